@@ -1,0 +1,1 @@
+//! Embeddable log-structured storage engine.

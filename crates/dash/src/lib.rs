@@ -1,0 +1,1 @@
+//! In-memory index: extendible hashing in segments with SIMD fingerprints.

@@ -1,0 +1,1 @@
+//! Typed values in shards: expiry, memory accounting, multi-key locking.

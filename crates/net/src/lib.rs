@@ -1,0 +1,1 @@
+//! Event loops on epoll: acceptor, workers, connections, timers, mailboxes, buffers.

@@ -1,0 +1,1 @@
+//! The server: command table, commands, sessions, configuration, metrics.

@@ -1,0 +1,3 @@
+//! The `tierce` program: the server, and its tools as subcommands.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Codecs of the wire protocols: pure bytes in and out.
