@@ -1,0 +1,299 @@
+//! What all workers share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::Keyspace;
+use tierce_net::Handle;
+use tierce_wire::resp::Args;
+
+use crate::clients::{Client, Pause, Registry};
+use crate::command::{Command, CommandId, Table};
+use crate::commands;
+use crate::config::Config;
+use crate::latency::LatencyMonitor;
+use crate::service::Message;
+use crate::session::Session;
+use crate::slowlog::SlowLog;
+use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
+
+/// The server: data, clients, configuration and accounts.
+pub struct Server {
+    /// Directives, as they are now.
+    pub config: Arc<Config>,
+    /// The data.
+    pub keyspace: Arc<Keyspace>,
+    /// All commands.
+    pub commands: Table,
+    /// All connections.
+    pub clients: Registry,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
+    /// Slow commands.
+    pub slowlog: Mutex<SlowLog>,
+    /// Latency spikes.
+    pub latency: Mutex<LatencyMonitor>,
+    /// Error replies by kind.
+    pub errors: ErrorCounts,
+    /// Commands and bytes over the last moments.
+    pub rates: Rates,
+    /// When the server started.
+    pub started: Instant,
+    /// The same in Unix seconds.
+    pub started_unix_seconds: i64,
+    /// Forty hexadecimal digits that name this life of the server.
+    pub run_id: String,
+    /// Resident memory before there was data, in bytes.
+    pub startup_memory: usize,
+    /// Addresses listened to, for INFO.
+    pub listeners: Vec<String>,
+    counters: Box<[Counters]>,
+    baseline: Mutex<Option<Baseline>>,
+    net: OnceLock<Handle<Message>>,
+    shutdown: (Mutex<Option<Shutdown>>, Condvar),
+}
+
+/// Why the server shuts down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shutdown {
+    /// A client said so.
+    Command,
+    /// SIGTERM or SIGINT.
+    Signal,
+}
+
+/// What was counted when statistics were last reset.
+struct Baseline {
+    totals: Totals,
+    traffic: Traffic,
+    keys: KeyStats,
+}
+
+/// Connections and bytes since the start, or since statistics were reset.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traffic {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// System calls that received something.
+    pub reads: u64,
+    /// System calls that sent something.
+    pub writes: u64,
+}
+
+/// What happened to keys since the start, or since statistics were reset.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KeyStats {
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+}
+
+impl Server {
+    /// A server that is not serving yet.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        keyspace: Arc<Keyspace>,
+        workers: usize,
+        listeners: Vec<String>,
+    ) -> Self {
+        let commands = commands::table();
+        let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
+        Self {
+            config,
+            keyspace,
+            commands,
+            clients: Registry::default(),
+            pause: Pause::default(),
+            slowlog: Mutex::default(),
+            latency: Mutex::default(),
+            errors: ErrorCounts::default(),
+            rates: Rates::default(),
+            started: Instant::now(),
+            started_unix_seconds: crate::clock::unix_ms() / 1000,
+            run_id: random_hex(),
+            startup_memory: crate::memory::resident_bytes(),
+            listeners,
+            counters,
+            baseline: Mutex::new(None),
+            net: OnceLock::new(),
+            shutdown: (Mutex::new(None), Condvar::new()),
+        }
+    }
+
+    /// Connects the server with the loops that serve it.
+    pub fn attach(&self, net: Handle<Message>) {
+        // A second call would be a bug; the first one stays in force.
+        let _ = self.net.set(net);
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// The counters of a worker.
+    #[must_use]
+    #[inline]
+    pub fn counters(&self, worker: usize) -> &Counters {
+        &self.counters[worker]
+    }
+
+    /// The database with this index, if there is one.
+    #[must_use]
+    pub fn database(&self, index: i64) -> Option<u8> {
+        u8::try_from(index).ok().filter(|db| usize::from(*db) < self.keyspace.databases())
+    }
+
+    /// Whether clients need no password.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.config.password().is_empty()
+    }
+
+    /// Whether `candidate` is the password. Takes the same time wherever they differ.
+    #[must_use]
+    pub fn is_password(&self, candidate: &[u8]) -> bool {
+        let password = self.config.password();
+        if password.is_empty() {
+            return true;
+        }
+        let differing = password.iter().zip(candidate).fold(0, |seen, (a, b)| seen | (a ^ b));
+        differing == 0 && password.len() == candidate.len()
+    }
+
+    /// The name of a command by its identity.
+    #[must_use]
+    pub fn command_name(&self, id: CommandId) -> &str {
+        self.commands.all().find(|command| command.id == id).map_or("NULL", |c| &c.full_name)
+    }
+
+    /// Leaves a message for every worker.
+    pub fn post_to_all(&self, message: &Message) {
+        if let Some(net) = self.net.get() {
+            net.broadcast(|_| message.clone());
+        }
+    }
+
+    /// Ends a connection at once.
+    pub fn end_connection(&self, client: &Client) {
+        if let Some(net) = self.net.get() {
+            net.close(client.conn);
+        }
+    }
+
+    /// Shows a command to those who watch all of them.
+    #[cold]
+    pub fn show_to_monitors(&self, command: &Command, session: &Session, args: Args<'_>) {
+        use crate::command::Flags;
+        if command.spec.flags.contains(Flags::ADMIN)
+            || command.spec.flags.contains(Flags::SKIP_MONITOR)
+        {
+            return;
+        }
+        let micros = crate::clock::unix_micros();
+        let line = commands::monitor_line(micros, session.db, &session.client.addr, args);
+        let line: Arc<str> = line.into();
+        self.post_to_all(&Message::Monitor(line));
+    }
+
+    /// Counters since the start, or since they were reset.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let baseline = self.baseline.lock();
+        Totals::sum(&self.counters, baseline.as_ref().map(|baseline| &baseline.totals))
+    }
+
+    fn all_traffic(&self) -> Traffic {
+        let Some(net) = self.net.get() else { return Traffic::default() };
+        let metrics = net.metrics();
+        Traffic {
+            connections: metrics.accepted,
+            bytes_in: metrics.bytes_in,
+            bytes_out: metrics.bytes_out,
+            reads: metrics.reads,
+            writes: metrics.writes,
+        }
+    }
+
+    /// Connections and bytes since the start, or since statistics were reset.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let now = self.all_traffic();
+        let base = self.baseline.lock().as_ref().map(|base| base.traffic).unwrap_or_default();
+        Traffic {
+            connections: now.connections - base.connections,
+            bytes_in: now.bytes_in - base.bytes_in,
+            bytes_out: now.bytes_out - base.bytes_out,
+            reads: now.reads - base.reads,
+            writes: now.writes - base.writes,
+        }
+    }
+
+    /// Commands, bytes in and bytes out since the start, never reset, for rates.
+    #[must_use]
+    pub fn running_totals(&self) -> [u64; 3] {
+        let traffic = self.all_traffic();
+        let commands = Totals::sum(&self.counters, None).get(Stat::Commands);
+        [commands, traffic.bytes_in, traffic.bytes_out]
+    }
+
+    fn all_key_stats(&self) -> KeyStats {
+        let stats = self.keyspace.stats();
+        KeyStats { hits: stats.hits, misses: stats.misses, expired: stats.expired }
+    }
+
+    /// What happened to keys since the start, or since statistics were reset.
+    #[must_use]
+    pub fn key_stats(&self) -> KeyStats {
+        let now = self.all_key_stats();
+        let base = self.baseline.lock().as_ref().map(|base| base.keys).unwrap_or_default();
+        KeyStats {
+            hits: now.hits - base.hits,
+            misses: now.misses - base.misses,
+            expired: now.expired - base.expired,
+        }
+    }
+
+    /// `CONFIG RESETSTAT`.
+    pub fn reset_stats(&self) {
+        let totals = Totals::sum(&self.counters, None);
+        let (traffic, keys) = (self.all_traffic(), self.all_key_stats());
+        *self.baseline.lock() = Some(Baseline { totals, traffic, keys });
+        self.errors.reset();
+    }
+
+    /// Asks for the end; [`Server::wait_for_shutdown`] returns.
+    pub fn request_shutdown(&self, reason: Shutdown) {
+        self.shutdown.0.lock().get_or_insert(reason);
+        self.shutdown.1.notify_all();
+    }
+
+    /// Sleeps until somebody asks for the end.
+    pub fn wait_for_shutdown(&self) -> Shutdown {
+        let mut reason = self.shutdown.0.lock();
+        loop {
+            if let Some(reason) = *reason {
+                return reason;
+            }
+            self.shutdown.1.wait(&mut reason);
+        }
+    }
+}
+
+/// Forty random hexadecimal digits.
+fn random_hex() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // Each state is keyed by the operating system's randomness.
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
+}
