@@ -37,8 +37,8 @@ impl MemoryReport {
     pub fn take(server: &Server) -> Self {
         let memory = server.keyspace.memory();
         let mut report = Self {
-            entries: memory.entries,
-            index: memory.index,
+            entries: (memory.entries + memory.garbage) as usize,
+            index: (memory.index + memory.deadlines) as usize,
             clients: server.clients.memory_bytes(),
             startup: server.startup_memory,
             resident: resident_bytes(),

@@ -1,8 +1,6 @@
 //! Writing replies.
 
-use std::sync::Arc;
-
-use tierce_keyspace::StrView;
+use tierce_keyspace::{Blob, IntText, StrView, range_of};
 use tierce_net::Output;
 use tierce_wire::resp::{Encoder, Proto};
 
@@ -84,10 +82,22 @@ impl<'a> Reply<'a> {
         }
     }
 
-    fn shared(&mut self, blob: &Arc<Vec<u8>>) {
+    fn shared(&mut self, blob: Blob<'_>) {
         self.encoder().bulk_header(blob.len());
-        self.output.attach(Arc::clone(blob));
+        self.output.attach(blob.to_arc());
         self.encoder().crlf();
+    }
+
+    /// The bytes of a string from `start` to `end`, both counted as GETRANGE does.
+    pub fn range_of(&mut self, value: StrView<'_>, start: i64, end: i64) {
+        let range = range_of(value.len(), start, end);
+        if let StrView::Shared(blob) = value {
+            self.encoder().bulk_header(range.len());
+            self.output.attach_range(blob.to_arc(), range);
+            self.encoder().crlf();
+        } else {
+            self.bulk(&value.bytes(&mut IntText::new())[range]);
+        }
     }
 
     /// A value, or null.

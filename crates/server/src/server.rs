@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::Keyspace;
+use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
 use tierce_net::Handle;
 use tierce_wire::resp::Args;
 
@@ -52,6 +52,8 @@ pub struct Server {
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
     shutdown: (Mutex<Option<Shutdown>>, Condvar),
+    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
+    reaper: Mutex<Option<Reaper>>,
 }
 
 /// Why the server shuts down.
@@ -126,6 +128,7 @@ impl Server {
             baseline: Mutex::new(None),
             net: OnceLock::new(),
             shutdown: (Mutex::new(None), Condvar::new()),
+            reaper: Mutex::new(None),
         }
     }
 
@@ -150,8 +153,8 @@ impl Server {
 
     /// The database with this index, if there is one.
     #[must_use]
-    pub fn database(&self, index: i64) -> Option<u8> {
-        u8::try_from(index).ok().filter(|db| usize::from(*db) < self.keyspace.databases())
+    pub fn database(&self, index: i64) -> Option<DbIndex> {
+        self.keyspace.db_index(usize::try_from(index).ok()?)
     }
 
     /// Whether clients need no password.
@@ -201,7 +204,7 @@ impl Server {
             return;
         }
         let micros = crate::clock::unix_micros();
-        let line = commands::monitor_line(micros, session.db, &session.client.addr, args);
+        let line = commands::monitor_line(micros, session.db.get(), &session.client.addr, args);
         let line: Arc<str> = line.into();
         self.post_to_all(&Message::Monitor(line));
     }
@@ -272,6 +275,20 @@ impl Server {
         self.errors.reset();
     }
 
+    /// Starts or stops the removal of expired keys that nobody asks for.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn set_active_expiry(&self, on: bool) -> std::io::Result<()> {
+        let mut reaper = self.reaper.lock();
+        if !on {
+            *reaper = None;
+        } else if reaper.is_none() {
+            *reaper = Some(Reaper::start(Arc::clone(&self.keyspace), Arc::new(SystemClock))?);
+        }
+        Ok(())
+    }
+
     /// Asks for the end; [`Server::wait_for_shutdown`] returns.
     pub fn request_shutdown(&self, reason: Shutdown) {
         self.shutdown.0.lock().get_or_insert(reason);
@@ -292,8 +309,6 @@ impl Server {
 
 /// Forty random hexadecimal digits.
 fn random_hex() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    // Each state is keyed by the operating system's randomness.
-    let word = || RandomState::new().build_hasher().finish();
+    use crate::random::word;
     format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
 }

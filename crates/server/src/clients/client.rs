@@ -30,7 +30,7 @@ pub struct Client {
     /// When it last sent a command, in Unix milliseconds.
     pub active_ms: AtomicI64,
     /// Its selected database.
-    pub db: AtomicU8,
+    pub db: AtomicU16,
     /// 2 or 3.
     pub protocol: AtomicU8,
     /// [`ClientFlags`].
@@ -90,7 +90,7 @@ impl Client {
             created_ms: now_ms,
             identity: Mutex::default(),
             active_ms: AtomicI64::new(now_ms),
-            db: AtomicU8::new(0),
+            db: AtomicU16::new(0),
             protocol: AtomicU8::new(2),
             flags: AtomicU32::new(0),
             last_command: AtomicU16::new(0),

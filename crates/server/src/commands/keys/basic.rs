@@ -73,12 +73,11 @@ fn count(
         reply.int(action(&mut db, key).into());
         return;
     }
-    let keys: Vec<Key<'_>> = args.iter().skip(1).map(|key| ctx.server.keyspace.key(key)).collect();
-    let (db, now_ms, touch) = ctx.view();
-    let mut many = ctx.locker.lock_many(keys.iter().map(|key| key.hash()));
-    let hits = keys.iter().filter(|key| action(&mut many.db(db, key.hash(), now_ms, touch), **key));
-    let hits = hits.count();
-    ctx.reply.count(hits);
+    let (keys, hashes) = ctx.keys(args.iter().skip(1));
+    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
+    let mut many = ctx.locker.lock_many(&hashes);
+    let hits = keys.iter().filter(|key| action(&mut many.db(db, key.hash(), now_ms), **key));
+    ctx.reply.count(hits.count());
 }
 
 fn type_of(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {

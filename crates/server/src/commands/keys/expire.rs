@@ -150,7 +150,6 @@ fn time_left(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done 
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(args.at(1));
     let ttl = db.ttl(key);
-    db.count_read(ttl != Ttl::Absent);
     reply.int(match ttl {
         Ttl::Absent => ABSENT,
         Ttl::Persistent => PERSISTENT,
@@ -167,7 +166,7 @@ fn time_left(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done 
 
 fn persist(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.int(db.persist(key).into());
+    reply.int(db.clear_deadline(key).into());
     Ok(())
 }
 

@@ -202,13 +202,13 @@ fn memory(report: &mut Report<'_>) {
     report.constants(&[("mem_cluster_links", "0"), ("mem_aof_buffer", "0")]);
     report.line("mem_allocator", crate::memory::ALLOCATOR);
     report.line("active_defrag_running", 0);
-    report.line("lazyfree_pending_objects", report.server.keyspace.pending_garbage());
-    report.line("lazyfreed_objects", report.server.keyspace.collected_garbage());
+    report.line("lazyfree_pending_bytes", report.server.keyspace.memory().garbage);
+    report.constants(&[("lazyfree_pending_objects", "0"), ("lazyfreed_objects", "0")]);
 }
 
 fn persistence(report: &mut Report<'_>) {
     report.constants(&[("loading", "0"), ("async_loading", "0"), ("current_cow_peak", "0")]);
-    report.line("rdb_changes_since_last_save", report.server.keyspace.changes());
+    report.line("rdb_changes_since_last_save", report.server.keyspace.stats().changes);
     report.constants(&[("rdb_bgsave_in_progress", "0")]);
     report.line("rdb_last_save_time", report.server.started_unix_seconds);
     report.constants(&[
@@ -353,12 +353,12 @@ fn cluster(report: &mut Report<'_>) {
 }
 
 fn keyspace(report: &mut Report<'_>) {
-    for db in 0..report.server.keyspace.databases() {
-        let stats = report.server.keyspace.db_stats(db.into(), report.now_ms);
+    for db in report.server.keyspace.db_indices() {
+        let stats = report.server.keyspace.db_stats(db, report.now_ms);
         if stats.keys > 0 {
             let text =
-                format!("keys={},expires={},avg_ttl={}", stats.keys, stats.expires, stats.avg_ttl_ms);
-            report.line(&format!("db{db}"), text);
+                format!("keys={},expires={},avg_ttl={}", stats.keys, stats.expires, stats.ttl_mean_ms);
+            report.line(&format!("db{}", db.get()), text);
         }
     }
 }

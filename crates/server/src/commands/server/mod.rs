@@ -28,6 +28,8 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     slowlog::COMMANDS,
 ];
 
+pub(crate) use self::monitor::line as monitor_line;
+
 /// `HELP` of any command with subcommands, made from the table.
 pub(super) fn help(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let container = ctx.command.spec.name.to_ascii_uppercase();

@@ -1,6 +1,6 @@
 //! INCR and its relatives: strings that are numbers.
 
-use tierce_keyspace::Ttl;
+use tierce_keyspace::Expiry;
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
@@ -71,7 +71,7 @@ fn decr_by(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn incr_by_float(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let old = db.get(key)?.map(|value| value.to_vec());
+    let old = db.string(key)?.map(|value| value.to_vec());
     let old = old.as_deref().unwrap_or(b"0");
     let sum = number::add_decimals(old, &args[2]).map_err(|error| match error {
         number::DecimalError::NotANumber => CommandError::NOT_A_FLOAT,
@@ -79,7 +79,7 @@ fn incr_by_float(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
             CommandError::new("ERR increment would produce NaN or Infinity")
         }
     })?;
-    db.set(key, sum.as_bytes(), Ttl::Keep)?;
+    db.set(key, sum.as_bytes(), Expiry::Keep)?;
     reply.bulk(sum.as_bytes());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! LCS: the longest common subsequence of two strings.
 
-use tierce_keyspace::{Hash, StrView};
+use tierce_keyspace::Key;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -74,15 +74,15 @@ fn read_both(
     a: &[u8],
     b: &[u8],
 ) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
-    let keyspace = &ctx.server.keyspace;
-    let hashes: [Hash; 2] = [keyspace.hash(a), keyspace.hash(b)];
-    let db = ctx.session.db.into();
-    let mut many = ctx.locker.lock_many(hashes);
-    let mut read = |key, hash| match many.db(db, hash, ctx.now_ms).get(key) {
-        Ok(value) => Ok(value.map(|value: StrView<'_>| value.to_vec()).unwrap_or_default()),
-        Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
+    let (keys, hashes) = ctx.keys([a, b].into_iter());
+    let mut many = ctx.locker.lock_many(&hashes);
+    let mut read = |key: Key<'_>| {
+        match many.db(ctx.session.db, key.hash(), ctx.now_ms).string(key) {
+            Ok(value) => Ok(value.map(|value| value.to_vec()).unwrap_or_default()),
+            Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
+        }
     };
-    Ok((read(a, hashes[0])?, read(b, hashes[1])?))
+    Ok((read(keys[0])?, read(keys[1])?))
 }
 
 /// A stretch that both strings have in common, by the positions of its first byte.
