@@ -1,1 +1,3 @@
 //! The server: command table, commands, sessions, configuration, metrics.
+
+pub mod config;
