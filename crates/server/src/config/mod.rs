@@ -1,0 +1,37 @@
+//! The configuration: directives of redis.conf, from file, command line and environment.
+//!
+//! - [`table`]: what directives there are, in one table from which all the rest is made.
+//! - [`parse`]: command line and environment to an [`Invocation`]; no I/O.
+//! - [`Sources::load`]: reads the file and checks everything; [`Loaded`] has the [`Settings`] and
+//!   what a user should hear about.
+
+mod directive;
+mod environment;
+mod error;
+mod events;
+mod file;
+mod glob;
+mod help;
+mod invocation;
+mod kind;
+mod limits;
+mod origin;
+mod quoting;
+mod settings;
+mod sources;
+mod suggest;
+pub mod table;
+#[cfg(test)]
+mod test_dir;
+mod value;
+
+pub use directive::{Change, Check, Directive, DirectiveId, Effect, Group, Secrecy, Visibility};
+pub use error::{ConfigError, Note, Severity};
+pub use events::Events;
+pub use invocation::{Invocation, Tool, parse};
+pub use kind::{Invalid, Kind};
+pub use limits::{ClientClass, OutputLimit, OutputLimits};
+pub use origin::{Assignment, Origin};
+pub use settings::Settings;
+pub use sources::{FileSource, Loaded, Sources};
+pub use value::{SavePoint, Value};
