@@ -5,6 +5,7 @@
 //! version 2, so that a command states what it answers once, for both.
 
 use super::Proto;
+use crate::number::format_f64;
 
 /// Longest header: a type byte, a sign, 19 digits and CRLF.
 const HEADER_LEN_MAX: usize = 24;
@@ -170,6 +171,15 @@ impl<'a> Encoder<'a> {
         });
     }
 
+    /// A double, as [`format_f64`] prints it. In version 2, a string.
+    pub fn double(&mut self, value: f64) {
+        let text = format_f64(value);
+        match self.proto {
+            Proto::Resp2 => self.bulk(&text),
+            Proto::Resp3 => self.line(b',', &text),
+        }
+    }
+
     /// An integer of any size, in decimal digits. In version 2, a string.
     pub fn big_number(&mut self, digits: &str) {
         match self.proto {
@@ -327,6 +337,10 @@ mod tests {
         check(|e| e.push(2), "*2\r\n", ">2\r\n");
         check(|e| e.boolean(true), ":1\r\n", "#t\r\n");
         check(|e| e.boolean(false), ":0\r\n", "#f\r\n");
+        check(|e| e.double(3.0), "$1\r\n3\r\n", ",3\r\n");
+        check(|e| e.double(-0.25), "$5\r\n-0.25\r\n", ",-0.25\r\n");
+        check(|e| e.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
+        check(|e| e.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
         check(|e| e.big_number("-12"), "$3\r\n-12\r\n", "(-12\r\n");
         check(|e| e.verbatim(b"txt", b"ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n");
         check(|e| e.attribute(1, |e| e.map(0)), "", "|1\r\n%0\r\n");
