@@ -56,6 +56,7 @@ mod prefetch;
 mod segment;
 
 mod directory;
+mod rebuild;
 
 mod iter;
 mod scan;
