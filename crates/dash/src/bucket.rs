@@ -16,6 +16,7 @@
 //!
 //! A bucket does not drop its entries by itself; its owner takes them out.
 
+use crate::geometry::position;
 use crate::group::{Group, match_byte};
 use core::mem::MaybeUninit;
 
@@ -32,11 +33,11 @@ const OVERFLOW_MAX: u16 = 3;
 pub(crate) struct Fingerprint(u8);
 
 impl Fingerprint {
-    /// Takes the low byte, which has no part in finding the bucket, so that entries of one bucket
-    /// still differ in all 8 bits.
+    /// Takes the low byte of the position. What chooses the bucket are the leading bits; so many
+    /// that they reach down to this byte only a table of 2^40 buckets could use.
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
-        Self((hash as u8).max(1))
+        Self((position(hash) as u8).max(1))
     }
 }
 
@@ -290,10 +291,10 @@ mod tests {
         assert_eq!(bucket.occupied(), SlotSet::EMPTY);
     }
 
-    /// A hash that ends in a zero byte shares the fingerprint of one that ends in 1.
+    /// A position that ends in a zero byte shares the fingerprint of one that ends in 1.
     #[test]
     fn zero_is_no_fingerprint() {
-        assert_eq!(Fingerprint::of(0xFF00), Fingerprint::of(1));
+        assert_eq!(Fingerprint::of(0xFF00_0000), Fingerprint::of(0x1_0000));
         let mut bucket = empty();
         bucket.put(Fingerprint::of(0), Origin::Native, 5u64).unwrap();
         assert_eq!(bucket.matching(Fingerprint::of(0), Origin::Native).count(), 1);
