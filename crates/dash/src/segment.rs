@@ -16,7 +16,7 @@
 //!
 //! This file allocates and indexes the array; the slots themselves are the bucket's business.
 
-use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS};
+use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS, SlotSet};
 use crate::geometry::{self, SEGMENT_BUCKETS_MAX, capacity, stash_of};
 use crate::hash::EntryHash;
 use crate::prefetch::prefetch_read;
@@ -260,6 +260,17 @@ impl<T> Segment<T> {
         Ok(Location { bucket, slot })
     }
 
+    /// Stores an entry in a slot of its home bucket that the caller knows to be vacant.
+    ///
+    /// # Panics
+    /// If the slot is occupied.
+    #[inline]
+    pub(crate) fn place_at_home(&mut self, hash: u64, slot: usize, entry: T) {
+        let home = self.home(hash);
+        self.bucket_mut(home).put_at(slot, Fingerprint::of(hash), entry);
+        self.len += 1;
+    }
+
     /// Stores an entry whatever it takes.
     pub(crate) fn place_extending(&mut self, hash: u64, entry: T) {
         if let Err(entry) = self.place(hash, entry) {
@@ -312,7 +323,8 @@ impl<T> Segment<T> {
 
     /// Moves all entries out, bucket by bucket.
     pub(crate) fn drain(self) -> Drain<T> {
-        Drain { segment: self, bucket: 0 }
+        let occupied = self.bucket(0).occupied();
+        Drain { segment: self, bucket: 0, occupied }
     }
 
     /// A bucket by its number, the stash behind the homes.
@@ -378,8 +390,9 @@ impl<T> Segment<T> {
         buckets.flat_map(|bucket| self.entries_of(bucket)).next()
     }
 
+    /// The home bucket of a hash.
     #[inline(always)]
-    fn home(&self, hash: u64) -> usize {
+    pub(crate) fn home(&self, hash: u64) -> usize {
         geometry::home(hash, self.depth(), u32::from(self.homes))
     }
 
@@ -419,10 +432,9 @@ impl<T> Segment<T> {
 impl<T> Drop for Segment<T> {
     fn drop(&mut self) {
         if core::mem::needs_drop::<T>() && self.len > 0 {
-            for bucket in 0..self.bucket_count() {
-                while let Some(entry) = self.bucket_mut(bucket).drain() {
-                    drop(entry);
-                }
+            for index in 0..self.bucket_count() {
+                let bucket = self.bucket_mut(index);
+                bucket.occupied().for_each(|slot| drop(bucket.take(slot)));
             }
         }
         // SAFETY: `buckets` was allocated with this layout. All entries are gone or need no drop.
@@ -434,6 +446,8 @@ impl<T> Drop for Segment<T> {
 pub(crate) struct Drain<T> {
     segment: Segment<T>,
     bucket: usize,
+    /// What is left in the bucket.
+    occupied: SlotSet,
 }
 
 impl<T> Iterator for Drain<T> {
@@ -441,12 +455,15 @@ impl<T> Iterator for Drain<T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        while self.bucket < self.segment.bucket_count() {
-            if let Some(entry) = self.segment.bucket_mut(self.bucket).drain() {
-                return Some(entry);
+        loop {
+            if let Some(slot) = self.occupied.next() {
+                return Some(self.segment.bucket_mut(self.bucket).take(slot).1);
+            }
+            if self.bucket + 1 == self.segment.bucket_count() {
+                return None;
             }
             self.bucket += 1;
+            self.occupied = self.segment.bucket(self.bucket).occupied();
         }
-        None
     }
 }
