@@ -1,0 +1,356 @@
+//! A bucket: 14 entries behind a 16-byte header that is searched in one vector compare.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 14 | one fingerprint for each slot, 0 for a vacant one |
+//! | 14 | 2 | `marks`, little-endian: bits 0-13 say which slots are [`Origin::Displaced`], bits 14-15 count entries that overflowed from this bucket into the stash |
+//! | 16 | 14 x size of an entry | the slots |
+//!
+//! With 8-byte entries that makes 128 bytes, two cache lines.
+//!
+//! Invariants:
+//! - A slot is initialized exactly when its fingerprint is not 0.
+//! - A displaced bit is set only for an occupied slot.
+//! - The overflow count is exact up to 2; 3 means "three or more" and never falls again, because
+//!   what has saturated cannot be counted down. Rebuilding the segment starts afresh.
+//!
+//! A bucket does not drop its entries by itself: see [`Bucket::drain`].
+
+use crate::group::{Group, match_byte};
+use core::mem::MaybeUninit;
+
+/// Entries of a bucket: what remains of a 16-byte header after 2 bytes of marks.
+pub(crate) const SLOTS: usize = 14;
+
+const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
+const MARKS_OFFSET: usize = SLOTS;
+const OVERFLOW_SHIFT: u32 = SLOTS as u32;
+const OVERFLOW_MAX: u16 = 3;
+
+/// One byte of an entry's hash, kept in the header; never 0, which stands for a vacant slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fingerprint(u8);
+
+impl Fingerprint {
+    /// Takes the low byte, which has no part in finding the bucket, so that entries of one bucket
+    /// still differ in all 8 bits.
+    #[inline(always)]
+    pub(crate) fn of(hash: u64) -> Self {
+        Self((hash as u8).max(1))
+    }
+}
+
+/// Whether an entry lives in its home bucket or was pushed into the one after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// The bucket is the entry's home, or it is a stash bucket, where origins do not matter.
+    Native,
+    /// The bucket before this one is the entry's home.
+    Displaced,
+}
+
+/// A set of slots, iterated in ascending order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SlotSet(u16);
+
+impl SlotSet {
+    /// No slot at all.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    #[inline(always)]
+    pub(crate) fn contains(self, slot: usize) -> bool {
+        self.0 >> slot & 1 == 1
+    }
+}
+
+impl Iterator for SlotSet {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let slot = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(slot)
+    }
+}
+
+/// See the head of this file.
+#[repr(C, align(64))]
+pub(crate) struct Bucket<T> {
+    header: Group,
+    slots: [MaybeUninit<T>; SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket<u64>>() == 128 && align_of::<Bucket<u64>>() == 64);
+
+impl<T> Bucket<T> {
+    /// Makes the memory behind `bucket` a bucket without entries.
+    ///
+    /// # Safety
+    /// `bucket` is valid for writes and aligned for `Bucket<T>`.
+    #[inline]
+    pub(crate) unsafe fn init(bucket: *mut Self) {
+        // SAFETY: the caller vouches for `bucket`. Writing the header suffices: with all
+        // fingerprints 0 every slot counts as uninitialized, which `MaybeUninit` permits.
+        unsafe { (&raw mut (*bucket).header).write(Group([0; 16])) };
+    }
+
+    /// All slots that hold an entry.
+    #[inline]
+    pub(crate) fn occupied(&self) -> SlotSet {
+        SlotSet(!match_byte(&self.header, 0) & ALL_SLOTS)
+    }
+
+    /// All slots that hold an entry of this origin.
+    #[inline]
+    pub(crate) fn occupied_by(&self, origin: Origin) -> SlotSet {
+        SlotSet(self.occupied().0 & self.slots_of(origin))
+    }
+
+    /// Whether [`Bucket::put`] would refuse.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.vacant() == SlotSet::EMPTY
+    }
+
+    /// The first entry of this origin and fingerprint that satisfies `eq`, and its slot.
+    #[inline(always)]
+    pub(crate) fn find(
+        &self,
+        fingerprint: Fingerprint,
+        origin: Origin,
+        mut eq: impl FnMut(&T) -> bool,
+    ) -> Option<(usize, &T)> {
+        for slot in self.matching(fingerprint, origin) {
+            debug_assert!(self.occupied().contains(slot));
+            // SAFETY: `matching` yields slots below `SLOTS` whose fingerprint equals `fingerprint`
+            // and therefore is not 0; such slots are initialized. `eq` gets a shared reference to
+            // the entry and has no way to change this bucket, which is borrowed.
+            let entry = unsafe { self.slots.get_unchecked(slot).assume_init_ref() };
+            if eq(entry) {
+                return Some((slot, entry));
+            }
+        }
+        None
+    }
+
+    /// The entry in `slot`.
+    ///
+    /// # Panics
+    /// If the slot is vacant.
+    #[inline]
+    pub(crate) fn entry(&self, slot: usize) -> &T {
+        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        // SAFETY: the slot is occupied, as was just checked, hence initialized.
+        unsafe { self.slots[slot].assume_init_ref() }
+    }
+
+    /// The entry in `slot`, to change it in place; its hash has to stay the same.
+    ///
+    /// # Panics
+    /// If the slot is vacant.
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, slot: usize) -> &mut T {
+        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        // SAFETY: the slot is occupied, as was just checked, hence initialized.
+        unsafe { self.slots[slot].assume_init_mut() }
+    }
+
+    /// Stores an entry in the first vacant slot and returns it, or gives the entry back when there
+    /// is none.
+    #[inline]
+    pub(crate) fn put(
+        &mut self,
+        fingerprint: Fingerprint,
+        origin: Origin,
+        entry: T,
+    ) -> Result<usize, T> {
+        let Some(slot) = self.vacant().first() else { return Err(entry) };
+        self.slots[slot].write(entry);
+        self.header.0[slot] = fingerprint.0;
+        if origin == Origin::Displaced {
+            self.set_marks(self.marks() | 1 << slot);
+        }
+        Ok(slot)
+    }
+
+    /// Moves the entry out of `slot`.
+    ///
+    /// # Panics
+    /// If the slot is vacant.
+    #[inline]
+    pub(crate) fn take(&mut self, slot: usize) -> (Fingerprint, T) {
+        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        let fingerprint = Fingerprint(core::mem::take(&mut self.header.0[slot]));
+        self.set_marks(self.marks() & !(1 << slot));
+        // SAFETY: the slot was occupied, hence initialized; its fingerprint is 0 now, so that
+        // nobody reads the slot again before it is written.
+        (fingerprint, unsafe { self.slots[slot].assume_init_read() })
+    }
+
+    /// Moves one entry out, the one in the lowest occupied slot; `None` when none is left.
+    #[inline]
+    pub(crate) fn drain(&mut self) -> Option<T> {
+        let slot = self.occupied().first()?;
+        Some(self.take(slot).1)
+    }
+
+    /// Whether the stash may hold entries that are at home in this bucket.
+    #[inline(always)]
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.marks() >> OVERFLOW_SHIFT != 0
+    }
+
+    /// Notes that an entry of this bucket went into the stash.
+    pub(crate) fn note_overflow(&mut self) {
+        let count = self.marks() >> OVERFLOW_SHIFT;
+        if count < OVERFLOW_MAX {
+            self.set_marks(self.marks() + (1 << OVERFLOW_SHIFT));
+        }
+    }
+
+    /// Notes that an entry of this bucket left the stash.
+    pub(crate) fn note_overflow_gone(&mut self) {
+        let count = self.marks() >> OVERFLOW_SHIFT;
+        debug_assert_ne!(count, 0, "an entry in the stash was not counted");
+        if count < OVERFLOW_MAX {
+            self.set_marks(self.marks() - (1 << OVERFLOW_SHIFT));
+        }
+    }
+
+    #[inline(always)]
+    fn matching(&self, fingerprint: Fingerprint, origin: Origin) -> SlotSet {
+        SlotSet(match_byte(&self.header, fingerprint.0) & self.slots_of(origin))
+    }
+
+    /// Slots that would hold an entry of this origin if they were occupied.
+    #[inline(always)]
+    fn slots_of(&self, origin: Origin) -> u16 {
+        match origin {
+            Origin::Native => ALL_SLOTS & !self.marks(),
+            Origin::Displaced => ALL_SLOTS & self.marks(),
+        }
+    }
+
+    #[inline]
+    fn vacant(&self) -> SlotSet {
+        SlotSet(match_byte(&self.header, 0) & ALL_SLOTS)
+    }
+
+    #[inline(always)]
+    fn marks(&self) -> u16 {
+        u16::from_le_bytes([self.header.0[MARKS_OFFSET], self.header.0[MARKS_OFFSET + 1]])
+    }
+
+    #[inline(always)]
+    fn set_marks(&mut self, marks: u16) {
+        self.header.0[MARKS_OFFSET..].copy_from_slice(&marks.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    fn empty<T>() -> Bucket<T> {
+        Bucket { header: Group([0; 16]), slots: [const { MaybeUninit::uninit() }; SLOTS] }
+    }
+
+    #[test]
+    fn fills_and_drains_in_slot_order() {
+        let mut bucket = empty();
+        for number in 0..SLOTS as u64 {
+            assert!(!bucket.is_full());
+            let slot = bucket.put(Fingerprint::of(number), Origin::Native, number);
+            assert_eq!(slot, Ok(number as usize));
+        }
+        assert!(bucket.is_full());
+        assert_eq!(bucket.put(Fingerprint::of(7), Origin::Native, 99), Err(99));
+        let drained: Vec<u64> = core::iter::from_fn(|| bucket.drain()).collect();
+        assert_eq!(drained, (0..SLOTS as u64).collect::<Vec<_>>());
+        assert_eq!(bucket.occupied(), SlotSet::EMPTY);
+    }
+
+    /// A hash that ends in a zero byte shares the fingerprint of one that ends in 1.
+    #[test]
+    fn zero_is_no_fingerprint() {
+        assert_eq!(Fingerprint::of(0xFF00), Fingerprint::of(1));
+        let mut bucket = empty();
+        bucket.put(Fingerprint::of(0), Origin::Native, 5u64).unwrap();
+        assert_eq!(bucket.matching(Fingerprint::of(0), Origin::Native).count(), 1);
+    }
+
+    /// The marks lie behind the fingerprints in the same 16 bytes: they must never be taken for
+    /// fingerprints, whatever they are.
+    #[test]
+    fn marks_are_not_matched() {
+        let mut bucket = empty();
+        for number in 0..SLOTS as u64 {
+            bucket.put(Fingerprint(0xFF), Origin::Displaced, number).unwrap();
+        }
+        for _ in 0..5 {
+            bucket.note_overflow();
+        }
+        assert_eq!(bucket.marks(), 0xFFFF);
+        assert_eq!(bucket.matching(Fingerprint(0xFF), Origin::Displaced).count(), SLOTS);
+        assert_eq!(bucket.matching(Fingerprint(0xFF), Origin::Native), SlotSet::EMPTY);
+        assert_eq!(bucket.occupied().count(), SLOTS);
+    }
+
+    #[test]
+    fn origins_are_told_apart_and_leave_with_their_entries() {
+        let mut bucket = empty();
+        let fingerprint = Fingerprint::of(3);
+        let native = bucket.put(fingerprint, Origin::Native, 1).unwrap();
+        let displaced = bucket.put(fingerprint, Origin::Displaced, 2).unwrap();
+        assert_eq!(bucket.matching(fingerprint, Origin::Native).collect::<Vec<_>>(), [native]);
+        assert_eq!(
+            bucket.matching(fingerprint, Origin::Displaced).collect::<Vec<_>>(),
+            [displaced]
+        );
+        assert_eq!(bucket.take(displaced), (fingerprint, 2));
+        assert_eq!(bucket.put(fingerprint, Origin::Native, 3), Ok(displaced));
+        assert_eq!(bucket.matching(fingerprint, Origin::Native).count(), 2);
+        assert_eq!(bucket.occupied_by(Origin::Displaced), SlotSet::EMPTY);
+    }
+
+    #[test]
+    fn overflow_counts_to_two_and_sticks_at_three() {
+        let mut bucket = empty::<u64>();
+        bucket.note_overflow();
+        bucket.note_overflow();
+        bucket.note_overflow_gone();
+        bucket.note_overflow_gone();
+        assert!(!bucket.has_overflowed());
+        for _ in 0..3 {
+            bucket.note_overflow();
+        }
+        for _ in 0..3 {
+            bucket.note_overflow_gone();
+        }
+        assert!(bucket.has_overflowed());
+    }
+
+    #[test]
+    fn an_entry_is_moved_out_once() {
+        let counted = Rc::new(());
+        let mut bucket = empty();
+        let slot = bucket.put(Fingerprint::of(9), Origin::Native, Rc::clone(&counted)).unwrap();
+        assert_eq!(Rc::strong_count(&counted), 2);
+        drop(bucket.take(slot));
+        assert_eq!(Rc::strong_count(&counted), 1);
+        assert!(bucket.drain().is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 4 is vacant")]
+    fn a_vacant_slot_is_refused() {
+        empty::<u64>().take(4);
+    }
+}

@@ -1,0 +1,262 @@
+//! The directory: an array of `2^bits` slots that maps the leading bits of a hash to a segment.
+//!
+//! A segment of depth `d` covers `2^(bits - d)` neighbouring slots. A slot is not a pointer to the
+//! segment's description but a copy of it, 16 bytes, so that a lookup goes from the slot straight
+//! to the bucket.
+//!
+//! Invariants:
+//! - There are `2^bits` slots, or none at all.
+//! - Slots that a segment covers are aliases of the first of them. Only the first one's `len` is
+//!   kept up to date, and only through the first one the segment is changed, moved out or dropped;
+//!   when it changes in anything but its entries and `len`, the aliases are renewed.
+//! - `deepest` is the number of segments with depth `bits`; it is 0 only for `bits` 0 without slots.
+
+use crate::segment::Segment;
+use core::mem::ManuallyDrop;
+
+/// There are at least this many entries for each directory slot when the directory is doubled: it
+/// never costs more than a byte an entry. Evenly distributed hashes lead to 300 and more; skewed
+/// ones would otherwise drive the directory to any size.
+const ENTRIES_PER_SLOT_MIN: usize = 16;
+
+/// See the head of this file.
+pub(crate) struct Directory<T> {
+    slots: Vec<ManuallyDrop<Segment<T>>>,
+    bits: u32,
+    deepest: usize,
+}
+
+/// The first of the slots that a segment covers; stays valid until the directory is changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FirstSlot(usize);
+
+impl<T> Directory<T> {
+    /// A directory without a segment, which allocates nothing.
+    pub(crate) const fn new() -> Self {
+        Self { slots: Vec::new(), bits: 0, deepest: 0 }
+    }
+
+    /// The segment of a hash, for lookups only: its `len` may be out of date.
+    #[inline(always)]
+    pub(crate) fn get(&self, hash: u64) -> Option<&Segment<T>> {
+        // The bounds check doubles as the question whether there is a segment at all.
+        self.slots.get(self.slot_of(hash)).map(|slot| &**slot)
+    }
+
+    /// The first slot of the segment of a hash.
+    #[inline]
+    pub(crate) fn first_slot(&self, hash: u64) -> Option<FirstSlot> {
+        let index = self.slot_of(hash);
+        let covered = self.covered_by(self.slots.get(index)?);
+        Some(FirstSlot(index & !(covered - 1)))
+    }
+
+    /// The segment that begins at `first`.
+    #[inline]
+    pub(crate) fn segment(&self, first: FirstSlot) -> &Segment<T> {
+        &self.slots[first.0]
+    }
+
+    /// The segment that begins at `first`, to change its entries. What it has allocated has to stay
+    /// as it is; see [`Directory::update`].
+    #[inline]
+    pub(crate) fn entries_mut(&mut self, first: FirstSlot) -> &mut Segment<T> {
+        &mut self.slots[first.0]
+    }
+
+    /// Lets `change` alter the segment that begins at `first` in anything but its depth.
+    pub(crate) fn update(&mut self, first: FirstSlot, change: impl FnOnce(&mut Segment<T>)) {
+        let depth = self.segment(first).depth();
+        change(&mut self.slots[first.0]);
+        assert_eq!(self.segment(first).depth(), depth);
+        self.renew_aliases(first);
+    }
+
+    /// Puts the first segment into an empty directory.
+    pub(crate) fn begin(&mut self, segment: Segment<T>) {
+        assert!(self.slots.is_empty() && segment.depth() == 0);
+        self.slots.reserve_exact(1);
+        self.slots.push(ManuallyDrop::new(segment));
+        self.deepest = 1;
+    }
+
+    /// Whether the segment that begins at `first` can be split, in a table of `len` entries.
+    pub(crate) fn may_split(&self, first: FirstSlot, len: usize) -> bool {
+        self.segment(first).depth() < self.bits
+            || self.slots.len() * 2 * ENTRIES_PER_SLOT_MIN <= len
+    }
+
+    /// Replaces the segment that begins at `first` by what `split` makes of it: two segments that
+    /// are one deeper. `split` runs to its end; it must not panic.
+    pub(crate) fn split(
+        &mut self,
+        first: FirstSlot,
+        split: impl FnOnce(Segment<T>) -> [Segment<T>; 2],
+    ) {
+        let mut first = first.0;
+        let depth = self.slots[first].depth();
+        if depth == self.bits {
+            self.double();
+            first *= 2;
+        }
+        let covered = 1 << (self.bits - depth);
+        let abort_on_panic = AbortOnPanic;
+        // SAFETY: `first` is the first slot of its segment, through which it may be moved out, and
+        // the slot is written below before anybody reads it, as a panic between aborts.
+        let halves = split(unsafe { ManuallyDrop::take(&mut self.slots[first]) });
+        for (half, place) in halves.into_iter().zip([first, first + covered / 2]) {
+            assert_eq!(half.depth(), depth + 1);
+            self.deepest += usize::from(half.depth() == self.bits);
+            self.slots[place] = ManuallyDrop::new(half);
+            self.renew_aliases(FirstSlot(place));
+        }
+        core::mem::forget(abort_on_panic);
+    }
+
+    /// The sibling of the segment that begins at `first`: the other half of what one bit less would
+    /// tell apart, if that is a single segment.
+    pub(crate) fn sibling(&self, first: FirstSlot) -> Option<FirstSlot> {
+        let segment = self.segment(first);
+        let sibling = first.0 ^ self.covered_by(segment);
+        (segment.depth() > 0 && self.slots[sibling].depth() == segment.depth())
+            .then_some(FirstSlot(sibling))
+    }
+
+    /// Replaces the segment that begins at `first` and its sibling by what `merge` makes of them, in
+    /// the order of the axis: one segment of one less depth. Returns where that begins. `merge`
+    /// runs to its end; it must not panic.
+    pub(crate) fn merge(
+        &mut self,
+        first: FirstSlot,
+        merge: impl FnOnce([Segment<T>; 2]) -> Segment<T>,
+    ) -> FirstSlot {
+        let sibling = self.sibling(first).expect("only siblings merge");
+        let depth = self.segment(first).depth();
+        let (low, high) = (first.0.min(sibling.0), first.0.max(sibling.0));
+        let abort_on_panic = AbortOnPanic;
+        // SAFETY: both are first slots of their segments, through which these may be moved out, and
+        // all their slots are written below before anybody reads them, as a panic between aborts.
+        let halves = unsafe { [low, high].map(|slot| ManuallyDrop::take(&mut self.slots[slot])) };
+        let merged = merge(halves);
+        assert_eq!(merged.depth() + 1, depth);
+        self.slots[low] = ManuallyDrop::new(merged);
+        self.renew_aliases(FirstSlot(low));
+        core::mem::forget(abort_on_panic);
+        if depth == self.bits {
+            self.deepest -= 2;
+        }
+        FirstSlot(low >> self.halve_while_possible())
+    }
+
+    /// All segments in the order of the axis.
+    pub(crate) fn segments(&self) -> Segments<'_, T> {
+        Segments { directory: self, next: 0 }
+    }
+
+    /// Moves all segments out and frees the directory.
+    pub(crate) fn take_segments(&mut self) -> Vec<Segment<T>> {
+        let mut slots = core::mem::take(&mut self.slots);
+        let bits = core::mem::take(&mut self.bits);
+        self.deepest = 0;
+        let mut segments = Vec::new();
+        let mut index = 0;
+        while index < slots.len() {
+            let covered = 1 << (bits - slots[index].depth());
+            // SAFETY: `index` steps from first slot to first slot, through which a segment may be
+            // moved out; each is visited once, and `slots` drops nothing.
+            segments.push(unsafe { ManuallyDrop::take(&mut slots[index]) });
+            index += covered;
+        }
+        segments
+    }
+
+    /// Bytes of the slots.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Segment<T>>()
+    }
+
+    #[inline(always)]
+    fn slot_of(&self, hash: u64) -> usize {
+        // In two steps, because `bits` may be 0 and a shift by 64 is none.
+        (hash >> 1 >> (63 - self.bits)) as usize
+    }
+
+    #[inline(always)]
+    fn covered_by(&self, segment: &Segment<T>) -> usize {
+        1 << (self.bits - segment.depth())
+    }
+
+    fn renew_aliases(&mut self, first: FirstSlot) {
+        let covered = self.covered_by(self.segment(first));
+        for slot in first.0 + 1..first.0 + covered {
+            // SAFETY: an alias for a slot that the segment covers; the invariants of the directory
+            // keep to the contract of `alias`, and access to slots follows access to the directory.
+            self.slots[slot] = unsafe { self.slots[first.0].alias() };
+        }
+    }
+
+    fn double(&mut self) {
+        let mut doubled = Vec::with_capacity(self.slots.len() * 2);
+        for segment in self.slots.drain(..) {
+            // SAFETY: as in `renew_aliases`. The first of a segment's slots becomes the first of
+            // twice as many.
+            let alias = unsafe { segment.alias() };
+            doubled.push(segment);
+            doubled.push(alias);
+        }
+        self.slots = doubled;
+        self.bits += 1;
+        self.deepest = 0;
+    }
+
+    /// Halves the directory as long as no segment needs its last bit; returns how often.
+    fn halve_while_possible(&mut self) -> u32 {
+        let bits_before = self.bits;
+        while self.deepest == 0 && self.bits > 0 {
+            self.bits -= 1;
+            // An even slot is the first of its segment if any of the pair is: each segment covers
+            // two slots at least.
+            let mut index = 0;
+            self.slots.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            let deepest = |segment: &&Segment<T>| segment.depth() == self.bits;
+            self.deepest = self.segments().filter(deepest).count();
+        }
+        self.slots.shrink_to_fit();
+        bits_before - self.bits
+    }
+}
+
+/// Iterator over the segments of a directory.
+pub(crate) struct Segments<'a, T> {
+    directory: &'a Directory<T>,
+    next: usize,
+}
+
+impl<'a, T> Iterator for Segments<'a, T> {
+    type Item = &'a Segment<T>;
+
+    fn next(&mut self) -> Option<&'a Segment<T>> {
+        let segment = &**self.directory.slots.get(self.next)?;
+        self.next += self.directory.covered_by(segment);
+        Some(segment)
+    }
+}
+
+impl<T> Drop for Directory<T> {
+    fn drop(&mut self) {
+        drop(self.take_segments());
+    }
+}
+
+/// Turns a panic into an abort where a segment has been moved out of its slot: unwinding would let
+/// somebody see the slot.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}

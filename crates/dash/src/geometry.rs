@@ -1,0 +1,198 @@
+//! Where a hash belongs, and how large segments are.
+//!
+//! The upper 48 bits of a hash are its *position*, a point on an axis from 0 to 2^48. All placement
+//! is a monotone function of the position: the leading `depth` bits choose the segment, what
+//! follows is scaled to the number of home buckets. So a home bucket is an interval of the axis,
+//! whatever the sizes of segments and of the directory; this is what scan cursors and snapshots
+//! rest on. The low 16 bits are left for fingerprints, which therefore say nothing about the
+//! position and vice versa.
+//!
+//! The figures behind the constants are in `docs/decisions/0001-index-geometry.md`.
+
+use crate::bucket::SLOTS;
+use core::ops::Range;
+
+/// Bits of a position.
+pub(crate) const POSITION_BITS: u32 = 48;
+
+/// The end of the axis, one past the last position.
+pub(crate) const AXIS_END: u64 = 1 << POSITION_BITS;
+
+const BITS_BELOW_POSITION: u32 = u64::BITS - POSITION_BITS;
+
+/// The sizes of segments in buckets, stash included. Times 128 bytes they are sizes that common
+/// allocators (jemalloc, mimalloc) have classes for, four to each doubling, so that nothing is lost
+/// to rounding and a segment that has just grown is still three quarters full.
+const SIZES: [usize; 20] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, SEGMENT_BUCKETS_MAX];
+
+/// Buckets of a segment that has reached its full size and splits next. A rebuild of 64 x 14
+/// entries takes some ten microseconds, and a directory slot for 64 buckets costs 0.02 bytes an
+/// entry: larger segments would lengthen the former and could no longer save on the latter.
+pub(crate) const SEGMENT_BUCKETS_MAX: usize = 64;
+
+/// Segments are sized so that they are filled to at most this share, in percent, when they are
+/// made by a split, a merge or by shrinking: then about a fifth can be added before they grow.
+const FILL_PERCENT_NEW: usize = 78;
+
+/// Two sibling segments become one when together they would fill at most this share, in percent,
+/// of a full-size segment, which splits at some 95 %: the distance keeps a table that breathes
+/// around the boundary from splitting and merging in turn.
+const FILL_PERCENT_MERGE: usize = 60;
+
+/// A segment that refuses an entry while filled to less than this share, in percent, suffers from
+/// skewed hashes; more home buckets would not help, so only its stash is extended. Evenly
+/// distributed hashes fill a segment to 76 % at the very least before it refuses.
+const FILL_PERCENT_SKEWED: usize = 60;
+
+/// The position of a hash.
+#[inline(always)]
+pub(crate) fn position(hash: u64) -> u64 {
+    hash >> BITS_BELOW_POSITION
+}
+
+/// Entries that this many buckets can hold.
+#[inline(always)]
+pub(crate) fn capacity(buckets: usize) -> usize {
+    buckets * SLOTS
+}
+
+/// How many of a new segment's `buckets` serve as stash: none in small segments, where displacing
+/// reaches everywhere, then one for each 32, for 95 % load when the segment refuses an entry.
+pub(crate) fn stash_of(buckets: usize) -> usize {
+    if buckets < 10 { 0 } else { buckets.div_ceil(32) }
+}
+
+/// The size for a new segment of `len` entries.
+pub(crate) fn size_for(len: usize) -> usize {
+    let roomy = |size: &usize| len * 100 <= capacity(*size) * FILL_PERCENT_NEW;
+    SIZES.into_iter().find(roomy).unwrap_or(SEGMENT_BUCKETS_MAX)
+}
+
+/// The size after `buckets`; `None` when a segment of so many buckets has to split.
+pub(crate) fn next_size(buckets: usize) -> Option<usize> {
+    SIZES.into_iter().find(|size| *size > buckets)
+}
+
+/// Whether siblings with `len` entries together should be one segment.
+pub(crate) fn should_merge(len: usize) -> bool {
+    len * 100 <= capacity(SEGMENT_BUCKETS_MAX) * FILL_PERCENT_MERGE
+}
+
+/// Whether a segment that refuses an entry at this fill owes that to skewed hashes.
+pub(crate) fn is_skewed(len: usize, buckets: usize) -> bool {
+    len * 100 < capacity(buckets) * FILL_PERCENT_SKEWED
+}
+
+/// The home bucket of a hash in a segment of `homes` home buckets at `depth`.
+#[inline(always)]
+pub(crate) fn home(hash: u64, depth: u32, homes: u32) -> usize {
+    // The bits below the position are cut off, lest they decide between two homes; then the
+    // position's bits after the first `depth` are a fraction of 2^64, scaled by `homes`.
+    let fraction = (hash >> BITS_BELOW_POSITION << BITS_BELOW_POSITION) << depth;
+    ((u128::from(fraction) * u128::from(homes)) >> 64) as usize
+}
+
+/// The positions that belong to the segment of this position at `depth`.
+pub(crate) fn segment_range(position: u64, depth: u32) -> Range<u64> {
+    let width = AXIS_END >> depth;
+    let start = position & !(width - 1);
+    start..start + width
+}
+
+/// The positions whose home, in the segment that covers `segment`, is bucket `home` of `homes`.
+pub(crate) fn home_range(segment: &Range<u64>, home: usize, homes: u32) -> Range<u64> {
+    // `home` is the floor of offset * homes / width, so that a home starts at the least offset for
+    // which this quotient reaches it: the ceiling of home * width / homes.
+    let width = segment.end - segment.start;
+    let start = |home: usize| segment.start + (home as u64 * width).div_ceil(u64::from(homes));
+    start(home)..start(home + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_ascend_without_valleys() {
+        for pair in SIZES.windows(2) {
+            assert!(pair[0] < pair[1]);
+            let growth_is_small = pair[1] * 4 <= pair[0] * 5 || pair[1] - pair[0] == 1;
+            assert!(growth_is_small, "from {} to {}", pair[0], pair[1]);
+        }
+        assert_eq!(next_size(1), Some(2));
+        assert_eq!(next_size(9), Some(10));
+        assert_eq!(next_size(SEGMENT_BUCKETS_MAX), None);
+        assert_eq!(next_size(1000), None);
+    }
+
+    #[test]
+    fn new_segments_have_room_and_waste_little() {
+        assert_eq!(size_for(0), 1);
+        for len in 30..=capacity(SEGMENT_BUCKETS_MAX) * 3 / 4 {
+            let fill = len as f64 / capacity(size_for(len)) as f64;
+            assert!((0.55..=0.78).contains(&fill), "{len} entries fill {fill}");
+        }
+    }
+
+    #[test]
+    fn every_size_keeps_most_buckets_as_homes() {
+        for size in SIZES {
+            assert!(stash_of(size) * 8 < size, "{size}");
+        }
+    }
+
+    /// A merged segment may grow by half before it splits again.
+    #[test]
+    fn merging_leaves_room() {
+        let merged_max =
+            (0..).take_while(|len| should_merge(*len)).last().expect("zero is mergeable");
+        assert!(size_for(merged_max) < SEGMENT_BUCKETS_MAX);
+        assert!(merged_max * 3 / 2 < capacity(SEGMENT_BUCKETS_MAX) * 95 / 100);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 20 } else { 5000 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// The home of a hash and the interval of that home say the same, at both ends.
+        #[test]
+        fn homes_are_intervals(hash: u64, depth in 0u32..30, homes in 1u32..=64) {
+            let segment = segment_range(position(hash), depth);
+            let home_index = home(hash, depth, homes);
+            prop_assert!(home_index < homes as usize);
+            let range = home_range(&segment, home_index, homes);
+            prop_assert!(range.contains(&position(hash)));
+            for (edge, inside) in [
+                (range.start, true),
+                (range.end - 1, true),
+                (range.start.wrapping_sub(1), false),
+                (range.end, false),
+            ] {
+                if segment.contains(&edge) {
+                    let lowest = edge << BITS_BELOW_POSITION;
+                    for hash in [lowest, lowest | 0xFFFF] {
+                        prop_assert_eq!(home(hash, depth, homes) == home_index, inside);
+                    }
+                }
+            }
+        }
+
+        /// Homes cover the segment without gap or overlap.
+        #[test]
+        fn homes_tile_their_segment(at in 0..AXIS_END, depth in 0u32..30, homes in 1u32..=64) {
+            let segment = segment_range(at, depth);
+            let mut reached = segment.start;
+            for index in 0..homes as usize {
+                let range = home_range(&segment, index, homes);
+                prop_assert_eq!(range.start, reached);
+                reached = range.end;
+            }
+            prop_assert_eq!(reached, segment.end);
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! A segment: home buckets in the order of the axis, and behind them a stash.
+//!
+//! An entry lives in its home bucket, or in the bucket after it (the last home's neighbour is the
+//! first), or in the stash. It goes to the first of these that has room; when home and neighbour are
+//! full, room in the neighbour is made by pushing entries that are at home there one bucket
+//! further. So a lookup reads the home's and the neighbour's header, and the stash only when the
+//! home says that something of its own went there.
+//!
+//! Invariants:
+//! - `buckets` points to `homes + stash` initialized buckets, allocated with the layout of that
+//!   array, and belongs to this segment alone (but see [`Segment::alias`]).
+//! - `homes` is at least 1 and at most [`SEGMENT_BUCKETS_MAX`].
+//! - An entry is `Native` in its home bucket or in any stash bucket, `Displaced` in the bucket
+//!   after its home, and nowhere else. Its home counts it when it is in the stash.
+//! - `len` is the number of occupied slots.
+//!
+//! This file allocates and indexes the array; the slots themselves are the bucket's business.
+
+use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS};
+use crate::geometry::{self, SEGMENT_BUCKETS_MAX, capacity, stash_of};
+use crate::hash::EntryHash;
+use crate::prefetch::prefetch_read;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Range;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+
+/// How far entries are pushed along to make room for one. The fourth step would raise the load at
+/// which a full-size segment splits by half a percent only.
+const DISPLACE_STEPS_MAX: usize = 3;
+
+/// Sixteen bytes, so that four directory slots share a cache line and hold all that a lookup needs
+/// to find the bucket.
+pub(crate) struct Segment<T> {
+    buckets: NonNull<Bucket<T>>,
+    len: u32,
+    stash: u16,
+    homes: u8,
+    depth: u8,
+    owned: PhantomData<T>,
+}
+
+const _: () = assert!(size_of::<Segment<u64>>() == 16);
+const _: () = assert!(SEGMENT_BUCKETS_MAX <= u8::MAX as usize);
+
+// SAFETY: a segment owns its buckets and the entries in them, like a `Vec<T>`: sending it sends
+// the entries. `alias` copies are confined by its contract.
+unsafe impl<T: Send> Send for Segment<T> {}
+// SAFETY: `&Segment<T>` gives out `&T` only, and changes nothing.
+unsafe impl<T: Sync> Sync for Segment<T> {}
+
+/// Where an entry is; valid until its segment is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Location {
+    bucket: usize,
+    slot: usize,
+}
+
+impl<T> Segment<T> {
+    /// A segment without entries, of `buckets` buckets, for the hashes that share `depth` bits.
+    pub(crate) fn new(buckets: usize, depth: u32) -> Self {
+        assert!((1..=SEGMENT_BUCKETS_MAX).contains(&buckets));
+        let stash = stash_of(buckets);
+        let layout = Self::layout(buckets);
+        // SAFETY: the layout's size is not 0, as there is a bucket and a bucket has a header.
+        let memory = unsafe { alloc(layout) };
+        let Some(first) = NonNull::new(memory.cast::<Bucket<T>>()) else {
+            handle_alloc_error(layout)
+        };
+        for index in 0..buckets {
+            // SAFETY: the allocation has room for `buckets` buckets and is aligned for them.
+            unsafe { Bucket::init(first.as_ptr().add(index)) };
+        }
+        Self {
+            buckets: first,
+            len: 0,
+            stash: stash as u16,
+            homes: (buckets - stash) as u8,
+            depth: depth as u8,
+            owned: PhantomData,
+        }
+    }
+
+    /// A second handle to the same buckets, for the other directory slots of this segment.
+    ///
+    /// # Safety
+    /// The copy must not be used after this segment has been changed in anything but its entries,
+    /// nor dropped; and copies must be used like references to one segment: either any number of
+    /// them shared, or a single one exclusively.
+    pub(crate) unsafe fn alias(&self) -> ManuallyDrop<Self> {
+        // SAFETY: a bitwise copy of plain fields; the caller keeps the two from owning twice.
+        ManuallyDrop::new(unsafe { core::ptr::read(self) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Leading bits that the hashes in this segment have in common.
+    #[inline(always)]
+    pub(crate) fn depth(&self) -> u32 {
+        u32::from(self.depth)
+    }
+
+    /// Home buckets and stash.
+    #[inline(always)]
+    pub(crate) fn bucket_count(&self) -> usize {
+        usize::from(self.homes) + usize::from(self.stash)
+    }
+
+    /// Bytes this segment has allocated.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bucket_count() * size_of::<Bucket<T>>()
+    }
+
+    /// Begins to fetch what [`Segment::locate`] will read for this hash: the lines of the home
+    /// bucket, and the neighbour's header.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let home = self.home(hash);
+        let bucket: *const u8 = core::ptr::from_ref(self.bucket(home)).cast();
+        prefetch_read(bucket);
+        prefetch_read(bucket.wrapping_add(64));
+        prefetch_read(core::ptr::from_ref(self.bucket(self.after(home))));
+    }
+
+    /// Finds the entry of this hash that satisfies `eq`.
+    #[inline(always)]
+    pub(crate) fn locate(
+        &self,
+        hash: u64,
+        mut eq: impl FnMut(&T) -> bool,
+    ) -> Option<(Location, &T)> {
+        let fingerprint = Fingerprint::of(hash);
+        let home = self.home(hash);
+        let bucket = self.bucket(home);
+        if let Some((slot, entry)) = bucket.find(fingerprint, Origin::Native, &mut eq) {
+            return Some((Location { bucket: home, slot }, entry));
+        }
+        let after = self.after(home);
+        if let Some((slot, entry)) =
+            self.bucket(after).find(fingerprint, Origin::Displaced, &mut eq)
+        {
+            return Some((Location { bucket: after, slot }, entry));
+        }
+        if bucket.has_overflowed() { self.locate_in_stash(fingerprint, eq) } else { None }
+    }
+
+    #[cold]
+    fn locate_in_stash(
+        &self,
+        fingerprint: Fingerprint,
+        mut eq: impl FnMut(&T) -> bool,
+    ) -> Option<(Location, &T)> {
+        self.stash().find_map(|bucket| {
+            let (slot, entry) = self.bucket(bucket).find(fingerprint, Origin::Native, &mut eq)?;
+            Some((Location { bucket, slot }, entry))
+        })
+    }
+
+    /// The entry at a location that this segment has returned since it was last changed.
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, location: Location) -> &mut T {
+        assert!(location.bucket < self.bucket_count());
+        self.bucket_mut(location.bucket).entry_mut(location.slot)
+    }
+
+    /// Removes the entry of this hash that satisfies `eq`.
+    #[inline]
+    pub(crate) fn remove(&mut self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<T> {
+        let (location, _) = self.locate(hash, eq)?;
+        let (_, entry) = self.bucket_mut(location.bucket).take(location.slot);
+        if location.bucket >= usize::from(self.homes) {
+            let home = self.home(hash);
+            self.bucket_mut(home).note_overflow_gone();
+        }
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// Stores an entry, or gives it back when this segment has no place for it.
+    #[inline]
+    pub(crate) fn place(&mut self, hash: u64, entry: T) -> Result<Location, T> {
+        let home = self.home(hash);
+        let fingerprint = Fingerprint::of(hash);
+        let placed = match self.bucket_mut(home).put(fingerprint, Origin::Native, entry) {
+            Ok(slot) => Ok(Location { bucket: home, slot }),
+            Err(entry) => self.place_away(home, fingerprint, entry),
+        };
+        self.len += u32::from(placed.is_ok());
+        placed
+    }
+
+    /// Stores an entry whose home bucket is full.
+    #[inline(never)]
+    fn place_away(
+        &mut self,
+        home: usize,
+        fingerprint: Fingerprint,
+        entry: T,
+    ) -> Result<Location, T> {
+        let after = self.after(home);
+        if self.bucket(after).is_full() {
+            self.make_room(home);
+        }
+        let entry = match self.bucket_mut(after).put(fingerprint, Origin::Displaced, entry) {
+            Ok(slot) => return Ok(Location { bucket: after, slot }),
+            Err(entry) => entry,
+        };
+        self.place_in_stash(home, fingerprint, entry)
+    }
+
+    /// Pushes one native entry from each of a few full buckets, beginning with the one after
+    /// `home`, into the bucket that follows, when the last of them has room.
+    fn make_room(&mut self, home: usize) {
+        let first = self.after(home);
+        let mut full = [first; DISPLACE_STEPS_MAX];
+        for step in 0..DISPLACE_STEPS_MAX {
+            let next = self.after(full[step]);
+            let can_push = self.bucket(full[step]).occupied_by(Origin::Native).first().is_some();
+            // The way round a small segment leads back to `home`, which is full.
+            if !can_push || next == home {
+                return;
+            }
+            if !self.bucket(next).is_full() {
+                // From the far end, so that each push finds the room that the one before it made.
+                full[..=step].iter().rev().for_each(|bucket| self.push_on(*bucket));
+                return;
+            }
+            if step + 1 < DISPLACE_STEPS_MAX {
+                full[step + 1] = next;
+            }
+        }
+    }
+
+    /// Moves one native entry of `bucket` into the bucket after it, which has room.
+    fn push_on(&mut self, bucket: usize) {
+        let after = self.after(bucket);
+        let native = self.bucket(bucket).occupied_by(Origin::Native).first();
+        let slot = native.expect("a bucket to push from has a native entry");
+        let (fingerprint, entry) = self.bucket_mut(bucket).take(slot);
+        let put = self.bucket_mut(after).put(fingerprint, Origin::Displaced, entry);
+        assert!(put.is_ok(), "the bucket to push into has room");
+    }
+
+    fn place_in_stash(
+        &mut self,
+        home: usize,
+        fingerprint: Fingerprint,
+        entry: T,
+    ) -> Result<Location, T> {
+        // Skewed hashes make stashes long; room is likeliest at the end, where `extend_stash` has
+        // made it.
+        let roomy = self.stash().rev().find(|bucket| !self.bucket(*bucket).is_full());
+        let Some(bucket) = roomy else { return Err(entry) };
+        let slot = self.bucket_mut(bucket).put(fingerprint, Origin::Native, entry)?;
+        self.bucket_mut(home).note_overflow();
+        Ok(Location { bucket, slot })
+    }
+
+    /// Stores an entry whatever it takes.
+    pub(crate) fn place_extending(&mut self, hash: u64, entry: T) {
+        if let Err(entry) = self.place(hash, entry) {
+            self.extend_stash();
+            let placed = self.place(hash, entry);
+            assert!(placed.is_ok(), "an extended stash has room");
+        }
+    }
+
+    /// Lengthens the stash by at least a bucket. This is how a segment copes with hashes that no
+    /// number of home buckets could tell apart: correct at any number, but searched one by one.
+    ///
+    /// # Panics
+    /// If the stash has 65,535 buckets already: 900,000 entries whose hashes agree in 48 bits.
+    pub(crate) fn extend_stash(&mut self) {
+        let old_count = self.bucket_count();
+        let by = 1 + usize::from(self.stash) / 8;
+        let stash = u16::try_from(usize::from(self.stash) + by)
+            .expect("hashes that agree in 48 bits are limited to 900,000 a segment");
+        let layout = Self::layout(old_count + by);
+        // SAFETY: `buckets` was allocated with the layout of `old_count` buckets, and the new size
+        // is not 0. Buckets are moved bitwise, which is how Rust values move.
+        let memory = unsafe {
+            realloc(self.buckets.as_ptr().cast(), Self::layout(old_count), layout.size())
+        };
+        let Some(first) = NonNull::new(memory.cast::<Bucket<T>>()) else {
+            handle_alloc_error(layout)
+        };
+        for index in old_count..old_count + by {
+            // SAFETY: the new allocation has room for so many buckets and keeps the alignment.
+            unsafe { Bucket::init(first.as_ptr().add(index)) };
+        }
+        self.buckets = first;
+        self.stash = stash;
+    }
+
+    /// The hashes of all entries, in the order in which [`Segment::drain`] moves the entries.
+    pub(crate) fn hashes(&self, hasher: &impl EntryHash<T>) -> Vec<u64> {
+        let mut hashes = Vec::with_capacity(self.len());
+        self.entries_of(0).for_each(|entry| hasher.prefetch(entry));
+        for bucket in 0..self.bucket_count() {
+            // One bucket ahead: about as many outstanding fetches as a core has buffers for.
+            if bucket + 1 < self.bucket_count() {
+                self.entries_of(bucket + 1).for_each(|entry| hasher.prefetch(entry));
+            }
+            hashes.extend(self.entries_of(bucket).map(|entry| hasher.hash(entry)));
+        }
+        hashes
+    }
+
+    /// Moves all entries out, bucket by bucket.
+    pub(crate) fn drain(self) -> Drain<T> {
+        Drain { segment: self, bucket: 0 }
+    }
+
+    /// A bucket by its number, the stash behind the homes.
+    #[inline]
+    pub(crate) fn bucket_at(&self, index: usize) -> &Bucket<T> {
+        assert!(index < self.bucket_count());
+        self.bucket(index)
+    }
+
+    /// The entries that lie in one bucket, wherever they are at home.
+    fn entries_of(&self, bucket: usize) -> impl Iterator<Item = &T> {
+        let bucket = self.bucket_at(bucket);
+        bucket.occupied().map(|slot| bucket.entry(slot))
+    }
+
+    /// The positions of this segment's home bucket to which `position`, one of this segment's,
+    /// belongs.
+    pub(crate) fn home_range(&self, position: u64) -> Range<u64> {
+        let segment = geometry::segment_range(position, self.depth());
+        let home = self.home(position << (u64::BITS - geometry::POSITION_BITS));
+        geometry::home_range(&segment, home, u32::from(self.homes))
+    }
+
+    /// Visits the entries with positions in `range`, which lies within one home bucket.
+    pub(crate) fn visit_range(
+        &self,
+        range: &Range<u64>,
+        hasher: &impl EntryHash<T>,
+        mut visit: impl FnMut(&T),
+    ) {
+        let home = self.home(range.start << (u64::BITS - geometry::POSITION_BITS));
+        let whole = *range == self.home_range(range.start);
+        let is_in_range = |entry: &T| range.contains(&geometry::position(hasher.hash(entry)));
+        let (bucket, after) = (self.bucket(home), self.bucket(self.after(home)));
+        let native = bucket.occupied_by(Origin::Native).map(|slot| bucket.entry(slot));
+        let displaced = after.occupied_by(Origin::Displaced).map(|slot| after.entry(slot));
+        native.chain(displaced).filter(|entry| whole || is_in_range(entry)).for_each(&mut visit);
+        if bucket.has_overflowed() {
+            let stashed = self.stash().flat_map(|bucket| self.entries_of(bucket));
+            stashed.filter(|entry| is_in_range(entry)).for_each(visit);
+        }
+    }
+
+    /// Some entry, each with about the same probability, as long as `random` is random; `None`
+    /// when there is none.
+    pub(crate) fn sample(&self, mut random: u64) -> Option<&T> {
+        if self.len == 0 {
+            return None;
+        }
+        let slots = capacity(self.bucket_count());
+        // Slots are tried at random until one is occupied. At a fill of a half, 16 tries fail once
+        // in 65,536 times; then, or when hardly any slot is occupied, it is the next one's turn.
+        for _ in 0..16 {
+            random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29) ^ random >> 7;
+            let slot = (((random >> 32) * slots as u64) >> 32) as usize;
+            let bucket = self.bucket(slot / SLOTS);
+            if bucket.occupied().contains(slot % SLOTS) {
+                return Some(bucket.entry(slot % SLOTS));
+            }
+        }
+        let start = (((random >> 32) * self.bucket_count() as u64) >> 32) as usize;
+        let buckets = (start..self.bucket_count()).chain(0..start);
+        buckets.flat_map(|bucket| self.entries_of(bucket)).next()
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        geometry::home(hash, self.depth(), u32::from(self.homes))
+    }
+
+    /// The bucket after a home bucket, going round.
+    #[inline(always)]
+    fn after(&self, home: usize) -> usize {
+        if home + 1 == usize::from(self.homes) { 0 } else { home + 1 }
+    }
+
+    fn stash(&self) -> Range<usize> {
+        usize::from(self.homes)..self.bucket_count()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, index: usize) -> &Bucket<T> {
+        debug_assert!(index < self.bucket_count());
+        // SAFETY: see `bucket_mut`; shared access to the segment permits shared access to buckets.
+        unsafe { self.buckets.add(index).as_ref() }
+    }
+
+    #[inline(always)]
+    fn bucket_mut(&mut self, index: usize) -> &mut Bucket<T> {
+        debug_assert!(index < self.bucket_count());
+        // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind
+        // `buckets`, because it comes from one of: `home`, which is below `homes`; `after`, which
+        // stays below `homes`; `stash()` or a loop up to `bucket_count()`; a `Location`, which
+        // holds one of these and outlives no change. The segment owns the buckets and is borrowed
+        // exclusively, so no other reference to them exists.
+        unsafe { self.buckets.add(index).as_mut() }
+    }
+
+    fn layout(buckets: usize) -> Layout {
+        Layout::array::<Bucket<T>>(buckets).expect("a segment is far smaller than memory")
+    }
+}
+
+impl<T> Drop for Segment<T> {
+    fn drop(&mut self) {
+        if core::mem::needs_drop::<T>() && self.len > 0 {
+            for bucket in 0..self.bucket_count() {
+                while let Some(entry) = self.bucket_mut(bucket).drain() {
+                    drop(entry);
+                }
+            }
+        }
+        // SAFETY: `buckets` was allocated with this layout. All entries are gone or need no drop.
+        unsafe { dealloc(self.buckets.as_ptr().cast(), Self::layout(self.bucket_count())) };
+    }
+}
+
+/// Moves the entries out of a segment; those that are left are dropped with it.
+pub(crate) struct Drain<T> {
+    segment: Segment<T>,
+    bucket: usize,
+}
+
+impl<T> Iterator for Drain<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        while self.bucket < self.segment.bucket_count() {
+            if let Some(entry) = self.segment.bucket_mut(self.bucket).drain() {
+                return Some(entry);
+            }
+            self.bucket += 1;
+        }
+        None
+    }
+}
