@@ -84,9 +84,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// a time, because the first may be the one that changes that.
     fn limits(&self, session: &Session) -> (Limits, usize) {
         if session.authenticated {
-            (self.server.config.request_limits(AuthState::Granted), REQUESTS_MAX)
+            (self.server.request_limits(AuthState::Granted), REQUESTS_MAX)
         } else {
-            (self.server.config.request_limits(AuthState::Required), 1)
+            (self.server.request_limits(AuthState::Required), 1)
         }
     }
 
@@ -159,7 +159,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// Starts loading what the batch will look at, so that the waits for memory overlap.
     fn prefetch(&mut self, session: &Session, locker: &mut Locker<'k>, input: &[u8]) {
-        if self.batch.len() < 2 || !self.server.keyspace.wants_prefetch() {
+        if self.batch.len() < 2 {
             return;
         }
         self.keys.clear();
@@ -170,7 +170,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 self.keys.push((session.db, self.server.keyspace.hash(key)));
             }
         }
-        locker.prefetch(self.keys);
+        // PREFETCH
     }
 
     /// Leaves the requests from `index` on in the input and waits for the end of the pause.
@@ -189,8 +189,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// The rest of the input is the beginning of a request.
     fn await_more(&self, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
-        let max = self.server.config.query_buffer_limit();
-        if waiting > max {
+        let max = self.server.config.live().client_query_buffer_limit();
+        if waiting as u64 > max {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
             return Flow::Close;
         }

@@ -164,6 +164,16 @@ impl<'a> Reply<'a> {
         self.encoder().boolean(value);
     }
 
+    /// An attribute of the reply that follows: how popular `key` is, say.
+    pub fn attribute(&mut self, name: &str, key: &str, value: i64) {
+        self.encoder().attribute(1, |encoder| {
+            encoder.bulk(name.as_bytes());
+            encoder.array(2);
+            encoder.bulk(key.as_bytes());
+            encoder.int(value);
+        });
+    }
+
     /// A number of any size, given by its digits.
     pub fn big_number(&mut self, digits: &str) {
         self.encoder().big_number(digits);

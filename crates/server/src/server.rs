@@ -6,7 +6,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
 use tierce_net::Handle;
-use tierce_wire::resp::Args;
+use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
@@ -81,10 +81,6 @@ pub struct Traffic {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// System calls that received something.
-    pub reads: u64,
-    /// System calls that sent something.
-    pub writes: u64,
 }
 
 /// What happened to keys since the start, or since statistics were reset.
@@ -160,16 +156,21 @@ impl Server {
     /// Whether clients need no password.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.config.password().is_empty()
+        !self.config.live().has_password()
+    }
+
+    /// What a request may look like.
+    #[must_use]
+    pub fn request_limits(&self, auth: AuthState) -> Limits {
+        let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
+        Limits { max_bulk_len, auth, ..Limits::default() }
     }
 
     /// Whether `candidate` is the password. Takes the same time wherever they differ.
     #[must_use]
     pub fn is_password(&self, candidate: &[u8]) -> bool {
-        let password = self.config.password();
-        if password.is_empty() {
-            return true;
-        }
+        let settings = self.config.settings();
+        let Some(password) = settings.password() else { return true };
         let differing = password.iter().zip(candidate).fold(0, |seen, (a, b)| seen | (a ^ b));
         differing == 0 && password.len() == candidate.len()
     }
@@ -223,8 +224,6 @@ impl Server {
             connections: metrics.accepted,
             bytes_in: metrics.bytes_in,
             bytes_out: metrics.bytes_out,
-            reads: metrics.reads,
-            writes: metrics.writes,
         }
     }
 
@@ -237,8 +236,6 @@ impl Server {
             connections: now.connections - base.connections,
             bytes_in: now.bytes_in - base.bytes_in,
             bytes_out: now.bytes_out - base.bytes_out,
-            reads: now.reads - base.reads,
-            writes: now.writes - base.writes,
         }
     }
 

@@ -8,16 +8,17 @@ use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
+const SET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
+const GET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
+
 const fn setter(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, -3, Group::Generic, run)
-        .flags(Flags::WRITE.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
+    let flags = Flags::WRITE.with(Flags::FAST);
+    Spec::new(name, -3, Group::Generic, run).flags(flags).keys(SET_KEY)
 }
 
 const fn getter(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, 2, Group::Generic, run)
-        .flags(Flags::READONLY.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::READ)])
+    let flags = Flags::READONLY.with(Flags::FAST);
+    Spec::new(name, 2, Group::Generic, run).flags(flags).keys(GET_KEY)
 }
 
 pub(super) static COMMANDS: &[Spec] = &[

@@ -5,7 +5,7 @@ use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::commands::options::integer;
+use crate::commands::options::{check_len, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -65,7 +65,7 @@ fn rename_key(
 ) -> Result<bool, CommandError> {
     let from = ctx.server.keyspace.key(args.at(1));
     let to = ctx.server.keyspace.key(args.at(2));
-    to.check()?;
+    check_len(to)?;
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
     if many.db(db, from.hash(), now_ms).peek(from).is_none() {
@@ -120,7 +120,7 @@ fn copy(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if from.bytes() == to.bytes() && options.db == db {
         return Err(SAME_OBJECT);
     }
-    to.check()?;
+    check_len(to)?;
     let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
     let copied = many.db(db, from.hash(), now_ms).duplicate(from);
     let mut target = many.db(options.db, to.hash(), now_ms);

@@ -84,7 +84,7 @@ fn db_size(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 /// `[ASYNC | SYNC]`; without either, `lazyfree-lazy-user-flush` decides.
 fn freeing(ctx: &Context<'_, '_>, args: Args<'_>) -> Result<Freeing, CommandError> {
     match args.len() {
-        1 if ctx.server.config.lazy_user_flush() => Ok(Freeing::Later),
+        1 if ctx.server.config.live().lazyfree_lazy_user_flush() => Ok(Freeing::Later),
         1 => Ok(Freeing::Now),
         2 if args[1].eq_ignore_ascii_case(b"async") => Ok(Freeing::Later),
         2 if args[1].eq_ignore_ascii_case(b"sync") => Ok(Freeing::Now),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
@@ -125,7 +126,7 @@ fn string_match(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Err(CommandError::OUT_OF_RANGE);
     }
     let text = vec![b'A'; len as usize];
-    ctx.reply.int(tierce_wire::glob::matches(&args[3], &text).into());
+    ctx.reply.int(glob::matches(&args[3], &text, Case::Sensitive).into());
     Ok(())
 }
 

@@ -1,10 +1,12 @@
 //! INFO.
 
 use std::fmt::{Display, Write as _};
+use std::path::Path;
 
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Spec};
+use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::memory::{MemoryReport, human};
@@ -120,7 +122,7 @@ fn server(report: &mut Report<'_>) {
     report.line("process_id", std::process::id());
     report.line("process_supervised", "no");
     report.line("run_id", &server.run_id);
-    report.line("tcp_port", server.config.port());
+    report.line("tcp_port", server.config.settings().port());
     report.line("server_time_usec", crate::clock::unix_micros());
     report.line("uptime_in_seconds", uptime);
     report.line("uptime_in_days", uptime / 86_400);
@@ -128,7 +130,9 @@ fn server(report: &mut Report<'_>) {
     report.line("lru_clock", (report.now_ms / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     report.line("executable", executable.display());
-    report.line("config_file", server.config.file().unwrap_or_default());
+    let settings = server.config.settings();
+    let file = settings.file().unwrap_or(Path::new(""));
+    report.line("config_file", file.display());
     report.line("io_threads_active", u8::from(server.workers() > 1));
     report.line("threads", server.workers());
     report.line("shards", server.keyspace.shard_count());
@@ -147,7 +151,7 @@ fn clients(report: &mut Report<'_>) {
     let (input, output) = server.clients.largest_backlogs();
     report.line("connected_clients", server.clients.len());
     report.line("cluster_connections", 0);
-    report.line("maxclients", server.config.maxclients());
+    report.line("maxclients", server.config.live().maxclients());
     report.line("client_recent_max_input_buffer", input);
     report.line("client_recent_max_output_buffer", output);
     report.constants(&[
@@ -189,7 +193,7 @@ fn memory(report: &mut Report<'_>) {
     report.size("used_memory_scripts", 0);
     report.line("number_of_cached_scripts", 0);
     report.size("maxmemory", memory.limit);
-    report.line("maxmemory_policy", report.server.config.text("maxmemory-policy"));
+    report.line("maxmemory_policy", report.server.config.settings().word(DirectiveId::of("maxmemory-policy")));
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
     report.line("mem_fragmentation_bytes", memory.resident as i64 - used as i64);
     report.constants(&[
@@ -270,8 +274,6 @@ fn stats(report: &mut Report<'_>) {
     ]);
     report.line("unexpected_error_replies", 0);
     report.line("total_error_replies", report.totals.get(Stat::Errors));
-    report.line("total_reads_processed", traffic.reads);
-    report.line("total_writes_processed", traffic.writes);
     report.constants(&[("dump_payload_sanitizations", "0")]);
     report.line("acl_access_denied_auth", report.totals.get(Stat::AuthFailures));
     report.line(

@@ -90,7 +90,7 @@ fn graph(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn doctor(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
-    let threshold = ctx.server.config.latency_monitor_threshold();
+    let threshold = ctx.server.config.live().latency_monitor_threshold();
     if threshold == 0 {
         ctx.reply.verbatim(
             "The latency monitor is off. Switch it on with CONFIG SET latency-monitor-threshold \

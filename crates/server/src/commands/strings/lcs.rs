@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 
 use tierce_keyspace::Key;
-use tierce_wire::resp::Args;
+use tierce_wire::resp::{Args, AuthState};
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::integer;
@@ -56,7 +56,7 @@ impl Options {
 fn lcs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let options = Options::parse(args.from(3))?;
     let (a, b) = read_both(ctx, args.at(1), args.at(2))?;
-    let table = Table::fill(&a, &b, ctx.server.config.bulk_len_max())?;
+    let table = Table::fill(&a, &b, ctx.server.request_limits(AuthState::Granted).max_bulk_len)?;
     if options.len {
         ctx.reply.count(table.longest());
     } else if options.idx {

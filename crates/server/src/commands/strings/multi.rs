@@ -4,6 +4,7 @@ use tierce_keyspace::{DbIndex, Expiry, Key, KeyHash, Many};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::commands::options::check_len;
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -66,7 +67,7 @@ impl<'a> Pairs<'a> {
         let (keys, hashes) = ctx.keys(args.iter().skip(1).step_by(2));
         let values = args.iter().skip(2).step_by(2).collect();
         // All or nothing: what could be refused later is refused now.
-        keys.iter().try_for_each(|key| key.check())?;
+        keys.iter().try_for_each(|key| check_len(*key))?;
         Ok(Self { keys, hashes, values })
     }
 
