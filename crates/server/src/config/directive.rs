@@ -25,7 +25,7 @@ pub struct Directive {
     /// What it is good for, in a sentence or two.
     pub about: &'static str,
     /// When it may be changed.
-    pub change: Change,
+    pub mutability: Mutability,
     /// Whether patterns find it.
     pub visibility: Visibility,
     /// Whether its values may be shown to others than its owner.
@@ -41,7 +41,7 @@ pub type Check = fn(&Value) -> Result<(), Invalid>;
 
 /// When a directive may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Mutability {
     /// By CONFIG SET at any time.
     AtAnyTime,
     /// By CONFIG SET if `enable-protected-configs` allows it: an attacker could do harm with it.
@@ -154,7 +154,7 @@ pub(super) const fn row(
         default,
         redis_default: None,
         about,
-        change: Change::AtAnyTime,
+        mutability: Mutability::AtAnyTime,
         visibility: Visibility::Listed,
         secrecy: Secrecy::Open,
         effect: Effect::Now,
@@ -180,12 +180,12 @@ impl Directive {
     }
 
     pub(super) const fn before_start(mut self) -> Self {
-        self.change = Change::BeforeStart;
+        self.mutability = Mutability::BeforeStart;
         self
     }
 
     pub(super) const fn protected(mut self) -> Self {
-        self.change = Change::IfUnprotected;
+        self.mutability = Mutability::IfUnprotected;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::directive::{Change, Directive, DirectiveId, Effect, Group, Visibility};
+use super::directive::{Directive, DirectiveId, Effect, Group, Mutability, Visibility};
 use super::invocation::Tool;
 
 /// A terminal of ordinary width shows all lines whole.
@@ -107,7 +107,7 @@ pub(super) fn directive(id: DirectiveId) -> String {
         fact("in Redis", redis);
     }
     fact("values", &directive.kind.describe());
-    fact("change", change_text(directive.change));
+    fact("change", mutability_text(directive.mutability));
     if let Some(alias) = directive.alias {
         fact("alias", alias);
     }
@@ -139,11 +139,11 @@ pub(super) fn shown_default(directive: &Directive) -> &'static str {
 }
 
 /// When the directive may be changed, in words.
-pub(super) fn change_text(change: Change) -> &'static str {
-    match change {
-        Change::AtAnyTime => "at any time",
-        Change::IfUnprotected => "at any time, if enable-protected-configs allows it",
-        Change::BeforeStart => "before the start",
+pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
+    match mutability {
+        Mutability::AtAnyTime => "at any time",
+        Mutability::IfUnprotected => "at any time, if enable-protected-configs allows it",
+        Mutability::BeforeStart => "before the start",
     }
 }
 

@@ -15,23 +15,35 @@ mod help;
 mod invocation;
 mod kind;
 mod limits;
+mod live;
 mod origin;
 mod quoting;
+#[cfg(test)]
+mod reference;
+mod rewrite;
+mod runtime;
 mod settings;
 mod sources;
+mod startup;
 mod suggest;
 pub mod table;
 #[cfg(test)]
 mod test_dir;
 mod value;
 
-pub use directive::{Change, Check, Directive, DirectiveId, Effect, Group, Secrecy, Visibility};
+pub use directive::{
+    Check, Directive, DirectiveId, Effect, Group, Mutability, Secrecy, Visibility,
+};
 pub use error::{ConfigError, Note, Severity};
 pub use events::Events;
 pub use invocation::{Invocation, Tool, parse};
 pub use kind::{Invalid, Kind};
 pub use limits::{ClientClass, OutputLimit, OutputLimits};
+pub use live::Live;
 pub use origin::{Assignment, Origin};
+pub use rewrite::RewriteError;
+pub use runtime::{Change, Config, Peer, SetError, is_secret};
 pub use settings::Settings;
 pub use sources::{FileSource, Loaded, Sources};
+pub use startup::{BindAddress, BindHost, LogLevel, Startup};
 pub use value::{SavePoint, Value};

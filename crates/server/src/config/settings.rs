@@ -88,6 +88,12 @@ impl Settings {
         }
     }
 
+    /// A number of a directive that takes no negative ones.
+    #[must_use]
+    pub fn count(&self, id: DirectiveId) -> u64 {
+        u64::try_from(self.number(id)).unwrap_or_else(|_| wrong_kind(id))
+    }
+
     /// A number of bytes.
     #[must_use]
     pub fn bytes(&self, id: DirectiveId) -> u64 {
@@ -122,6 +128,12 @@ impl Settings {
             Value::Text(text) => text,
             _ => wrong_kind(id),
         }
+    }
+
+    /// Whether a text has been given.
+    #[must_use]
+    pub fn is_not_empty(&self, id: DirectiveId) -> bool {
+        !self.text(id).is_empty()
     }
 
     /// Several texts.

@@ -96,6 +96,16 @@ fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
     }
 }
 
+/// What a file alone would set.
+///
+/// # Errors
+/// If a value is not valid.
+pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError> {
+    let mut loading = Loading::new();
+    loading.apply(lines)?;
+    Ok(loading.settings)
+}
+
 /// The state while sources are applied one after the other.
 struct Loading {
     settings: Settings,

@@ -82,17 +82,19 @@ impl Value {
         }
     }
 
-    /// The arguments that follow the directive's name in a configuration file, one element a line.
-    ///
-    /// No line means that the value can only be had by not naming the directive: an empty text.
+    /// The arguments that follow the directive's name in a configuration file, one element a line
+    /// and at least one.
     #[must_use]
     pub fn file_lines(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Memory(bytes) => vec![memory_with_unit(*bytes).into()],
-            Self::Text(text) if text.is_empty() => Vec::new(),
-            Self::Primary(None) => Vec::new(),
+            Self::Primary(None) => vec![b"no one".into()],
             Self::Text(text) => vec![quote(text)],
             Self::List(texts) if texts.is_empty() => vec![quote(b"")],
+            Self::List(texts) => vec![join_quoted(texts.iter())],
+            Self::Primary(Some((host, port))) => {
+                vec![join_quoted([host, &port.to_string().into_bytes()].into_iter())]
+            }
             Self::Percentiles(percentiles) if percentiles.is_empty() => vec![quote(b"")],
             Self::SavePoints(points) if points.is_empty() => vec![quote(b"")],
             Self::SavePoints(points) => {
@@ -119,6 +121,16 @@ impl std::fmt::Display for SavePoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.seconds, self.changes)
     }
+}
+
+/// Words behind each other, in quotes where they need them.
+fn join_quoted<'a>(words: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    let quoted = |word: &Vec<u8>| match !word.is_empty() && word.iter().all(plain) {
+        true => word.clone(),
+        false => quote(word),
+    };
+    words.map(quoted).collect::<Vec<_>>().join(&b' ')
 }
 
 fn yes_or_no(yes: bool) -> &'static str {
