@@ -35,7 +35,7 @@ Usage:
 Examples:
   tierce                                 port 6379 of this machine, all defaults
   tierce /etc/redis/redis.conf           with a configuration of Redis
-  tierce my.conf --port 7000 --threads 4 with a file, and options on top of it
+  tierce my.conf --port 7000             with a file, and an option on top of it
   tierce --bind 0.0.0.0 --requirepass 'a long one'
   TIERCE_PORT=7000 tierce                directives in the environment
   echo 'maxclients 50' | tierce -        directives from standard input

@@ -4,6 +4,26 @@
 //! - [`parse`]: command line and environment to an [`Invocation`]; no I/O.
 //! - [`Sources::load`]: reads the file and checks everything; [`Loaded`] has the [`Settings`] and
 //!   what a user should hear about.
+//! - [`Settings::startup`]: what the start needs, in types of its own.
+//! - [`Config`]: what is in force while the server runs; CONFIG GET, SET and REWRITE.
+//!
+//! Not here: acting on a change. What has to act registers with [`Config::on_change`].
+//!
+//! ```
+//! use tierce_server::config::{Config, Invocation, Peer, parse};
+//!
+//! let args = ["--port", "7000", "--save", ""].map(Into::into);
+//! let env = [("TIERCE_MAXCLIENTS".into(), "50".into())];
+//! let Invocation::Serve(sources) = parse(args, env, &[])? else { panic!("a server was meant") };
+//! let loaded = sources.load(&mut std::io::empty())?;
+//! assert_eq!(loaded.settings.port(), 7000);
+//!
+//! let config = Config::new(loaded.settings);
+//! config.set(&[(b"timeout", b"30")], Peer::Local)?;
+//! assert_eq!((config.live().maxclients(), config.live().timeout_seconds()), (50, 30));
+//! assert_eq!(config.get(&[b"time*"]), [(b"timeout".to_vec(), b"30".to_vec())]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod directive;
 mod environment;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A name and what it is set to, not yet understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Assignment {
     /// The name as it was written.
     pub name: Vec<u8>,
@@ -33,6 +33,13 @@ pub enum Origin {
 
 /// What the name of a variable starts with if it means a directive.
 pub(super) const VARIABLE_PREFIX: &str = "TIERCE_";
+
+impl fmt::Debug for Assignment {
+    /// Without the words, which may be a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({} words)", self.args.len())
+    }
+}
 
 impl fmt::Display for Assignment {
     /// The place and the name, in the form in which a user would look for it.

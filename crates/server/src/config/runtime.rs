@@ -22,6 +22,9 @@ pub struct Config {
     current: RwLock<Arc<Settings>>,
     /// Held while a change is in progress.
     watchers: Mutex<Vec<Watcher>>,
+    /// Held while the file is written. It takes as long as the disk takes, and changes must not
+    /// wait for that.
+    rewriting: Mutex<()>,
 }
 
 /// Somebody who has to act on a change.
@@ -77,6 +80,7 @@ impl Config {
             live: Live::new(&settings),
             current: RwLock::new(Arc::new(settings)),
             watchers: Mutex::new(Vec::new()),
+            rewriting: Mutex::new(()),
         }
     }
 
@@ -168,7 +172,7 @@ impl Config {
     /// If the server was started without a file, or it cannot be written; the old file is whole
     /// then.
     pub fn rewrite(&self) -> Result<(), RewriteError> {
-        let _no_change_meanwhile = self.watchers.lock();
+        let _alone = self.rewriting.lock();
         rewrite::rewrite(&self.settings())
     }
 }

@@ -41,40 +41,45 @@ impl Settings {
     /// What the start needs; `cores` is the number of threads if nobody named one.
     #[must_use]
     pub fn startup(&self, cores: NonZeroUsize) -> Startup {
-        const SHARDS: DirectiveId = DirectiveId::of("shards");
-        const PERMISSIONS: DirectiveId = DirectiveId::of("unixsocketperm");
-        const LOGFILE: DirectiveId = DirectiveId::of("logfile");
         Startup {
-            threads: self.size(DirectiveId::of("threads")).unwrap_or(cores),
-            shards: self.size(SHARDS),
-            databases: self.size(DirectiveId::of("databases")).map_or(1, NonZeroUsize::get),
+            threads: self.size(const { DirectiveId::of("threads") }).unwrap_or(cores),
+            shards: self.size(const { DirectiveId::of("shards") }),
+            databases: self
+                .size(const { DirectiveId::of("databases") })
+                .map_or(1, NonZeroUsize::get),
             bind: self.bind(),
             port: self.port(),
-            tcp_backlog: self.count(DirectiveId::of("tcp-backlog")) as u32,
-            unixsocket: self.path(DirectiveId::of("unixsocket")),
-            unixsocket_permissions: Some(self.permissions(PERMISSIONS)).filter(|&bits| bits != 0),
-            dir: self.path(DirectiveId::of("dir")).unwrap_or_default(),
-            logfile: self.path(LOGFILE),
-            pidfile: self.path(DirectiveId::of("pidfile")),
+            tcp_backlog: self.count(const { DirectiveId::of("tcp-backlog") }) as u32,
+            unixsocket: self.path(const { DirectiveId::of("unixsocket") }),
+            unixsocket_permissions: Some(
+                self.permissions(const { DirectiveId::of("unixsocketperm") }),
+            )
+            .filter(|&bits| bits != 0),
+            dir: self.path(const { DirectiveId::of("dir") }).unwrap_or_default(),
+            logfile: self.path(const { DirectiveId::of("logfile") }),
+            pidfile: self.path(const { DirectiveId::of("pidfile") }),
         }
     }
 
     /// The addresses for TCP. They may change at run time.
     #[must_use]
     pub fn bind(&self) -> Vec<BindAddress> {
-        self.list(DirectiveId::of("bind")).iter().map(|text| BindAddress::parse(text)).collect()
+        self.list(const { DirectiveId::of("bind") })
+            .iter()
+            .map(|text| BindAddress::parse(text))
+            .collect()
     }
 
     /// The TCP port, 0 for none. It may change at run time.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.count(DirectiveId::of("port")) as u16
+        self.count(const { DirectiveId::of("port") }) as u16
     }
 
     /// How much to log. It may change at run time.
     #[must_use]
     pub fn log_level(&self) -> LogLevel {
-        match self.word(DirectiveId::of("loglevel")) {
+        match self.word(const { DirectiveId::of("loglevel") }) {
             "debug" => LogLevel::Debug,
             "verbose" => LogLevel::Verbose,
             "warning" => LogLevel::Warning,
@@ -86,7 +91,7 @@ impl Settings {
     /// The password of the default user, if there is one. It may change at run time.
     #[must_use]
     pub fn password(&self) -> Option<&[u8]> {
-        Some(self.text(DirectiveId::of("requirepass"))).filter(|text| !text.is_empty())
+        Some(self.text(const { DirectiveId::of("requirepass") })).filter(|text| !text.is_empty())
     }
 
     fn size(&self, id: DirectiveId) -> Option<NonZeroUsize> {

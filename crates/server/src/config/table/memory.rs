@@ -18,7 +18,7 @@ const POLICIES: Kind = Kind::Word(&[
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("maxmemory", Kind::Memory(0, u64::MAX), "0",
-        "Memory for the data. What happens at the limit says `maxmemory-policy`. 0: no limit.")
+        "Memory for the data; 0 is no limit. What happens at the limit says `maxmemory-policy`.")
         .later(),
     row("maxmemory-policy", POLICIES, "noeviction",
         "What to give up at the limit: nothing (writes fail), or keys by age, frequency, expiry \

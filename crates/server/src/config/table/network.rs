@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Directive] = &[
     row("tcp-keepalive", COUNT_OR_SIZE, "300",
         "Seconds of silence after which the kernel checks whether a client is still there. 0: never."),
     row("timeout", COUNT_OR_SIZE, "0",
-        "Close a client after so many seconds without a request. 0: never."),
+        "Close a client after so many silent seconds; 0 is never."),
     row("bind-source-addr", Kind::Text, "",
         "Local address for connections that the server opens itself. Empty: the kernel's choice.")
         .later(),

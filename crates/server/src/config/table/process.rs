@@ -18,11 +18,11 @@ const SHUTDOWN: Kind = Kind::Words(&["default", "save", "nosave", "now", "force"
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("threads", Kind::Int(0, THREADS_MAX), "0",
-        "Worker threads that serve clients. 0: one for each core the process may use.")
+        "Worker threads that serve clients; 0 is one for each core.")
         .before_start(),
     row("shards", Kind::Int(0, SHARDS_MAX), "0",
-        "Parts of the key space, each with a lock of its own: a power of two. 0: chosen to suit \
-         `threads`.")
+        "Parts of the key space, each with a lock of its own: a power of two, or 0 to have it \
+         chosen to suit `threads`.")
         .before_start().checked(power_of_two),
     row("databases", Kind::Int(1, INT_MAX), "16",
         "Databases to choose from with SELECT, counted from 0.")
@@ -156,10 +156,11 @@ fn title_template(value: &Value) -> Result<(), Invalid> {
     ];
     let Value::Text(template) = value else { return Ok(()) };
     // Every part behind an opening brace starts with a known name and a closing brace.
-    let known = template.split(|&byte| byte == b'{').skip(1).all(|part| {
-        let name = part.split(|&byte| byte == b'}').next();
-        part.contains(&b'}') && name.is_some_and(|name| NAMES.contains(&name))
-    });
+    let known = !template.is_empty()
+        && template.split(|&byte| byte == b'{').skip(1).all(|part| {
+            let name = part.split(|&byte| byte == b'}').next();
+            part.contains(&b'}') && name.is_some_and(|name| NAMES.contains(&name))
+        });
     match known {
         true => Ok(()),
         false => Err(Invalid::new("template format is invalid or contains unknown variables")),
@@ -198,5 +199,6 @@ mod tests {
         check("proc-title-template", "{foo}", unknown);
         check("proc-title-template", "{port", unknown);
         check("proc-title-template", "{}", unknown);
+        check("proc-title-template", "", unknown);
     }
 }
