@@ -175,6 +175,12 @@ impl<T> Directory<T> {
         segments
     }
 
+    /// The bare slots, for checks.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> &[ManuallyDrop<Segment<T>>] {
+        &self.slots
+    }
+
     /// Bytes of slots and segments.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {

@@ -44,7 +44,7 @@ const FILL_PERCENT_MERGE: usize = 60;
 
 /// A segment that refuses an entry while filled to less than this share, in percent, suffers from
 /// skewed hashes; more home buckets would not help, so only its stash is extended. Evenly
-/// distributed hashes fill a segment to 76 % at the very least before it refuses.
+/// distributed hashes fill a segment to 80 % at the very least before it refuses.
 const FILL_PERCENT_SKEWED: usize = 60;
 
 /// The position of a hash.

@@ -64,6 +64,9 @@ mod scan;
 mod snapshot;
 mod table;
 
+#[cfg(test)]
+mod invariants;
+
 pub use hash::EntryHash;
 pub use iter::{IntoIter, Iter};
 pub use prefetch::prefetch_read;

@@ -26,8 +26,8 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 
-/// How far entries are pushed along to make room for one. The fourth step would raise the load at
-/// which a full-size segment splits by half a percent only.
+/// How far entries are pushed along to make room for one. A fourth step would raise the load at
+/// which a full-size segment splits by less than one percent.
 const DISPLACE_STEPS_MAX: usize = 3;
 
 /// Sixteen bytes, so that four directory slots share a cache line and hold all that a lookup needs
@@ -93,6 +93,14 @@ impl<T> Segment<T> {
         ManuallyDrop::new(unsafe { core::ptr::read(self) })
     }
 
+    /// Whether the other handle leads to the same buckets in the same way.
+    #[cfg(test)]
+    pub(crate) fn is_alias(&self, other: &Self) -> bool {
+        self.buckets == other.buckets
+            && (self.homes, self.stash, self.depth) == (other.homes, other.stash, other.depth)
+    }
+
+    /// Number of entries; kept up to date in the handle through which they are changed.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
@@ -402,7 +410,7 @@ impl<T> Segment<T> {
         if home + 1 == usize::from(self.homes) { 0 } else { home + 1 }
     }
 
-    fn stash(&self) -> Range<usize> {
+    pub(crate) fn stash(&self) -> Range<usize> {
         usize::from(self.homes)..self.bucket_count()
     }
 

@@ -149,6 +149,12 @@ impl<T> Table<T> {
         Some(self.directory.segment(self.directory.first_slot(hash)?))
     }
 
+    /// The directory, for checks.
+    #[cfg(test)]
+    pub(crate) fn directory(&self) -> &Directory<T> {
+        &self.directory
+    }
+
     /// All segments, in the order of the axis.
     pub(crate) fn segments(&self) -> Segments<'_, T> {
         self.directory.segments()

@@ -78,9 +78,17 @@ impl Context<'_> {
         (self.now_ms / 1000) as u16
     }
 
+    /// Counts a use of an entry.
+    #[inline]
+    pub(crate) fn used(&self, entry: &mut Entry) {
+        if self.touch == Touch::Yes {
+            entry.touch(self.clock());
+        }
+    }
+
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline]
-    fn changed(&self, entry: &Entry, change: Change) {
+    pub(crate) fn changed(&self, entry: &Entry, change: Change) {
         self.stats.changes.add(1);
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
     }
@@ -329,9 +337,7 @@ impl<'a> Db<'a> {
         let found = self.find(key);
         at.count_read(found.is_some());
         let entry = found?;
-        if at.touch == Touch::Yes {
-            entry.touch(at.clock());
-        }
+        at.used(entry);
         Some(entry)
     }
 
@@ -347,9 +353,7 @@ impl<'a> Db<'a> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let before = Account::of(entry);
         let result = edit(entry)?;
-        if at.touch == Touch::Yes {
-            entry.touch(at.clock());
-        }
+        at.used(entry);
         let after = Account::of(entry);
         at.changed(entry, change);
         self.settle(key.hash(), before, after);

@@ -20,6 +20,7 @@ mod locker;
 
 mod db;
 mod flush;
+mod prefetch;
 mod scan;
 mod string;
 

@@ -89,7 +89,7 @@ impl Locker<'_> {
     fn random_shard(&self, db: DbIndex, random: u64) -> Option<usize> {
         let counts = self.keyspace().slots.iter().map(|slot| slot.stats.dbs[db.get()].keys.get());
         let total: u64 = counts.clone().sum();
-        let mut rank = (u128::from(random) * u128::from(total) >> u64::BITS) as u64;
+        let mut rank = ((u128::from(random) * u128::from(total)) >> u64::BITS) as u64;
         let mut last = None;
         for (index, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
             if rank < count {

@@ -94,28 +94,25 @@ impl Db<'_> {
             self.remove(key);
             return Ok(());
         }
-        // Moved into the closure, or taken back when there is no entry to change.
-        let mut content = Some(value.0);
-        let replace = |entry: &mut Entry| {
-            let deadline_ms = match expiry {
-                Expiry::Never => None,
-                Expiry::Keep => entry.deadline_ms(),
-                Expiry::At(deadline_ms) => Some(deadline_ms),
-            };
-            let content = content.take().expect("the closure runs at most once");
-            Ok(entry.store(content, deadline_ms))
+        let at = self.at;
+        let Some(entry) = self.find(key) else {
+            let deadline_ms =
+                if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
+            return self.add(key, value.0, deadline_ms);
         };
-        match self.modify(key, Change::Stored, replace)? {
-            Some(displaced) => self.discard_blob(displaced),
-            None => {
-                let content = content.take().expect("nothing was replaced");
-                let deadline_ms = match expiry {
-                    Expiry::Never | Expiry::Keep => None,
-                    Expiry::At(deadline_ms) => Some(deadline_ms),
-                };
-                self.add(key, content, deadline_ms)?;
-            }
+        let deadline_ms = match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => entry.deadline_ms(),
+            Expiry::At(deadline_ms) => Some(deadline_ms),
+        };
+        if entry.overwrite(&value.0, deadline_ms) {
+            at.used(entry);
+            at.changed(entry, Change::Stored);
+            return Ok(());
         }
+        let replace = |entry: &mut Entry| Ok(entry.store(value.0, deadline_ms));
+        let displaced = self.modify(key, Change::Stored, replace)?;
+        self.discard_blob(displaced.flatten());
         Ok(())
     }
 
@@ -168,20 +165,23 @@ impl Db<'_> {
     /// [`Error::WrongType`], [`Error::NotAnInteger`], [`Error::IntegerOverflow`],
     /// [`Error::KeyTooLong`].
     pub fn increment(&mut self, key: Key<'_>, by: i64) -> Result<i64> {
-        let add = |entry: &mut Entry| {
-            let value = entry.string().as_int().ok_or(Error::NotAnInteger)?;
-            let sum = value.checked_add(by).ok_or(Error::IntegerOverflow)?;
-            let displaced = entry.store(Content::Int(sum), entry.deadline_ms());
-            debug_assert!(displaced.is_none(), "a blob is too long to be an integer");
-            Ok(sum)
+        let at = self.at;
+        let Some(entry) = self.find(key) else {
+            self.add(key, Content::Int(by), None)?;
+            return Ok(by);
         };
-        match self.modify(key, Change::Stored, add)? {
-            Some(sum) => Ok(sum),
-            None => {
-                self.add(key, Content::Int(by), None)?;
-                Ok(by)
-            }
+        let value = entry.string().as_int().ok_or(Error::NotAnInteger)?;
+        let sum = value.checked_add(by).ok_or(Error::IntegerOverflow)?;
+        let deadline_ms = entry.deadline_ms();
+        if entry.overwrite(&Content::Int(sum), deadline_ms) {
+            at.used(entry);
+            at.changed(entry, Change::Stored);
+            return Ok(sum);
         }
+        let store = |entry: &mut Entry| Ok(entry.store(Content::Int(sum), deadline_ms));
+        let displaced = self.modify(key, Change::Stored, store)?;
+        debug_assert!(displaced.flatten().is_none(), "a blob is too long to be an integer");
+        Ok(sum)
     }
 
     /// Adds a key that is known to be absent.

@@ -161,13 +161,12 @@ impl Entry {
     /// The bytes of memory the entry owns, as the allocator counts them.
     ///
     /// A blob is counted whole even while a reply shares it.
+    #[inline]
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        let blob = match self.string() {
-            StrView::Shared(blob) => blob.allocated_bytes(),
-            StrView::Bytes(_) | StrView::Int(_) => 0,
-        };
-        self.shape().allocated() + blob
+        let tag = self.tag();
+        let bytes = size_class(tag.key_at() + self.key_len(tag) + self.payload_len(tag));
+        if tag.kind() == Kind::Blob { bytes + self.blob_bytes() } else { bytes }
     }
 
     #[inline]
@@ -178,7 +177,7 @@ impl Entry {
     /// Whether this is the entry of `key`.
     #[inline]
     pub(crate) fn is_key(&self, key: &[u8]) -> bool {
-        self.key() == key
+        same_bytes(self.key(), key)
     }
 
     /// The access clock, see the head of this file.
@@ -200,6 +199,33 @@ impl Entry {
     #[inline]
     pub(crate) fn address(&self) -> *const u8 {
         self.base().as_ptr()
+    }
+
+    /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
+    /// layout, length and deadline. The quick case of [`Entry::store`]; `false` if it is not given.
+    #[inline]
+    pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
+        let tag = self.tag();
+        let (kind, payload_len) = match content {
+            Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
+            Content::Int(value) => (Kind::Int, int_width(*value)),
+            Content::Raw(_) | Content::Blob(_) => return false,
+        };
+        let fits = tag.kind() == kind && self.payload_len(tag) == payload_len;
+        if !fits || self.deadline_ms() != deadline_ms {
+            return false;
+        }
+        // SAFETY: the payload has this kind and length already. The content cannot overlap it, for
+        // the entry is borrowed mutably.
+        unsafe {
+            let payload = self.payload(tag);
+            match content {
+                Content::Embedded(bytes) => write_bytes(payload, bytes),
+                Content::Int(value) => write_int(payload, *value),
+                Content::Raw(_) | Content::Blob(_) => unreachable!("returned above"),
+            }
+        }
+        true
     }
 
     /// Gives the entry a new value and deadline, in place when the size class allows.
@@ -298,6 +324,14 @@ impl Entry {
     /// A copy under another key. A blob is shared until one of the two is modified.
     pub(crate) fn duplicate(&self, key: &[u8], clock: u16) -> Self {
         Self::new(key, self.content(), self.deadline_ms(), clock)
+    }
+
+    #[cold]
+    fn blob_bytes(&self) -> usize {
+        match self.string() {
+            StrView::Shared(blob) => blob.allocated_bytes(),
+            StrView::Bytes(_) | StrView::Int(_) => 0,
+        }
     }
 
     fn content(&self) -> Content<'_> {
@@ -546,25 +580,61 @@ unsafe fn write_header(base: NonNull<u8>, shape: &Shape) {
 
 /// # Safety
 ///
-/// `payload` must be valid for writing as many bytes as `content`'s shape has payload. Afterwards
-/// the payload owns the blob's count, if `content` is one.
+/// `payload` must be valid for writing as many bytes as `content`'s shape has payload, and be no part
+/// of `content`. Afterwards the payload owns the blob's count, if `content` is one.
 #[inline]
 unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
-    // SAFETY: by the caller's promise. The bytes of `content` cannot overlap the entry: they are
-    // borrowed while the entry is borrowed mutably or is not yet one.
+    // SAFETY: by the caller's promise.
     unsafe {
         match content {
-            Content::Embedded(bytes) | Content::Raw(bytes) => {
-                ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), bytes.len());
-            }
-            Content::Int(value) => {
-                let bytes = value.to_le_bytes();
-                ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), int_width(value));
-            }
+            Content::Embedded(bytes) | Content::Raw(bytes) => write_bytes(payload, bytes),
+            Content::Int(value) => write_int(payload, value),
             Content::Blob(blob) => {
                 payload.cast::<*const Vec<u8>>().write_unaligned(Arc::into_raw(blob));
             }
         }
+    }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing as many bytes, and be no part of them.
+#[inline]
+unsafe fn write_bytes(payload: NonNull<u8>, bytes: &[u8]) {
+    // SAFETY: by the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), bytes.len()) }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing `int_width(value)` bytes.
+#[inline]
+unsafe fn write_int(payload: NonNull<u8>, value: i64) {
+    // SAFETY: by the caller's promise; truncation drops bytes that only repeat the sign.
+    unsafe {
+        match int_width(value) {
+            1 => payload.cast::<[u8; 1]>().write((value as i8).to_le_bytes()),
+            2 => payload.cast::<[u8; 2]>().write((value as i16).to_le_bytes()),
+            4 => payload.cast::<[u8; 4]>().write((value as i32).to_le_bytes()),
+            _ => payload.cast::<[u8; 8]>().write(value.to_le_bytes()),
+        }
+    }
+}
+
+/// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place
+/// of a call.
+#[inline]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    // Two words that overlap when the length is not twice their size.
+    match a.len() {
+        8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        17..=32 => {
+            a.first_chunk::<16>() == b.first_chunk() && a.last_chunk::<16>() == b.last_chunk()
+        }
+        _ => a == b,
     }
 }
 

@@ -20,7 +20,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let lens = prop_oneof![4 => 0usize..40, 2 => 240usize..270, 1 => 65_520usize..65_560];
     let step = prop_oneof![
-        4 => (lens.clone(), any::<u8>()).prop_map(|(len, fill)| Step::StoreText(len, fill)),
+        4 => (lens, any::<u8>()).prop_map(|(len, fill)| Step::StoreText(len, fill)),
         3 => (any::<i64>(), 0u32..64).prop_map(|(value, shift)| Step::StoreInt(value >> shift)),
         2 => any::<u8>().prop_map(Step::StoreBlob),
         3 => any::<Option<i64>>().prop_map(Step::Deadline),
