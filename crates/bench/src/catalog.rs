@@ -11,7 +11,7 @@ pub(crate) struct Test {
 }
 
 /// All named tests, in the order in which help lists them.
-pub(crate) const TESTS: &[Test] = &[
+const TESTS: &[Test] = &[
     Test { name: "ping", words: &["PING"] },
     Test { name: "set", words: &["SET", "__key__", "__data__"] },
     Test { name: "get", words: &["GET", "__key__"] },
@@ -53,6 +53,11 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "zpopmin", words: &["ZPOPMIN", "myzset"] },
     Test { name: "xadd", words: &["XADD", "mystream", "*", "myfield", "__data__"] },
 ];
+
+/// The names of all tests, for people.
+pub(crate) fn names() -> String {
+    TESTS.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
+}
 
 impl Test {
     /// The test of that name, in any case.

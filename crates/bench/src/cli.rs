@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
 
+use crate::catalog;
 use crate::digits::NUMBER_LIMIT;
 use crate::distribution::Distribution;
 
@@ -27,9 +28,6 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub(crate) load: LoadArgs,
 
-    /// Fill the keyspace before measuring: every key is SET once, in order
-    #[arg(long = "load")]
-    pub(crate) load_first: bool,
     /// Process whose CPU time and memory are reported [default: the local listener of the port]
     #[arg(long, value_name = "PID")]
     pub(crate) server_pid: Option<u32>,
@@ -126,9 +124,11 @@ pub(crate) struct LoadArgs {
     /// Seed of all random choices; equal seeds send equal keys [default: 1]
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub(crate) seed: Option<u64>,
-    /// Tests to run, separated by commas; `-t list` names them all [default: set,get]
-    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', help_heading = "Load")]
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',', help_heading = "Load", help = tests_help())]
     pub(crate) tests: Vec<String>,
+    /// Fill the keyspace before measuring: every key is SET once, in order
+    #[arg(long = "load", help_heading = "Load")]
+    pub(crate) load_first: bool,
     /// One test that mixes SET and GET in this proportion, such as 1:10
     #[arg(long, value_name = "SET:GET", value_parser = ratio, conflicts_with = "tests", help_heading = "Load")]
     pub(crate) ratio: Option<(u32, u32)>,
@@ -191,6 +191,10 @@ pub(crate) struct CompareArgs {
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
+}
+
+fn tests_help() -> String {
+    format!("Tests to run, separated by commas [default: set,get; known: {}]", catalog::names())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

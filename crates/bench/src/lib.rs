@@ -47,6 +47,9 @@ mod measure;
 mod progress;
 mod report;
 
+#[cfg(test)]
+mod responder;
+
 pub use error::Error;
 
 /// Does what the command line says and prints the results to standard output.

@@ -44,7 +44,7 @@ impl Plan {
             workloads: args.load.workloads(&args.command)?,
             goal: args.load.goal_of_single_run(),
             warmup: args.load.warmup.map(Duration::from_secs_f64),
-            fill: if args.load_first { Fill::First } else { Fill::Never },
+            fill: if args.load.load_first { Fill::First } else { Fill::Never },
             server,
             format: report::Format::new(args.json, args.csv, args.quiet),
             target,

@@ -55,17 +55,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A server on loopback that needs no login.
-    pub(crate) fn local(port: u16) -> Self {
-        Self {
-            address: Address::Tcp { host: "127.0.0.1".into(), port },
-            user: None,
-            password: None,
-            database: 0,
-            protocol: Protocol::Resp2,
-        }
-    }
-
     /// Connects and shakes hands: AUTH, HELLO, SELECT, each only if asked for.
     pub(crate) fn connect(&self) -> Result<Control, Error> {
         let fd = self

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::catalog::{TESTS, Test};
+use crate::catalog::{self, Test};
 use crate::cli::LoadArgs;
 use crate::distribution::Distribution;
 use crate::engine::{Goal, Load};
@@ -109,8 +109,7 @@ impl LoadArgs {
 }
 
 fn unknown_test(name: &str) -> Error {
-    let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-    Error::Usage(format!("no test is named {name:?}; there are {}", names.join(", ")))
+    Error::Usage(format!("no test is named {name:?}; there are {}", catalog::names()))
 }
 
 #[cfg(test)]

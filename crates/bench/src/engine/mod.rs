@@ -12,6 +12,9 @@ mod connection;
 mod phase;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -153,31 +156,5 @@ impl Engine {
             total.merge(result?);
         }
         Ok(total)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn merging_adds_counts_and_keeps_every_latency() {
-        let mut total = Tally::new();
-        for (replies, latency_us, elapsed_ms) in [(10, 100, 7), (30, 900, 5)] {
-            let mut part = Tally::new();
-            part.replies = replies;
-            part.errors = 1;
-            part.first_error = Some(format!("error of {replies}"));
-            part.latency.record_n(latency_us * 1000, replies).unwrap();
-            part.elapsed = Duration::from_millis(elapsed_ms);
-            part.own_cpu = Duration::from_millis(2);
-            total.merge(part);
-        }
-        assert_eq!((total.replies, total.errors), (40, 2));
-        assert_eq!(total.first_error.as_deref(), Some("error of 10"));
-        assert_eq!(total.elapsed, Duration::from_millis(7));
-        assert_eq!(total.own_cpu, Duration::from_millis(4));
-        let at = |quantile| total.latency.value_at_quantile(quantile) / 1000;
-        assert_eq!((total.latency.len(), at(0.25), at(0.26)), (40, 100, 900));
     }
 }
