@@ -69,9 +69,17 @@ pub(crate) fn of_growth(growth: &Growth) -> Vec<Finding> {
 pub(crate) fn of_idle(idle: &Idle) -> Vec<Finding> {
     let workload = format!("{} idle connections", idle.connections);
     let side = |figure: fn(&super::idle::Side) -> f64| idle.servers.as_ref().map(figure);
-    let kept = finding(&workload, "GET throughput kept", &side(|side| side.throughput_ratio), 3);
+    let kept = finding(
+        &workload,
+        "GET throughput beside idle ÷ alone",
+        &side(|side| side.throughput_ratio),
+        3,
+    );
+    let cpu = finding(&workload, "GET CPU beside idle ÷ alone", &side(|side| side.cpu_ratio), 3);
+    // These are ratios already.
     vec![
         Finding { ratio: None, ..kept },
+        Finding { ratio: None, ..cpu },
         finding(&workload, "bytes per connection", &side(|side| side.bytes_per_connection), 0),
     ]
 }

@@ -42,6 +42,8 @@ pub(crate) struct Side {
     pub(crate) requests_per_second_alone: f64,
     pub(crate) requests_per_second_beside_idle: f64,
     pub(crate) throughput_ratio: f64,
+    /// CPU time per request beside idle connections, divided by that alone.
+    pub(crate) cpu_ratio: f64,
     /// Resident bytes of the server per idle connection, the first time they are opened.
     pub(crate) bytes_per_connection: f64,
 }
@@ -145,8 +147,13 @@ impl Side {
             throughput_ratio: of(&|round| {
                 round.beside_idle.requests_per_second / round.alone.requests_per_second
             }),
+            cpu_ratio: of(&|round| cpu_us(&round.beside_idle) / cpu_us(&round.alone)),
             bytes_per_connection: rounds.first().map_or(f64::NAN, |it| it.bytes_per_connection),
             rounds,
         }
     }
+}
+
+fn cpu_us(measurement: &Measurement) -> f64 {
+    measurement.server.map_or(f64::NAN, |server| server.cpu_us)
 }

@@ -19,6 +19,9 @@ mod finding;
 mod machine;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 use serde::Serialize;
 
 use crate::cli::{CompareArgs, LoadArgs};
