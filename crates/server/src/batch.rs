@@ -170,7 +170,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 self.keys.push((session.db, self.server.keyspace.hash(key)));
             }
         }
-        // PREFETCH
+        locker.prefetch(self.keys);
     }
 
     /// Leaves the requests from `index` on in the input and waits for the end of the pause.
