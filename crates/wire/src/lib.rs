@@ -29,6 +29,8 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod glob;
 pub mod number;
 pub mod resp;
