@@ -7,7 +7,7 @@ use support::{Entry, Hashes, contains, hash_of, insert, remove};
 use tierce_dash::Table;
 
 /// Several times what a segment holds, so that splitting has been tried.
-const COUNT: u32 = if cfg!(miri) { 150 } else { 5000 };
+const COUNT: u32 = if cfg!(miri) { 90 } else { 5000 };
 
 fn check(entry_of: impl Fn(u32) -> Entry, bytes_per_entry_max: usize) {
     let mut table = Table::new();
