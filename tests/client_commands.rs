@@ -132,6 +132,7 @@ fn connections_can_be_ended() {
     let server = server();
     let mut c = server.connect();
     let mut victim = server.connect();
+    victim.check("PING", "+PONG");
     let address = victim.local_address();
     c.check(&format!("CLIENT KILL {address}"), "+OK");
     victim.expect_closed();
@@ -150,6 +151,7 @@ fn connections_can_be_ended() {
     victims.iter_mut().for_each(Connection::expect_closed);
 
     let mut victim = server.connect();
+    victim.check("PING", "+PONG");
     let address = victim.local_address();
     c.check(&format!("CLIENT KILL ADDR {address} USER default"), ":1");
     victim.expect_closed();

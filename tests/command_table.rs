@@ -54,7 +54,7 @@ fn facts_about_a_command() {
     let mut c = server.connect();
     let reply = c.ask("COMMAND INFO get nosuch MSET client|list");
     let [get, nosuch, mset, list] = reply.items() else { panic!("{reply}") };
-    assert_eq!(nosuch.to_string(), "nil-array");
+    assert_eq!(nosuch.to_string(), "nil");
     let head = |command: &Reply| {
         command.items()[..6].iter().map(Reply::to_string).collect::<Vec<_>>().join(" ")
     };

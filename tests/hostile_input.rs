@@ -239,7 +239,10 @@ fn numbers_that_overflow() {
         ("SET n 9223372036854775807".to_owned(), "+OK"),
         ("INCR n".to_owned(), "-ERR increment or decrement would overflow"),
         (format!("DECRBY n {min}"), "-ERR decrement would overflow"),
-        (format!("SELECT {max}"), "-ERR DB index is out of range"),
+        (
+            format!("SELECT {max}"),
+            "-ERR value is out of range, value must between -2147483648 and 2147483647",
+        ),
         ("INCRBYFLOAT f 1e400".to_owned(), "-ERR value is not a valid float"),
     ] {
         c.check(&command, reply);

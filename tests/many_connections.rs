@@ -45,7 +45,7 @@ fn a_thousand_idle_and_some_busy() {
 /// Workers share the connections: a slow command of one client holds up a part of the others only.
 #[test]
 fn a_sleeping_worker_leaves_the_others_working() {
-    let server = crate::launch().with("threads", "2").start();
+    let server = crate::launch().with("threads", "2").with("enable-debug-command", "yes").start();
     let mut connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
     connections.iter_mut().for_each(|c| c.check("PING", "+PONG"));
     let mut sleeper = connections.swap_remove(0);

@@ -25,7 +25,7 @@ fn commands_are_shown_with_database_and_address() {
     c.ask("GET absent");
     c.ask("NOSUCH command");
     c.ask("client info");
-    assert_eq!(shown(&mut watcher), format!("[0 {address}] \"SELECT\" \"2\""));
+    assert_eq!(shown(&mut watcher), format!("[2 {address}] \"SELECT\" \"2\""));
     let quoted = r#""\"\\\n\r\t\a\b\x00\xff""#;
     assert_eq!(shown(&mut watcher), format!("[2 {address}] \"SET\" \"a b\" {quoted}"));
     assert_eq!(shown(&mut watcher), format!("[2 {address}] \"GET\" \"absent\""));
@@ -41,7 +41,13 @@ fn secrets_and_operators_are_not_shown() {
     c.ask("HELLO 3 AUTH default secret");
     c.ask("CONFIG SET requirepass ''");
     c.ask("ECHO end");
-    assert!(shown(&mut watcher).ends_with("\"ECHO\" \"end\""));
+    loop {
+        let line = shown(&mut watcher);
+        assert!(!line.contains("secret") && !line.contains("CONFIG"), "{line}");
+        if line.ends_with("\"ECHO\" \"end\"") {
+            break;
+        }
+    }
 }
 
 #[test]

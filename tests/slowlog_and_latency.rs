@@ -27,7 +27,10 @@ fn slow_commands_are_logged_newest_first() {
 
 #[test]
 fn only_what_is_slow_enough() {
-    let server = launch().with("slowlog-log-slower-than", "20000").start();
+    let server = launch()
+        .with("slowlog-log-slower-than", "20000")
+        .with("enable-debug-command", "yes")
+        .start();
     let mut c = server.connect();
     c.check("SET a 1", "+OK");
     c.check("SLOWLOG LEN", ":0");
@@ -72,7 +75,10 @@ fn the_log_is_bounded() {
 
 #[test]
 fn spikes_of_latency_are_kept_by_event() {
-    let server = launch().with("latency-monitor-threshold", "10").start();
+    let server = launch()
+        .with("latency-monitor-threshold", "10")
+        .with("enable-debug-command", "yes")
+        .start();
     let mut c = server.connect();
     c.check("LATENCY LATEST", "[]");
     c.check("DEBUG SLEEP 0.03", "+OK");

@@ -113,7 +113,7 @@ fn keys_are_bytes_too() {
     let mut c = server.connect();
     let mut random = Random::new(9);
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    keys.extend([1, 15, 16, 17, 100, 1000, 10_000].map(|len| random.bytes(len)));
+    keys.extend([15, 16, 17, 100, 1000, 10_000].map(|len| random.bytes(len)));
     // Keys with a long common beginning, and keys that are the beginning of others.
     keys.extend((0..100).map(|n| [vec![b'p'; 500], n.to_string().into_bytes()].concat()));
     for (n, key) in keys.iter().enumerate() {

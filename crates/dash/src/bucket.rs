@@ -14,8 +14,9 @@
 //! - The overflow count is exact up to 2; 3 means "three or more" and never falls again, because
 //!   what has saturated cannot be counted down. Rebuilding the segment starts afresh.
 //!
-//! A bucket does not drop its entries by itself: see [`Bucket::drain`].
+//! A bucket does not drop its entries by itself; its owner takes them out.
 
+use crate::geometry::position;
 use crate::group::{Group, match_byte};
 use core::mem::MaybeUninit;
 
@@ -32,11 +33,11 @@ const OVERFLOW_MAX: u16 = 3;
 pub(crate) struct Fingerprint(u8);
 
 impl Fingerprint {
-    /// Takes the low byte, which has no part in finding the bucket, so that entries of one bucket
-    /// still differ in all 8 bits.
+    /// Takes the low byte of the position. What chooses the bucket are the leading bits; so many
+    /// that they reach down to this byte only a table of 2^40 buckets could use.
     #[inline(always)]
     pub(crate) fn of(hash: u64) -> Self {
-        Self((hash as u8).max(1))
+        Self((position(hash) as u8).max(1))
     }
 }
 
@@ -145,7 +146,7 @@ impl<T> Bucket<T> {
     /// If the slot is vacant.
     #[inline]
     pub(crate) fn entry(&self, slot: usize) -> &T {
-        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        self.assert_occupied(slot);
         // SAFETY: the slot is occupied, as was just checked, hence initialized.
         unsafe { self.slots[slot].assume_init_ref() }
     }
@@ -156,7 +157,7 @@ impl<T> Bucket<T> {
     /// If the slot is vacant.
     #[inline]
     pub(crate) fn entry_mut(&mut self, slot: usize) -> &mut T {
-        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        self.assert_occupied(slot);
         // SAFETY: the slot is occupied, as was just checked, hence initialized.
         unsafe { self.slots[slot].assume_init_mut() }
     }
@@ -179,25 +180,30 @@ impl<T> Bucket<T> {
         Ok(slot)
     }
 
+    /// Stores an entry in a slot that the caller knows to be vacant, in an entry's home bucket. For
+    /// filling a new bucket from the first slot on: unlike [`Bucket::put`] it does not search.
+    ///
+    /// # Panics
+    /// If the slot is occupied.
+    #[inline]
+    pub(crate) fn put_at(&mut self, slot: usize, fingerprint: Fingerprint, entry: T) {
+        assert!(slot < SLOTS && self.header.0[slot] == 0, "slot {slot} is occupied");
+        self.slots[slot].write(entry);
+        self.header.0[slot] = fingerprint.0;
+    }
+
     /// Moves the entry out of `slot`.
     ///
     /// # Panics
     /// If the slot is vacant.
     #[inline]
     pub(crate) fn take(&mut self, slot: usize) -> (Fingerprint, T) {
-        assert!(self.occupied().contains(slot), "slot {slot} is vacant");
+        self.assert_occupied(slot);
         let fingerprint = Fingerprint(core::mem::take(&mut self.header.0[slot]));
         self.set_marks(self.marks() & !(1 << slot));
         // SAFETY: the slot was occupied, hence initialized; its fingerprint is 0 now, so that
         // nobody reads the slot again before it is written.
         (fingerprint, unsafe { self.slots[slot].assume_init_read() })
-    }
-
-    /// Moves one entry out, the one in the lowest occupied slot; `None` when none is left.
-    #[inline]
-    pub(crate) fn drain(&mut self) -> Option<T> {
-        let slot = self.occupied().first()?;
-        Some(self.take(slot).1)
     }
 
     /// Whether the stash may hold entries that are at home in this bucket.
@@ -237,6 +243,13 @@ impl<T> Bucket<T> {
         }
     }
 
+    /// Looks at one byte instead of comparing all: a vector load would have to wait for the byte that
+    /// was just stored, because processors forward stores only to loads that they cover.
+    #[inline(always)]
+    fn assert_occupied(&self, slot: usize) {
+        assert!(slot < SLOTS && self.header.0[slot] != 0, "slot {slot} is vacant");
+    }
+
     #[inline]
     fn vacant(&self) -> SlotSet {
         SlotSet(match_byte(&self.header, 0) & ALL_SLOTS)
@@ -263,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_and_drains_in_slot_order() {
+    fn fills_from_the_first_slot_on() {
         let mut bucket = empty();
         for number in 0..SLOTS as u64 {
             assert!(!bucket.is_full());
@@ -272,15 +285,16 @@ mod tests {
         }
         assert!(bucket.is_full());
         assert_eq!(bucket.put(Fingerprint::of(7), Origin::Native, 99), Err(99));
-        let drained: Vec<u64> = core::iter::from_fn(|| bucket.drain()).collect();
-        assert_eq!(drained, (0..SLOTS as u64).collect::<Vec<_>>());
+        for slot in bucket.occupied() {
+            assert_eq!(bucket.take(slot).1, slot as u64);
+        }
         assert_eq!(bucket.occupied(), SlotSet::EMPTY);
     }
 
-    /// A hash that ends in a zero byte shares the fingerprint of one that ends in 1.
+    /// A position that ends in a zero byte shares the fingerprint of one that ends in 1.
     #[test]
     fn zero_is_no_fingerprint() {
-        assert_eq!(Fingerprint::of(0xFF00), Fingerprint::of(1));
+        assert_eq!(Fingerprint::of(0xFF00_0000), Fingerprint::of(0x1_0000));
         let mut bucket = empty();
         bucket.put(Fingerprint::of(0), Origin::Native, 5u64).unwrap();
         assert_eq!(bucket.matching(Fingerprint::of(0), Origin::Native).count(), 1);
@@ -345,12 +359,20 @@ mod tests {
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(bucket.take(slot));
         assert_eq!(Rc::strong_count(&counted), 1);
-        assert!(bucket.drain().is_none());
+        assert_eq!(bucket.occupied(), SlotSet::EMPTY);
     }
 
     #[test]
     #[should_panic(expected = "slot 4 is vacant")]
-    fn a_vacant_slot_is_refused() {
+    fn a_vacant_slot_has_no_entry() {
         empty::<u64>().take(4);
+    }
+
+    #[test]
+    #[should_panic(expected = "slot 0 is occupied")]
+    fn an_occupied_slot_is_not_overwritten() {
+        let mut bucket = empty();
+        bucket.put_at(0, Fingerprint::of(1), 1);
+        bucket.put_at(0, Fingerprint::of(2), 2);
     }
 }

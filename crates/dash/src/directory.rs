@@ -8,8 +8,9 @@
 //! - There are `2^bits` slots, or none at all.
 //! - Slots that a segment covers are aliases of the first of them. Only the first one's `len` is
 //!   kept up to date, and only through the first one the segment is changed, moved out or dropped;
-//!   when it changes in anything but its entries and `len`, the aliases are renewed.
-//! - `deepest` is the number of segments with depth `bits`; it is 0 only for `bits` 0 without slots.
+//!   when it changes in anything but its entries and `len`, the aliases are written anew.
+//! - `deepest` is the number of segments with depth `bits`; it is 0 only when there are no slots.
+//! - `segment_bytes` is the sum of what the segments have allocated.
 
 use crate::segment::Segment;
 use core::mem::ManuallyDrop;
@@ -24,6 +25,7 @@ pub(crate) struct Directory<T> {
     slots: Vec<ManuallyDrop<Segment<T>>>,
     bits: u32,
     deepest: usize,
+    segment_bytes: usize,
 }
 
 /// The first of the slots that a segment covers; stays valid until the directory is changed.
@@ -33,7 +35,7 @@ pub(crate) struct FirstSlot(usize);
 impl<T> Directory<T> {
     /// A directory without a segment, which allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), bits: 0, deepest: 0 }
+        Self { slots: Vec::new(), bits: 0, deepest: 0, segment_bytes: 0 }
     }
 
     /// The segment of a hash, for lookups only: its `len` may be out of date.
@@ -57,25 +59,33 @@ impl<T> Directory<T> {
         &self.slots[first.0]
     }
 
-    /// The segment that begins at `first`, to change its entries. What it has allocated has to stay
-    /// as it is; see [`Directory::update`].
+    /// The segment that begins at `first`, to change its entries; what it has allocated stays as it
+    /// is. See [`Directory::replace`] for more.
     #[inline]
     pub(crate) fn entries_mut(&mut self, first: FirstSlot) -> &mut Segment<T> {
         &mut self.slots[first.0]
     }
 
-    /// Lets `change` alter the segment that begins at `first` in anything but its depth.
-    pub(crate) fn update(&mut self, first: FirstSlot, change: impl FnOnce(&mut Segment<T>)) {
+    /// Replaces the segment that begins at `first` by what `change` makes of it: one of the same
+    /// depth. A panic in `change` aborts the process.
+    pub(crate) fn replace(
+        &mut self,
+        first: FirstSlot,
+        change: impl FnOnce(Segment<T>) -> Segment<T>,
+    ) {
         let depth = self.segment(first).depth();
-        change(&mut self.slots[first.0]);
-        assert_eq!(self.segment(first).depth(), depth);
-        self.renew_aliases(first);
+        let abort_on_panic = AbortOnPanic;
+        let changed = change(self.take(first));
+        assert_eq!(changed.depth(), depth);
+        self.put(first, changed);
+        core::mem::forget(abort_on_panic);
     }
 
     /// Puts the first segment into an empty directory.
     pub(crate) fn begin(&mut self, segment: Segment<T>) {
         assert!(self.slots.is_empty() && segment.depth() == 0);
         self.slots.reserve_exact(1);
+        self.segment_bytes = segment.memory_bytes();
         self.slots.push(ManuallyDrop::new(segment));
         self.deepest = 1;
     }
@@ -87,7 +97,7 @@ impl<T> Directory<T> {
     }
 
     /// Replaces the segment that begins at `first` by what `split` makes of it: two segments that
-    /// are one deeper. `split` runs to its end; it must not panic.
+    /// are one deeper. A panic in `split` aborts the process.
     pub(crate) fn split(
         &mut self,
         first: FirstSlot,
@@ -101,51 +111,45 @@ impl<T> Directory<T> {
         }
         let covered = 1 << (self.bits - depth);
         let abort_on_panic = AbortOnPanic;
-        // SAFETY: `first` is the first slot of its segment, through which it may be moved out, and
-        // the slot is written below before anybody reads it, as a panic between aborts.
-        let halves = split(unsafe { ManuallyDrop::take(&mut self.slots[first]) });
+        let halves = split(self.take(FirstSlot(first)));
         for (half, place) in halves.into_iter().zip([first, first + covered / 2]) {
             assert_eq!(half.depth(), depth + 1);
             self.deepest += usize::from(half.depth() == self.bits);
-            self.slots[place] = ManuallyDrop::new(half);
-            self.renew_aliases(FirstSlot(place));
+            self.put(FirstSlot(place), half);
         }
         core::mem::forget(abort_on_panic);
     }
 
-    /// The sibling of the segment that begins at `first`: the other half of what one bit less would
-    /// tell apart, if that is a single segment.
-    pub(crate) fn sibling(&self, first: FirstSlot) -> Option<FirstSlot> {
+    /// The segment that begins at `first` and its sibling, the other half of what one bit less would
+    /// not tell apart, in the order of the axis; `None` if that half is not a single segment.
+    pub(crate) fn siblings(&self, first: FirstSlot) -> Option<[FirstSlot; 2]> {
         let segment = self.segment(first);
-        let sibling = first.0 ^ self.covered_by(segment);
-        (segment.depth() > 0 && self.slots[sibling].depth() == segment.depth())
-            .then_some(FirstSlot(sibling))
+        let covered = self.covered_by(segment);
+        let siblings = [FirstSlot(first.0 & !covered), FirstSlot(first.0 | covered)];
+        let are_single = segment.depth() > 0
+            && siblings.iter().all(|sibling| self.segment(*sibling).depth() == segment.depth());
+        are_single.then_some(siblings)
     }
 
-    /// Replaces the segment that begins at `first` and its sibling by what `merge` makes of them, in
-    /// the order of the axis: one segment of one less depth. Returns where that begins. `merge`
-    /// runs to its end; it must not panic.
+    /// Replaces two [`Directory::siblings`] by what `merge` makes of them: one segment of one less
+    /// depth. Returns where that begins. A panic in `merge` aborts the process.
     pub(crate) fn merge(
         &mut self,
-        first: FirstSlot,
+        siblings: [FirstSlot; 2],
         merge: impl FnOnce([Segment<T>; 2]) -> Segment<T>,
     ) -> FirstSlot {
-        let sibling = self.sibling(first).expect("only siblings merge");
+        assert_eq!(self.siblings(siblings[0]), Some(siblings));
+        let first = siblings[0];
         let depth = self.segment(first).depth();
-        let (low, high) = (first.0.min(sibling.0), first.0.max(sibling.0));
         let abort_on_panic = AbortOnPanic;
-        // SAFETY: both are first slots of their segments, through which these may be moved out, and
-        // all their slots are written below before anybody reads them, as a panic between aborts.
-        let halves = unsafe { [low, high].map(|slot| ManuallyDrop::take(&mut self.slots[slot])) };
-        let merged = merge(halves);
+        let merged = merge(siblings.map(|sibling| self.take(sibling)));
         assert_eq!(merged.depth() + 1, depth);
-        self.slots[low] = ManuallyDrop::new(merged);
-        self.renew_aliases(FirstSlot(low));
+        self.put(first, merged);
         core::mem::forget(abort_on_panic);
         if depth == self.bits {
             self.deepest -= 2;
         }
-        FirstSlot(low >> self.halve_while_possible())
+        FirstSlot(first.0 >> self.halve_while_possible())
     }
 
     /// All segments in the order of the axis.
@@ -158,6 +162,7 @@ impl<T> Directory<T> {
         let mut slots = core::mem::take(&mut self.slots);
         let bits = core::mem::take(&mut self.bits);
         self.deepest = 0;
+        self.segment_bytes = 0;
         let mut segments = Vec::new();
         let mut index = 0;
         while index < slots.len() {
@@ -170,9 +175,16 @@ impl<T> Directory<T> {
         segments
     }
 
-    /// Bytes of the slots.
+    /// The bare slots, for checks.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> &[ManuallyDrop<Segment<T>>] {
+        &self.slots
+    }
+
+    /// Bytes of slots and segments.
+    #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Segment<T>>()
+        self.slots.capacity() * size_of::<Segment<T>>() + self.segment_bytes
     }
 
     #[inline(always)]
@@ -186,10 +198,22 @@ impl<T> Directory<T> {
         1 << (self.bits - segment.depth())
     }
 
-    fn renew_aliases(&mut self, first: FirstSlot) {
-        let covered = self.covered_by(self.segment(first));
+    /// Moves a segment out. Its slots must not be read before one or several others are put there,
+    /// which [`AbortOnPanic`] has to ensure.
+    fn take(&mut self, first: FirstSlot) -> Segment<T> {
+        self.segment_bytes -= self.segment(first).memory_bytes();
+        // SAFETY: `first` is the first slot of its segment, through which it may be moved out. The
+        // callers write all its slots before they return, and do not unwind in between.
+        unsafe { ManuallyDrop::take(&mut self.slots[first.0]) }
+    }
+
+    /// Puts a segment into all the slots that it covers, from which the former one was taken.
+    fn put(&mut self, first: FirstSlot, segment: Segment<T>) {
+        self.segment_bytes += segment.memory_bytes();
+        let covered = self.covered_by(&segment);
+        self.slots[first.0] = ManuallyDrop::new(segment);
         for slot in first.0 + 1..first.0 + covered {
-            // SAFETY: an alias for a slot that the segment covers; the invariants of the directory
+            // SAFETY: an alias for a slot that the segment covers. The invariants of the directory
             // keep to the contract of `alias`, and access to slots follows access to the directory.
             self.slots[slot] = unsafe { self.slots[first.0].alias() };
         }
@@ -198,7 +222,7 @@ impl<T> Directory<T> {
     fn double(&mut self) {
         let mut doubled = Vec::with_capacity(self.slots.len() * 2);
         for segment in self.slots.drain(..) {
-            // SAFETY: as in `renew_aliases`. The first of a segment's slots becomes the first of
+            // SAFETY: as in `put`. The first of a segment's slots becomes the first of
             // twice as many.
             let alias = unsafe { segment.alias() };
             doubled.push(segment);

@@ -16,7 +16,7 @@
 //!
 //! This file allocates and indexes the array; the slots themselves are the bucket's business.
 
-use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS};
+use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS, SlotSet};
 use crate::geometry::{self, SEGMENT_BUCKETS_MAX, capacity, stash_of};
 use crate::hash::EntryHash;
 use crate::prefetch::prefetch_read;
@@ -26,8 +26,8 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 
-/// How far entries are pushed along to make room for one. The fourth step would raise the load at
-/// which a full-size segment splits by half a percent only.
+/// How far entries are pushed along to make room for one. A fourth step would raise the load at
+/// which a full-size segment splits by less than one percent.
 const DISPLACE_STEPS_MAX: usize = 3;
 
 /// Sixteen bytes, so that four directory slots share a cache line and hold all that a lookup needs
@@ -93,6 +93,14 @@ impl<T> Segment<T> {
         ManuallyDrop::new(unsafe { core::ptr::read(self) })
     }
 
+    /// Whether the other handle leads to the same buckets in the same way.
+    #[cfg(test)]
+    pub(crate) fn is_alias(&self, other: &Self) -> bool {
+        self.buckets == other.buckets
+            && (self.homes, self.stash, self.depth) == (other.homes, other.stash, other.depth)
+    }
+
+    /// Number of entries; kept up to date in the handle through which they are changed.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
@@ -260,6 +268,17 @@ impl<T> Segment<T> {
         Ok(Location { bucket, slot })
     }
 
+    /// Stores an entry in a slot of its home bucket that the caller knows to be vacant.
+    ///
+    /// # Panics
+    /// If the slot is occupied.
+    #[inline]
+    pub(crate) fn place_at_home(&mut self, hash: u64, slot: usize, entry: T) {
+        let home = self.home(hash);
+        self.bucket_mut(home).put_at(slot, Fingerprint::of(hash), entry);
+        self.len += 1;
+    }
+
     /// Stores an entry whatever it takes.
     pub(crate) fn place_extending(&mut self, hash: u64, entry: T) {
         if let Err(entry) = self.place(hash, entry) {
@@ -312,7 +331,8 @@ impl<T> Segment<T> {
 
     /// Moves all entries out, bucket by bucket.
     pub(crate) fn drain(self) -> Drain<T> {
-        Drain { segment: self, bucket: 0 }
+        let occupied = self.bucket(0).occupied();
+        Drain { segment: self, bucket: 0, occupied }
     }
 
     /// A bucket by its number, the stash behind the homes.
@@ -378,8 +398,9 @@ impl<T> Segment<T> {
         buckets.flat_map(|bucket| self.entries_of(bucket)).next()
     }
 
+    /// The home bucket of a hash.
     #[inline(always)]
-    fn home(&self, hash: u64) -> usize {
+    pub(crate) fn home(&self, hash: u64) -> usize {
         geometry::home(hash, self.depth(), u32::from(self.homes))
     }
 
@@ -389,7 +410,7 @@ impl<T> Segment<T> {
         if home + 1 == usize::from(self.homes) { 0 } else { home + 1 }
     }
 
-    fn stash(&self) -> Range<usize> {
+    pub(crate) fn stash(&self) -> Range<usize> {
         usize::from(self.homes)..self.bucket_count()
     }
 
@@ -419,10 +440,9 @@ impl<T> Segment<T> {
 impl<T> Drop for Segment<T> {
     fn drop(&mut self) {
         if core::mem::needs_drop::<T>() && self.len > 0 {
-            for bucket in 0..self.bucket_count() {
-                while let Some(entry) = self.bucket_mut(bucket).drain() {
-                    drop(entry);
-                }
+            for index in 0..self.bucket_count() {
+                let bucket = self.bucket_mut(index);
+                bucket.occupied().for_each(|slot| drop(bucket.take(slot)));
             }
         }
         // SAFETY: `buckets` was allocated with this layout. All entries are gone or need no drop.
@@ -434,6 +454,8 @@ impl<T> Drop for Segment<T> {
 pub(crate) struct Drain<T> {
     segment: Segment<T>,
     bucket: usize,
+    /// What is left in the bucket.
+    occupied: SlotSet,
 }
 
 impl<T> Iterator for Drain<T> {
@@ -441,12 +463,15 @@ impl<T> Iterator for Drain<T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        while self.bucket < self.segment.bucket_count() {
-            if let Some(entry) = self.segment.bucket_mut(self.bucket).drain() {
-                return Some(entry);
+        loop {
+            if let Some(slot) = self.occupied.next() {
+                return Some(self.segment.bucket_mut(self.bucket).take(slot).1);
+            }
+            if self.bucket + 1 == self.segment.bucket_count() {
+                return None;
             }
             self.bucket += 1;
+            self.occupied = self.segment.bucket(self.bucket).occupied();
         }
-        None
     }
 }

@@ -3,6 +3,7 @@
 use crate::directory::{Directory, FirstSlot, Segments};
 use crate::geometry;
 use crate::hash::EntryHash;
+use crate::rebuild;
 use crate::segment::Segment;
 
 /// An index from 64-bit hashes to entries.
@@ -18,13 +19,12 @@ use crate::segment::Segment;
 pub struct Table<T> {
     directory: Directory<T>,
     len: usize,
-    segment_bytes: usize,
 }
 
 impl<T> Table<T> {
     /// An empty table, which has allocated nothing.
     pub const fn new() -> Self {
-        Self { directory: Directory::new(), len: 0, segment_bytes: 0 }
+        Self { directory: Directory::new(), len: 0 }
     }
 
     /// Number of entries.
@@ -43,7 +43,7 @@ impl<T> Table<T> {
     /// What entries own elsewhere is not part of it.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
-        self.segment_bytes + self.directory.memory_bytes()
+        self.directory.memory_bytes()
     }
 
     /// Begins to fetch what [`Table::find`] will read in the table for this hash. The first stage
@@ -149,6 +149,12 @@ impl<T> Table<T> {
         Some(self.directory.segment(self.directory.first_slot(hash)?))
     }
 
+    /// The directory, for checks.
+    #[cfg(test)]
+    pub(crate) fn directory(&self) -> &Directory<T> {
+        &self.directory
+    }
+
     /// All segments, in the order of the axis.
     pub(crate) fn segments(&self) -> Segments<'_, T> {
         self.directory.segments()
@@ -161,9 +167,7 @@ impl<T> Table<T> {
 
     #[cold]
     fn begin(&mut self) -> FirstSlot {
-        let segment = Segment::new(1, 0);
-        self.segment_bytes += segment.memory_bytes();
-        self.directory.begin(segment);
+        self.directory.begin(Segment::new(geometry::size_for(1), 0));
         self.directory.first_slot(0).expect("a directory that has begun has a segment")
     }
 
@@ -189,8 +193,8 @@ impl<T> Table<T> {
     #[cold]
     #[inline(never)]
     fn shrink(&mut self, mut first: FirstSlot, hasher: &impl EntryHash<T>) {
-        while self.is_mergeable(first) {
-            first = self.merge(first, hasher);
+        while let Some(siblings) = self.mergeable(first) {
+            first = self.merge(siblings, hasher);
         }
         let segment = self.directory.segment(first);
         let fitting = geometry::size_for(segment.len());
@@ -199,69 +203,32 @@ impl<T> Table<T> {
         }
     }
 
-    fn is_mergeable(&self, first: FirstSlot) -> bool {
-        let Some(sibling) = self.directory.sibling(first) else { return false };
-        let len = |first| self.directory.segment(first).len();
-        geometry::should_merge(len(first) + len(sibling))
+    fn mergeable(&self, first: FirstSlot) -> Option<[FirstSlot; 2]> {
+        let siblings = self.directory.siblings(first)?;
+        let len = siblings.map(|first| self.directory.segment(first).len()).iter().sum();
+        geometry::should_merge(len).then_some(siblings)
     }
 
     fn resize(&mut self, first: FirstSlot, buckets: usize, hasher: &impl EntryHash<T>) {
-        let segment = self.directory.segment(first);
-        let hashes = segment.hashes(hasher);
-        let mut resized = Segment::new(buckets, segment.depth());
-        self.segment_bytes -= segment.memory_bytes();
-        self.directory.update(first, |segment| {
-            core::mem::swap(segment, &mut resized);
-            move_entries(resized, hashes, |hash, entry| segment.place_extending(hash, entry));
-        });
-        self.segment_bytes += self.directory.segment(first).memory_bytes();
+        let hashes = self.directory.segment(first).hashes(hasher);
+        self.directory.replace(first, |segment| rebuild::resize(segment, &hashes, buckets));
     }
 
     fn split(&mut self, first: FirstSlot, hasher: &impl EntryHash<T>) {
-        let segment = self.directory.segment(first);
-        let (hashes, depth) = (segment.hashes(hasher), segment.depth());
-        let is_upper = |hash: u64| (hash << depth) >> 63 == 1;
-        let upper = hashes.iter().filter(|hash| is_upper(**hash)).count();
-        let mut segment_bytes = self.segment_bytes - segment.memory_bytes();
-        self.directory.split(first, |segment| {
-            let sizes = [hashes.len() - upper, upper].map(geometry::size_for);
-            let mut halves = sizes.map(|size| Segment::new(size, depth + 1));
-            move_entries(segment, hashes, |hash, entry| {
-                halves[usize::from(is_upper(hash))].place_extending(hash, entry);
-            });
-            segment_bytes += halves.iter().map(Segment::memory_bytes).sum::<usize>();
-            halves
-        });
-        self.segment_bytes = segment_bytes;
+        let hashes = self.directory.segment(first).hashes(hasher);
+        self.directory.split(first, |segment| rebuild::split(segment, &hashes));
     }
 
-    fn merge(&mut self, first: FirstSlot, hasher: &impl EntryHash<T>) -> FirstSlot {
-        let sibling = self.directory.sibling(first).expect("a mergeable segment has a sibling");
-        let hashes = |first| self.directory.segment(first).hashes(hasher);
-        let depth = self.directory.segment(first).depth();
-        let (own, others) = (hashes(first), hashes(sibling));
-        let mut hashes = if first < sibling { [own, others] } else { [others, own] };
-        let mut segment_bytes = self.segment_bytes;
-        let first = self.directory.merge(first, |halves| {
-            let len = hashes.iter().map(Vec::len).sum();
-            let mut merged = Segment::new(geometry::size_for(len), depth - 1);
-            for (half, hashes) in halves.into_iter().zip(&mut hashes) {
-                segment_bytes -= half.memory_bytes();
-                move_entries(half, core::mem::take(hashes), |hash, entry| {
-                    merged.place_extending(hash, entry);
-                });
-            }
-            segment_bytes += merged.memory_bytes();
-            merged
-        });
-        self.segment_bytes = segment_bytes;
-        first
+    fn merge(&mut self, siblings: [FirstSlot; 2], hasher: &impl EntryHash<T>) -> FirstSlot {
+        let hashes = siblings.map(|first| self.directory.segment(first).hashes(hasher));
+        self.directory.merge(siblings, |halves| rebuild::merge(halves, &hashes))
     }
 
     fn extend_stash(&mut self, first: FirstSlot) {
-        self.segment_bytes -= self.directory.segment(first).memory_bytes();
-        self.directory.update(first, Segment::extend_stash);
-        self.segment_bytes += self.directory.segment(first).memory_bytes();
+        self.directory.replace(first, |mut segment| {
+            segment.extend_stash();
+            segment
+        });
     }
 }
 
@@ -272,13 +239,6 @@ impl<T> Table<T> {
 fn may_shrink<T>(segment: &Segment<T>) -> bool {
     segment.len() * 2 < geometry::capacity(segment.bucket_count())
         && segment.len().is_multiple_of(8)
-}
-
-/// Moves all entries of `source` out, each together with its hash; `hashes` come from
-/// [`Segment::hashes`] and were computed before, so that none of the caller's code runs meanwhile.
-fn move_entries<T>(source: Segment<T>, hashes: Vec<u64>, mut place: impl FnMut(u64, T)) {
-    assert_eq!(source.len(), hashes.len());
-    source.drain().zip(hashes).for_each(|(entry, hash)| place(hash, entry));
 }
 
 impl<T> Default for Table<T> {

@@ -164,7 +164,7 @@ fn a_panicking_hasher_leaves_the_table_whole() {
         }
         inserted.push(entry);
     }
-    assert!(panics > 3);
+    assert!(panics > 0);
     assert_eq!(table.len(), inserted.len());
     assert!(inserted.iter().all(|entry| contains(&table, *entry)));
 }

@@ -162,8 +162,10 @@ impl Listener {
         backlog: u32,
         tag: ListenerTag,
     ) -> Result<Listener, ListenError> {
-        let refused =
-            |source: io::Error| ListenError::Refused { address: path.display().to_string(), source };
+        let refused = |source: io::Error| ListenError::Refused {
+            address: path.display().to_string(),
+            source,
+        };
         remove_stale_socket(path)?;
         let address = SocketAddrUnix::new(path).map_err(|errno| refused(errno.into()))?;
         let socket = bind_unix(&address).map_err(|errno| refused(errno.into()))?;

@@ -38,9 +38,9 @@ impl Transport {
     /// Sends once; fewer bytes than given means the socket is full.
     pub(crate) fn send(self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Transport::Plain => would_block_is_zero(|| {
-                rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)
-            }),
+            Transport::Plain => {
+                would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+            }
         }
     }
 
@@ -60,9 +60,7 @@ impl Transport {
     }
 }
 
-fn would_block_is_zero(
-    mut send: impl FnMut() -> rustix::io::Result<usize>,
-) -> io::Result<usize> {
+fn would_block_is_zero(mut send: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match send() {
             Ok(count) => return Ok(count),

@@ -1,6 +1,6 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{DbIndex, Hash, Locker};
+use tierce_keyspace::{DbIndex, KeyHash, Locker, Touch};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
@@ -21,7 +21,7 @@ const REQUESTS_MAX: usize = 128;
 #[derive(Default)]
 pub struct BatchMemory {
     batch: Batch,
-    keys: Vec<(DbIndex, Hash)>,
+    keys: Vec<(DbIndex, KeyHash)>,
 }
 
 /// Serves one connection for one turn.
@@ -29,7 +29,7 @@ pub struct BatchRunner<'k, 'w> {
     server: &'k Server,
     counters: &'k Counters,
     batch: &'w mut Batch,
-    keys: &'w mut Vec<(DbIndex, Hash)>,
+    keys: &'w mut Vec<(DbIndex, KeyHash)>,
 }
 
 /// How far the execution of a batch got.
@@ -84,9 +84,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// a time, because the first may be the one that changes that.
     fn limits(&self, session: &Session) -> (Limits, usize) {
         if session.authenticated {
-            (self.server.config.request_limits(AuthState::Granted), REQUESTS_MAX)
+            (self.server.request_limits(AuthState::Granted), REQUESTS_MAX)
         } else {
-            (self.server.config.request_limits(AuthState::Required), 1)
+            (self.server.request_limits(AuthState::Required), 1)
         }
     }
 
@@ -147,6 +147,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if self.server.clients.has_monitors() {
             self.server.show_to_monitors(command, session, args);
         }
+        locker.set_touch(if session.no_touch { Touch::No } else { Touch::Yes });
         let mark = output.mark();
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
@@ -158,7 +159,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// Starts loading what the batch will look at, so that the waits for memory overlap.
     fn prefetch(&mut self, session: &Session, locker: &mut Locker<'k>, input: &[u8]) {
-        if self.batch.len() < 2 || !self.server.keyspace.wants_prefetch() {
+        if self.batch.len() < 2 {
             return;
         }
         self.keys.clear();
@@ -166,7 +167,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             let command = self.server.commands.find(&args[0]);
             let first_key = command.and_then(|command| command.spec.keys.first());
             if let Some(key) = first_key.and_then(|keys| args.get(keys.first as usize)) {
-                self.keys.push((session.db.into(), self.server.keyspace.hash(key)));
+                self.keys.push((session.db, self.server.keyspace.hash(key)));
             }
         }
         locker.prefetch(self.keys);
@@ -188,8 +189,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// The rest of the input is the beginning of a request.
     fn await_more(&self, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
-        let max = self.server.config.query_buffer_limit();
-        if waiting > max {
+        let max = self.server.config.live().client_query_buffer_limit();
+        if waiting as u64 > max {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
             return Flow::Close;
         }

@@ -80,6 +80,18 @@ impl CommandError {
         Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
     }
 
+    /// An operation on the keyspace that was refused.
+    fn from_keyspace(error: tierce_keyspace::Error) -> Self {
+        use tierce_keyspace::Error;
+        match error {
+            Error::WrongType => Self::WRONG_TYPE,
+            Error::NotAnInteger => Self::NOT_AN_INTEGER,
+            Error::IntegerOverflow => Self::new("ERR increment or decrement would overflow"),
+            Error::ValueTooLong { .. } => Self::STRING_TOO_LONG,
+            other => Self::text(format!("ERR {other}")),
+        }
+    }
+
     /// The whole line.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -90,6 +102,12 @@ impl CommandError {
     #[must_use]
     pub fn kind(&self) -> &str {
         self.0.split(' ').next().unwrap_or("ERR")
+    }
+}
+
+impl From<tierce_keyspace::Error> for CommandError {
+    fn from(error: tierce_keyspace::Error) -> Self {
+        Self::from_keyspace(error)
     }
 }
 

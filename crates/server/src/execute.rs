@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::{Db, Hash, Locker};
+use tierce_keyspace::{Db, Key, KeyHash, Locker};
 use tierce_wire::resp::Args;
 
 use crate::command::{Command, Flags};
@@ -33,9 +33,16 @@ pub struct Context<'a, 'k> {
 impl<'a, 'k> Context<'a, 'k> {
     /// The selected database, open at the shard of `key`, and the reply.
     #[inline]
-    pub fn open(&mut self, key: &[u8]) -> (Db<'_>, Hash, &mut Reply<'a>) {
-        let hash = self.server.keyspace.hash(key);
-        (self.locker.db(self.session.db.into(), hash, self.now_ms), hash, &mut self.reply)
+    pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
+        let key = self.server.keyspace.key(key);
+        (self.locker.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
+    }
+
+    /// The keys among `args`, with their hashes.
+    pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> (Vec<Key<'b>>, Vec<KeyHash>) {
+        let keys: Vec<_> = args.map(|key| self.server.keyspace.key(key)).collect();
+        let hashes = keys.iter().map(|key| key.hash()).collect();
+        (keys, hashes)
     }
 
     /// The name for error texts: `get` or `client|list`.

@@ -28,6 +28,7 @@ mod latency;
 pub mod memory;
 mod meter;
 mod process;
+mod random;
 mod reply;
 mod server;
 mod service;

@@ -1,6 +1,7 @@
 //! Where the memory is.
 
 use std::fs;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::server::Server;
@@ -37,14 +38,14 @@ impl MemoryReport {
     pub fn take(server: &Server) -> Self {
         let memory = server.keyspace.memory();
         let mut report = Self {
-            entries: memory.entries,
-            index: memory.index,
+            entries: (memory.entries + memory.garbage) as usize,
+            index: (memory.index + memory.deadlines) as usize,
             clients: server.clients.memory_bytes(),
             startup: server.startup_memory,
             resident: resident_bytes(),
             peak: 0,
             total_system: total_system_bytes(),
-            limit: server.config.maxmemory(),
+            limit: server.config.live().maxmemory() as usize,
         };
         report.peak = PEAK.fetch_max(report.used(), Relaxed).max(report.used());
         report
@@ -121,11 +122,16 @@ fn total_system_bytes() -> usize {
     kib.unwrap_or(0) * 1024
 }
 
-/// What gives unused memory back to the system; the program that chose the allocator sets it.
-pub static PURGE: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+static PURGE: OnceLock<fn()> = OnceLock::new();
+
+/// Says how unused memory is given back to the system; the program that chose the allocator knows.
+pub fn on_purge(purge: fn()) {
+    // Said once, at the start.
+    let _ = PURGE.set(purge);
+}
 
 /// Gives unused memory back to the system, where the allocator can.
-pub fn purge() {
+pub(crate) fn purge() {
     if let Some(purge) = PURGE.get() {
         purge();
     }

@@ -48,8 +48,8 @@ impl Thresholds {
     const RUN_MICROS: i64 = 1000;
 
     fn of(server: &Server) -> Self {
-        let slow = server.config.slowlog_log_slower_than();
-        let spike = server.config.latency_monitor_threshold();
+        let slow = server.config.live().slowlog_log_slower_than();
+        let spike = server.config.live().latency_monitor_threshold();
         Self {
             slow_micros: u64::try_from(slow).unwrap_or(u64::MAX),
             spike_millis: if spike == 0 { u64::MAX } else { spike },
@@ -186,7 +186,7 @@ impl<'k> Meter<'k> {
             client_addr: session.client.addr.clone(),
             client_name: session.client.identity.lock().name.clone(),
         };
-        let max_len = self.server.config.slowlog_max_len();
+        let max_len = self.server.config.live().slowlog_max_len() as usize;
         self.server.slowlog.lock().push(entry, max_len);
     }
 }

@@ -1,8 +1,6 @@
 //! Writing replies.
 
-use std::sync::Arc;
-
-use tierce_keyspace::StrView;
+use tierce_keyspace::{Blob, IntText, StrView, range_of};
 use tierce_net::Output;
 use tierce_wire::resp::{Encoder, Proto};
 
@@ -84,10 +82,22 @@ impl<'a> Reply<'a> {
         }
     }
 
-    fn shared(&mut self, blob: &Arc<Vec<u8>>) {
+    fn shared(&mut self, blob: Blob<'_>) {
         self.encoder().bulk_header(blob.len());
-        self.output.attach(Arc::clone(blob));
+        self.output.attach(blob.to_arc());
         self.encoder().crlf();
+    }
+
+    /// The bytes of a string from `start` to `end`, both counted as GETRANGE does.
+    pub fn range_of(&mut self, value: StrView<'_>, start: i64, end: i64) {
+        let range = range_of(value.len(), start, end);
+        if let StrView::Shared(blob) = value {
+            self.encoder().bulk_header(range.len());
+            self.output.attach_range(blob.to_arc(), range);
+            self.encoder().crlf();
+        } else {
+            self.bulk(&value.bytes(&mut IntText::new())[range]);
+        }
     }
 
     /// A value, or null.
@@ -137,7 +147,10 @@ impl<'a> Reply<'a> {
     }
 
     /// An array of bulk strings.
-    pub fn bulks<B: AsRef<[u8]>>(&mut self, items: impl IntoIterator<Item = B, IntoIter: ExactSizeIterator>) {
+    pub fn bulks<B: AsRef<[u8]>>(
+        &mut self,
+        items: impl IntoIterator<Item = B, IntoIter: ExactSizeIterator>,
+    ) {
         let items = items.into_iter();
         self.array(items.len());
         items.for_each(|item| self.bulk(item.as_ref()));
@@ -152,6 +165,16 @@ impl<'a> Reply<'a> {
     /// A truth value.
     pub fn boolean(&mut self, value: bool) {
         self.encoder().boolean(value);
+    }
+
+    /// An attribute of the reply that follows: how popular `key` is, say.
+    pub fn attribute(&mut self, name: &str, key: &str, value: i64) {
+        self.encoder().attribute(1, |encoder| {
+            encoder.bulk(name.as_bytes());
+            encoder.array(2);
+            encoder.bulk(key.as_bytes());
+            encoder.int(value);
+        });
     }
 
     /// A number of any size, given by its digits.

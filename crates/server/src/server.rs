@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::Keyspace;
+use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
 use tierce_net::Handle;
-use tierce_wire::resp::Args;
+use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
@@ -52,6 +52,8 @@ pub struct Server {
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
     shutdown: (Mutex<Option<Shutdown>>, Condvar),
+    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
+    reaper: Mutex<Option<Reaper>>,
 }
 
 /// Why the server shuts down.
@@ -79,10 +81,6 @@ pub struct Traffic {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// System calls that received something.
-    pub reads: u64,
-    /// System calls that sent something.
-    pub writes: u64,
 }
 
 /// What happened to keys since the start, or since statistics were reset.
@@ -126,6 +124,7 @@ impl Server {
             baseline: Mutex::new(None),
             net: OnceLock::new(),
             shutdown: (Mutex::new(None), Condvar::new()),
+            reaper: Mutex::new(None),
         }
     }
 
@@ -150,23 +149,28 @@ impl Server {
 
     /// The database with this index, if there is one.
     #[must_use]
-    pub fn database(&self, index: i64) -> Option<u8> {
-        u8::try_from(index).ok().filter(|db| usize::from(*db) < self.keyspace.databases())
+    pub fn database(&self, index: i64) -> Option<DbIndex> {
+        self.keyspace.db_index(usize::try_from(index).ok()?)
     }
 
     /// Whether clients need no password.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.config.password().is_empty()
+        !self.config.live().has_password()
+    }
+
+    /// What a request may look like.
+    #[must_use]
+    pub fn request_limits(&self, auth: AuthState) -> Limits {
+        let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
+        Limits { max_bulk_len, auth, ..Limits::default() }
     }
 
     /// Whether `candidate` is the password. Takes the same time wherever they differ.
     #[must_use]
     pub fn is_password(&self, candidate: &[u8]) -> bool {
-        let password = self.config.password();
-        if password.is_empty() {
-            return true;
-        }
+        let settings = self.config.settings();
+        let Some(password) = settings.password() else { return true };
         let differing = password.iter().zip(candidate).fold(0, |seen, (a, b)| seen | (a ^ b));
         differing == 0 && password.len() == candidate.len()
     }
@@ -201,7 +205,7 @@ impl Server {
             return;
         }
         let micros = crate::clock::unix_micros();
-        let line = commands::monitor_line(micros, session.db, &session.client.addr, args);
+        let line = commands::monitor_line(micros, session.db.get(), &session.client.addr, args);
         let line: Arc<str> = line.into();
         self.post_to_all(&Message::Monitor(line));
     }
@@ -220,8 +224,6 @@ impl Server {
             connections: metrics.accepted,
             bytes_in: metrics.bytes_in,
             bytes_out: metrics.bytes_out,
-            reads: metrics.reads,
-            writes: metrics.writes,
         }
     }
 
@@ -234,8 +236,6 @@ impl Server {
             connections: now.connections - base.connections,
             bytes_in: now.bytes_in - base.bytes_in,
             bytes_out: now.bytes_out - base.bytes_out,
-            reads: now.reads - base.reads,
-            writes: now.writes - base.writes,
         }
     }
 
@@ -272,6 +272,20 @@ impl Server {
         self.errors.reset();
     }
 
+    /// Starts or stops the removal of expired keys that nobody asks for.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn set_active_expiry(&self, on: bool) -> std::io::Result<()> {
+        let mut reaper = self.reaper.lock();
+        if !on {
+            *reaper = None;
+        } else if reaper.is_none() {
+            *reaper = Some(Reaper::start(Arc::clone(&self.keyspace), Arc::new(SystemClock))?);
+        }
+        Ok(())
+    }
+
     /// Asks for the end; [`Server::wait_for_shutdown`] returns.
     pub fn request_shutdown(&self, reason: Shutdown) {
         self.shutdown.0.lock().get_or_insert(reason);
@@ -292,8 +306,6 @@ impl Server {
 
 /// Forty random hexadecimal digits.
 fn random_hex() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    // Each state is keyed by the operating system's randomness.
-    let word = || RandomState::new().build_hasher().finish();
+    use crate::random::word;
     format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
 }

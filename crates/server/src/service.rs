@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
-};
+use tierce_net::{CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId};
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;
@@ -21,7 +19,10 @@ pub enum Message {
     /// A line for those who watch all commands.
     Monitor(Arc<str>),
     /// The `timeout` directive has changed.
-    IdleTimeout,
+    IdleTimeout {
+        /// Zero for never.
+        timeout_ms: u64,
+    },
 }
 
 /// The state of one worker.
@@ -45,7 +46,11 @@ impl Service for RespService {
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
         let client = Arc::new(Client::new(info, now.unix_ms as i64));
-        if server.clients.admit(Arc::clone(&client), server.config.maxclients()).is_err() {
+        if server
+            .clients
+            .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
+            .is_err()
+        {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
         }
@@ -73,7 +78,7 @@ impl Service for RespService {
         if std::mem::take(&mut session.held) {
             return Flow::Continue;
         }
-        let timeout_ms = self.0.config.timeout_seconds() * 1000;
+        let timeout_ms = self.0.config.live().timeout_seconds() * 1000;
         let idle_ms = io.now().unix_ms as i64 - session.client.active_ms.load(Relaxed);
         if timeout_ms == 0 || session.monitor {
             return Flow::Continue;
@@ -98,8 +103,7 @@ impl Service for RespService {
                     output.buffer().extend_from_slice(line.as_bytes());
                 }
             }),
-            Message::IdleTimeout => {
-                let timeout_ms = self.0.config.timeout_seconds() * 1000;
+            Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
                     conns.for_each(|conn| conn.set_timer(now_ms + timeout_ms));
@@ -123,7 +127,7 @@ impl Service for RespService {
 /// Moves the end of the client's patience; free when it is already armed.
 #[inline]
 fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
-    let timeout_ms = server.config.timeout_seconds() * 1000;
+    let timeout_ms = server.config.live().timeout_seconds() * 1000;
     if timeout_ms > 0 {
         io.set_timer(io.now().monotonic_ms + timeout_ms);
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tierce_keyspace::DbIndex;
 use tierce_wire::resp::{Parser, Proto};
 
 use crate::clients::Client;
@@ -16,7 +17,7 @@ pub struct Session {
     /// The protocol version of replies.
     pub proto: Proto,
     /// The selected database.
-    pub db: u8,
+    pub db: DbIndex,
     /// May use commands other than those for authentication.
     pub authenticated: bool,
     /// Watches all commands.
@@ -52,7 +53,7 @@ impl Session {
             client,
             parser: Parser::new(),
             proto: Proto::Resp2,
-            db: 0,
+            db: DbIndex::ZERO,
             authenticated,
             monitor: false,
             reply_mode: ReplyMode::On,
@@ -63,9 +64,9 @@ impl Session {
     }
 
     /// Switches to another database.
-    pub fn select(&mut self, db: u8) {
+    pub fn select(&mut self, db: DbIndex) {
         self.db = db;
-        self.client.db.store(db, Relaxed);
+        self.client.db.store(db.get() as u16, Relaxed);
     }
 
     /// Switches to another protocol version.

@@ -5,6 +5,7 @@
 //!
 //! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
 //! * [`number`]: numbers as Redis reads and prints them.
+//! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
 //!
 //! Whatever bytes come in, the answer is a request, "more bytes please" or an error: no panic, and
 //! no memory reserved because of a length the peer merely claimed.
@@ -28,5 +29,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod glob;
 pub mod number;
 pub mod resp;

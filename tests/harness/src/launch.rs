@@ -21,6 +21,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Launch {
     program: PathBuf,
+    port: Option<u16>,
     file: Option<PathBuf>,
     directives: Vec<(String, String)>,
     arguments: Vec<OsString>,
@@ -43,6 +44,7 @@ impl Launch {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            port: None,
             file: None,
             directives: Vec::new(),
             arguments: Vec::new(),
@@ -54,6 +56,13 @@ impl Launch {
     #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
+        self
+    }
+
+    /// On this port instead of any free one.
+    #[must_use]
+    pub fn on_port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -86,7 +95,7 @@ impl Launch {
     #[track_caller]
     pub fn start(&self) -> Server {
         for _ in 0..ATTEMPTS {
-            let port = free_port();
+            let port = self.port.unwrap_or_else(free_port);
             let dir = TempDir::new();
             // Said first, so that a test may say something else.
             let mut arguments = vec![

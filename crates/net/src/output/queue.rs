@@ -12,7 +12,10 @@ use crate::transport::SLICES_MAX;
 
 #[derive(Debug)]
 enum Bytes {
-    Pooled { block: Block, len: usize },
+    Pooled {
+        block: Block,
+        len: usize,
+    },
     /// More than the pool gives in one piece.
     Heap(Vec<u8>),
     Attached(Attachment),

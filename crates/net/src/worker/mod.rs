@@ -187,8 +187,9 @@ impl<S: Service> Worker<S> {
     }
 
     fn is_drained(&self) -> bool {
-        self.drain_until_ms
-            .is_some_and(|until_ms| self.core.conns.len() == 0 || self.core.now.monotonic_ms >= until_ms)
+        self.drain_until_ms.is_some_and(|until_ms| {
+            self.core.conns.len() == 0 || self.core.now.monotonic_ms >= until_ms
+        })
     }
 
     /// Waits for events, as long as nothing else is to be done.

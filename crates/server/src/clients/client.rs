@@ -1,10 +1,14 @@
 //! What is known of one client.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
+};
 
 use parking_lot::Mutex;
 use tierce_net::{ConnInfo, ConnKey, Endpoints};
+
+use crate::config::Peer;
 
 /// A connected client, as everybody may read it.
 ///
@@ -23,6 +27,8 @@ pub struct Client {
     pub fd: i32,
     /// Came through the Unix socket.
     pub unix: bool,
+    /// Is on this machine: a loopback address, or the Unix socket.
+    pub local: bool,
     /// When it came, in Unix milliseconds.
     pub created_ms: i64,
     /// What it says of itself.
@@ -30,7 +36,7 @@ pub struct Client {
     /// When it last sent a command, in Unix milliseconds.
     pub active_ms: AtomicI64,
     /// Its selected database.
-    pub db: AtomicU8,
+    pub db: AtomicU16,
     /// 2 or 3.
     pub protocol: AtomicU8,
     /// [`ClientFlags`].
@@ -76,9 +82,12 @@ impl Client {
     /// A client that has just connected.
     #[must_use]
     pub fn new(info: &ConnInfo, now_ms: i64) -> Self {
-        let (addr, laddr, unix) = match info.endpoints {
-            Endpoints::Tcp { peer, local } => (peer.to_string(), local.to_string(), false),
-            Endpoints::Unix => ("unix socket:0".to_owned(), "unix socket:0".to_owned(), true),
+        let unix_path = || "unix socket:0".to_owned();
+        let (addr, laddr, unix, local) = match info.endpoints {
+            Endpoints::Tcp { peer, local } => {
+                (peer.to_string(), local.to_string(), false, peer.ip().is_loopback())
+            }
+            Endpoints::Unix => (unix_path(), unix_path(), true, true),
         };
         Self {
             id: info.key.id,
@@ -87,16 +96,23 @@ impl Client {
             conn: info.key,
             fd: info.fd,
             unix,
+            local,
             created_ms: now_ms,
             identity: Mutex::default(),
             active_ms: AtomicI64::new(now_ms),
-            db: AtomicU8::new(0),
+            db: AtomicU16::new(0),
             protocol: AtomicU8::new(2),
             flags: AtomicU32::new(0),
             last_command: AtomicU16::new(0),
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether it is on this machine.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        if self.local { Peer::Local } else { Peer::Remote }
     }
 
     /// Whether all of `flags` are set.

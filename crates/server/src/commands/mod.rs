@@ -8,6 +8,8 @@ mod strings;
 
 use crate::command::{Spec, Table};
 
+pub(crate) use self::server::monitor_line;
+
 /// All commands, in the order in which they are listed.
 #[must_use]
 pub fn table() -> Table {

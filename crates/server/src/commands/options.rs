@@ -1,5 +1,6 @@
 //! Arguments that several commands have in common.
 
+use tierce_keyspace::{KEY_LEN_MAX, Key};
 use tierce_wire::number;
 
 use crate::error::CommandError;
@@ -7,6 +8,15 @@ use crate::error::CommandError;
 /// An integer argument.
 pub(super) fn integer(arg: &[u8]) -> Result<i64, CommandError> {
     number::parse_i64(arg).ok_or(CommandError::NOT_AN_INTEGER)
+}
+
+/// Refuses a key that cannot be stored, before a command with several keys changes anything.
+pub(super) fn check_len(key: Key<'_>) -> Result<(), CommandError> {
+    let len = key.bytes().len();
+    if len <= KEY_LEN_MAX {
+        return Ok(());
+    }
+    Err(tierce_keyspace::Error::KeyTooLong { len, max: KEY_LEN_MAX }.into())
 }
 
 /// How an option gives a time.
@@ -61,7 +71,12 @@ impl TimeForm {
 
     /// The Unix milliseconds at which a value that is being set shall expire; it must be given as
     /// a positive number. `command` is named in the error.
-    pub(super) fn expiry(self, arg: &[u8], now_ms: i64, command: &str) -> Result<i64, CommandError> {
+    pub(super) fn expiry(
+        self,
+        arg: &[u8],
+        now_ms: i64,
+        command: &str,
+    ) -> Result<i64, CommandError> {
         let value = integer(arg)?;
         self.to_unix_ms(value, now_ms)
             .filter(|at_ms| value > 0 && *at_ms > 0)

@@ -5,7 +5,7 @@ mod errors;
 mod histogram;
 mod rate;
 
-pub use self::counters::{CommandTotals, Counters, Stat, Totals};
+pub use self::counters::{Counters, Stat, Totals};
 pub use self::errors::ErrorCounts;
-pub use self::histogram::{BUCKETS, bucket_of, percentile, upper_bound_nanos};
+pub use self::histogram::{percentile, upper_bound_nanos};
 pub use self::rate::Rates;

@@ -5,8 +5,9 @@
 //! version 2, so that a command states what it answers once, for both.
 
 use super::Proto;
+use crate::number::format_f64;
 
-/// Longest header: a type byte, a sign, 19 digits and CRLF.
+/// Room for the longest header: a type byte, 20 digits or a sign and 19, and CRLF.
 const HEADER_LEN_MAX: usize = 24;
 
 /// Length of the format name of a verbatim string, a colon behind it.
@@ -170,6 +171,15 @@ impl<'a> Encoder<'a> {
         });
     }
 
+    /// A double, as [`format_f64`] prints it. In version 2, a string.
+    pub fn double(&mut self, value: f64) {
+        let text = format_f64(value);
+        match self.proto {
+            Proto::Resp2 => self.bulk(&text),
+            Proto::Resp3 => self.line(b',', &text),
+        }
+    }
+
     /// An integer of any size, in decimal digits. In version 2, a string.
     pub fn big_number(&mut self, digits: &str) {
         match self.proto {
@@ -228,15 +238,20 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A type byte, a number and CRLF. Numbers of one and two digits, which most lengths and many
+    /// A type byte, a number and CRLF. Numbers of up to four digits, which most lengths and many
     /// results have, are written without a detour.
     #[inline]
     fn header(&mut self, marker: u8, value: usize) {
-        let digit = |value: usize| b'0' + value as u8;
+        let digit = |divisor: usize| b'0' + (value / divisor % 10) as u8;
         match value {
-            0..10 => self.out.extend_from_slice(&[marker, digit(value), b'\r', b'\n']),
-            10..100 => {
-                let header = [marker, digit(value / 10), digit(value % 10), b'\r', b'\n'];
+            0..10 => self.out.extend_from_slice(&[marker, digit(1), b'\r', b'\n']),
+            10..100 => self.out.extend_from_slice(&[marker, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => {
+                let header = [marker, digit(100), digit(10), digit(1), b'\r', b'\n'];
+                self.out.extend_from_slice(&header);
+            }
+            1000..10_000 => {
+                let header = [marker, digit(1000), digit(100), digit(10), digit(1), b'\r', b'\n'];
                 self.out.extend_from_slice(&header);
             }
             _ => self.long_header(marker, value),
@@ -244,14 +259,10 @@ impl<'a> Encoder<'a> {
     }
 
     fn long_header(&mut self, marker: u8, value: impl itoa::Integer) {
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(value).as_bytes();
-        let mut header = [0; HEADER_LEN_MAX];
-        let end = 1 + digits.len();
-        header[0] = marker;
-        header[1..end].copy_from_slice(digits);
-        header[end..end + 2].copy_from_slice(b"\r\n");
-        self.out.extend_from_slice(&header[..end + 2]);
+        self.out.reserve(HEADER_LEN_MAX);
+        self.out.push(marker);
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.crlf();
     }
 
     fn line(&mut self, marker: u8, text: &[u8]) {
@@ -293,6 +304,9 @@ mod tests {
         check_same(|e| e.int(10), ":10\r\n");
         check_same(|e| e.int(99), ":99\r\n");
         check_same(|e| e.int(100), ":100\r\n");
+        check_same(|e| e.int(999), ":999\r\n");
+        check_same(|e| e.int(1234), ":1234\r\n");
+        check_same(|e| e.int(10_000), ":10000\r\n");
         check_same(|e| e.int(-1), ":-1\r\n");
         check_same(|e| e.int(i64::MIN), ":-9223372036854775808\r\n");
         check_same(|e| e.int(i64::MAX), ":9223372036854775807\r\n");
@@ -327,6 +341,10 @@ mod tests {
         check(|e| e.push(2), "*2\r\n", ">2\r\n");
         check(|e| e.boolean(true), ":1\r\n", "#t\r\n");
         check(|e| e.boolean(false), ":0\r\n", "#f\r\n");
+        check(|e| e.double(3.0), "$1\r\n3\r\n", ",3\r\n");
+        check(|e| e.double(-0.25), "$5\r\n-0.25\r\n", ",-0.25\r\n");
+        check(|e| e.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
+        check(|e| e.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
         check(|e| e.big_number("-12"), "$3\r\n-12\r\n", "(-12\r\n");
         check(|e| e.verbatim(b"txt", b"ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n");
         check(|e| e.attribute(1, |e| e.map(0)), "", "|1\r\n%0\r\n");

@@ -7,11 +7,14 @@
 //! |---|---|---|
 //! | `request` | client to server | finds the complete requests of an input, in place |
 //! | `encode` | server to client | appends replies to a buffer |
+//! | `reply` | server to client | counts replies or decodes them, for clients and tests |
 
 mod encode;
+mod reply;
 mod request;
 
 pub use encode::{Deferred, Encoder};
+pub use reply::{DEPTH_MAX, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value};
 pub use request::{
     Args, ArgsTooLarge, AuthState, Batch, Limits, OwnedArgs, Parsed, Parser, ProtocolError, Status,
 };

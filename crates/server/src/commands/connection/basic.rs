@@ -1,5 +1,6 @@
 //! PING, ECHO, SELECT, QUIT, EXIT, RESET.
 
+use tierce_keyspace::DbIndex;
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
@@ -89,7 +90,7 @@ fn reset(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
     session.no_touch = false;
     session.reply_mode = ReplyMode::On;
     session.authenticated = ctx.server.is_open();
-    session.select(0);
+    session.select(DbIndex::ZERO);
     session.set_proto(Proto::Resp2);
     session.client.identity.lock().name.clear();
     ctx.reply.set_proto(Proto::Resp2);

@@ -8,16 +8,17 @@ use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
+const SET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
+const GET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
+
 const fn setter(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, -3, Group::Generic, run)
-        .flags(Flags::WRITE.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
+    let flags = Flags::WRITE.with(Flags::FAST);
+    Spec::new(name, -3, Group::Generic, run).flags(flags).keys(SET_KEY)
 }
 
 const fn getter(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, 2, Group::Generic, run)
-        .flags(Flags::READONLY.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::READ)])
+    let flags = Flags::READONLY.with(Flags::FAST);
+    Spec::new(name, 2, Group::Generic, run).flags(flags).keys(GET_KEY)
 }
 
 pub(super) static COMMANDS: &[Spec] = &[
@@ -150,7 +151,6 @@ fn time_left(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done 
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(args.at(1));
     let ttl = db.ttl(key);
-    db.count_read(ttl != Ttl::Absent);
     reply.int(match ttl {
         Ttl::Absent => ABSENT,
         Ttl::Persistent => PERSISTENT,
@@ -167,7 +167,7 @@ fn time_left(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done 
 
 fn persist(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.int(db.persist(key).into());
+    reply.int(db.clear_deadline(key).into());
     Ok(())
 }
 

@@ -5,14 +5,17 @@ use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Handler, KeyFlags, KeySpec, Spec};
 use crate::commands::server::help;
+use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::reply::Reply;
 
+const MAXMEMORY_POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
+
+const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
+
 const fn sub(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, 3, Group::Generic, run)
-        .flags(Flags::READONLY)
-        .keys(&[KeySpec::at(2, KeyFlags::LOOK)])
+    Spec::new(name, 3, Group::Generic, run).flags(Flags::READONLY).keys(KEY)
 }
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::container(
@@ -71,7 +74,7 @@ fn encoding(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn idle_time(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    if ctx.server.config.counts_frequency() {
+    if ctx.server.config.settings().word(MAXMEMORY_POLICY).ends_with("lfu") {
         return Err(CommandError::new(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",

@@ -1,11 +1,11 @@
 //! RENAME, RENAMENX, COPY, MOVE, SWAPDB: keys that change their name or place.
 
-use tierce_keyspace::DbIndex;
+use tierce_keyspace::{DbIndex, Removal};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::commands::options::integer;
+use crate::commands::options::{check_len, integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -34,7 +34,12 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("swapdb", 3, Group::Server, swap_db)
         .flags(Flags::WRITE.with(Flags::FAST))
         .categories(&["keyspace", "dangerous"])
-        .doc("4.0.0", "O(N) where N is the number of shards", "index1 index2", "Swaps two databases."),
+        .doc(
+            "4.0.0",
+            "O(N) where N is the number of shards",
+            "index1 index2",
+            "Swaps two databases.",
+        ),
 ];
 
 type Done = Result<(), CommandError>;
@@ -65,21 +70,20 @@ fn rename_key(
 ) -> Result<bool, CommandError> {
     let from = ctx.server.keyspace.key(args.at(1));
     let to = ctx.server.keyspace.key(args.at(2));
-    let (db, now_ms, touch) = ctx.view();
-    let mut many = ctx.locker.lock_many([from.hash(), to.hash()]);
-    if !many.db(db, from.hash(), now_ms, touch).contains(from) {
+    check_len(to)?;
+    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
+    let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
+    if many.db(db, from.hash(), now_ms).peek(from).is_none() {
         return Err(CommandError::NO_SUCH_KEY);
     }
     if from.bytes() == to.bytes() {
         return Ok(occupied == Occupied::Replace);
     }
-    let mut target = many.db(db, to.hash(), now_ms, touch);
-    if occupied == Occupied::Refuse && target.contains(to) {
+    if occupied == Occupied::Refuse && many.db(db, to.hash(), now_ms).peek(to).is_some() {
         return Ok(false);
     }
-    to.check()?;
-    if let Some(taken) = many.db(db, from.hash(), now_ms, touch).take(from) {
-        many.db(db, to.hash(), now_ms, touch).put(to, taken)?;
+    if let Some(entry) = many.db(db, from.hash(), now_ms).take(from, Removal::Moved) {
+        many.db(db, to.hash(), now_ms).put(to, entry)?;
     }
     Ok(true)
 }
@@ -117,19 +121,19 @@ fn copy(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = CopyOptions::parse(ctx, args.from(3))?;
     let from = ctx.server.keyspace.key(args.at(1));
     let to = ctx.server.keyspace.key(args.at(2));
-    let (db, now_ms, touch) = ctx.view();
+    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     if from.bytes() == to.bytes() && options.db == db {
         return Err(SAME_OBJECT);
     }
-    to.check()?;
-    let mut many = ctx.locker.lock_many([from.hash(), to.hash()]);
-    let copied = many.db(db, from.hash(), now_ms, touch).duplicate(from);
-    let mut target = many.db(options.db, to.hash(), now_ms, touch);
+    check_len(to)?;
+    let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
+    let copied = many.db(db, from.hash(), now_ms).duplicate(from);
+    let mut target = many.db(options.db, to.hash(), now_ms);
     let done = match copied {
         None => false,
-        Some(_) if options.occupied == Occupied::Refuse && target.contains(to) => false,
-        Some(value) => {
-            target.put(to, value)?;
+        Some(_) if options.occupied == Occupied::Refuse && target.peek(to).is_some() => false,
+        Some(entry) => {
+            target.put(to, entry)?;
             true
         }
     };
@@ -146,9 +150,9 @@ fn move_key(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     let (mut db, key, reply) = ctx.open(args.at(1));
     db.switch(target_db);
-    let occupied = db.contains(key);
+    let occupied = db.peek(key).is_some();
     db.switch(source_db);
-    let taken = if occupied { None } else { db.take(key) };
+    let taken = if occupied { None } else { db.take(key, Removal::Moved) };
     let moved = taken.is_some();
     if let Some(taken) = taken {
         db.switch(target_db);
@@ -164,7 +168,7 @@ fn swap_db(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let b = index(&args[2], "ERR invalid second DB index")?;
     let a = ctx.server.database(a).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     let b = ctx.server.database(b).ok_or(CommandError::DB_OUT_OF_RANGE)?;
-    ctx.locker.lock_all().swap(a, b);
+    ctx.locker.swap(a, b);
     ctx.reply.ok();
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! SCAN, KEYS, RANDOMKEY: finding keys.
 
+use tierce_wire::glob::{self, Case};
+use tierce_wire::number;
 use tierce_wire::resp::Args;
-use tierce_wire::{glob, number};
 
 use crate::command::{Flags, Group, Spec};
 use crate::commands::options::integer;
@@ -37,8 +38,8 @@ type Done = Result<(), CommandError>;
 fn keys(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let pattern = &args[1];
     let mut found: Vec<Vec<u8>> = Vec::new();
-    ctx.locker.for_each_key(ctx.session.db, ctx.now_ms, |entry| {
-        if glob::matches(pattern, entry.key()) {
+    ctx.locker.for_each(ctx.session.db, ctx.now_ms, |entry| {
+        if glob::matches(pattern, entry.key(), Case::Sensitive) {
             found.push(entry.key().to_vec());
         }
     });
@@ -81,28 +82,20 @@ impl<'a> ScanOptions<'a> {
 }
 
 fn scan(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    /// Buckets visited for each key that was asked for, so that a sparse table ends a call too.
-    const VISITS_PER_KEY: usize = 10;
     let cursor = number::parse_u64(&args[1]).ok_or(CommandError::new("ERR invalid cursor"))?;
     let options = ScanOptions::parse(args.from(2))?;
     let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut cursor = cursor;
-    let mut seen = 0;
-    for _ in 0..options.count.saturating_mul(VISITS_PER_KEY) {
-        cursor = ctx.locker.scan(ctx.session.db, cursor, ctx.now_ms, |entry| {
-            seen += 1;
-            let named = options.pattern.is_none_or(|pattern| glob::matches(pattern, entry.key()));
-            let typed = options.type_name.is_none_or(|name| {
-                entry.value_type().name().as_bytes().eq_ignore_ascii_case(name)
-            });
-            if named && typed {
-                found.push(entry.key().to_vec());
-            }
-        });
-        if cursor == 0 || seen >= options.count {
-            break;
+    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
+    let cursor = ctx.locker.scan(db, cursor, options.count, now_ms, |entry| {
+        let named = options
+            .pattern
+            .is_none_or(|pattern| glob::matches(pattern, entry.key(), Case::Sensitive));
+        let type_name = entry.value_type().name().as_bytes();
+        let typed = options.type_name.is_none_or(|name| type_name.eq_ignore_ascii_case(name));
+        if named && typed {
+            found.push(entry.key().to_vec());
         }
-    }
+    });
     ctx.reply.array(2);
     ctx.reply.bulk(cursor.to_string().as_bytes());
     ctx.reply.bulks(found);
@@ -110,7 +103,8 @@ fn scan(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn random_key(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
-    let key = ctx.locker.random_key(ctx.session.db, ctx.now_ms);
+    let random = crate::random::word();
+    let key = ctx.locker.random_key(ctx.session.db, random, ctx.now_ms);
     match key {
         Some(key) => ctx.reply.bulk(&key),
         None => ctx.reply.null(),

@@ -1,6 +1,6 @@
 //! TIME, DBSIZE, FLUSHDB, FLUSHALL, SHUTDOWN, ROLE, WAIT, LOLWUT.
 
-use tierce_keyspace::FlushMode;
+use tierce_keyspace::{DbIndex, Freeing};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
@@ -77,34 +77,38 @@ fn time(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 }
 
 fn db_size(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
-    ctx.locker.release();
-    ctx.reply.count(ctx.server.keyspace.len(ctx.session.db.into()));
+    ctx.reply.int(ctx.server.keyspace.len(ctx.session.db) as i64);
     Ok(())
 }
 
 /// `[ASYNC | SYNC]`; without either, `lazyfree-lazy-user-flush` decides.
-fn flush_mode(ctx: &Context<'_, '_>, args: Args<'_>) -> Result<FlushMode, CommandError> {
+fn freeing(ctx: &Context<'_, '_>, args: Args<'_>) -> Result<Freeing, CommandError> {
     match args.len() {
-        1 if ctx.server.config.lazy_user_flush() => Ok(FlushMode::Async),
-        1 => Ok(FlushMode::Sync),
-        2 if args[1].eq_ignore_ascii_case(b"async") => Ok(FlushMode::Async),
-        2 if args[1].eq_ignore_ascii_case(b"sync") => Ok(FlushMode::Sync),
+        1 if ctx.server.config.live().lazyfree_lazy_user_flush() => Ok(Freeing::Later),
+        1 => Ok(Freeing::Now),
+        2 if args[1].eq_ignore_ascii_case(b"async") => Ok(Freeing::Later),
+        2 if args[1].eq_ignore_ascii_case(b"sync") => Ok(Freeing::Now),
         _ => Err(CommandError::SYNTAX),
     }
 }
 
 fn flush_db(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let mode = flush_mode(ctx, args)?;
-    ctx.locker.release();
-    ctx.server.keyspace.flush(ctx.session.db.into(), mode);
-    ctx.reply.ok();
-    Ok(())
+    let db = ctx.session.db;
+    flush(ctx, args, [db])
 }
 
 fn flush_all(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let mode = flush_mode(ctx, args)?;
-    ctx.locker.release();
-    ctx.server.keyspace.flush_all(mode);
+    let dbs = ctx.server.keyspace.db_indices();
+    flush(ctx, args, dbs)
+}
+
+fn flush(
+    ctx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    dbs: impl IntoIterator<Item = DbIndex>,
+) -> Done {
+    let freeing = freeing(ctx, args)?;
+    ctx.locker.flush(dbs, freeing);
     ctx.reply.ok();
     Ok(())
 }

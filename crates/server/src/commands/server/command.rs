@@ -1,5 +1,6 @@
 //! COMMAND: what the command table says of itself.
 
+use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::{Args, Proto};
 
 use super::help;
@@ -258,9 +259,9 @@ fn called<'k, 'a>(
     args: Args<'a>,
 ) -> Result<(&'k Command, Args<'a>), CommandError> {
     let call = args.from(2);
-    let command = crate::execute::resolve(ctx.server, call).map_err(|error| {
-        let is_arity = error.as_str().contains("wrong number");
-        CommandError::new(if is_arity {
+    let command = crate::execute::resolve(ctx.server, call).map_err(|refused| {
+        // A command that is known was refused for its number of arguments.
+        CommandError::new(if refused.command.is_some() {
             "ERR Invalid number of arguments specified for command"
         } else {
             "ERR Invalid command specified"
@@ -331,7 +332,7 @@ impl<'a> ListFilter<'a> {
                 .iter()
                 .any(|category| category.as_bytes().eq_ignore_ascii_case(wanted)),
             Self::Pattern(pattern) => {
-                tierce_wire::glob::matches_nocase(pattern, command.full_name.as_bytes())
+                glob::matches(pattern, command.full_name.as_bytes(), Case::Ignored)
             }
         }
     }

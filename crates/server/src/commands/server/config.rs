@@ -48,7 +48,7 @@ fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let found = ctx.server.config.get(&patterns);
     ctx.reply.map(found.len());
     for (name, value) in found {
-        ctx.reply.bulk(name.as_bytes());
+        ctx.reply.bulk(&name);
         ctx.reply.bulk(&value);
     }
     Ok(())
@@ -58,9 +58,10 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(CommandError::arity(ctx.name()));
     }
-    let pairs: Vec<_> = (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
-    ctx.server.config.set(&pairs).map_err(|error| CommandError::text(error.to_string()))?;
-    ctx.server.apply_config();
+    let pairs: Vec<_> =
+        (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    let peer = ctx.session.client.peer();
+    ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
     ctx.reply.ok();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
@@ -86,11 +87,13 @@ fn log(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn object(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let (mut db, _, reply) = ctx.open(&args[2]);
-    let Some(info) = db.describe(&args[2]) else { return Err(CommandError::NO_SUCH_KEY) };
+    let (mut db, key, reply) = ctx.open(args.at(2));
+    let idle = db.idle_seconds(key).unwrap_or(0);
+    let Some(entry) = db.peek(key) else { return Err(CommandError::NO_SUCH_KEY) };
+    let (encoding, len) = (entry.encoding(), entry.string().len());
     reply.simple(&format!(
-        "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:{}",
-        info.encoding, info.bytes, info.idle_seconds
+        "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 \
+         lru_seconds_idle:{idle}"
     ));
     Ok(())
 }
@@ -106,7 +109,10 @@ fn sleep(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn set_active_expire(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    ctx.server.keyspace.set_active_expiry(integer(&args[2])? != 0);
+    let on = integer(&args[2])? != 0;
+    // The reaper needs the shards, to end what it is at.
+    ctx.locker.release();
+    ctx.server.set_active_expiry(on).map_err(|error| CommandError::text(format!("ERR {error}")))?;
     ctx.reply.ok();
     Ok(())
 }
@@ -118,7 +124,7 @@ fn string_match(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Err(CommandError::OUT_OF_RANGE);
     }
     let text = vec![b'A'; len as usize];
-    ctx.reply.int(tierce_wire::glob::matches(&args[3], &text).into());
+    ctx.reply.int(glob::matches(&args[3], &text, Case::Sensitive).into());
     Ok(())
 }
 

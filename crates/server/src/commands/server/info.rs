@@ -1,10 +1,12 @@
 //! INFO.
 
 use std::fmt::{Display, Write as _};
+use std::path::Path;
 
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Spec};
+use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::memory::{MemoryReport, human};
@@ -120,7 +122,7 @@ fn server(report: &mut Report<'_>) {
     report.line("process_id", std::process::id());
     report.line("process_supervised", "no");
     report.line("run_id", &server.run_id);
-    report.line("tcp_port", server.config.port());
+    report.line("tcp_port", server.config.settings().port());
     report.line("server_time_usec", crate::clock::unix_micros());
     report.line("uptime_in_seconds", uptime);
     report.line("uptime_in_days", uptime / 86_400);
@@ -128,7 +130,9 @@ fn server(report: &mut Report<'_>) {
     report.line("lru_clock", (report.now_ms / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     report.line("executable", executable.display());
-    report.line("config_file", server.config.file().unwrap_or_default());
+    let settings = server.config.settings();
+    let file = settings.file().unwrap_or(Path::new(""));
+    report.line("config_file", file.display());
     report.line("io_threads_active", u8::from(server.workers() > 1));
     report.line("threads", server.workers());
     report.line("shards", server.keyspace.shard_count());
@@ -137,7 +141,10 @@ fn server(report: &mut Report<'_>) {
 
 fn os() -> String {
     let read = |name| {
-        std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
     };
     format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
 }
@@ -147,7 +154,7 @@ fn clients(report: &mut Report<'_>) {
     let (input, output) = server.clients.largest_backlogs();
     report.line("connected_clients", server.clients.len());
     report.line("cluster_connections", 0);
-    report.line("maxclients", server.config.maxclients());
+    report.line("maxclients", server.config.live().maxclients());
     report.line("client_recent_max_input_buffer", input);
     report.line("client_recent_max_output_buffer", output);
     report.constants(&[
@@ -189,7 +196,10 @@ fn memory(report: &mut Report<'_>) {
     report.size("used_memory_scripts", 0);
     report.line("number_of_cached_scripts", 0);
     report.size("maxmemory", memory.limit);
-    report.line("maxmemory_policy", report.server.config.text("maxmemory-policy"));
+    report.line(
+        "maxmemory_policy",
+        report.server.config.settings().word(DirectiveId::of("maxmemory-policy")),
+    );
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
     report.line("mem_fragmentation_bytes", memory.resident as i64 - used as i64);
     report.constants(&[
@@ -202,13 +212,13 @@ fn memory(report: &mut Report<'_>) {
     report.constants(&[("mem_cluster_links", "0"), ("mem_aof_buffer", "0")]);
     report.line("mem_allocator", crate::memory::ALLOCATOR);
     report.line("active_defrag_running", 0);
-    report.line("lazyfree_pending_objects", report.server.keyspace.pending_garbage());
-    report.line("lazyfreed_objects", report.server.keyspace.collected_garbage());
+    report.line("lazyfree_pending_bytes", report.server.keyspace.memory().garbage);
+    report.constants(&[("lazyfree_pending_objects", "0"), ("lazyfreed_objects", "0")]);
 }
 
 fn persistence(report: &mut Report<'_>) {
     report.constants(&[("loading", "0"), ("async_loading", "0"), ("current_cow_peak", "0")]);
-    report.line("rdb_changes_since_last_save", report.server.keyspace.changes());
+    report.line("rdb_changes_since_last_save", report.server.keyspace.stats().changes);
     report.constants(&[("rdb_bgsave_in_progress", "0")]);
     report.line("rdb_last_save_time", report.server.started_unix_seconds);
     report.constants(&[
@@ -270,8 +280,6 @@ fn stats(report: &mut Report<'_>) {
     ]);
     report.line("unexpected_error_replies", 0);
     report.line("total_error_replies", report.totals.get(Stat::Errors));
-    report.line("total_reads_processed", traffic.reads);
-    report.line("total_writes_processed", traffic.writes);
     report.constants(&[("dump_payload_sanitizations", "0")]);
     report.line("acl_access_denied_auth", report.totals.get(Stat::AuthFailures));
     report.line(
@@ -309,7 +317,10 @@ fn cpu(report: &mut Report<'_>) {
     let usage = crate::process::cpu_times();
     report.line("used_cpu_sys", format!("{:.6}", usage.system));
     report.line("used_cpu_user", format!("{:.6}", usage.user));
-    report.constants(&[("used_cpu_sys_children", "0.000000"), ("used_cpu_user_children", "0.000000")]);
+    report.constants(&[
+        ("used_cpu_sys_children", "0.000000"),
+        ("used_cpu_user_children", "0.000000"),
+    ]);
 }
 
 fn command_stats(report: &mut Report<'_>) {
@@ -353,12 +364,14 @@ fn cluster(report: &mut Report<'_>) {
 }
 
 fn keyspace(report: &mut Report<'_>) {
-    for db in 0..report.server.keyspace.databases() {
-        let stats = report.server.keyspace.db_stats(db.into(), report.now_ms);
+    for db in report.server.keyspace.db_indices() {
+        let stats = report.server.keyspace.db_stats(db, report.now_ms);
         if stats.keys > 0 {
-            let text =
-                format!("keys={},expires={},avg_ttl={}", stats.keys, stats.expires, stats.avg_ttl_ms);
-            report.line(&format!("db{db}"), text);
+            let text = format!(
+                "keys={},expires={},avg_ttl={}",
+                stats.keys, stats.expires, stats.ttl_mean_ms
+            );
+            report.line(&format!("db{}", db.get()), text);
         }
     }
 }

@@ -64,8 +64,8 @@ fn usage(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         }
         _ => return Err(CommandError::SYNTAX),
     }
-    let (mut db, _, reply) = ctx.open(&args[2]);
-    match db.memory_usage(&args[2]) {
+    let (mut db, key, reply) = ctx.open(args.at(2));
+    match db.memory_bytes(key) {
         Some(bytes) => reply.count(bytes),
         None => reply.null(),
     }
@@ -98,7 +98,9 @@ fn purge(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 
 fn stats(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     let report = MemoryReport::take(ctx.server);
-    let keys = ctx.server.keyspace.total_keys();
+    let keyspace = &ctx.server.keyspace;
+    let keys: u64 = keyspace.db_indices().map(|db| keyspace.len(db)).sum();
+    let keys = keys as usize;
     let pairs: [(&str, usize); 9] = [
         ("peak.allocated", report.peak),
         ("total.allocated", report.used()),

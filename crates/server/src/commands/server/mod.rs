@@ -28,13 +28,17 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     slowlog::COMMANDS,
 ];
 
+pub(crate) use self::monitor::line as monitor_line;
+
 /// `HELP` of any command with subcommands, made from the table.
 pub(super) fn help(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
     let container = ctx.command.spec.name.to_ascii_uppercase();
     let mut lines =
         vec![format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
     for sub in ctx.command.spec.subcommands {
-        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned());
+        lines.push(
+            format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned(),
+        );
         lines.push(format!("    {}", sub.summary));
     }
     lines.push("HELP".to_owned());

@@ -24,7 +24,7 @@ fn monitor(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandErro
 }
 
 /// The line that monitors get for a command: time, database, address, and the quoted arguments.
-pub(crate) fn line(unix_micros: u64, db: u8, addr: &str, args: Args<'_>) -> String {
+pub(crate) fn line(unix_micros: u64, db: usize, addr: &str, args: Args<'_>) -> String {
     let (seconds, micros) = (unix_micros / 1_000_000, unix_micros % 1_000_000);
     let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]");
     for arg in args.iter() {

@@ -1,7 +1,7 @@
 //! INCR and its relatives: strings that are numbers.
 
-use tierce_keyspace::Ttl;
-use tierce_wire::number;
+use tierce_keyspace::Expiry;
+use tierce_wire::number::LongDouble;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Handler, KeyFlags, KeySpec, Spec};
@@ -9,10 +9,11 @@ use crate::commands::options::integer;
 use crate::error::CommandError;
 use crate::execute::Context;
 
+const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ_UPDATE)];
+
 const fn counter(name: &'static str, arity: i16, run: Handler) -> Spec {
-    Spec::new(name, arity, Group::String, run)
-        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
+    let flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);
+    Spec::new(name, arity, Group::String, run).flags(flags).keys(KEY)
 }
 
 pub(super) static COMMANDS: &[Spec] = &[
@@ -71,15 +72,16 @@ fn decr_by(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn incr_by_float(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let old = db.get(key)?.map(|value| value.to_vec());
+    let old = db.string(key)?.map(|value| value.to_vec());
     let old = old.as_deref().unwrap_or(b"0");
-    let sum = number::add_decimals(old, &args[2]).map_err(|error| match error {
-        number::DecimalError::NotANumber => CommandError::NOT_A_FLOAT,
-        number::DecimalError::NotFinite => {
-            CommandError::new("ERR increment would produce NaN or Infinity")
-        }
-    })?;
-    db.set(key, sum.as_bytes(), Ttl::Keep)?;
+    let old = LongDouble::parse(old).ok_or(CommandError::NOT_A_FLOAT)?;
+    let increment = LongDouble::parse(&args[2]).ok_or(CommandError::NOT_A_FLOAT)?;
+    let sum = old
+        .checked_add(increment)
+        .filter(LongDouble::is_finite)
+        .ok_or(CommandError::new("ERR increment would produce NaN or Infinity"))?
+        .to_text();
+    db.set(key, sum.as_bytes(), Expiry::Keep)?;
     reply.bulk(sum.as_bytes());
     Ok(())
 }

@@ -58,20 +58,20 @@ type Done = Result<(), CommandError>;
 #[inline]
 fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.value_or_null(db.get(key)?);
+    reply.value_or_null(db.string(key)?);
     Ok(())
 }
 
 fn strlen(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.count(db.get(key)?.map_or(0, |value| value.len()));
+    reply.count(db.string(key)?.map_or(0, |value| value.len()));
     Ok(())
 }
 
 fn get_range(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (start, end) = (integer(&args[2])?, integer(&args[3])?);
     let (mut db, key, reply) = ctx.open(args.at(1));
-    match db.get(key)? {
+    match db.string(key)? {
         Some(value) => reply.range_of(value, start, end),
         None => reply.bulk(b""),
     }
@@ -80,7 +80,7 @@ fn get_range(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn get_del(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.value_or_null(db.get(key)?);
+    reply.value_or_null(db.string(key)?);
     db.remove(key);
     Ok(())
 }
@@ -102,24 +102,16 @@ fn get_ex(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         }
         _ => return Err(CommandError::SYNTAX),
     };
-    let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let Some(value) = db.get(key)? else {
+    let Some(value) = db.string(key)? else {
         reply.null();
         return Ok(());
     };
     reply.value(value);
     match ttl {
         Ttl::Keep => {}
-        Ttl::Set(at_ms) if at_ms <= now_ms => {
-            db.remove(key);
-        }
-        Ttl::Set(at_ms) => {
-            db.set_deadline(key, Some(at_ms));
-        }
-        Ttl::Persist => {
-            db.set_deadline(key, None);
-        }
+        Ttl::Set(at_ms) => _ = db.set_deadline(key, at_ms),
+        Ttl::Persist => _ = db.clear_deadline(key),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 
-use tierce_keyspace::{Hash, StrView};
-use tierce_wire::resp::Args;
+use tierce_keyspace::Key;
+use tierce_wire::resp::{Args, AuthState};
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::integer;
@@ -56,7 +56,7 @@ impl Options {
 fn lcs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let options = Options::parse(args.from(3))?;
     let (a, b) = read_both(ctx, args.at(1), args.at(2))?;
-    let table = Table::fill(&a, &b, ctx.server.config.bulk_len_max())?;
+    let table = Table::fill(&a, &b, ctx.server.request_limits(AuthState::Granted).max_bulk_len)?;
     if options.len {
         ctx.reply.count(table.longest());
     } else if options.idx {
@@ -74,15 +74,14 @@ fn read_both(
     a: &[u8],
     b: &[u8],
 ) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
-    let keyspace = &ctx.server.keyspace;
-    let hashes: [Hash; 2] = [keyspace.hash(a), keyspace.hash(b)];
-    let db = ctx.session.db.into();
-    let mut many = ctx.locker.lock_many(hashes);
-    let mut read = |key, hash| match many.db(db, hash, ctx.now_ms).get(key) {
-        Ok(value) => Ok(value.map(|value: StrView<'_>| value.to_vec()).unwrap_or_default()),
+    let (keys, hashes) = ctx.keys([a, b].into_iter());
+    let mut many = ctx.locker.lock_many(&hashes);
+    let mut read = |key: Key<'_>| match many.db(ctx.session.db, key.hash(), ctx.now_ms).string(key)
+    {
+        Ok(value) => Ok(value.map(|value| value.to_vec()).unwrap_or_default()),
         Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
     };
-    Ok((read(a, hashes[0])?, read(b, hashes[1])?))
+    Ok((read(keys[0])?, read(keys[1])?))
 }
 
 /// A stretch that both strings have in common, by the positions of its first byte.

@@ -1,9 +1,10 @@
 //! MGET, MSET, MSETNX: several strings at once, all at the same moment.
 
-use tierce_keyspace::{Key, Ttl};
+use tierce_keyspace::{DbIndex, Expiry, Key, KeyHash, Many};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::commands::options::check_len;
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -40,56 +41,60 @@ pub(super) static COMMANDS: &[Spec] = &[
 type Done = Result<(), CommandError>;
 
 fn mget(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let keys: Vec<Key<'_>> = args.iter().skip(1).map(|key| ctx.server.keyspace.key(key)).collect();
-    let mut many = ctx.locker.lock_many(keys.iter().map(|key| key.hash()));
+    let (keys, hashes) = ctx.keys(args.iter().skip(1));
+    let mut many = ctx.locker.lock_many(&hashes);
     ctx.reply.array(keys.len());
     for key in keys {
         // A key of another type counts as absent here.
         let mut db = many.db(ctx.session.db, key.hash(), ctx.now_ms);
-        ctx.reply.value_or_null(db.get(key).ok().flatten());
+        ctx.reply.value_or_null(db.string(key).ok().flatten());
     }
     Ok(())
 }
 
-/// The keys and values after the name; as many of each.
-fn pairs<'a>(
-    ctx: &Context<'_, '_>,
-    args: Args<'a>,
-) -> Result<Vec<(Key<'a>, &'a [u8])>, CommandError> {
-    if args.len().is_multiple_of(2) {
-        return Err(CommandError::arity(ctx.name()));
+/// What MSET stores: keys and values, as many of each.
+struct Pairs<'a> {
+    keys: Vec<Key<'a>>,
+    hashes: Vec<KeyHash>,
+    values: Vec<&'a [u8]>,
+}
+
+impl<'a> Pairs<'a> {
+    fn parse(ctx: &Context<'_, '_>, args: Args<'a>) -> Result<Self, CommandError> {
+        if args.len().is_multiple_of(2) {
+            return Err(CommandError::arity(ctx.name()));
+        }
+        let (keys, hashes) = ctx.keys(args.iter().skip(1).step_by(2));
+        let values = args.iter().skip(2).step_by(2).collect();
+        // All or nothing: what could be refused later is refused now.
+        keys.iter().try_for_each(|key| check_len(*key))?;
+        Ok(Self { keys, hashes, values })
     }
-    let pair = |at| (ctx.server.keyspace.key(args.at(at)), args.at(at + 1));
-    Ok((1..args.len()).step_by(2).map(pair).collect())
+
+    fn store(self, many: &mut Many<'_, '_>, db: DbIndex, now_ms: i64) -> Done {
+        for (key, value) in self.keys.into_iter().zip(self.values) {
+            many.db(db, key.hash(), now_ms).set(key, value, Expiry::Never)?;
+        }
+        Ok(())
+    }
 }
 
 fn mset(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let pairs = pairs(ctx, args)?;
-    for (key, _) in &pairs {
-        key.check()?;
-    }
-    let mut many = ctx.locker.lock_many(pairs.iter().map(|(key, _)| key.hash()));
-    for (key, value) in pairs {
-        many.db(ctx.session.db, key.hash(), ctx.now_ms).set(key, value, Ttl::None)?;
-    }
+    let pairs = Pairs::parse(ctx, args)?;
+    let mut many = ctx.locker.lock_many(&pairs.hashes);
+    pairs.store(&mut many, ctx.session.db, ctx.now_ms)?;
     ctx.reply.ok();
     Ok(())
 }
 
 fn msetnx(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let pairs = pairs(ctx, args)?;
-    for (key, _) in &pairs {
-        key.check()?;
-    }
+    let pairs = Pairs::parse(ctx, args)?;
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let mut many = ctx.locker.lock_many(pairs.iter().map(|(key, _)| key.hash()));
-    if pairs.iter().any(|(key, _)| many.db(db, key.hash(), now_ms).contains(*key)) {
-        ctx.reply.int(0);
-        return Ok(());
+    let mut many = ctx.locker.lock_many(&pairs.hashes);
+    let occupied = pairs.keys.iter().any(|key| many.db(db, key.hash(), now_ms).exists(*key));
+    if !occupied {
+        pairs.store(&mut many, db, now_ms)?;
     }
-    for (key, value) in pairs {
-        many.db(db, key.hash(), now_ms).set(key, value, Ttl::None)?;
-    }
-    ctx.reply.int(1);
+    ctx.reply.int((!occupied).into());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! SET and its relatives: storing a whole string under one key.
 
-use tierce_keyspace::Ttl;
+use tierce_keyspace::Expiry;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -68,12 +68,12 @@ enum Condition {
 struct SetOptions {
     condition: Condition,
     get: bool,
-    ttl: Ttl,
+    expiry: Expiry,
 }
 
 impl SetOptions {
     fn parse(options: Args<'_>, now_ms: i64) -> Result<Self, CommandError> {
-        let mut parsed = Self { condition: Condition::Always, get: false, ttl: Ttl::None };
+        let mut parsed = Self { condition: Condition::Always, get: false, expiry: Expiry::Never };
         // Which words were seen matters only for refusing two of a kind.
         let mut timed = false;
         let mut at = 0;
@@ -87,15 +87,15 @@ impl SetOptions {
             } else if is(b"get") {
                 parsed.get = true;
             } else if is(b"keepttl") && !timed {
-                parsed.ttl = Ttl::Keep;
+                parsed.expiry = Expiry::Keep;
             } else if let Some(form) = TimeForm::named(word)
                 && !timed
-                && parsed.ttl == Ttl::None
+                && parsed.expiry == Expiry::Never
                 && at + 1 < options.len()
             {
                 at += 1;
                 timed = true;
-                parsed.ttl = Ttl::At(form.expiry(&options[at], now_ms, "set")?);
+                parsed.expiry = Expiry::At(form.expiry(&options[at], now_ms, "set")?);
             } else {
                 return Err(CommandError::SYNTAX);
             }
@@ -109,7 +109,7 @@ impl SetOptions {
 fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if args.len() == 3 {
         let (mut db, key, reply) = ctx.open(args.at(1));
-        db.set(key, &args[2], Ttl::None)?;
+        db.set(key, &args[2], Expiry::Never)?;
         reply.ok();
         return Ok(());
     }
@@ -120,11 +120,11 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
     let exists = if options.get {
-        let old = db.get(key)?;
+        let old = db.string(key)?;
         reply.value_or_null(old);
         old.is_some()
     } else {
-        options.condition != Condition::Always && db.contains(key)
+        options.condition != Condition::Always && db.exists(key)
     };
     let store = match options.condition {
         Condition::Always => true,
@@ -132,7 +132,7 @@ fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> 
         Condition::IfPresent => exists,
     };
     if store {
-        db.set(key, &args[2], options.ttl)?;
+        db.set(key, &args[2], options.expiry)?;
     }
     match (options.get, store) {
         (true, _) => {}
@@ -144,9 +144,9 @@ fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> 
 
 fn set_nx(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let store = !db.contains(key);
+    let store = !db.exists(key);
     if store {
-        db.set(key, &args[2], Ttl::None)?;
+        db.set(key, &args[2], Expiry::Never)?;
     }
     reply.int(store.into());
     Ok(())
@@ -163,14 +163,14 @@ fn pset_ex(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 fn set_timed(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done {
     let at_ms = form.expiry(&args[2], ctx.now_ms, ctx.name())?;
     let (mut db, key, reply) = ctx.open(args.at(1));
-    db.set(key, &args[3], Ttl::At(at_ms))?;
+    db.set(key, &args[3], Expiry::At(at_ms))?;
     reply.ok();
     Ok(())
 }
 
 fn get_set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(1));
-    reply.value_or_null(db.get(key)?);
-    db.set(key, &args[2], Ttl::None)?;
+    reply.value_or_null(db.string(key)?);
+    db.set(key, &args[2], Expiry::Never)?;
     Ok(())
 }

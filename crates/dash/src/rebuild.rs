@@ -1,0 +1,78 @@
+//! Making new segments out of old ones: the only place where entries move in numbers.
+//!
+//! The hashes are computed first, while the old segments are whole, and entries are moved after
+//! that. So none of the caller's code runs while entries are on the move, and a panic in it finds
+//! the table as it was. What happens here neither fails nor panics, short of memory running out.
+
+use crate::bucket::SLOTS;
+use crate::geometry::{SEGMENT_BUCKETS_MAX, size_for};
+use crate::segment::Segment;
+
+/// The segment with another number of buckets. `hashes` are those of [`Segment::hashes`].
+pub(crate) fn resize<T>(segment: Segment<T>, hashes: &[u64], buckets: usize) -> Segment<T> {
+    let mut resized = Filler::new(buckets, segment.depth());
+    for_each_with_hash(segment, hashes, |hash, entry| resized.add(hash, entry));
+    resized.finish()
+}
+
+/// Two segments, each for half of the positions, of the sizes that fit.
+pub(crate) fn split<T>(segment: Segment<T>, hashes: &[u64]) -> [Segment<T>; 2] {
+    let depth = segment.depth();
+    let is_upper = |hash: u64| (hash << depth) >> (u64::BITS - 1) == 1;
+    let upper = hashes.iter().filter(|hash| is_upper(**hash)).count();
+    let lens = [hashes.len() - upper, upper];
+    let mut halves = lens.map(|len| Filler::new(size_for(len), depth + 1));
+    for_each_with_hash(segment, hashes, |hash, entry| {
+        halves[usize::from(is_upper(hash))].add(hash, entry);
+    });
+    halves.map(Filler::finish)
+}
+
+/// One segment for two siblings, of the size that fits.
+pub(crate) fn merge<T>(halves: [Segment<T>; 2], hashes: &[Vec<u64>; 2]) -> Segment<T> {
+    let len = halves.iter().map(Segment::len).sum();
+    let mut merged = Filler::new(size_for(len), halves[0].depth() - 1);
+    for (half, hashes) in halves.into_iter().zip(hashes) {
+        for_each_with_hash(half, hashes, |hash, entry| merged.add(hash, entry));
+    }
+    merged.finish()
+}
+
+fn for_each_with_hash<T>(segment: Segment<T>, hashes: &[u64], mut each: impl FnMut(u64, T)) {
+    assert_eq!(segment.len(), hashes.len());
+    hashes.iter().zip(segment.drain()).for_each(|(hash, entry)| each(*hash, entry));
+}
+
+/// Fills a new segment: first everything goes home, without a search, because counting suffices to
+/// know the vacant slots; what finds its home full is placed at the end.
+struct Filler<T> {
+    segment: Segment<T>,
+    filled: [u8; SEGMENT_BUCKETS_MAX],
+    homeless: Vec<(u64, T)>,
+}
+
+impl<T> Filler<T> {
+    fn new(buckets: usize, depth: u32) -> Self {
+        let segment = Segment::new(buckets, depth);
+        Self { segment, filled: [0; SEGMENT_BUCKETS_MAX], homeless: Vec::new() }
+    }
+
+    #[inline]
+    fn add(&mut self, hash: u64, entry: T) {
+        let home = self.segment.home(hash);
+        let slot = usize::from(self.filled[home]);
+        if slot < SLOTS {
+            self.segment.place_at_home(hash, slot, entry);
+            self.filled[home] += 1;
+        } else {
+            self.homeless.push((hash, entry));
+        }
+    }
+
+    fn finish(mut self) -> Segment<T> {
+        for (hash, entry) in self.homeless {
+            self.segment.place_extending(hash, entry);
+        }
+        self.segment
+    }
+}

@@ -1,0 +1,71 @@
+//! The one place every mutation passes, and who is told of it.
+//!
+//! All operations that change a database end in `Context::changed` (`db.rs`), with the shard still
+//! locked. There the shard's count of changes grows, and an observer, if the keyspace has one, gets
+//! the [`Event`]. Without an observer that is one branch that is always predicted.
+//!
+//! This is where the log will claim its place for a write, where WATCH, blocked clients, tracking
+//! and notifications will hang. None of them needs more than what an event says and what the lock
+//! guarantees: events of one key arrive in the order of its changes.
+
+use crate::entry::Entry;
+use crate::keyspace::DbIndex;
+
+/// Something that happened in the keyspace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Something happened to one key.
+    Key {
+        /// The database.
+        db: DbIndex,
+        /// The key as it is now, or as it was when it was removed.
+        entry: &'a Entry,
+        /// What happened.
+        change: Change,
+    },
+    /// All keys of a database are gone.
+    Flushed {
+        /// The database.
+        db: DbIndex,
+    },
+    /// Two databases have exchanged their keys.
+    Swapped {
+        /// One of them.
+        a: DbIndex,
+        /// The other one.
+        b: DbIndex,
+    },
+}
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// It has a new value: it was created, replaced or modified. Its deadline may be new, too.
+    Stored,
+    /// It has another deadline, or none any more, and still its value.
+    Deadline,
+    /// It is gone.
+    Removed(Removal),
+}
+
+/// Why a key is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Removal {
+    /// Somebody deleted it.
+    Deleted,
+    /// Its deadline came.
+    Expired,
+    /// It was taken, to be put under another key or into another database.
+    Moved,
+}
+
+/// Who is told of every change, under the lock of the shard.
+///
+/// An observer must be quick and must not call the keyspace.
+pub trait Observer: Send + Sync {
+    /// `event` has just happened; it is visible to others when the lock is released.
+    fn event(&self, event: &Event<'_>);
+}

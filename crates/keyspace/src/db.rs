@@ -1,0 +1,502 @@
+//! One database in a locked shard: what all types of values have in common.
+//!
+//! Invariants:
+//! - Nobody sees a key whose deadline has come at this handle's time. It is removed when it is met,
+//!   and counted.
+//! - Every mutation passes [`Context::changed`], and the figures of the shard are right whenever a
+//!   method returns.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use crate::change::{Change, Event, Removal};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::key::{KEY_LEN_MAX, Key, KeyHash};
+use crate::keyspace::{DbIndex, Keyspace};
+use crate::shard::{Shard, ShardDb};
+use crate::stats::{DbCounters, ShardStats};
+use crate::value::{Value, ValueType};
+
+/// Whether looking at a key counts as using it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Touch {
+    /// It does: the key's idle time starts over.
+    #[default]
+    Yes,
+    /// It does not, as CLIENT NO-TOUCH asks for.
+    No,
+}
+
+/// The time to live of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ttl {
+    /// There is no such key.
+    Absent,
+    /// The key stays until it is deleted.
+    Persistent,
+    /// The key expires at this Unix time in milliseconds, which lies in the future.
+    Until(i64),
+}
+
+/// What became of a key that was given a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineSet {
+    /// There is no such key.
+    Absent,
+    /// It has the deadline now.
+    Done,
+    /// The deadline has come already, so the key was deleted.
+    Deleted,
+}
+
+/// One database, as far as its keys hash to the shard that is locked.
+///
+/// Methods that take a [`Key`] expect one of this shard: the key whose hash the handle was asked
+/// for, or another one of the same shard.
+pub struct Db<'a> {
+    shard: &'a mut Shard,
+    pub(crate) at: Context<'a>,
+}
+
+/// Where and when an operation takes place: everything but the data.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) keyspace: &'a Keyspace,
+    pub(crate) stats: &'a ShardStats,
+    pub(crate) shard_index: usize,
+    pub(crate) db: DbIndex,
+    pub(crate) now_ms: i64,
+    pub(crate) touch: Touch,
+}
+
+impl Context<'_> {
+    /// The time in an entry's clock.
+    #[inline]
+    pub(crate) fn clock(&self) -> u16 {
+        (self.now_ms / 1000) as u16
+    }
+
+    /// Counts a use of an entry.
+    #[inline]
+    pub(crate) fn used(&self, entry: &mut Entry) {
+        if self.touch == Touch::Yes {
+            entry.touch(self.clock());
+        }
+    }
+
+    /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
+    #[inline]
+    pub(crate) fn changed(&self, entry: &Entry, change: Change) {
+        self.stats.changes.add(1);
+        self.keyspace.notify(&Event::Key { db: self.db, entry, change });
+    }
+
+    #[inline]
+    fn counters(&self) -> &DbCounters {
+        &self.stats.dbs[self.db.get()]
+    }
+
+    #[inline]
+    fn count_read(&self, found: bool) {
+        if found { &self.stats.hits } else { &self.stats.misses }.add(1);
+    }
+
+    /// Makes a deadline of this shard known to the reaper.
+    fn publish_deadline(&self, deadline_ms: i64) {
+        let next = &self.keyspace.next_deadlines_ms[self.shard_index];
+        if deadline_ms < next.load(Ordering::Relaxed) {
+            next.store(deadline_ms, Ordering::Relaxed);
+            self.keyspace.alarm.deadline_published(deadline_ms);
+        }
+    }
+}
+
+/// What the figures have to know of an entry.
+#[derive(Clone, Copy)]
+struct Account {
+    bytes: usize,
+    deadline_ms: Option<i64>,
+}
+
+impl Account {
+    #[inline]
+    fn of(entry: &Entry) -> Self {
+        Self { bytes: entry.allocated_bytes(), deadline_ms: entry.deadline_ms() }
+    }
+}
+
+impl<'a> Db<'a> {
+    #[inline]
+    pub(crate) fn new(shard: &'a mut Shard, at: Context<'a>) -> Self {
+        Self { shard, at }
+    }
+
+    /// Which database this is.
+    #[inline]
+    #[must_use]
+    pub fn index(&self) -> DbIndex {
+        self.at.db
+    }
+
+    /// Turns to another database, in which the keys of this shard are locked as well.
+    #[inline]
+    pub fn switch(&mut self, db: DbIndex) {
+        self.at.db = db;
+    }
+
+    /// The time of this handle, by which deadlines are judged.
+    #[inline]
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        self.at.now_ms
+    }
+
+    /// Reads a key: counts a hit or a miss, and a use of the key.
+    #[inline]
+    pub fn get(&mut self, key: Key<'_>) -> Option<Value<'_>> {
+        self.read(key).map(Value::of)
+    }
+
+    /// Reads a key without counting anything.
+    #[inline]
+    pub fn peek(&mut self, key: Key<'_>) -> Option<&Entry> {
+        self.find(key).map(|entry| &*entry)
+    }
+
+    /// Whether a key exists. Counts a hit or a miss, but no use of the key.
+    #[inline]
+    pub fn exists(&mut self, key: Key<'_>) -> bool {
+        let found = self.find(key).is_some();
+        self.at.count_read(found);
+        found
+    }
+
+    /// Whether a key exists, counting as a use of it whatever [`Touch`] says.
+    pub fn touch(&mut self, key: Key<'_>) -> bool {
+        let at = self.at;
+        let found = self.find(key).map(|entry| entry.touch(at.clock())).is_some();
+        at.count_read(found);
+        found
+    }
+
+    /// The type of a key's value.
+    pub fn value_type(&mut self, key: Key<'_>) -> Option<ValueType> {
+        self.peek(key).map(Entry::value_type)
+    }
+
+    /// The name of the encoding of a key's value, as OBJECT ENCODING replies.
+    pub fn encoding(&mut self, key: Key<'_>) -> Option<&'static str> {
+        self.peek(key).map(Entry::encoding)
+    }
+
+    /// Seconds since a key was last used. The clock of an entry wraps after 2^16 seconds, so this
+    /// is the time modulo 18 hours and 12 minutes.
+    pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
+        let clock = self.at.clock();
+        self.peek(key).map(|entry| u64::from(clock.wrapping_sub(entry.clock())))
+    }
+
+    /// Bytes of memory that a key costs: its entry and its part of the index.
+    pub fn memory_bytes(&mut self, key: Key<'_>) -> Option<usize> {
+        let entry_bytes = self.peek(key)?.allocated_bytes();
+        let table = &self.db().table;
+        Some(entry_bytes + table.memory_bytes().div_ceil(table.len()))
+    }
+
+    /// How long a key lives.
+    pub fn ttl(&mut self, key: Key<'_>) -> Ttl {
+        match self.peek(key).map(Entry::deadline_ms) {
+            None => Ttl::Absent,
+            Some(None) => Ttl::Persistent,
+            Some(Some(deadline_ms)) => Ttl::Until(deadline_ms),
+        }
+    }
+
+    /// Gives a key a deadline, or deletes it if that has come.
+    pub fn set_deadline(&mut self, key: Key<'_>, deadline_ms: i64) -> DeadlineSet {
+        if deadline_ms <= self.at.now_ms {
+            return if self.remove(key) { DeadlineSet::Deleted } else { DeadlineSet::Absent };
+        }
+        let set = |entry: &mut Entry| {
+            entry.set_deadline(Some(deadline_ms));
+            Ok(())
+        };
+        match self.modify(key, Change::Deadline, set) {
+            Ok(Some(())) => DeadlineSet::Done,
+            _ => DeadlineSet::Absent,
+        }
+    }
+
+    /// Takes a key's deadline away; `false` if there is no such key, or it had none.
+    pub fn clear_deadline(&mut self, key: Key<'_>) -> bool {
+        if self.peek(key).and_then(Entry::deadline_ms).is_none() {
+            return false;
+        }
+        let clear = |entry: &mut Entry| {
+            entry.set_deadline(None);
+            Ok(())
+        };
+        self.modify(key, Change::Deadline, clear) == Ok(Some(()))
+    }
+
+    /// Deletes a key; `false` if there is none. A large value is freed by the reaper.
+    pub fn remove(&mut self, key: Key<'_>) -> bool {
+        let Some(entry) = self.unlink(key, Removal::Deleted) else { return false };
+        self.discard(entry);
+        true
+    }
+
+    /// Takes a key with its value and deadline out of the database.
+    pub fn take(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
+        self.unlink(key, why)
+    }
+
+    /// A copy of a key's value and deadline, for [`Db::put`].
+    pub fn duplicate(&mut self, key: Key<'_>) -> Option<Entry> {
+        let clock = self.at.clock();
+        self.peek(key).map(|entry| entry.duplicate(key.bytes(), clock))
+    }
+
+    /// Puts an entry, with its value and deadline, under a key, in place of what may be there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`].
+    pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
+        self.check_key(key)?;
+        let entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
+        let mut entry = Some(entry);
+        let swap = |present: &mut Entry| {
+            let entry = entry.take().expect("the closure runs at most once");
+            Ok(std::mem::replace(present, entry))
+        };
+        match self.modify(key, Change::Stored, swap)? {
+            Some(old) => self.discard(old),
+            None => self.insert(key, entry.take().expect("nothing was replaced")),
+        }
+        Ok(())
+    }
+
+    /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
+    /// deadlines have come. `false` if no item is due.
+    pub(crate) fn expire_next(&mut self) -> bool {
+        let Context { keyspace, now_ms, stats, .. } = self.at;
+        let db = self.db();
+        let heap_bytes = db.deadlines.memory_bytes();
+        let Some(hash) = db.deadlines.pop_due(now_ms) else { return false };
+        stats.deadline_bytes.follow(heap_bytes, db.deadlines.memory_bytes());
+        let later_ms = loop {
+            let mut later_ms = None::<i64>;
+            let expired = self.unlink_where(hash, |entry| {
+                let Some(deadline_ms) = entry.deadline_ms() else { return false };
+                if keyspace.hash(entry.key()) != hash {
+                    return false;
+                }
+                if deadline_ms > now_ms {
+                    later_ms = Some(later_ms.map_or(deadline_ms, |time| time.min(deadline_ms)));
+                }
+                deadline_ms <= now_ms
+            });
+            match expired {
+                Some(entry) => self.forget(hash, entry, Removal::Expired),
+                None => break later_ms,
+            };
+        };
+        if let Some(deadline_ms) = later_ms {
+            self.arm(deadline_ms, hash);
+        }
+        true
+    }
+
+    /// The live entry of a key. One whose deadline has come is removed.
+    #[inline]
+    pub(crate) fn find(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        let now_ms = self.at.now_ms;
+        debug_assert_eq!(self.at.keyspace.hasher.shard(key.hash()), self.at.shard_index);
+        let hash = self.at.keyspace.hasher.table_hash(key.hash());
+        let table = &mut self.db().table;
+        let mut found = NonNull::from(table.find_mut(hash, |entry| entry.is_key(key.bytes()))?);
+        // The borrow checker would take the entry as borrowed in both branches because one returns
+        // it, so it goes through a pointer.
+        // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
+        // used since, and the returned reference borrows `self` again.
+        let entry = unsafe { found.as_mut() };
+        if entry.is_expired(now_ms) {
+            self.expire(key);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Like [`Db::find`], and counts a read.
+    #[inline]
+    pub(crate) fn read(&mut self, key: Key<'_>) -> Option<&Entry> {
+        let at = self.at;
+        let found = self.find(key);
+        at.count_read(found.is_some());
+        let entry = found?;
+        at.used(entry);
+        Some(entry)
+    }
+
+    /// Lets `edit` change the entry of a key, unless there is none. An edit that fails must have
+    /// left the entry as it was.
+    pub(crate) fn modify<R>(
+        &mut self,
+        key: Key<'_>,
+        change: Change,
+        edit: impl FnOnce(&mut Entry) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let at = self.at;
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        let before = Account::of(entry);
+        let result = edit(entry)?;
+        at.used(entry);
+        let after = Account::of(entry);
+        at.changed(entry, change);
+        self.settle(key.hash(), before, after);
+        Ok(Some(result))
+    }
+
+    /// Adds the entry of a key that is known to be absent.
+    pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
+        let at = self.at;
+        let hasher = &at.keyspace.hasher;
+        let account = Account::of(&entry);
+        let db = self.db();
+        let index_bytes = db.table.memory_bytes();
+        let entry = db.table.insert_unique(hasher.table_hash(key.hash()), entry, hasher);
+        at.changed(entry, Change::Stored);
+        at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
+        at.counters().keys.set(db.table.len() as u64);
+        self.settle(key.hash(), Account { bytes: 0, deadline_ms: None }, account);
+    }
+
+    /// Frees an entry here, or, if it is large, by the reaper.
+    pub(crate) fn discard(&self, entry: Entry) {
+        if entry.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
+            self.at.keyspace.discard(Piece::Entry(entry));
+        }
+    }
+
+    pub(crate) fn check_key(&self, key: Key<'_>) -> Result<()> {
+        let len = key.bytes().len();
+        if len > KEY_LEN_MAX {
+            return Err(Error::KeyTooLong { len, max: KEY_LEN_MAX });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn db(&mut self) -> &mut ShardDb {
+        &mut self.shard.dbs[self.at.db.get()]
+    }
+
+    /// Removes a key that was found to be expired.
+    #[cold]
+    fn expire(&mut self, key: Key<'_>) {
+        let live = self.unlink(key, Removal::Expired);
+        debug_assert!(live.is_none(), "only called for a key whose deadline has come");
+    }
+
+    /// Takes a live key out. One whose deadline has come is removed as well, but not returned.
+    fn unlink(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
+        let entry = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()))?;
+        if entry.is_expired(self.at.now_ms) {
+            self.forget(key.hash(), entry, Removal::Expired);
+            return None;
+        }
+        self.removed(key.hash(), &entry, why);
+        Some(entry)
+    }
+
+    fn unlink_where(&mut self, hash: KeyHash, eq: impl FnMut(&Entry) -> bool) -> Option<Entry> {
+        let at = self.at;
+        let hasher = &at.keyspace.hasher;
+        let db = self.db();
+        let index_bytes = db.table.memory_bytes();
+        let entry = db.table.remove(hasher.table_hash(hash), eq, hasher)?;
+        at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
+        at.counters().keys.set(db.table.len() as u64);
+        Some(entry)
+    }
+
+    fn forget(&mut self, hash: KeyHash, entry: Entry, why: Removal) {
+        self.removed(hash, &entry, why);
+        self.discard(entry);
+    }
+
+    /// Books that an entry was unlinked.
+    fn removed(&mut self, hash: KeyHash, entry: &Entry, why: Removal) {
+        if why == Removal::Expired {
+            self.at.stats.expired.add(1);
+        }
+        self.at.changed(entry, Change::Removed(why));
+        self.settle(hash, Account::of(entry), Account { bytes: 0, deadline_ms: None });
+    }
+
+    /// Brings the figures and the deadline heap up to date with an entry that has changed.
+    #[inline]
+    fn settle(&mut self, hash: KeyHash, before: Account, after: Account) {
+        if before.bytes != after.bytes {
+            self.at.stats.entry_bytes.follow(before.bytes, after.bytes);
+            let db = self.db();
+            db.entry_bytes = db.entry_bytes - before.bytes + after.bytes;
+        }
+        if before.deadline_ms != after.deadline_ms {
+            self.settle_deadline(hash, before.deadline_ms, after.deadline_ms);
+        }
+    }
+
+    fn settle_deadline(&mut self, hash: KeyHash, before: Option<i64>, after: Option<i64>) {
+        let counters = self.at.counters();
+        if let Some(deadline_ms) = before {
+            counters.expires.sub(1);
+            counters.deadline_sum.sub(DbCounters::summand(deadline_ms));
+        }
+        if let Some(deadline_ms) = after {
+            counters.expires.add(1);
+            counters.deadline_sum.add(DbCounters::summand(deadline_ms));
+            if before.is_none_or(|before_ms| deadline_ms < before_ms) {
+                self.arm(deadline_ms, hash);
+            }
+        }
+        let live = self.at.counters().expires.get() as usize;
+        if self.db().deadlines.is_crowded(live) {
+            self.rebuild_deadlines();
+        }
+    }
+
+    fn arm(&mut self, deadline_ms: i64, hash: KeyHash) {
+        let at = self.at;
+        let deadlines = &mut self.db().deadlines;
+        let heap_bytes = deadlines.memory_bytes();
+        deadlines.arm(deadline_ms, hash);
+        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
+        at.publish_deadline(deadline_ms);
+    }
+
+    #[cold]
+    fn rebuild_deadlines(&mut self) {
+        let at = self.at;
+        let ShardDb { table, deadlines, .. } = self.db();
+        let heap_bytes = deadlines.memory_bytes();
+        deadlines.rebuild(|hash| {
+            let mut earliest_ms = None::<i64>;
+            table.find(at.keyspace.hasher.table_hash(hash), |entry| {
+                if let Some(deadline_ms) = entry.deadline_ms()
+                    && at.keyspace.hash(entry.key()) == hash
+                {
+                    let earliest = earliest_ms.map_or(deadline_ms, |time| time.min(deadline_ms));
+                    earliest_ms = Some(earliest);
+                }
+                // No entry is the one: every candidate is to be seen.
+                false
+            });
+            earliest_ms
+        });
+        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
+    }
+}

@@ -1,0 +1,206 @@
+//! Where the parts of an entry stand in its one allocation.
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | tag | what follows, see below |
+//! | 1 | 1 or 4 | key length | 4 bytes when `WIDE_KEY` |
+//! | | 0, 1, 2 or 4 | payload length | only for kinds with a length, `1 << width` bytes |
+//! | | 0 or 8 | deadline | Unix time in milliseconds, only when `DEADLINE` |
+//! | | key length | key | |
+//! | | payload length | payload | for kinds without a length, `1 << width` bytes |
+//!
+//! | tag bits | meaning |
+//! |---|---|
+//! | 0-2 | [`Kind`]; 4 to 7 are free for collections and for values that were moved to disk |
+//! | 3 | `DEADLINE` |
+//! | 4 | free, always 0: kept for memcached's flags and CAS number, 12 bytes after the deadline |
+//! | 5 | `WIDE_KEY` |
+//! | 6-7 | width: of the payload length, or of the payload itself (0, 1, 2, 3 for 1, 2, 4, 8 bytes) |
+//!
+//! All numbers are little-endian and nothing is aligned. A short string without deadline has three
+//! bytes of header, so that 16 bytes of key and 10 of value share an allocation of 32. The layout
+//! never leaves the process.
+
+use super::size_class::size_class;
+
+const KIND_MASK: u8 = 0b0000_0111;
+const DEADLINE: u8 = 1 << 3;
+const WIDE_KEY: u8 = 1 << 5;
+const WIDTH_SHIFT: u32 = 6;
+
+/// Bytes of a deadline in the header.
+pub(super) const DEADLINE_LEN: usize = 8;
+
+/// Offset of the key length.
+pub(super) const KEY_LEN_AT: usize = 1;
+
+/// How the payload is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The value's bytes as they were set.
+    Embedded = 0,
+    /// The value's bytes after they were modified in part (APPEND, SETRANGE). The same layout as
+    /// `Embedded`; the difference is what OBJECT ENCODING reports.
+    Raw = 1,
+    /// An `i64` in the fewest of 1, 2, 4 or 8 bytes, standing for its canonical text.
+    Int = 2,
+    /// A pointer that owns one count of an `Arc<Vec<u8>>`.
+    Blob = 3,
+}
+
+impl Kind {
+    /// Whether the header holds a payload length.
+    #[inline]
+    const fn has_length(self) -> bool {
+        matches!(self, Kind::Embedded | Kind::Raw)
+    }
+}
+
+/// The first byte of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag(pub(super) u8);
+
+impl Tag {
+    #[inline]
+    pub(super) const fn kind(self) -> Kind {
+        match self.0 & KIND_MASK {
+            0 => Kind::Embedded,
+            1 => Kind::Raw,
+            2 => Kind::Int,
+            3 => Kind::Blob,
+            _ => panic!("an entry's tag names a kind that does not exist"),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn has_deadline(self) -> bool {
+        self.0 & DEADLINE != 0
+    }
+
+    #[inline]
+    pub(super) const fn has_wide_key(self) -> bool {
+        self.0 & WIDE_KEY != 0
+    }
+
+    #[inline]
+    pub(super) const fn has_length(self) -> bool {
+        // Kinds with a length are the two lowest.
+        self.0 & KIND_MASK <= Kind::Raw as u8
+    }
+
+    /// `1 << width`: the bytes of the payload length, or of the payload where that has no length.
+    #[inline]
+    pub(super) const fn width_bytes(self) -> usize {
+        1 << (self.0 >> WIDTH_SHIFT)
+    }
+
+    /// Offset of the payload length, in kinds that have one.
+    #[inline]
+    pub(super) const fn payload_len_at(self) -> usize {
+        if self.has_wide_key() { KEY_LEN_AT + 4 } else { KEY_LEN_AT + 1 }
+    }
+
+    /// Offset of the key: the size of the header.
+    #[inline]
+    pub(super) const fn key_at(self) -> usize {
+        KEY_AT[self.0 as usize] as usize
+    }
+
+    const fn compute_key_at(self) -> usize {
+        let length = if self.has_length() { self.width_bytes() } else { 0 };
+        let deadline = if self.has_deadline() { DEADLINE_LEN } else { 0 };
+        self.payload_len_at() + length + deadline
+    }
+}
+
+/// [`Tag::key_at`] for each tag: one load in place of four dependent additions on the way to every
+/// key comparison.
+static KEY_AT: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut tag = 0;
+    while tag < table.len() {
+        table[tag] = Tag(tag as u8).compute_key_at() as u8;
+        tag += 1;
+    }
+    table
+};
+
+/// Everything that decides the layout of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    pub(super) key_len: usize,
+    /// For kinds without a length 1, 2, 4 or 8.
+    pub(super) payload_len: usize,
+    pub(super) deadline_ms: Option<i64>,
+}
+
+impl Shape {
+    #[inline]
+    pub(super) fn tag(&self) -> Tag {
+        let width = if self.kind.has_length() {
+            match self.payload_len {
+                0..=0xff => 0,
+                0x100..=0xffff => 1,
+                _ => 2,
+            }
+        } else {
+            self.payload_len.trailing_zeros() as u8
+        };
+        let deadline = if self.deadline_ms.is_some() { DEADLINE } else { 0 };
+        let wide = if self.key_len > usize::from(u8::MAX) { WIDE_KEY } else { 0 };
+        Tag(self.kind as u8 | deadline | wide | width << WIDTH_SHIFT)
+    }
+
+    /// The bytes the allocator gives for an entry of this shape.
+    #[inline]
+    pub(super) fn allocated(&self) -> usize {
+        size_class(self.tag().key_at() + self.key_len + self.payload_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(kind: Kind, key_len: usize, payload_len: usize, deadline_ms: Option<i64>) -> Shape {
+        Shape { kind, key_len, payload_len, deadline_ms }
+    }
+
+    #[test]
+    fn headers_are_as_small_as_the_head_of_this_file_says() {
+        assert_eq!(shape(Kind::Embedded, 16, 10, None).tag().key_at(), 3);
+        assert_eq!(shape(Kind::Embedded, 16, 1000, None).tag().key_at(), 4);
+        assert_eq!(shape(Kind::Embedded, 256, 70_000, None).tag().key_at(), 9);
+        assert_eq!(shape(Kind::Int, 16, 8, None).tag().key_at(), 2);
+        assert_eq!(shape(Kind::Raw, 16, 10, Some(1)).tag().key_at(), 11);
+    }
+
+    #[test]
+    fn the_headline_sizes_fit_their_classes() {
+        assert_eq!(shape(Kind::Embedded, 16, 10, None).allocated(), 32);
+        assert_eq!(shape(Kind::Embedded, 16, 100, None).allocated(), 128);
+        assert_eq!(shape(Kind::Embedded, 16, 1000, None).allocated(), 1024);
+        assert_eq!(shape(Kind::Int, 14, 8, None).allocated(), 32);
+    }
+
+    #[test]
+    fn a_tag_tells_its_shape() {
+        for kind in [Kind::Embedded, Kind::Raw, Kind::Int, Kind::Blob] {
+            for key_len in [0, 255, 256] {
+                for payload_len in [1, 2, 4, 8] {
+                    for deadline_ms in [None, Some(7)] {
+                        let tag = shape(kind, key_len, payload_len, deadline_ms).tag();
+                        assert_eq!(tag.kind(), kind);
+                        assert_eq!(tag.has_length(), kind.has_length());
+                        assert_eq!(tag.has_deadline(), deadline_ms.is_some());
+                        assert_eq!(tag.has_wide_key(), key_len > 255);
+                        let width = if kind.has_length() { 1 } else { payload_len };
+                        assert_eq!(tag.width_bytes(), width);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,642 @@
+//! One key with its value and deadline, in one heap allocation behind an 8-byte handle.
+//!
+//! The handle is what the index stores. Its low 48 bits are the address of the allocation, whose
+//! layout is in [`layout`]; the upper 16 bits, which no address in user space needs, hold the time
+//! of the last access in seconds modulo 2^16. So idle time costs no byte; it wraps after 18 hours
+//! and 12 minutes.
+//!
+//! Invariants, on which every unsafe block of this folder rests:
+//! - `handle` without its upper 16 bits points to a live allocation owned by this entry alone, of
+//!   `shape().allocated()` bytes and alignment [`ALIGN`].
+//! - The header at its start is initialized and tells the true shape; key and payload follow it and
+//!   are initialized up to their lengths.
+//! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
+//!
+//! What this deliberately does not know: the table, other keys, whether a deadline has passed for
+//! anybody but the one who asks.
+
+mod layout;
+mod size_class;
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+pub(crate) use layout::Kind;
+use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
+pub use size_class::size_class;
+
+use crate::text_int::IntText;
+use crate::value::{Blob, StrView};
+
+/// Alignment of an entry's allocation. More than 1 only so that Rust's system allocator takes its
+/// plain path; nothing inside an entry is aligned.
+const ALIGN: usize = 8;
+
+/// Bits of the handle that are the address.
+const ADDRESS_BITS: u32 = 48;
+const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - 1;
+
+const _: () = assert!(usize::BITS == 64, "the handle keeps 16 bits above a 48-bit address");
+const _: () = assert!(size_of::<Option<Entry>>() == 8);
+
+/// What an entry is to hold.
+#[derive(Debug)]
+pub(crate) enum Content<'a> {
+    /// Bytes for a string that is stored with its key.
+    Embedded(&'a [u8]),
+    /// The same after a partial modification.
+    Raw(&'a [u8]),
+    /// An integer, standing for its canonical text.
+    Int(i64),
+    /// Bytes of their own allocation.
+    Blob(Arc<Vec<u8>>),
+}
+
+impl Content<'_> {
+    #[inline]
+    fn shape(&self, key_len: usize, deadline_ms: Option<i64>) -> Shape {
+        let (kind, payload_len) = match self {
+            Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
+            Content::Raw(bytes) => (Kind::Raw, bytes.len()),
+            Content::Int(value) => (Kind::Int, int_width(*value)),
+            Content::Blob(_) => (Kind::Blob, size_of::<*const Vec<u8>>()),
+        };
+        Shape { kind, key_len, payload_len, deadline_ms }
+    }
+}
+
+/// The fewest of 1, 2, 4 or 8 bytes that hold `value`.
+#[inline]
+fn int_width(value: i64) -> usize {
+    // Significant bits with the sign; one byte holds 8 of them.
+    let bits = i64::BITS - (value ^ (value >> 63)).leading_zeros() + 1;
+    (bits.div_ceil(8) as usize).next_power_of_two()
+}
+
+/// A key with its value: the owner of one allocation.
+///
+/// Outside of this crate an entry is seen by reference while its shard is locked, or owned after it
+/// was taken out of a database (see [`Db::take`](crate::Db::take)).
+pub struct Entry {
+    handle: NonNull<u8>,
+}
+
+// SAFETY: an entry owns its bytes alone, and its `Arc<Vec<u8>>`, if any, may be sent.
+unsafe impl Send for Entry {}
+// SAFETY: through a shared reference bytes are only read, and `Arc<Vec<u8>>` may be shared.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    pub(crate) fn new(
+        key: &[u8],
+        content: Content<'_>,
+        deadline_ms: Option<i64>,
+        clock: u16,
+    ) -> Self {
+        let shape = content.shape(key.len(), deadline_ms);
+        let base = allocate(&shape);
+        // SAFETY: the fresh allocation has room for the header, key and payload of `shape`; with
+        // the header, key and payload written the invariants of an entry hold.
+        unsafe {
+            write_header(base, &shape);
+            let key_at = base.add(shape.tag().key_at());
+            ptr::copy_nonoverlapping(key.as_ptr(), key_at.as_ptr(), key.len());
+            write_payload(key_at.add(key.len()), content);
+        }
+        Self { handle: with_clock(base, clock) }
+    }
+
+    /// The key.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        let tag = self.tag();
+        // SAFETY: the header tells where the initialized key stands, and the borrow of `self` keeps
+        // the allocation alive and unchanged.
+        unsafe {
+            let at = self.base().add(tag.key_at());
+            std::slice::from_raw_parts(at.as_ptr(), self.key_len(tag))
+        }
+    }
+
+    /// The value, as a string.
+    #[inline]
+    #[must_use]
+    pub fn string(&self) -> StrView<'_> {
+        let tag = self.tag();
+        let payload = self.payload(tag);
+        match tag.kind() {
+            // SAFETY: the payload of these kinds is that many initialized bytes, borrowed with
+            // `self`.
+            Kind::Embedded | Kind::Raw => StrView::Bytes(unsafe {
+                std::slice::from_raw_parts(payload.as_ptr(), self.payload_len(tag))
+            }),
+            Kind::Int => StrView::Int(self.int(tag)),
+            // SAFETY: the payload owns a count of the `Arc`, which `self` keeps while borrowed.
+            Kind::Blob => StrView::Shared(unsafe { Blob::from_raw(self.blob_pointer(tag)) }),
+        }
+    }
+
+    /// When the entry expires, as Unix time in milliseconds.
+    #[inline]
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<i64> {
+        let tag = self.tag();
+        if !tag.has_deadline() {
+            return None;
+        }
+        // SAFETY: with this tag the 8 bytes before the key are the deadline.
+        Some(i64::from_le_bytes(unsafe { self.read(tag.key_at() - DEADLINE_LEN) }))
+    }
+
+    /// Whether the entry's deadline has come at `now_ms`.
+    #[inline]
+    #[must_use]
+    pub fn is_expired(&self, now_ms: i64) -> bool {
+        self.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
+    }
+
+    /// The bytes of memory the entry owns, as the allocator counts them.
+    ///
+    /// A blob is counted whole even while a reply shares it.
+    #[inline]
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        let tag = self.tag();
+        let bytes = size_class(tag.key_at() + self.key_len(tag) + self.payload_len(tag));
+        if tag.kind() == Kind::Blob { bytes + self.blob_bytes() } else { bytes }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.tag().kind()
+    }
+
+    /// Whether this is the entry of `key`.
+    #[inline]
+    pub(crate) fn is_key(&self, key: &[u8]) -> bool {
+        same_bytes(self.key(), key)
+    }
+
+    /// The access clock, see the head of this file.
+    #[inline]
+    pub(crate) fn clock(&self) -> u16 {
+        (self.handle.addr().get() >> ADDRESS_BITS) as u16
+    }
+
+    /// Sets the access clock. The handle is written only when the clock moves, so that reading a
+    /// key many times within a second leaves its cache line clean.
+    #[inline]
+    pub(crate) fn touch(&mut self, clock: u16) {
+        if self.clock() != clock {
+            self.handle = with_clock(self.base(), clock);
+        }
+    }
+
+    /// The address that a prefetch of this entry should ask for.
+    #[inline]
+    pub(crate) fn address(&self) -> *const u8 {
+        self.base().as_ptr()
+    }
+
+    /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
+    /// layout, length and deadline. The quick case of [`Entry::store`]; `false` if it is not given.
+    #[inline]
+    pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
+        let tag = self.tag();
+        let (kind, payload_len) = match content {
+            Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
+            Content::Int(value) => (Kind::Int, int_width(*value)),
+            Content::Raw(_) | Content::Blob(_) => return false,
+        };
+        let fits = tag.kind() == kind && self.payload_len(tag) == payload_len;
+        if !fits || self.deadline_ms() != deadline_ms {
+            return false;
+        }
+        // SAFETY: the payload has this kind and length already. The content cannot overlap it, for
+        // the entry is borrowed mutably.
+        unsafe {
+            let payload = self.payload(tag);
+            match content {
+                Content::Embedded(bytes) => write_bytes(payload, bytes),
+                Content::Int(value) => write_int(payload, *value),
+                Content::Raw(_) | Content::Blob(_) => unreachable!("returned above"),
+            }
+        }
+        true
+    }
+
+    /// Gives the entry a new value and deadline, in place when the size class allows.
+    ///
+    /// Returns the blob it held before, so that the caller decides where that is freed.
+    pub(crate) fn store(
+        &mut self,
+        content: Content<'_>,
+        deadline_ms: Option<i64>,
+    ) -> Option<Arc<Vec<u8>>> {
+        let old = self.shape();
+        let shape = content.shape(old.key_len, deadline_ms);
+        let displaced = (old.kind == Kind::Blob).then(|| self.take_blob());
+        // SAFETY: `take_blob` left no owning payload behind. `reshape` leaves room for the new
+        // payload, which is written before anyone reads it.
+        unsafe {
+            let payload = self.reshape(&shape, 0);
+            write_payload(payload, content);
+        }
+        displaced
+    }
+
+    /// Sets or clears the deadline and keeps the value.
+    pub(crate) fn set_deadline(&mut self, deadline_ms: Option<i64>) {
+        let old = self.shape();
+        // SAFETY: the whole payload moves along, an owned blob pointer with it.
+        unsafe {
+            self.reshape(&Shape { deadline_ms, ..old }, old.payload_len);
+        }
+    }
+
+    /// Makes the string one of `len` bytes, at least as many as it has, and hands them out for
+    /// writing. The new bytes are zero.
+    ///
+    /// # Panics
+    ///
+    /// If the string is a blob or longer than `len`.
+    pub(crate) fn extend_raw(&mut self, len: usize) -> &mut [u8] {
+        if let StrView::Int(value) = self.string() {
+            let deadline_ms = self.deadline_ms();
+            self.store(Content::Raw(IntText::new().of(value)), deadline_ms);
+        }
+        let old = self.shape();
+        assert!(
+            old.kind != Kind::Blob && old.payload_len <= len,
+            "only embedded strings grow here"
+        );
+        let shape = Shape { kind: Kind::Raw, payload_len: len, ..old };
+        // SAFETY: the old bytes move along, the rest is zeroed, so all `len` bytes are initialized;
+        // the returned borrow keeps the entry.
+        unsafe {
+            let payload = self.reshape(&shape, old.payload_len);
+            payload.add(old.payload_len).write_bytes(0, len - old.payload_len);
+            std::slice::from_raw_parts_mut(payload.as_ptr(), len)
+        }
+    }
+
+    /// Runs `change` on the `Arc` of a blob.
+    ///
+    /// # Panics
+    ///
+    /// If the entry holds no blob.
+    pub(crate) fn change_blob<R>(&mut self, change: impl FnOnce(&mut Arc<Vec<u8>>) -> R) -> R {
+        let mut loan = BlobLoan::new(self);
+        change(&mut loan.blob)
+    }
+
+    /// Takes the blob out, leaving the integer 0 in its place.
+    ///
+    /// # Panics
+    ///
+    /// If the entry holds no blob.
+    pub(crate) fn take_blob(&mut self) -> Arc<Vec<u8>> {
+        let old = self.shape();
+        assert!(old.kind == Kind::Blob, "only a blob can be taken");
+        // SAFETY: the count that the payload owned goes to the returned `Arc`, and the entry, now
+        // of a kind without ownership and of the same size, has a valid payload again.
+        unsafe {
+            let blob = Arc::from_raw(self.blob_pointer(self.tag()).as_ptr());
+            write_header(self.base(), &Shape { kind: Kind::Int, ..old });
+            self.payload(self.tag()).write_bytes(0, old.payload_len);
+            blob
+        }
+    }
+
+    /// The same value, deadline and clock under another key.
+    pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
+        let blob = (self.kind() == Kind::Blob).then(|| self.take_blob());
+        let content = match blob {
+            Some(blob) => Content::Blob(blob),
+            None => self.content(),
+        };
+        Self::new(key, content, self.deadline_ms(), self.clock())
+    }
+
+    /// A copy under another key. A blob is shared until one of the two is modified.
+    pub(crate) fn duplicate(&self, key: &[u8], clock: u16) -> Self {
+        Self::new(key, self.content(), self.deadline_ms(), clock)
+    }
+
+    #[cold]
+    fn blob_bytes(&self) -> usize {
+        match self.string() {
+            StrView::Shared(blob) => blob.allocated_bytes(),
+            StrView::Bytes(_) | StrView::Int(_) => 0,
+        }
+    }
+
+    fn content(&self) -> Content<'_> {
+        match (self.string(), self.kind()) {
+            (StrView::Bytes(bytes), Kind::Raw) => Content::Raw(bytes),
+            (StrView::Bytes(bytes), _) => Content::Embedded(bytes),
+            (StrView::Int(value), _) => Content::Int(value),
+            (StrView::Shared(blob), _) => Content::Blob(blob.to_arc()),
+        }
+    }
+
+    #[inline]
+    fn base(&self) -> NonNull<u8> {
+        // SAFETY: the address below the clock is that of an allocation and so not zero.
+        unsafe {
+            NonNull::new_unchecked(self.handle.as_ptr().map_addr(|address| address & ADDRESS_MASK))
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The `N` bytes from offset `at` must be initialized parts of the entry.
+    #[inline]
+    unsafe fn read<const N: usize>(&self, at: usize) -> [u8; N] {
+        // SAFETY: by the caller's promise; a byte array has no alignment.
+        unsafe { self.base().add(at).cast::<[u8; N]>().read() }
+    }
+
+    #[inline]
+    fn tag(&self) -> Tag {
+        // SAFETY: every entry starts with its tag.
+        Tag(unsafe { self.read::<1>(0) }[0])
+    }
+
+    #[inline]
+    fn key_len(&self, tag: Tag) -> usize {
+        // SAFETY: the tag tells the width of the key length, which follows it.
+        unsafe {
+            if tag.has_wide_key() {
+                u32::from_le_bytes(self.read(KEY_LEN_AT)) as usize
+            } else {
+                usize::from(u8::from_le_bytes(self.read(KEY_LEN_AT)))
+            }
+        }
+    }
+
+    #[inline]
+    fn payload_len(&self, tag: Tag) -> usize {
+        let width = tag.width_bytes();
+        if !tag.has_length() {
+            return width;
+        }
+        let at = tag.payload_len_at();
+        // SAFETY: the tag tells place and width of the payload length.
+        unsafe {
+            match width {
+                1 => usize::from(u8::from_le_bytes(self.read(at))),
+                2 => usize::from(u16::from_le_bytes(self.read(at))),
+                _ => u32::from_le_bytes(self.read(at)) as usize,
+            }
+        }
+    }
+
+    #[inline]
+    fn payload(&self, tag: Tag) -> NonNull<u8> {
+        // SAFETY: header and key lie before the payload in the same allocation.
+        unsafe { self.base().add(tag.key_at() + self.key_len(tag)) }
+    }
+
+    #[inline]
+    fn int(&self, tag: Tag) -> i64 {
+        let at = tag.key_at() + self.key_len(tag);
+        // SAFETY: the payload of an integer is as many initialized bytes as the tag's width.
+        unsafe {
+            match tag.width_bytes() {
+                1 => i64::from(i8::from_le_bytes(self.read(at))),
+                2 => i64::from(i16::from_le_bytes(self.read(at))),
+                4 => i64::from(i32::from_le_bytes(self.read(at))),
+                _ => i64::from_le_bytes(self.read(at)),
+            }
+        }
+    }
+
+    /// The pointer in the payload of a blob.
+    #[inline]
+    fn blob_pointer(&self, tag: Tag) -> NonNull<Vec<u8>> {
+        debug_assert!(tag.kind() == Kind::Blob);
+        // SAFETY: the payload of a blob is an initialized pointer, at any alignment.
+        unsafe { self.payload(tag).cast::<NonNull<Vec<u8>>>().read_unaligned() }
+    }
+
+    fn shape(&self) -> Shape {
+        let tag = self.tag();
+        Shape {
+            kind: tag.kind(),
+            key_len: self.key_len(tag),
+            payload_len: self.payload_len(tag),
+            deadline_ms: self.deadline_ms(),
+        }
+    }
+
+    /// Lays the entry out as `shape`, which has the same key, and returns the place of the payload,
+    /// whose first `keep` bytes are those of the old payload. Stays in place when the size class
+    /// does not change.
+    ///
+    /// # Safety
+    ///
+    /// `keep` is at most the old and the new payload length. The caller initializes the rest of the
+    /// payload before the entry is read or dropped. A blob pointer in the old payload is kept whole
+    /// by a shape of the same kind, or was taken out before.
+    #[inline]
+    unsafe fn reshape(&mut self, shape: &Shape, keep: usize) -> NonNull<u8> {
+        let old = self.shape();
+        let base = self.base();
+        let (old_size, new_size) = (old.allocated(), shape.allocated());
+        let (old_at, new_at) = (old.tag().key_at(), shape.tag().key_at());
+        let moved = old.key_len + keep;
+        // SAFETY: both layouts fit into allocations of their size class. Key and kept payload are
+        // contiguous in both. In place the ranges may overlap, and the header, which may grow over
+        // the old key, is written after the move.
+        unsafe {
+            if old_size == new_size {
+                if old_at != new_at {
+                    ptr::copy(base.add(old_at).as_ptr(), base.add(new_at).as_ptr(), moved);
+                }
+                write_header(base, shape);
+                return base.add(new_at + old.key_len);
+            }
+            let fresh = allocate(shape);
+            write_header(fresh, shape);
+            let key = fresh.add(new_at);
+            ptr::copy_nonoverlapping(base.add(old_at).as_ptr(), key.as_ptr(), moved);
+            self.handle = with_clock(fresh, self.clock());
+            dealloc(base.as_ptr(), memory_layout(old_size));
+            key.add(old.key_len)
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let shape = self.shape();
+        // SAFETY: the entry owns the blob's count and the allocation, and is gone after this.
+        unsafe {
+            if shape.kind == Kind::Blob {
+                drop(Arc::from_raw(self.blob_pointer(self.tag()).as_ptr()));
+            }
+            dealloc(self.base().as_ptr(), memory_layout(shape.allocated()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key().escape_ascii().to_string())
+            .field("kind", &self.kind())
+            .field("deadline_ms", &self.deadline_ms())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The `Arc` of a blob while it may be replaced. The pointer goes back into the entry when the loan
+/// ends, by return or by panic, so the entry never keeps a pointer that was freed.
+struct BlobLoan<'a> {
+    entry: &'a mut Entry,
+    blob: ManuallyDrop<Arc<Vec<u8>>>,
+}
+
+impl<'a> BlobLoan<'a> {
+    fn new(entry: &'a mut Entry) -> Self {
+        let tag = entry.tag();
+        assert!(tag.kind() == Kind::Blob, "only a blob can be changed as one");
+        // SAFETY: the count owned by the payload is lent to the `Arc`, which is not dropped here;
+        // `drop` below returns whatever count it then holds.
+        let blob = unsafe { Arc::from_raw(entry.blob_pointer(tag).as_ptr()) };
+        Self { entry, blob: ManuallyDrop::new(blob) }
+    }
+}
+
+impl Drop for BlobLoan<'_> {
+    fn drop(&mut self) {
+        let payload = self.entry.payload(self.entry.tag());
+        // SAFETY: the entry is still a blob with room for a pointer; ownership of the count moves
+        // into it, and the `ManuallyDrop` keeps the `Arc` from dropping it.
+        unsafe {
+            let pointer = Arc::into_raw(ManuallyDrop::take(&mut self.blob));
+            payload.cast::<*const Vec<u8>>().write_unaligned(pointer);
+        }
+    }
+}
+
+#[inline]
+fn memory_layout(size: usize) -> Layout {
+    // An entry is at most a few blobs' threshold and a key long, far from `isize::MAX`.
+    Layout::from_size_align(size, ALIGN).expect("an entry's size is far below isize::MAX")
+}
+
+#[inline]
+fn allocate(shape: &Shape) -> NonNull<u8> {
+    let layout = memory_layout(shape.allocated());
+    // SAFETY: a size class is never zero.
+    let pointer = unsafe { alloc(layout) };
+    NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// # Panics
+///
+/// If the address needs more than 48 bits, which neither Linux on x86_64 nor on aarch64 hands out
+/// unless asked to.
+#[inline]
+fn with_clock(base: NonNull<u8>, clock: u16) -> NonNull<u8> {
+    assert!(base.addr().get() <= ADDRESS_MASK, "an address of more than 48 bits");
+    base.map_addr(|address| address | usize::from(clock) << ADDRESS_BITS)
+}
+
+/// # Safety
+///
+/// `base` must be valid for writing the header of `shape`.
+#[inline]
+unsafe fn write_header(base: NonNull<u8>, shape: &Shape) {
+    let tag = shape.tag();
+    // SAFETY: all of these lie before `tag.key_at()`, within the header.
+    unsafe {
+        base.write(tag.0);
+        let key_len = base.add(KEY_LEN_AT);
+        if tag.has_wide_key() {
+            key_len.cast::<[u8; 4]>().write((shape.key_len as u32).to_le_bytes());
+        } else {
+            key_len.write(shape.key_len as u8);
+        }
+        if tag.has_length() {
+            let payload_len = base.add(tag.payload_len_at());
+            match tag.width_bytes() {
+                1 => payload_len.write(shape.payload_len as u8),
+                2 => payload_len.cast::<[u8; 2]>().write((shape.payload_len as u16).to_le_bytes()),
+                _ => payload_len.cast::<[u8; 4]>().write((shape.payload_len as u32).to_le_bytes()),
+            }
+        }
+        if let Some(deadline_ms) = shape.deadline_ms {
+            let at = base.add(tag.key_at() - DEADLINE_LEN);
+            at.cast::<[u8; DEADLINE_LEN]>().write(deadline_ms.to_le_bytes());
+        }
+    }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing as many bytes as `content`'s shape has payload, and be no part
+/// of `content`. Afterwards the payload owns the blob's count, if `content` is one.
+#[inline]
+unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match content {
+            Content::Embedded(bytes) | Content::Raw(bytes) => write_bytes(payload, bytes),
+            Content::Int(value) => write_int(payload, value),
+            Content::Blob(blob) => {
+                payload.cast::<*const Vec<u8>>().write_unaligned(Arc::into_raw(blob));
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing as many bytes, and be no part of them.
+#[inline]
+unsafe fn write_bytes(payload: NonNull<u8>, bytes: &[u8]) {
+    // SAFETY: by the caller's promise.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), bytes.len()) }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing `int_width(value)` bytes.
+#[inline]
+unsafe fn write_int(payload: NonNull<u8>, value: i64) {
+    // SAFETY: by the caller's promise; truncation drops bytes that only repeat the sign.
+    unsafe {
+        match int_width(value) {
+            1 => payload.cast::<[u8; 1]>().write((value as i8).to_le_bytes()),
+            2 => payload.cast::<[u8; 2]>().write((value as i16).to_le_bytes()),
+            4 => payload.cast::<[u8; 4]>().write((value as i32).to_le_bytes()),
+            _ => payload.cast::<[u8; 8]>().write(value.to_le_bytes()),
+        }
+    }
+}
+
+/// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place
+/// of a call.
+#[inline]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    // Two words that overlap when the length is not twice their size.
+    match a.len() {
+        8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        17..=32 => {
+            a.first_chunk::<16>() == b.first_chunk() && a.last_chunk::<16>() == b.last_chunk()
+        }
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests;

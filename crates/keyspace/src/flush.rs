@@ -1,0 +1,88 @@
+//! Emptying and exchanging whole databases, for which all shards are locked.
+
+use std::mem;
+
+use tierce_dash::Table;
+
+use crate::change::Event;
+use crate::entry::Entry;
+use crate::garbage::Piece;
+use crate::keyspace::DbIndex;
+use crate::locker::Locker;
+use crate::shard::{Held, ShardDb};
+
+/// Who frees what a flush removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freeing {
+    /// The caller, before the call returns.
+    Now,
+    /// The reaper, if there is one.
+    Later,
+}
+
+impl Locker<'_> {
+    /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
+    /// but nothing is freed under the locks. Returns the number of keys.
+    pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
+        let keyspace = self.keyspace();
+        let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
+        let mut all = self.lock_all();
+        for db in dbs {
+            for held in all.locker().all_held() {
+                let (table, bytes) = take_table(held, db);
+                if !table.is_empty() {
+                    keys += table.len() as u64;
+                    entry_bytes += bytes;
+                    tables.push(table);
+                }
+            }
+            keyspace.notify(&Event::Flushed { db });
+        }
+        for held in all.locker().all_held() {
+            held.publish_next_deadline(keyspace);
+        }
+        drop(all);
+        if freeing == Freeing::Later {
+            keyspace.discard(Piece::Tables(tables, entry_bytes));
+        }
+        keys
+    }
+
+    /// Exchanges two databases: SWAPDB.
+    pub fn swap(&mut self, a: DbIndex, b: DbIndex) {
+        if a == b {
+            return;
+        }
+        let keyspace = self.keyspace();
+        let mut all = self.lock_all();
+        for held in all.locker().all_held() {
+            held.shard.dbs.swap(a.get(), b.get());
+            held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
+            held.stats.changes.add(1);
+        }
+        keyspace.notify(&Event::Swapped { a, b });
+    }
+
+    /// Sets the counts of hits, misses and expired keys to zero: CONFIG RESETSTAT.
+    pub fn reset_stats(&mut self) {
+        for index in 0..self.keyspace().shard_count() {
+            let stats = self.held(index).stats;
+            for counter in [&stats.hits, &stats.misses, &stats.expired] {
+                counter.set(0);
+            }
+        }
+        self.release();
+    }
+}
+
+/// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
+fn take_table(held: &mut Held<'_>, db: DbIndex) -> (Table<Entry>, usize) {
+    let ShardDb { table, deadlines, entry_bytes } = mem::take(&mut held.shard.dbs[db.get()]);
+    let stats = held.stats;
+    stats.changes.add(table.len() as u64);
+    stats.entry_bytes.follow(entry_bytes, 0);
+    stats.index_bytes.follow(table.memory_bytes(), 0);
+    stats.deadline_bytes.follow(deadlines.memory_bytes(), 0);
+    stats.dbs[db.get()].reset();
+    (table, entry_bytes)
+}

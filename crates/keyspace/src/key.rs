@@ -1,0 +1,131 @@
+//! Keys with their hash, and what the bits of the hash are used for.
+//!
+//! | bits of the hash, from the top | use |
+//! |---|---|
+//! | the first `shard_bits` | the shard |
+//! | the following 48 | the position in the shard's table |
+//! | the lowest 8 | the fingerprint within a bucket |
+//!
+//! With at most [`SHARD_BITS_MAX`] shard bits, position and fingerprint share at most two bits, and
+//! those are the last of the position, which tell nothing before a shard has 2^46 keys. So all three
+//! are independent. The hash is seeded and lives as long as the process: it reaches no file.
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
+use tierce_dash::{EntryHash, prefetch_read};
+
+use crate::entry::Entry;
+
+/// At most this many shard bits, 1024 shards.
+pub(crate) const SHARD_BITS_MAX: u32 = 10;
+
+/// Bits of the fingerprint that a table takes from its hash.
+const FINGERPRINT_MASK: u64 = 0xff;
+
+/// The longest key in bytes.
+pub const KEY_LEN_MAX: usize = 64 * 1024;
+
+/// The hash of a key under the keyspace's seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(pub(crate) u64);
+
+/// A key together with its hash, made by [`Keyspace::key`](crate::Keyspace::key).
+///
+/// The hash is computed once per request, when its batch is prefetched, and carried from there.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'a> {
+    bytes: &'a [u8],
+    hash: KeyHash,
+}
+
+impl<'a> Key<'a> {
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The hash.
+    #[inline]
+    #[must_use]
+    pub fn hash(self) -> KeyHash {
+        self.hash
+    }
+}
+
+/// Computes hashes and takes them apart.
+#[derive(Debug)]
+pub(crate) struct KeyHasher {
+    secrets: RapidSecrets,
+    shard_bits: u32,
+}
+
+impl KeyHasher {
+    pub(crate) fn new(seed: u64, shard_bits: u32) -> Self {
+        assert!(shard_bits <= SHARD_BITS_MAX);
+        Self { secrets: RapidSecrets::seed(seed), shard_bits }
+    }
+
+    #[inline]
+    pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, hash: self.hash_bytes(bytes) }
+    }
+
+    #[inline]
+    pub(crate) fn hash_bytes(&self, bytes: &[u8]) -> KeyHash {
+        // The variant for keys of up to 80 bytes, which is what keys are; correct for any length.
+        KeyHash(rapidhash_v3_micro_inline::<true, false>(bytes, &self.secrets))
+    }
+
+    /// The index of the shard of a key.
+    #[inline]
+    pub(crate) fn shard(&self, hash: KeyHash) -> usize {
+        // Two shifts, for a single shard would be a shift by 64.
+        (hash.0 >> 1 >> (63 - self.shard_bits)) as usize
+    }
+
+    /// The hash that the shard's table gets: position on top, fingerprint at the bottom.
+    #[inline]
+    pub(crate) fn table_hash(&self, hash: KeyHash) -> u64 {
+        hash.0 << self.shard_bits & !FINGERPRINT_MASK | hash.0 & FINGERPRINT_MASK
+    }
+}
+
+impl EntryHash<Entry> for KeyHasher {
+    #[inline]
+    fn hash(&self, entry: &Entry) -> u64 {
+        self.table_hash(self.hash_bytes(entry.key()))
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: &Entry) {
+        prefetch_read(entry.address());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_top_bits_choose_the_shard_and_the_others_remain() {
+        let hash = KeyHash(0xABCD_EF01_2345_6789);
+        for (shard_bits, shard, table_hash) in [
+            (0, 0, 0xABCD_EF01_2345_6789),
+            (4, 0xA, 0xBCDE_F012_3456_7889),
+            (8, 0xAB, 0xCDEF_0123_4567_8989),
+            (10, 0x2AF, 0x37BC_048D_159E_2489),
+        ] {
+            let hasher = KeyHasher::new(1, shard_bits);
+            assert_eq!(hasher.shard(hash), shard, "{shard_bits} bits");
+            assert_eq!(hasher.table_hash(hash), table_hash, "{shard_bits} bits");
+        }
+    }
+
+    #[test]
+    fn another_seed_is_another_hash() {
+        let hash = |seed| KeyHasher::new(seed, 8).hash_bytes(b"the same key");
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1), hash(2));
+    }
+}

@@ -1,0 +1,247 @@
+//! The whole: shards, their hash, and what all of them share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::alarm::Alarm;
+use crate::change::{Event, Observer};
+use crate::garbage::{Fate, Garbage, Piece};
+use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
+use crate::locker::Locker;
+use crate::shard::Slot;
+use crate::stats::{DbStats, Memory, Stats};
+
+/// At most this many shards.
+pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
+
+/// At most this many databases.
+pub const DATABASES_MAX: usize = 1 << 16;
+
+/// The next deadline of a shard where there is none.
+pub(crate) const NO_DEADLINE: i64 = i64::MAX;
+
+/// How a keyspace is built.
+#[derive(Clone)]
+pub struct Options {
+    /// Number of shards, a power of two up to [`SHARDS_MAX`]. Many more than threads, so that two
+    /// threads seldom meet in one.
+    pub shards: usize,
+    /// Number of databases, 1 to [`DATABASES_MAX`].
+    pub databases: usize,
+    /// Seeds the hash of keys. A server draws it from the operating system, so that nobody outside
+    /// can choose keys that collide.
+    pub seed: u64,
+    /// The longest value that an append or a write beyond the end may make.
+    pub value_len_max: usize,
+    /// Who is told of changes.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { shards: 256, databases: 16, seed: 0, value_len_max: 512 << 20, observer: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("shards", &self.shards)
+            .field("databases", &self.databases)
+            .field("value_len_max", &self.value_len_max)
+            .field("observer", &self.observer.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a keyspace could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// Not a power of two, or too many.
+    #[error("{0} shards: must be a power of two between 1 and {SHARDS_MAX}")]
+    Shards(usize),
+    /// None, or too many.
+    #[error("{0} databases: must be between 1 and {DATABASES_MAX}")]
+    Databases(usize),
+}
+
+/// The number of a database that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct DbIndex(u16);
+
+impl DbIndex {
+    /// The first database, which always exists.
+    pub const ZERO: Self = Self(0);
+
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub fn get(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// All keys with their values, shared by all threads.
+///
+/// Nothing is read or written here directly: a thread gets a [`Locker`], which locks shards and
+/// hands out databases.
+pub struct Keyspace {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) slots: Box<[Slot]>,
+    /// For each shard a time not later than its earliest deadline, or [`NO_DEADLINE`]. Written under
+    /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
+    pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
+    pub(crate) alarm: Alarm,
+    pub(crate) value_len_max: usize,
+    databases: usize,
+    garbage: Garbage,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Keyspace {
+    /// An empty keyspace.
+    ///
+    /// # Errors
+    ///
+    /// If the numbers in `options` are out of bounds.
+    pub fn new(options: Options) -> Result<Self, OptionsError> {
+        let Options { shards, databases, seed, value_len_max, observer } = options;
+        if !shards.is_power_of_two() || shards > SHARDS_MAX {
+            return Err(OptionsError::Shards(shards));
+        }
+        if databases == 0 || databases > DATABASES_MAX {
+            return Err(OptionsError::Databases(databases));
+        }
+        Ok(Self {
+            hasher: KeyHasher::new(seed, shards.trailing_zeros()),
+            slots: (0..shards).map(|_| Slot::new(databases)).collect(),
+            next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
+            alarm: Alarm::default(),
+            value_len_max,
+            databases,
+            garbage: Garbage::default(),
+            observer,
+        })
+    }
+
+    /// A key with its hash.
+    #[inline]
+    #[must_use]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        self.hasher.key(bytes)
+    }
+
+    /// The hash of a key.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash_bytes(key)
+    }
+
+    /// Access for one thread. Cheap; one for each batch of requests is fine.
+    #[inline]
+    #[must_use]
+    pub fn locker(&self) -> Locker<'_> {
+        Locker::new(self)
+    }
+
+    /// The database of this number, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn db_index(&self, number: usize) -> Option<DbIndex> {
+        if number < self.databases { u16::try_from(number).ok().map(DbIndex) } else { None }
+    }
+
+    /// All databases.
+    pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
+        (0..self.databases).map(|number| DbIndex(number as u16))
+    }
+
+    /// The number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The number of keys in a database. Takes no lock: exact when nobody writes, and otherwise a
+    /// number that was right shard by shard.
+    #[must_use]
+    pub fn len(&self, db: DbIndex) -> u64 {
+        self.slots.iter().map(|slot| slot.stats.dbs[db.get()].keys.get()).sum()
+    }
+
+    /// Whether a database has no keys; see [`Keyspace::len`].
+    #[must_use]
+    pub fn is_empty(&self, db: DbIndex) -> bool {
+        self.len(db) == 0
+    }
+
+    /// The size of a database, without a lock.
+    #[must_use]
+    pub fn db_stats(&self, db: DbIndex, now_ms: i64) -> DbStats {
+        DbStats::sum(self.slots.iter().map(|slot| &slot.stats.dbs[db.get()]), now_ms)
+    }
+
+    /// What happened, without a lock.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for slot in &self.slots {
+            stats.hits += slot.stats.hits.get();
+            stats.misses += slot.stats.misses.get();
+            stats.expired += slot.stats.expired.get();
+            stats.changes += slot.stats.changes.get();
+        }
+        stats
+    }
+
+    /// The memory taken, without a lock.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory { garbage: self.garbage.bytes(), ..Memory::default() };
+        for slot in &self.slots {
+            memory.entries += slot.stats.entry_bytes.get();
+            memory.index += slot.stats.index_bytes.get();
+            memory.deadlines += slot.stats.deadline_bytes.get();
+        }
+        memory
+    }
+
+    /// A time not later than the earliest deadline of all keys; `None` if there is no deadline.
+    #[must_use]
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        let times = self.next_deadlines_ms.iter().map(|time_ms| time_ms.load(Ordering::Relaxed));
+        times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
+    }
+
+    /// Tells the observer, if there is one.
+    #[inline]
+    pub(crate) fn notify(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.event(event);
+        }
+    }
+
+    /// Frees something large, by the reaper if possible.
+    pub(crate) fn discard(&self, piece: Piece) {
+        if self.garbage.push(piece) == Fate::Queued {
+            self.alarm.ring();
+        }
+    }
+
+    pub(crate) fn garbage(&self) -> &Garbage {
+        &self.garbage
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace")
+            .field("shards", &self.slots.len())
+            .field("databases", &self.databases)
+            .field("memory", &self.memory())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! How a thread locks shards.
+//!
+//! A [`Locker`] holds either the one shard of its last request, which stays locked while the next
+//! ones go to it as well (a pipeline against one hot key takes one lock), or all shards of a command
+//! with several keys, which are locked at once and in ascending order. While the latter are held,
+//! the [`Many`] borrows the locker, so nothing else can be locked by it.
+//!
+//! **Invariant**: a thread that holds a shard waits for another one only in ascending order, and
+//! never while it holds the shard of a single request. So there is no deadlock, as long as a thread
+//! has one locker at a time.
+//!
+//! A locker must not be kept over anything that waits: it is released at the end of a batch.
+
+use crate::db::{Context, Db, Touch};
+use crate::key::KeyHash;
+use crate::keyspace::{DbIndex, Keyspace};
+use crate::shard::Held;
+
+/// A thread's access to the keyspace. Dropping it unlocks what it holds.
+#[derive(Debug)]
+pub struct Locker<'k> {
+    keyspace: &'k Keyspace,
+    touch: Touch,
+    /// The shard of the last request; `None` while `many` is in use.
+    sticky: Option<Held<'k>>,
+    /// The shards of a [`Many`], ascending; empty without one.
+    many: Vec<Held<'k>>,
+}
+
+impl<'k> Locker<'k> {
+    #[inline]
+    pub(crate) fn new(keyspace: &'k Keyspace) -> Self {
+        Self { keyspace, touch: Touch::Yes, sticky: None, many: Vec::new() }
+    }
+
+    /// The keyspace.
+    #[inline]
+    #[must_use]
+    pub fn keyspace(&self) -> &'k Keyspace {
+        self.keyspace
+    }
+
+    /// Whether the operations that follow count as uses of the keys they read or write.
+    #[inline]
+    pub fn set_touch(&mut self, touch: Touch) {
+        self.touch = touch;
+    }
+
+    /// The database `db` as far as it is in the shard of `hash`, which is locked and stays so. A
+    /// shard held before for another single request is unlocked first.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`Many`], if the shard is not one of those it locked.
+    #[inline]
+    pub fn db(&mut self, db: DbIndex, hash: KeyHash, now_ms: i64) -> Db<'_> {
+        let index = self.keyspace.hasher.shard(hash);
+        self.shard_db(index, db, now_ms)
+    }
+
+    /// Unlocks the shard of the last request. To be called at the end of a batch.
+    #[inline]
+    pub fn release(&mut self) {
+        self.sticky = None;
+    }
+
+    /// Locks the shards of all `hashes`, at once.
+    ///
+    /// Under another [`Many`] nothing more is locked; the shards have to be among those of the
+    /// outer one. So a command with several keys works within a transaction that has locked them.
+    ///
+    /// # Panics
+    ///
+    /// Under another `Many`, if a shard is missing there.
+    pub fn lock_many(&mut self, hashes: &[KeyHash]) -> Many<'_, 'k> {
+        let hasher = &self.keyspace.hasher;
+        let mut indices: Vec<usize> = hashes.iter().map(|hash| hasher.shard(*hash)).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        self.lock_ascending(indices.into_iter())
+    }
+
+    /// Locks all shards.
+    ///
+    /// # Panics
+    ///
+    /// Under a `Many` that does not hold all shards.
+    pub fn lock_all(&mut self) -> Many<'_, 'k> {
+        self.lock_ascending(0..self.keyspace.shard_count())
+    }
+
+    /// Whether the shard of `hash` may be used now: always, except under a [`Many`] without it.
+    #[must_use]
+    pub fn covers(&self, hash: KeyHash) -> bool {
+        self.many.is_empty() || self.position(self.keyspace.hasher.shard(hash)).is_some()
+    }
+
+    /// Locks the shard of this index, or finds it among those locked.
+    #[inline]
+    pub(crate) fn held(&mut self, index: usize) -> &mut Held<'k> {
+        if self.sticky.as_ref().is_none_or(|held| held.index != index) {
+            return self.change_to(index);
+        }
+        self.sticky.as_mut().expect("checked above")
+    }
+
+    #[inline]
+    pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
+        let (keyspace, touch) = (self.keyspace, self.touch);
+        let Held { shard, stats, .. } = self.held(index);
+        Db::new(shard, Context { keyspace, stats, shard_index: index, db, now_ms, touch })
+    }
+
+    /// All shards that a `Many` holds.
+    pub(crate) fn all_held(&mut self) -> &mut [Held<'k>] {
+        assert_eq!(self.many.len(), self.keyspace.shard_count(), "all shards have to be locked");
+        &mut self.many
+    }
+
+    fn change_to(&mut self, index: usize) -> &mut Held<'k> {
+        if !self.many.is_empty() {
+            let position = self.position(index).expect("a shard that the transaction has locked");
+            return &mut self.many[position];
+        }
+        // The old lock is released before the new one is waited for.
+        self.sticky = None;
+        self.sticky.insert(Held::lock(&self.keyspace.slots, index))
+    }
+
+    fn lock_ascending(&mut self, indices: impl Iterator<Item = usize>) -> Many<'_, 'k> {
+        if !self.many.is_empty() {
+            for index in indices {
+                assert!(self.position(index).is_some(), "shard {index} is not locked");
+            }
+            return Many { locker: self, ends: Ends::Outside };
+        }
+        self.sticky = None;
+        let slots = &self.keyspace.slots;
+        self.many.extend(indices.map(|index| Held::lock(slots, index)));
+        Many { locker: self, ends: Ends::Here }
+    }
+
+    fn position(&self, index: usize) -> Option<usize> {
+        self.many.binary_search_by_key(&index, |held| held.index).ok()
+    }
+}
+
+/// Several shards locked at once. Dropping it unlocks them.
+#[derive(Debug)]
+pub struct Many<'l, 'k> {
+    locker: &'l mut Locker<'k>,
+    ends: Ends,
+}
+
+/// Who unlocks the shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// This `Many`.
+    Here,
+    /// The one around it.
+    Outside,
+}
+
+impl<'k> Many<'_, 'k> {
+    /// The database `db` as far as it is in the shard of `hash`.
+    ///
+    /// # Panics
+    ///
+    /// If that shard is not locked.
+    #[inline]
+    pub fn db(&mut self, db: DbIndex, hash: KeyHash, now_ms: i64) -> Db<'_> {
+        self.locker.db(db, hash, now_ms)
+    }
+
+    /// The locker, for running commands that lock for themselves what this has locked already.
+    #[inline]
+    pub fn locker(&mut self) -> &mut Locker<'k> {
+        self.locker
+    }
+}
+
+impl Drop for Many<'_, '_> {
+    fn drop(&mut self) {
+        if self.ends == Ends::Here {
+            self.locker.many.clear();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Active expiry, and freeing what is large, on a thread of its own.
+//!
+//! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
+//! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
+//! at most, so requests hardly notice. With nothing due it uses no processor time.
+//!
+//! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. What the
+//! reaper adds is that memory returns, and that observers hear of it, when the time comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::keyspace::{Keyspace, NO_DEADLINE};
+use crate::locker::Locker;
+use crate::shard::Held;
+
+/// At most this many deadlines are handled under one lock: some microseconds.
+const EXPIRE_BATCH: usize = 32;
+
+/// The reaper sleeps at least this long between two rounds, so that a stream of keys with deadlines
+/// is handled in batches and not key by key. Keys expire up to this much late.
+const GRANULARITY_MS: i64 = 2;
+
+/// The reaper sleeps at most this long while there are deadlines: so late it notices when the
+/// machine's clock was set forward.
+const SLEEP_MS_MAX: i64 = 10_000;
+
+/// The background thread of a [`Keyspace`]. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Reaper {
+    keyspace: Arc<Keyspace>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reaper {
+    /// Starts the thread, which asks `clock` for the time. A keyspace needs only one.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses a thread.
+    pub fn start(keyspace: Arc<Keyspace>, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        keyspace.garbage().begin_collecting();
+        let thread = thread::Builder::new().name("reaper".into()).spawn({
+            let (keyspace, ends) = (Arc::clone(&keyspace), Arc::clone(&ends));
+            move || run(&keyspace, &*clock, &ends)
+        })?;
+        Ok(Self { keyspace, ends, thread: Some(thread) })
+    }
+
+    /// Makes the reaper look at the clock again. Only for clocks that are set by hand: the reaper
+    /// wakes by itself for earlier deadlines and for garbage.
+    pub fn wake(&self) {
+        self.keyspace.alarm.ring();
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        self.keyspace.alarm.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic in an observer was reported when it happened.
+            _ = thread.join();
+        }
+        self.keyspace.garbage().end_collecting();
+    }
+}
+
+fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
+    while !ends.load(Ordering::Acquire) {
+        while keyspace.garbage().free_one() {}
+        let now_ms = clock.now_ms();
+        keyspace.locker().expire_due(now_ms);
+        sleep(keyspace, now_ms);
+    }
+}
+
+fn sleep(keyspace: &Keyspace, now_ms: i64) {
+    let Some(sleep_ms) = sleep_ms(keyspace.next_deadline_ms(), now_ms) else {
+        keyspace.alarm.announce_sleep(NO_DEADLINE);
+        if keyspace.next_deadline_ms().is_none() && keyspace.garbage().is_empty() {
+            keyspace.alarm.sleep(None);
+        }
+        return;
+    };
+    // A deadline that comes less than the granularity before the end of the sleep can wait for it.
+    keyspace.alarm.announce_sleep(now_ms + sleep_ms - GRANULARITY_MS);
+    let after_ms = self::sleep_ms(keyspace.next_deadline_ms(), now_ms);
+    if after_ms.is_none_or(|after_ms| after_ms >= sleep_ms) && keyspace.garbage().is_empty() {
+        keyspace.alarm.sleep(Some(Duration::from_millis(sleep_ms as u64)));
+    }
+}
+
+/// How long to sleep with this earliest deadline; `None` if there is none.
+fn sleep_ms(deadline_ms: Option<i64>, now_ms: i64) -> Option<i64> {
+    let left_ms = deadline_ms?.saturating_sub(now_ms);
+    Some(left_ms.clamp(GRANULARITY_MS, SLEEP_MS_MAX))
+}
+
+impl Locker<'_> {
+    /// Removes all keys whose deadline has come: what the reaper does, for who has none. The lock
+    /// of a shard is released after every few keys.
+    pub fn expire_due(&mut self, now_ms: i64) {
+        let keyspace = self.keyspace();
+        loop {
+            let mut more = false;
+            for (index, next_ms) in keyspace.next_deadlines_ms.iter().enumerate() {
+                if next_ms.load(Ordering::Relaxed) <= now_ms {
+                    more |= self.expire_shard(index, now_ms, EXPIRE_BATCH);
+                    self.release();
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
+    /// none is left or `budget` items were handled. `true` if more are due.
+    fn expire_shard(&mut self, index: usize, now_ms: i64, budget: usize) -> bool {
+        let keyspace = self.keyspace();
+        for _ in 0..budget {
+            let Some(db) = next_due(self.held(index), now_ms) else { break };
+            let db = keyspace.db_index(db).expect("a shard has the databases of its keyspace");
+            self.shard_db(index, db, now_ms).expire_next();
+        }
+        let held = self.held(index);
+        held.publish_next_deadline(keyspace);
+        next_due(held, now_ms).is_some()
+    }
+}
+
+/// The database of a shard with the earliest deadline, if that has come.
+fn next_due(held: &Held<'_>, now_ms: i64) -> Option<usize> {
+    let times = held.shard.dbs.iter().enumerate();
+    let times = times.filter_map(|(db, data)| Some((data.deadlines.next_ms()?, db)));
+    times.min().filter(|(deadline_ms, _)| *deadline_ms <= now_ms).map(|(_, db)| db)
+}

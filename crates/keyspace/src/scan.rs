@@ -1,0 +1,112 @@
+//! Going through the keys of a database, and drawing one.
+//!
+//! A scan cursor is a point on the axis of the hash: the shard above, the position in its table,
+//! which has [`POSITION_BITS`], below. Everything before the point was visited and nothing after
+//! it. Shards never change their number and a table keeps its order while it grows and shrinks, so
+//! a key that is there from the first to the last call is visited exactly once.
+
+use crate::change::Removal;
+use crate::entry::Entry;
+use crate::keyspace::DbIndex;
+use crate::locker::Locker;
+
+/// Bits of a position in a table.
+const POSITION_BITS: u32 = 48;
+
+impl Locker<'_> {
+    /// Visits some keys of a database and returns where to go on: SCAN. Begins at cursor 0, and
+    /// the cursor 0 is returned after the last key.
+    ///
+    /// Visits at least `count` keys unless it comes to the end, and then goes on to the end of a
+    /// bucket, a dozen keys more. Keys whose deadline has come are left out. The lock of a shard is
+    /// held while its keys are visited.
+    pub fn scan(
+        &mut self,
+        db: DbIndex,
+        cursor: u64,
+        count: usize,
+        now_ms: i64,
+        mut visit: impl FnMut(&Entry),
+    ) -> u64 {
+        let keyspace = self.keyspace();
+        let mut position = cursor & ((1 << POSITION_BITS) - 1);
+        let mut visited = 0;
+        // A cursor that nobody was given may name a shard that does not exist: that is the end.
+        for index in (cursor >> POSITION_BITS) as usize..keyspace.shard_count() {
+            let table = &self.held(index).shard.dbs[db.get()].table;
+            loop {
+                position = table.scan(position, &keyspace.hasher, |entry| {
+                    visited += 1;
+                    if !entry.is_expired(now_ms) {
+                        visit(entry);
+                    }
+                });
+                if position == 0 {
+                    break;
+                }
+                if visited >= count {
+                    return (index as u64) << POSITION_BITS | position;
+                }
+            }
+            if visited >= count && index + 1 < keyspace.shard_count() {
+                return (index as u64 + 1) << POSITION_BITS;
+            }
+        }
+        0
+    }
+
+    /// Visits all keys of a database: KEYS. One shard after the other is locked, so that this is no
+    /// picture of one moment, unless all shards are locked already.
+    pub fn for_each(&mut self, db: DbIndex, now_ms: i64, mut visit: impl FnMut(&Entry)) {
+        for index in 0..self.keyspace().shard_count() {
+            let table = &self.held(index).shard.dbs[db.get()].table;
+            table.iter().filter(|entry| !entry.is_expired(now_ms)).for_each(&mut visit);
+        }
+        self.release();
+    }
+
+    /// A key of the database, each about equally likely if `random` is a random number: RANDOMKEY.
+    /// `None` if there is no key.
+    pub fn random_key(&mut self, db: DbIndex, random: u64, now_ms: i64) -> Option<Vec<u8>> {
+        let mut random = random;
+        // Every turn ends the search, or removes a key that has expired, or was too late for one
+        // that somebody else removed.
+        loop {
+            let index = self.random_shard(db, random)?;
+            random = mix(random);
+            if let Some(entry) = self.held(index).shard.dbs[db.get()].table.sample(random) {
+                let key = entry.key().to_vec();
+                if !entry.is_expired(now_ms) {
+                    return Some(key);
+                }
+                let key = self.keyspace().key(&key);
+                _ = self.shard_db(index, db, now_ms).take(key, Removal::Expired);
+            }
+        }
+    }
+
+    /// A shard, each with a probability in proportion to its keys.
+    fn random_shard(&self, db: DbIndex, random: u64) -> Option<usize> {
+        let counts = self.keyspace().slots.iter().map(|slot| slot.stats.dbs[db.get()].keys.get());
+        let total: u64 = counts.clone().sum();
+        let mut rank = ((u128::from(random) * u128::from(total)) >> u64::BITS) as u64;
+        let mut last = None;
+        for (index, count) in counts.enumerate().filter(|(_, count)| *count > 0) {
+            if rank < count {
+                return Some(index);
+            }
+            rank -= count;
+            last = Some(index);
+        }
+        // Only when keys went away between the sum and the search.
+        last
+    }
+}
+
+/// Another random number from one: the finalizer of SplitMix64.
+fn mix(random: u64) -> u64 {
+    let mut mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}

@@ -1,0 +1,258 @@
+//! Operations on strings.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::change::Change;
+use crate::db::Db;
+use crate::entry::{Content, Entry, Kind, size_class};
+use crate::error::{Error, Result};
+use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::key::Key;
+use crate::text_int::int_text_len;
+use crate::value::{BLOB_LEN_MIN, StrView, blob_bytes};
+
+/// What a SET does with the deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// The key gets none and loses one it has.
+    Never,
+    /// The key keeps the one it has.
+    Keep,
+    /// The key gets this one, a Unix time in milliseconds.
+    At(i64),
+}
+
+/// A string that is to be stored.
+///
+/// Making one does what needs no lock: it copies the bytes of a large string. Where that matters,
+/// make it before the key's shard is locked.
+#[derive(Debug)]
+pub struct NewString<'a>(Content<'a>);
+
+impl<'a> NewString<'a> {
+    /// From bytes, which are kept as they are, whatever they look like.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(Content::of_string(bytes))
+    }
+
+    /// From a vector, which is shared and not copied if it is large.
+    #[must_use]
+    pub fn from_arc(bytes: &'a Arc<Vec<u8>>) -> Self {
+        if bytes.len() < BLOB_LEN_MIN {
+            return Self::new(bytes);
+        }
+        Self(Content::Blob(Arc::clone(bytes)))
+    }
+
+    fn len(&self) -> usize {
+        match &self.0 {
+            Content::Embedded(bytes) | Content::Raw(bytes) => bytes.len(),
+            Content::Int(value) => int_text_len(*value),
+            Content::Blob(blob) => blob.len(),
+        }
+    }
+}
+
+impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for NewString<'a> {
+    #[inline]
+    fn from(bytes: &'a B) -> Self {
+        Self::new(bytes.as_ref())
+    }
+}
+
+impl Db<'_> {
+    /// Reads a string: GET. Counts a hit or a miss, and a use of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`].
+    #[inline]
+    pub fn string(&mut self, key: Key<'_>) -> Result<Option<StrView<'_>>> {
+        Ok(self.read(key).map(Entry::string))
+    }
+
+    /// Sets a key to a string, whatever it was before: SET. If the deadline in `expiry` has come
+    /// already, the key is deleted instead.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn set<'v>(
+        &mut self,
+        key: Key<'_>,
+        value: impl Into<NewString<'v>>,
+        expiry: Expiry,
+    ) -> Result<()> {
+        let value = value.into();
+        self.check_len(value.len() as u64)?;
+        if let Expiry::At(deadline_ms) = expiry
+            && deadline_ms <= self.now_ms()
+        {
+            self.remove(key);
+            return Ok(());
+        }
+        let at = self.at;
+        let Some(entry) = self.find(key) else {
+            let deadline_ms =
+                if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
+            return self.add(key, value.0, deadline_ms);
+        };
+        let deadline_ms = match expiry {
+            Expiry::Never => None,
+            Expiry::Keep => entry.deadline_ms(),
+            Expiry::At(deadline_ms) => Some(deadline_ms),
+        };
+        if entry.overwrite(&value.0, deadline_ms) {
+            at.used(entry);
+            at.changed(entry, Change::Stored);
+            return Ok(());
+        }
+        let replace = |entry: &mut Entry| Ok(entry.store(value.0, deadline_ms));
+        let displaced = self.modify(key, Change::Stored, replace)?;
+        self.discard_blob(displaced.flatten());
+        Ok(())
+    }
+
+    /// Appends to a string, which is created if there is none: APPEND. Returns its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn append(&mut self, key: Key<'_>, suffix: &[u8]) -> Result<usize> {
+        let Some(old_len) = self.peek(key).map(|entry| entry.string().len()) else {
+            self.set(key, suffix, Expiry::Never)?;
+            return Ok(suffix.len());
+        };
+        self.overwrite(key, old_len, suffix)
+    }
+
+    /// Writes `bytes` into a string from `offset` on, which is created or extended by zero bytes if
+    /// need be: SETRANGE. Returns the length of the string. Without bytes nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn set_range(&mut self, key: Key<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let old_len = self.peek(key).map(|entry| entry.string().len());
+        if bytes.is_empty() {
+            return Ok(old_len.unwrap_or(0));
+        }
+        let end = offset.saturating_add(bytes.len() as u64);
+        self.check_len(end)?;
+        // The check leaves no offset that is not a `usize`.
+        let offset = offset as usize;
+        if old_len.is_some() {
+            return self.overwrite(key, offset, bytes);
+        }
+        let mut value = vec![0; end as usize];
+        value[offset..].copy_from_slice(bytes);
+        let content = if value.len() < BLOB_LEN_MIN {
+            Content::Raw(&value)
+        } else {
+            Content::Blob(Arc::new(value))
+        };
+        self.add(key, content, None)?;
+        Ok(end as usize)
+    }
+
+    /// Adds to an integer, which counts as 0 if there is none: INCRBY. Returns the sum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`], [`Error::NotAnInteger`], [`Error::IntegerOverflow`],
+    /// [`Error::KeyTooLong`].
+    pub fn increment(&mut self, key: Key<'_>, by: i64) -> Result<i64> {
+        let at = self.at;
+        let Some(entry) = self.find(key) else {
+            self.add(key, Content::Int(by), None)?;
+            return Ok(by);
+        };
+        let value = entry.string().as_int().ok_or(Error::NotAnInteger)?;
+        let sum = value.checked_add(by).ok_or(Error::IntegerOverflow)?;
+        let deadline_ms = entry.deadline_ms();
+        if entry.overwrite(&Content::Int(sum), deadline_ms) {
+            at.used(entry);
+            at.changed(entry, Change::Stored);
+            return Ok(sum);
+        }
+        let store = |entry: &mut Entry| Ok(entry.store(Content::Int(sum), deadline_ms));
+        let displaced = self.modify(key, Change::Stored, store)?;
+        debug_assert!(displaced.flatten().is_none(), "a blob is too long to be an integer");
+        Ok(sum)
+    }
+
+    /// Adds a key that is known to be absent.
+    fn add(&mut self, key: Key<'_>, content: Content<'_>, deadline_ms: Option<i64>) -> Result<()> {
+        self.check_key(key)?;
+        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.clock());
+        self.insert(key, entry);
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset` of a string that exists, and returns its length.
+    fn overwrite(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> Result<usize> {
+        self.check_len(offset as u64 + bytes.len() as u64)?;
+        let range = offset..offset + bytes.len();
+        let write = |entry: &mut Entry| Ok(write_range(entry, range, bytes));
+        Ok(self.modify(key, Change::Stored, write)?.unwrap_or(0))
+    }
+
+    fn check_len(&self, len: u64) -> Result<()> {
+        let max = self.at.keyspace.value_len_max;
+        if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
+    }
+
+    fn discard_blob(&self, displaced: Option<Arc<Vec<u8>>>) {
+        if let Some(blob) = displaced
+            && blob_bytes(&blob) >= GARBAGE_ENTRY_BYTES_MIN
+        {
+            self.at.keyspace.discard(Piece::Blob(blob));
+        }
+    }
+}
+
+/// Writes `bytes` to the `range` of a string, extended by zero bytes to hold it, and returns the
+/// string's length.
+fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> usize {
+    let len = entry.string().len().max(range.end);
+    if entry.kind() == Kind::Blob {
+        entry.change_blob(|blob| {
+            let value = make_unique(blob, len);
+            value.resize(len, 0);
+            value[range].copy_from_slice(bytes);
+        });
+    } else if len < BLOB_LEN_MIN {
+        entry.extend_raw(len)[range].copy_from_slice(bytes);
+    } else {
+        let mut value = Vec::with_capacity(grown_capacity(len));
+        entry.string().write_to(&mut value);
+        value.resize(len, 0);
+        value[range].copy_from_slice(bytes);
+        entry.store(Content::Blob(Arc::new(value)), entry.deadline_ms());
+    }
+    len
+}
+
+/// The vector of a blob, for changing it, with capacity for `len` bytes. If the blob is shared with
+/// a reply it is copied first, and the reply keeps the old bytes.
+fn make_unique(blob: &mut Arc<Vec<u8>>, len: usize) -> &mut Vec<u8> {
+    if Arc::get_mut(blob).is_none() {
+        let mut copy = Vec::with_capacity(grown_capacity(len));
+        copy.extend_from_slice(blob);
+        *blob = Arc::new(copy);
+    }
+    let value = Arc::get_mut(blob).expect("a blob that is not shared, or was just copied");
+    if value.capacity() < len {
+        value.reserve_exact(grown_capacity(len) - value.len());
+    }
+    value
+}
+
+/// The capacity for a string that grows to `len` bytes: a quarter more, so that appending byte by
+/// byte copies each byte about four times altogether and wastes at most a fifth of the memory.
+fn grown_capacity(len: usize) -> usize {
+    size_class(len + len / 4)
+}
