@@ -87,7 +87,7 @@ impl Launch {
         self
     }
 
-    /// Starts a server on a free port of the loopback interface and waits until it answers.
+    /// Starts a server on a free port of the loopback interface and waits until it is ready.
     ///
     /// # Panics
     /// When it does not.
