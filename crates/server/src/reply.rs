@@ -147,7 +147,10 @@ impl<'a> Reply<'a> {
     }
 
     /// An array of bulk strings.
-    pub fn bulks<B: AsRef<[u8]>>(&mut self, items: impl IntoIterator<Item = B, IntoIter: ExactSizeIterator>) {
+    pub fn bulks<B: AsRef<[u8]>>(
+        &mut self,
+        items: impl IntoIterator<Item = B, IntoIter: ExactSizeIterator>,
+    ) {
         let items = items.into_iter();
         self.array(items.len());
         items.for_each(|item| self.bulk(item.as_ref()));

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
-};
+use tierce_net::{CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId};
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;
@@ -48,7 +46,11 @@ impl Service for RespService {
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
         let client = Arc::new(Client::new(info, now.unix_ms as i64));
-        if server.clients.admit(Arc::clone(&client), server.config.live().maxclients() as usize).is_err() {
+        if server
+            .clients
+            .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
+            .is_err()
+        {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
         }

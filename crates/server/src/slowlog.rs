@@ -104,7 +104,10 @@ mod tests {
     fn newest_first_and_bounded() {
         let mut log = SlowLog::default();
         (0..5).for_each(|n| log.push(entry(n), 3));
-        assert_eq!(log.iter().map(|e| (e.id, e.micros)).collect::<Vec<_>>(), [(4, 4), (3, 3), (2, 2)]);
+        assert_eq!(
+            log.iter().map(|e| (e.id, e.micros)).collect::<Vec<_>>(),
+            [(4, 4), (3, 3), (2, 2)]
+        );
         log.clear();
         log.push(entry(9), 3);
         assert_eq!(log.iter().next().unwrap().id, 5);

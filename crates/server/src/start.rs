@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{
-    Handle, ListenAddress, ListenError, Listener, ListenerTag, OutputClass, OutputLimit, OutputLimits,
-    Presence, Runtime,
+    Handle, ListenAddress, ListenError, Listener, ListenerTag, OutputClass, OutputLimit,
+    OutputLimits, Presence, Runtime,
 };
 
 use crate::config::{self, ClientClass, Config, DirectiveId, Settings, Startup};
@@ -178,12 +178,8 @@ fn serve(
 
 /// A few lines on what runs where. Whoever starts the server waits for the last one.
 fn announce(server: &Server, startup: &Startup) {
-    let mut lines = format!(
-        "Tierce {} ({}-bit), pid {}\n",
-        crate::VERSION,
-        usize::BITS,
-        std::process::id()
-    );
+    let mut lines =
+        format!("Tierce {} ({}-bit), pid {}\n", crate::VERSION, usize::BITS, std::process::id());
     for address in &server.listeners {
         lines += &format!("  listening on  {address}\n");
     }

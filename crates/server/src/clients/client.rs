@@ -1,7 +1,9 @@
 //! What is known of one client.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
+};
 
 use parking_lot::Mutex;
 use tierce_net::{ConnInfo, ConnKey, Endpoints};

@@ -48,7 +48,8 @@ impl Pause {
         }
         let held = if self.mode.load(Relaxed) == PauseMode::All as u8 {
             // Whoever paused must be able to look after the server and to end it.
-            !spec.flags.contains(Flags::ADMIN) && !spec.flags.contains(Flags::NO_AUTH)
+            !spec.flags.contains(Flags::ADMIN)
+                && !spec.flags.contains(Flags::NO_AUTH)
                 && spec.name != "client"
         } else {
             spec.flags.contains(Flags::WRITE)

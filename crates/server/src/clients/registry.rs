@@ -88,8 +88,7 @@ impl Registry {
     /// Bytes that clients occupy: their records and backlogs.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let backlog =
-            |c: &Arc<Client>| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed);
+        let backlog = |c: &Arc<Client>| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed);
         let clients = self.clients.lock();
         clients.values().map(|client| size_of::<Client>() + backlog(client)).sum()
     }

@@ -53,7 +53,8 @@ impl KeySpec {
 
     /// The indexes of the keys in a call with `argc` arguments (its name included).
     pub fn indexes(self, argc: usize) -> impl Iterator<Item = usize> {
-        let last = if self.last < 0 { argc as isize + self.last as isize } else { self.last.into() };
+        let last =
+            if self.last < 0 { argc as isize + self.last as isize } else { self.last.into() };
         let end = (last + 1).clamp(0, argc as isize) as usize;
         (self.first as usize..end).step_by(self.step as usize)
     }

@@ -135,7 +135,8 @@ fn sequence(rest: &mut &[String]) -> Vec<Argument> {
                 arguments.push(argument);
             }
             word => {
-                let is_token = word.starts_with('"') || !word.bytes().any(|b| b.is_ascii_lowercase());
+                let is_token =
+                    word.starts_with('"') || !word.bytes().any(|b| b.is_ascii_lowercase());
                 *rest = &rest[1..];
                 push_word(&mut arguments, word, is_token);
             }
@@ -218,6 +219,9 @@ mod tests {
         );
         check("cursor [MATCH pattern]", "cursor=integer MATCH:pattern=pattern?");
         check("<ID client-id | ALL>", "one(ID:client-id=integer ALL:!)");
-        check("[protover [AUTH username password]]", "block(protover=integer block(AUTH:username=string password=string)?)?");
+        check(
+            "[protover [AUTH username password]]",
+            "block(protover=integer block(AUTH:username=string password=string)?)?",
+        );
     }
 }

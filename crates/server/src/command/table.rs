@@ -135,7 +135,9 @@ impl Table {
 
     /// Commands and subcommands in the order of their identities.
     pub fn all(&self) -> impl Iterator<Item = &Command> {
-        self.commands.iter().flat_map(|command| std::iter::once(command).chain(&command.subcommands))
+        self.commands
+            .iter()
+            .flat_map(|command| std::iter::once(command).chain(&command.subcommands))
     }
 
     /// How many identities there are.

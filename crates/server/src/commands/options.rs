@@ -71,7 +71,12 @@ impl TimeForm {
 
     /// The Unix milliseconds at which a value that is being set shall expire; it must be given as
     /// a positive number. `command` is named in the error.
-    pub(super) fn expiry(self, arg: &[u8], now_ms: i64, command: &str) -> Result<i64, CommandError> {
+    pub(super) fn expiry(
+        self,
+        arg: &[u8],
+        now_ms: i64,
+        command: &str,
+    ) -> Result<i64, CommandError> {
         let value = integer(arg)?;
         self.to_unix_ms(value, now_ms)
             .filter(|at_ms| value > 0 && *at_ms > 0)

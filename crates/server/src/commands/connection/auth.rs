@@ -74,9 +74,8 @@ impl<'a> Handshake<'a> {
         if args.len() == 1 {
             return Ok(handshake);
         }
-        let version = number::parse_i64(args.at(1)).ok_or(CommandError::new(
-            "ERR Protocol version is not an integer or out of range",
-        ))?;
+        let version = number::parse_i64(args.at(1))
+            .ok_or(CommandError::new("ERR Protocol version is not an integer or out of range"))?;
         handshake.proto = Some(match version {
             2 => Proto::Resp2,
             3 => Proto::Resp3,

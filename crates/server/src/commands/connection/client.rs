@@ -78,7 +78,12 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "<LIB-NAME libname | LIB-VER libver>",
             "Sets information about the client library.",
         ),
-        sub("setname", 3, set_name).doc("2.6.9", "O(1)", "connection-name", "Names the connection."),
+        sub("setname", 3, set_name).doc(
+            "2.6.9",
+            "O(1)",
+            "connection-name",
+            "Names the connection.",
+        ),
         sub("trackinginfo", 2, tracking_info).doc(
             "6.2.0",
             "O(1)",

@@ -11,7 +11,12 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("del", -2, Group::Generic, del)
         .flags(Flags::WRITE)
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
-        .doc("1.0.0", "O(N) where N is the number of keys", "key [key ...]", "Deletes one or more keys."),
+        .doc(
+            "1.0.0",
+            "O(N) where N is the number of keys",
+            "key [key ...]",
+            "Deletes one or more keys.",
+        ),
     Spec::new("unlink", -2, Group::Generic, del)
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
@@ -63,11 +68,7 @@ fn touch(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 /// Replies for how many of the keys `action` says yes, all of them locked together.
-fn count(
-    ctx: &mut Context<'_, '_>,
-    args: Args<'_>,
-    action: impl Fn(&mut Db<'_>, Key<'_>) -> bool,
-) {
+fn count(ctx: &mut Context<'_, '_>, args: Args<'_>, action: impl Fn(&mut Db<'_>, Key<'_>) -> bool) {
     if args.len() == 2 {
         let (mut db, key, reply) = ctx.open(args.at(1));
         reply.int(action(&mut db, key).into());

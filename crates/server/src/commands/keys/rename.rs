@@ -34,7 +34,12 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("swapdb", 3, Group::Server, swap_db)
         .flags(Flags::WRITE.with(Flags::FAST))
         .categories(&["keyspace", "dangerous"])
-        .doc("4.0.0", "O(N) where N is the number of shards", "index1 index2", "Swaps two databases."),
+        .doc(
+            "4.0.0",
+            "O(N) where N is the number of shards",
+            "index1 index2",
+            "Swaps two databases.",
+        ),
 ];
 
 type Done = Result<(), CommandError>;

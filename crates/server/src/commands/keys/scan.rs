@@ -1,8 +1,8 @@
 //! SCAN, KEYS, RANDOMKEY: finding keys.
 
-use tierce_wire::resp::Args;
 use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
+use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Spec};
 use crate::commands::options::integer;
@@ -87,7 +87,9 @@ fn scan(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let mut found: Vec<Vec<u8>> = Vec::new();
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     let cursor = ctx.locker.scan(db, cursor, options.count, now_ms, |entry| {
-        let named = options.pattern.is_none_or(|pattern| glob::matches(pattern, entry.key(), Case::Sensitive));
+        let named = options
+            .pattern
+            .is_none_or(|pattern| glob::matches(pattern, entry.key(), Case::Sensitive));
         let type_name = entry.value_type().name().as_bytes();
         let typed = options.type_name.is_none_or(|name| type_name.eq_ignore_ascii_case(name));
         if named && typed {

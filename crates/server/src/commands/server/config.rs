@@ -58,7 +58,8 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(CommandError::arity(ctx.name()));
     }
-    let pairs: Vec<_> = (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    let pairs: Vec<_> =
+        (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     let peer = ctx.session.client.peer();
     ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
     ctx.reply.ok();

@@ -112,9 +112,7 @@ fn set_active_expire(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let on = integer(&args[2])? != 0;
     // The reaper needs the shards, to end what it is at.
     ctx.locker.release();
-    ctx.server
-        .set_active_expiry(on)
-        .map_err(|error| CommandError::text(format!("ERR {error}")))?;
+    ctx.server.set_active_expiry(on).map_err(|error| CommandError::text(format!("ERR {error}")))?;
     ctx.reply.ok();
     Ok(())
 }

@@ -141,7 +141,10 @@ fn server(report: &mut Report<'_>) {
 
 fn os() -> String {
     let read = |name| {
-        std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
     };
     format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
 }
@@ -193,7 +196,10 @@ fn memory(report: &mut Report<'_>) {
     report.size("used_memory_scripts", 0);
     report.line("number_of_cached_scripts", 0);
     report.size("maxmemory", memory.limit);
-    report.line("maxmemory_policy", report.server.config.settings().word(DirectiveId::of("maxmemory-policy")));
+    report.line(
+        "maxmemory_policy",
+        report.server.config.settings().word(DirectiveId::of("maxmemory-policy")),
+    );
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
     report.line("mem_fragmentation_bytes", memory.resident as i64 - used as i64);
     report.constants(&[
@@ -311,7 +317,10 @@ fn cpu(report: &mut Report<'_>) {
     let usage = crate::process::cpu_times();
     report.line("used_cpu_sys", format!("{:.6}", usage.system));
     report.line("used_cpu_user", format!("{:.6}", usage.user));
-    report.constants(&[("used_cpu_sys_children", "0.000000"), ("used_cpu_user_children", "0.000000")]);
+    report.constants(&[
+        ("used_cpu_sys_children", "0.000000"),
+        ("used_cpu_user_children", "0.000000"),
+    ]);
 }
 
 fn command_stats(report: &mut Report<'_>) {
@@ -358,8 +367,10 @@ fn keyspace(report: &mut Report<'_>) {
     for db in report.server.keyspace.db_indices() {
         let stats = report.server.keyspace.db_stats(db, report.now_ms);
         if stats.keys > 0 {
-            let text =
-                format!("keys={},expires={},avg_ttl={}", stats.keys, stats.expires, stats.ttl_mean_ms);
+            let text = format!(
+                "keys={},expires={},avg_ttl={}",
+                stats.keys, stats.expires, stats.ttl_mean_ms
+            );
             report.line(&format!("db{}", db.get()), text);
         }
     }

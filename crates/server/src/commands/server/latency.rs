@@ -19,7 +19,12 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
     "latency",
     Group::Server,
     &[
-        sub("doctor", 2, doctor).doc("2.8.13", "O(1)", "", "Returns a report on latency for people."),
+        sub("doctor", 2, doctor).doc(
+            "2.8.13",
+            "O(1)",
+            "",
+            "Returns a report on latency for people.",
+        ),
         sub("graph", 3, graph).doc("2.8.13", "O(1)", "event", "Draws the samples of an event."),
         sub("histogram", -2, histogram).doc(
             "7.0.0",
@@ -27,8 +32,18 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "[command [command ...]]",
             "Returns how long calls of commands took, as cumulative distributions.",
         ),
-        sub("history", 3, history).doc("2.8.13", "O(1)", "event", "Returns the samples of an event."),
-        sub("latest", 2, latest).doc("2.8.13", "O(1)", "", "Returns the newest sample of each event."),
+        sub("history", 3, history).doc(
+            "2.8.13",
+            "O(1)",
+            "event",
+            "Returns the samples of an event.",
+        ),
+        sub("latest", 2, latest).doc(
+            "2.8.13",
+            "O(1)",
+            "",
+            "Returns the newest sample of each event.",
+        ),
         sub("reset", -2, reset).doc(
             "2.8.13",
             "O(1)",
@@ -79,9 +94,9 @@ fn graph(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let monitor = ctx.server.latency.lock();
     let name = String::from_utf8_lossy(&args[2]).into_owned();
-    let series = monitor
-        .series(&args[2])
-        .ok_or_else(|| CommandError::text(format!("ERR No samples available for event '{name}'")))?;
+    let series = monitor.series(&args[2]).ok_or_else(|| {
+        CommandError::text(format!("ERR No samples available for event '{name}'"))
+    })?;
     let worst = series.iter().map(|sample| sample.millis).max().unwrap_or(0).max(1);
     let bars: String =
         series.iter().map(|sample| BARS[(sample.millis * 7 / worst) as usize]).collect();

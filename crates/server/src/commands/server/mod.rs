@@ -36,7 +36,9 @@ pub(super) fn help(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), Com
     let mut lines =
         vec![format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
     for sub in ctx.command.spec.subcommands {
-        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned());
+        lines.push(
+            format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned(),
+        );
         lines.push(format!("    {}", sub.summary));
     }
     lines.push("HELP".to_owned());

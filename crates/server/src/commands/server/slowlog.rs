@@ -48,9 +48,7 @@ fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
             Some(-1) => usize::MAX,
             Some(count) if count >= 0 => count as usize,
             _ => {
-                return Err(CommandError::new(
-                    "ERR count should be greater than or equal to -1",
-                ));
+                return Err(CommandError::new("ERR count should be greater than or equal to -1"));
             }
         },
         _ => return Err(CommandError::arity(ctx.name())),

@@ -76,11 +76,10 @@ fn read_both(
 ) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
     let (keys, hashes) = ctx.keys([a, b].into_iter());
     let mut many = ctx.locker.lock_many(&hashes);
-    let mut read = |key: Key<'_>| {
-        match many.db(ctx.session.db, key.hash(), ctx.now_ms).string(key) {
-            Ok(value) => Ok(value.map(|value| value.to_vec()).unwrap_or_default()),
-            Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
-        }
+    let mut read = |key: Key<'_>| match many.db(ctx.session.db, key.hash(), ctx.now_ms).string(key)
+    {
+        Ok(value) => Ok(value.map(|value| value.to_vec()).unwrap_or_default()),
+        Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
     };
     Ok((read(keys[0])?, read(keys[1])?))
 }

@@ -38,8 +38,8 @@ fn append(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
 
 fn set_range(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let offset = integer(&args[2])?;
-    let offset = u64::try_from(offset)
-        .map_err(|_| CommandError::new("ERR offset is out of range"))?;
+    let offset =
+        u64::try_from(offset).map_err(|_| CommandError::new("ERR offset is out of range"))?;
     let (mut db, key, reply) = ctx.open(args.at(1));
     let len = db.set_range(key, offset, &args[3])?;
     reply.count(len);
