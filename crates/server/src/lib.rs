@@ -30,6 +30,7 @@ mod meter;
 mod process;
 mod random;
 mod reply;
+mod secrets;
 mod server;
 mod service;
 mod session;

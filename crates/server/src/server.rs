@@ -199,15 +199,14 @@ impl Server {
     #[cold]
     pub fn show_to_monitors(&self, command: &Command, session: &Session, args: Args<'_>) {
         use crate::command::Flags;
-        if command.spec.flags.contains(Flags::ADMIN)
-            || command.spec.flags.contains(Flags::SKIP_MONITOR)
-        {
+        let is = |flag| command.spec.flags.contains(flag);
+        let refused = !session.authenticated && !is(Flags::NO_AUTH);
+        if refused || is(Flags::ADMIN) || is(Flags::SKIP_MONITOR) {
             return;
         }
         let micros = crate::clock::unix_micros();
         let line = commands::monitor_line(micros, session.db.get(), &session.client.addr, args);
-        let line: Arc<str> = line.into();
-        self.post_to_all(&Message::Monitor(line));
+        self.post_to_all(&Message::Monitor(line.into()));
     }
 
     /// Counters since the start, or since they were reset.

@@ -17,7 +17,7 @@ pub enum Message {
     /// Sessions that wait for the end of a pause may go on.
     Resume,
     /// A line for those who watch all commands.
-    Monitor(Arc<str>),
+    Monitor(Arc<[u8]>),
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -100,7 +100,7 @@ impl Service for RespService {
             Message::Monitor(line) => conns.for_each(|conn| {
                 let (session, output) = conn.split();
                 if session.monitor {
-                    output.buffer().extend_from_slice(line.as_bytes());
+                    output.buffer().extend_from_slice(&line);
                 }
             }),
             Message::IdleTimeout { timeout_ms } => {

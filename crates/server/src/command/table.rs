@@ -165,7 +165,6 @@ fn folded_prefix(name: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::commands;
 
     #[test]

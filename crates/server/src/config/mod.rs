@@ -30,14 +30,12 @@ mod environment;
 mod error;
 mod events;
 mod file;
-mod glob;
 mod help;
 mod invocation;
 mod kind;
 mod limits;
 mod live;
 mod origin;
-mod quoting;
 #[cfg(test)]
 mod reference;
 mod rewrite;
