@@ -1,13 +1,13 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{DbIndex, KeyHash, Locker, Touch};
+use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::execute::{self, Context};
-use crate::meter::Meter;
+use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -102,7 +102,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return Progress::Through;
         }
         self.prefetch(session, locker, input);
+        locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
+        // What concerns all connections changes so rarely that a look a batch is enough.
+        let undisturbed = !self.server.pause.is_on(now_ms) && !self.server.clients.has_monitors();
         let mut progress = Progress::Through;
         for index in 0..self.batch.len() {
             let args = self.batch.get(index, input);
@@ -114,24 +117,45 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     continue;
                 }
             };
-            if self.server.pause.is_on(now_ms)
-                && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms)
+            if !undisturbed
+                && let Some(until_ms) = self.check_disturbances(session, command, args, now_ms)
             {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
-            let timing = meter.before(command, session, args);
+            if meter.must_end_run(command) {
+                meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
+            }
+            let timing = meter.enter(command);
             self.run(session, locker, output, command, args, now_ms);
-            meter.after(timing, command, session, args);
+            if timing == Timing::Alone {
+                meter.leave(command, session, args);
+            }
             if session.closing {
                 progress = Progress::Closing;
                 break;
             }
         }
-        meter.finish(session, self.batch.get(self.batch.len() - 1, input));
+        meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
+    }
+
+    /// Until when the request has to wait, if it has to; shows it to those who watch otherwise.
+    #[cold]
+    fn check_disturbances(
+        &self,
+        session: &Session,
+        command: &Command,
+        args: Args<'_>,
+        now_ms: i64,
+    ) -> Option<i64> {
+        let held_until_ms = self.server.pause.holds(command.spec, now_ms);
+        if held_until_ms.is_none() && self.server.clients.has_monitors() {
+            self.server.show_to_monitors(command, session, args);
+        }
+        held_until_ms
     }
 
     #[inline]
@@ -144,22 +168,18 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         args: Args<'_>,
         now_ms: i64,
     ) {
-        if self.server.clients.has_monitors() {
-            self.server.show_to_monitors(command, session, args);
-        }
-        locker.set_touch(if session.no_touch { Touch::No } else { Touch::Yes });
-        let mark = output.mark();
+        let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
         if session.reply_mode != ReplyMode::On {
-            mute(session, output, mark);
+            mute(session, output, muted_from);
         }
     }
 
     /// Starts loading what the batch will look at, so that the waits for memory overlap.
     fn prefetch(&mut self, session: &Session, locker: &mut Locker<'k>, input: &[u8]) {
-        if self.batch.len() < 2 {
+        if self.batch.len() < 2 || !self.server.keyspace.gains_from_prefetch(session.db) {
             return;
         }
         self.keys.clear();
@@ -201,12 +221,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// Takes back a reply that the client does not want.
+/// Takes back what was written since `from`, for a client that wants no replies.
 #[cold]
-fn mute(session: &mut Session, output: &mut Output, mark: Mark) {
-    match session.reply_mode {
-        ReplyMode::Off | ReplyMode::SkipThis => output.truncate(mark),
-        ReplyMode::On | ReplyMode::SkipNext => {}
+fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
+    if let Some(mark) = from
+        && session.reply_mode != ReplyMode::SkipNext
+    {
+        output.truncate(mark);
     }
     session.reply_mode = match session.reply_mode {
         ReplyMode::SkipNext => ReplyMode::SkipThis,
