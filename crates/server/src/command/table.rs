@@ -45,10 +45,13 @@ struct Slot {
     command: u16,
 }
 
-/// A name of up to [`PackedName::LEN_MAX`] bytes in lower case, padded with zeros. No command has
-/// a zero byte in its name, so the padding tells lengths apart.
+/// A name of up to [`PackedName::LEN_MAX`] bytes in lower case, padded with zeros. The length tells
+/// padding from zeros that a client sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct PackedName([u64; 3]);
+struct PackedName {
+    words: [u64; 3],
+    len: usize,
+}
 
 impl Table {
     /// Builds the table; `specs` in the order in which commands shall be listed.
@@ -123,7 +126,7 @@ impl Table {
     #[inline]
     fn home(&self, name: PackedName) -> usize {
         // The multiplier is 2^64 divided by the golden ratio (Fibonacci hashing, Knuth volume 3).
-        let mixed = (name.0[0] ^ name.0[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (name.words[0] ^ name.words[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as usize & (self.slots.len() - 1)
     }
 
@@ -153,18 +156,18 @@ impl PackedName {
     /// `name` packed, or `None` if it is too long for any command, or empty.
     #[inline]
     fn of(name: &[u8]) -> Option<Self> {
-        match name.len() {
-            0 => None,
-            1..=8 => Some(Self([to_lower(load_padded(name)), 0, 0])),
+        let len = name.len();
+        let mut words = [0; 3];
+        match len {
+            1..=8 => words[0] = to_lower(load_padded(name)),
             9..=Self::LEN_MAX => {
-                let mut words = [0; 3];
                 for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
                     *word = to_lower(load_padded(bytes));
                 }
-                Some(Self(words))
             }
-            _ => None,
+            _ => return None,
         }
+        Some(Self { words, len })
     }
 }
 
@@ -245,7 +248,7 @@ mod tests {
                 let packed = PackedName::of(&name).unwrap();
                 let mut bytes = [0; PackedName::LEN_MAX];
                 bytes[..len].copy_from_slice(&name.to_ascii_lowercase());
-                let words = packed.0.map(u64::to_le_bytes);
+                let words = packed.words.map(u64::to_le_bytes);
                 assert_eq!(words.as_flattened(), bytes);
             }
         }
