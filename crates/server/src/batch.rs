@@ -32,6 +32,25 @@ pub struct BatchRunner<'k, 'w> {
     keys: &'w mut Vec<(DbIndex, KeyHash)>,
 }
 
+/// A request whose command has been found. Pipelines repeat themselves, so the next one often
+/// needs no search.
+#[derive(Clone, Copy)]
+struct Resolved<'k, 'a> {
+    command: &'k Command,
+    args: Args<'a>,
+}
+
+impl Resolved<'_, '_> {
+    /// Whether `args` are a call of the same command that is as acceptable.
+    #[inline]
+    fn is_repeated_by(&self, args: Args<'_>) -> bool {
+        // With as many arguments the arity needs no check, but a subcommand may be another one.
+        args.len() == self.args.len()
+            && args[0] == self.args[0]
+            && self.command.is_plain
+    }
+}
+
 /// How far the execution of a batch got.
 enum Progress {
     /// All requests were executed.
@@ -107,15 +126,22 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         // What concerns all connections changes so rarely that a look a batch is enough.
         let undisturbed = !self.server.pause.is_on(now_ms) && !self.server.clients.has_monitors();
         let mut progress = Progress::Through;
+        let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
             let args = self.batch.get(index, input);
-            let command = match execute::resolve(self.server, args) {
-                Ok(command) => command,
-                Err(refused) => {
-                    let mut reply = Reply::new(output, session.proto);
-                    execute::refuse(self.server, self.counters, &mut reply, &refused);
-                    continue;
-                }
+            let command = match last {
+                Some(last) if last.is_repeated_by(args) => last.command,
+                _ => match execute::resolve(self.server, args) {
+                    Ok(command) => {
+                        last = Some(Resolved { command, args });
+                        command
+                    }
+                    Err(refused) => {
+                        let mut reply = Reply::new(output, session.proto);
+                        execute::refuse(self.server, self.counters, &mut reply, &refused);
+                        continue;
+                    }
+                },
             };
             if !undisturbed
                 && let Some(until_ms) = self.check_disturbances(session, command, args, now_ms)

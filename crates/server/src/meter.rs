@@ -88,10 +88,14 @@ impl<'k> Meter<'k> {
     /// Whether the run has to be booked before this command is entered.
     #[inline]
     pub fn must_end_run(&self, command: &Command) -> bool {
-        let joins = command.id == self.kinds[self.latest].0
-            || self.kinds_len < KINDS_MAX
-            || self.position(command.id).is_some();
-        self.calls > 0 && (self.calls == CALLS_MAX || self.is_alone(command) || !joins)
+        if self.calls == 0 {
+            return false;
+        }
+        if command.id == self.kinds[self.latest].0 {
+            return self.calls == CALLS_MAX;
+        }
+        let joins = self.kinds_len < KINDS_MAX || self.position(command.id).is_some();
+        self.calls == CALLS_MAX || self.is_alone(command) || !joins
     }
 
     #[inline]
@@ -107,10 +111,10 @@ impl<'k> Meter<'k> {
     #[inline]
     pub fn enter(&mut self, command: &Command) -> Timing {
         self.commands += 1;
-        if self.is_alone(command) {
-            return Timing::Alone;
-        }
-        if self.kinds_len == 0 || command.id != self.kinds[self.latest].0 {
+        if self.calls == 0 || command.id != self.kinds[self.latest].0 {
+            if self.is_alone(command) {
+                return Timing::Alone;
+            }
             self.enter_kind(command.id);
         }
         self.kinds[self.latest].1 += 1;

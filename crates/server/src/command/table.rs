@@ -17,6 +17,8 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
+    /// Neither has subcommands nor is one, so that its first word alone names it.
+    pub is_plain: bool,
 }
 
 impl Command {
@@ -71,6 +73,7 @@ impl Table {
                 spec,
                 id: next_id(),
                 full_name: spec.name.to_owned(),
+                is_plain: spec.subcommands.is_empty(),
                 subcommands: spec
                     .subcommands
                     .iter()
@@ -79,6 +82,7 @@ impl Table {
                         id: next_id(),
                         full_name: format!("{}|{}", spec.name, sub.name),
                         subcommands: Vec::new(),
+                        is_plain: false,
                     })
                     .collect(),
             })
