@@ -1,5 +1,7 @@
 //! From a parsed request to its reply: lookup, checks, and the command itself.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tierce_keyspace::{Db, Key, KeyHash, Locker};
 use tierce_wire::resp::Args;
 
@@ -94,18 +96,26 @@ impl Context<'_, '_> {
     /// Runs the command, unless the client may not; an error becomes the reply.
     #[inline]
     pub fn run(&mut self, args: Args<'_>) {
-        if !self.session.authenticated && !self.command.spec.flags.contains(Flags::NO_AUTH) {
+        let client = &self.session.client;
+        client.last_command.store(self.command.id.0 + 1, Relaxed);
+        if !self.session.authenticated
+            && !self.command.spec.flags.contains(Flags::NO_AUTH)
+            && !self.admit()
+        {
             self.refuse(&Refused { command: Some(self.command), error: CommandError::NO_AUTH });
             return;
-        }
-        if !self.command.spec.flags.contains(Flags::FAST) {
-            // The command may show it; of fast ones the last of a batch is noted.
-            self.session.note_command(self.command.id);
         }
         if let Err(error) = (self.command.spec.run)(self, args) {
             self.counters.failed(self.command.id);
             self.fail(&error);
         }
+    }
+
+    /// Lets the client in after all when there is no password any more.
+    #[cold]
+    fn admit(&mut self) -> bool {
+        self.session.authenticated = self.server.is_open();
+        self.session.authenticated
     }
 
     #[cold]

@@ -1,7 +1,8 @@
 //! What all workers share.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
@@ -11,12 +12,18 @@ use tierce_wire::resp::{Args, AuthState, Limits};
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
-use crate::config::Config;
+use crate::config::{Config, Peer};
 use crate::latency::LatencyMonitor;
+use crate::listening::Listening;
+use crate::log::Log;
+use crate::memory::MemoryReport;
 use crate::service::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
+
+/// How often the server does its chores.
+const CHORES_EVERY: Duration = Duration::from_secs(1);
 
 /// The server: data, clients, configuration and accounts.
 pub struct Server {
@@ -46,8 +53,14 @@ pub struct Server {
     pub run_id: String,
     /// Resident memory before there was data, in bytes.
     pub startup_memory: usize,
-    /// Addresses listened to, for INFO.
-    pub listeners: Vec<String>,
+    /// Where clients connect to.
+    pub listening: Listening,
+    /// What the operator is told.
+    pub log: Log,
+    /// The largest memory use seen so far, in bytes.
+    pub memory_peak: AtomicUsize,
+    /// Connections for which there was no descriptor, as far as the log knows.
+    dropped_logged: AtomicU64,
     counters: Box<[Counters]>,
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
@@ -63,6 +76,8 @@ pub enum Shutdown {
     Command,
     /// SIGTERM or SIGINT.
     Signal,
+    /// The program that the server is a part of.
+    Owner,
 }
 
 /// What was counted when statistics were last reset.
@@ -101,7 +116,8 @@ impl Server {
         config: Arc<Config>,
         keyspace: Arc<Keyspace>,
         workers: usize,
-        listeners: Vec<String>,
+        listening: Listening,
+        log: Log,
     ) -> Self {
         let commands = commands::table();
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
@@ -119,7 +135,10 @@ impl Server {
             started_unix_seconds: crate::clock::unix_ms() / 1000,
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
-            listeners,
+            listening,
+            log,
+            memory_peak: AtomicUsize::new(0),
+            dropped_logged: AtomicU64::new(0),
             counters,
             baseline: Mutex::new(None),
             net: OnceLock::new(),
@@ -164,6 +183,12 @@ impl Server {
     pub fn request_limits(&self, auth: AuthState) -> Limits {
         let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
         Limits { max_bulk_len, auth, ..Limits::default() }
+    }
+
+    /// Whether protected mode keeps this client out: a stranger, while there is no password.
+    #[must_use]
+    pub fn is_protected_from(&self, client: &Client) -> bool {
+        client.peer() == Peer::Remote && self.is_open() && self.config.live().protected_mode()
     }
 
     /// Whether `candidate` is the password. Takes the same time wherever they differ.
@@ -291,14 +316,31 @@ impl Server {
         self.shutdown.1.notify_all();
     }
 
-    /// Sleeps until somebody asks for the end.
+    /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         let mut reason = self.shutdown.0.lock();
         loop {
             if let Some(reason) = *reason {
                 return reason;
             }
-            self.shutdown.1.wait(&mut reason);
+            if self.shutdown.1.wait_for(&mut reason, CHORES_EVERY).timed_out() {
+                self.do_chores();
+            }
+        }
+    }
+
+    /// What has to be done whether or not anybody is connected: some microseconds.
+    fn do_chores(&self) {
+        self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        // For the peak, which taking a report notes.
+        let _ = MemoryReport::take(self);
+        let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
+        let before = self.dropped_logged.swap(dropped, Relaxed);
+        if dropped > before {
+            self.log.warning(format_args!(
+                "{} connections were closed at once: this process has no more file descriptors",
+                dropped - before
+            ));
         }
     }
 }

@@ -170,7 +170,7 @@ fn is_absence(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_dir::TestDir;
+    use crate::test_dir::TestDir;
     use super::{parse, read};
     use std::path::Path;
 

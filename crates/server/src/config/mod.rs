@@ -45,8 +45,6 @@ mod sources;
 mod startup;
 mod suggest;
 pub mod table;
-#[cfg(test)]
-mod test_dir;
 mod value;
 
 pub use directive::{

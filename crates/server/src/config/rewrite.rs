@@ -229,7 +229,7 @@ mod tests {
     use super::super::runtime::{Config, Peer};
     use super::super::settings::Settings;
     use super::super::sources::{FileSource, Sources};
-    use super::super::test_dir::TestDir;
+    use crate::test_dir::TestDir;
     use super::rewritten;
     use proptest::prelude::*;
     use std::fs;
