@@ -80,6 +80,17 @@ impl CommandError {
         Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
     }
 
+    /// A subcommand nobody knows, or one with a wrong number of arguments, of a command that looks
+    /// at these itself.
+    #[must_use]
+    pub fn subcommand_syntax(name: &[u8], container: &str) -> Self {
+        let name = printable(name, 128);
+        let container = container.to_ascii_uppercase();
+        Self::text(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+        ))
+    }
+
     /// An operation on the keyspace that was refused.
     fn from_keyspace(error: tierce_keyspace::Error) -> Self {
         use tierce_keyspace::Error;
@@ -98,10 +109,15 @@ impl CommandError {
         &self.0
     }
 
-    /// The first word: what kind of error it is.
+    /// The first word: what kind of error it is. A text without a short first word in front of
+    /// others has no kind of its own.
     #[must_use]
     pub fn kind(&self) -> &str {
-        self.0.split(' ').next().unwrap_or("ERR")
+        const KIND_LEN_MAX: usize = 32;
+        match self.0.split_once(' ') {
+            Some((kind, _)) if kind.len() < KIND_LEN_MAX => kind,
+            _ => "ERR",
+        }
     }
 }
 
@@ -130,6 +146,8 @@ mod tests {
             "ERR unknown command 'FOO  +OK', with args beginning with: 'a' 'b' "
         );
         assert_eq!(error.kind(), "ERR");
+        assert_eq!(CommandError::new("BUSY come back later").kind(), "BUSY");
+        assert_eq!(CommandError::new("alone").kind(), "ERR");
     }
 
     #[test]

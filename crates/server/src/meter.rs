@@ -1,6 +1,6 @@
 //! How long commands take: counters, histograms, slow log and latency monitor.
 //!
-//! Reading the clock costs about as much as a small command, so fast commands of one batch are
+//! Reading the clock costs about as much as a small command, so short commands of one batch are
 //! timed as a run and each is booked with its share. Others are timed one by one, and so are all
 //! when the slow log or the latency monitor asks for times that a run would blur.
 
@@ -100,7 +100,7 @@ impl<'k> Meter<'k> {
 
     #[inline]
     fn is_alone(&self, command: &Command) -> bool {
-        self.thresholds.exact || !command.spec.flags.contains(Flags::FAST)
+        self.thresholds.exact || !command.spec.flags.intersects(Flags::FAST.with(Flags::SHORT))
     }
 
     fn position(&self, id: CommandId) -> Option<usize> {

@@ -39,6 +39,8 @@ impl Flags {
     pub const NO_ASYNC_LOADING: Self = Self(1 << 13);
     /// Is not logged as slow (it waits by intention, or would log itself).
     pub const SKIP_SLOWLOG: Self = Self(1 << 14);
+    /// Takes about as long as a fast command, though Redis does not call it one.
+    pub const SHORT: Self = Self(1 << 15);
 
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [
@@ -69,6 +71,13 @@ impl Flags {
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any property of `other` is in this set.
+    #[must_use]
+    #[inline]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// The names of the properties in this set.

@@ -1,5 +1,7 @@
 //! Where the keys of a command stand among its arguments.
 
+use tierce_wire::resp::Args;
+
 /// One run of key arguments: from `first`, every `step`, to `last` (negative: from the end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
@@ -11,6 +13,8 @@ pub struct KeySpec {
     pub step: i16,
     /// What the command does with these keys.
     pub flags: KeyFlags,
+    /// Why the flags are as they are, where that is not plain.
+    pub note: Option<&'static str>,
 }
 
 /// What a command does with a key, in the words of `COMMAND INFO`.
@@ -38,17 +42,37 @@ impl KeyFlags {
     pub const READ_REMOVE: Self = Self(&["RW", "access", "delete"]);
 }
 
+impl KeyFlags {
+    /// What a call does with the keys; only for [`Self::VARIABLE`] that depends on its arguments.
+    #[must_use]
+    pub fn of_call(self, args: Args<'_>) -> Self {
+        // SET is the only such command: it reads the old value if it is asked to.
+        let reads = || args.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
+        match self {
+            Self::VARIABLE if reads() => Self::READ_UPDATE,
+            Self::VARIABLE => Self::OVERWRITE,
+            flags => flags,
+        }
+    }
+}
+
 impl KeySpec {
     /// A single key at `index`.
     #[must_use]
     pub const fn at(index: i16, flags: KeyFlags) -> Self {
-        Self { first: index, last: index, step: 1, flags }
+        Self { first: index, last: index, step: 1, flags, note: None }
     }
 
     /// Keys from argument 1 to the last one, every `step` arguments.
     #[must_use]
     pub const fn all(step: i16, flags: KeyFlags) -> Self {
-        Self { first: 1, last: -1, step, flags }
+        Self { first: 1, last: -1, step, flags, note: None }
+    }
+
+    /// With a word on why the flags are as they are.
+    #[must_use]
+    pub const fn note(self, note: &'static str) -> Self {
+        Self { note: Some(note), ..self }
     }
 
     /// The indexes of the keys in a call with `argc` arguments (its name included).

@@ -20,7 +20,8 @@ pub fn render(table: &Table) -> String {
             if command.subcommands.is_empty() || command.spec.arity == -1 {
                 row(&mut page, command);
             }
-            command.subcommands.iter().for_each(|sub| row(&mut page, sub));
+            let subs = command.subcommands.iter().filter(|sub| sub.spec.name != "help");
+            subs.for_each(|sub| row(&mut page, sub));
         }
     }
     page

@@ -5,6 +5,31 @@ use crate::error::CommandError;
 use crate::execute::Context;
 use tierce_wire::resp::Args;
 
+/// The access categories in the order in which Redis reports them.
+const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
 /// Runs a command: reads `args` (the name included), writes the reply into the context.
 ///
 /// # Errors
@@ -34,6 +59,12 @@ pub struct Spec {
     pub keys: &'static [KeySpec],
     /// Access categories beyond those that follow from flags and group.
     pub categories: &'static [&'static str],
+    /// The access category of the group does not hold.
+    pub apart: bool,
+    /// Advice for clients and proxies: how to route the command and to combine replies.
+    pub tips: &'static [&'static str],
+    /// The version of Redis that deprecated the command, and what replaces it.
+    pub deprecated: Option<(&'static str, &'static str)>,
     /// Subcommands; a command that has some is only a container for them.
     pub subcommands: &'static [Spec],
     /// What runs.
@@ -55,6 +86,9 @@ impl Spec {
             syntax: "",
             keys: &[],
             categories: &[],
+            apart: false,
+            tips: &[],
+            deprecated: None,
             subcommands: &[],
             run,
         }
@@ -68,7 +102,7 @@ impl Spec {
         subcommands: &'static [Spec],
         run: Handler,
     ) -> Self {
-        let spec = Self::new(name, -2, group, run);
+        let spec = Self::new(name, -2, group, run).apart();
         Self { subcommands, complexity: "Depends on subcommand.", ..spec }
     }
 
@@ -102,6 +136,24 @@ impl Spec {
         Self { categories, ..self }
     }
 
+    /// Without the access category of its group.
+    #[must_use]
+    pub const fn apart(self) -> Self {
+        Self { apart: true, ..self }
+    }
+
+    /// With advice for clients and proxies.
+    #[must_use]
+    pub const fn tips(self, tips: &'static [&'static str]) -> Self {
+        Self { tips, ..self }
+    }
+
+    /// Deprecated since this version, in favour of what `replaced_by` says.
+    #[must_use]
+    pub const fn deprecated(self, since: &'static str, replaced_by: &'static str) -> Self {
+        Self { deprecated: Some((since, replaced_by)), ..self }
+    }
+
     /// Whether a call with `argc` arguments, the name included, has an acceptable number.
     #[must_use]
     #[inline]
@@ -113,20 +165,23 @@ impl Spec {
     #[must_use]
     pub fn all_categories(&self) -> Vec<&'static str> {
         let mut categories = Vec::new();
-        categories.extend(self.group.category());
+        categories.extend(self.group.category().filter(|_| !self.apart));
         if self.flags.contains(Flags::WRITE) {
             categories.push("write");
         }
-        // Only commands that touch keys count as reading for access control.
-        if self.flags.contains(Flags::READONLY) && !self.categories.contains(&"noread") {
+        if self.flags.contains(Flags::READONLY) {
             categories.push("read");
         }
         if self.flags.contains(Flags::ADMIN) {
             categories.push("admin");
             categories.push("dangerous");
         }
+        if self.flags.contains(Flags::BLOCKING) {
+            categories.push("blocking");
+        }
         categories.push(if self.flags.contains(Flags::FAST) { "fast" } else { "slow" });
-        categories.extend(self.categories.iter().filter(|name| **name != "noread"));
+        categories.extend(self.categories);
+        categories.sort_by_key(|name| CATEGORIES.iter().position(|category| category == name));
         categories.dedup();
         categories
     }

@@ -163,8 +163,8 @@ fn push_word(arguments: &mut Vec<Argument>, word: &str, is_token: bool) {
 
 /// Whether what follows an opening bracket is `word ... ...]`.
 fn is_repetition(rest: &[String]) -> bool {
-    let close = rest.iter().position(|token| token == "]");
-    close.is_some_and(|close| close > 0 && rest[close - 1] == "...")
+    let close = rest.iter().position(|token| "[]".contains(token.as_str()));
+    close.is_some_and(|close| close > 0 && rest[close] == "]" && rest[close - 1] == "...")
 }
 
 /// Marks the last `count` arguments as one that may be repeated.
@@ -217,6 +217,7 @@ mod tests {
             "key value [NX | XX] [GET] [EX seconds | KEEPTTL]",
             "key=key value=string one(NX:! XX:!)? GET:!? one(EX:seconds=integer KEEPTTL:!)?",
         );
+        check("[ID client-id [client-id ...]]", "ID:client-id=integer?*");
         check("cursor [MATCH pattern]", "cursor=integer MATCH:pattern=pattern?");
         check("<ID client-id | ALL>", "one(ID:client-id=integer ALL:!)");
         check(

@@ -18,24 +18,20 @@ const FREE: Flags = Flags::NOSCRIPT
     .with(Flags::ALLOW_BUSY);
 
 pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("ping", -1, Group::Connection, ping).flags(Flags::FAST).doc(
-        "1.0.0",
-        "O(1)",
-        "[message]",
-        "Returns the server's liveliness response.",
-    ),
+    Spec::new("ping", -1, Group::Connection, ping)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .flags(Flags::FAST)
+        .doc("1.0.0", "O(1)", "[message]", "Returns the server's liveliness response."),
     Spec::new("echo", 2, Group::Connection, echo)
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .doc("1.0.0", "O(1)", "message", "Returns the given string."),
     Spec::new("select", 2, Group::Connection, select)
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .doc("1.0.0", "O(1)", "index", "Changes the selected database."),
-    Spec::new("quit", -1, Group::Connection, quit).flags(FREE).doc(
-        "1.0.0",
-        "O(1)",
-        "",
-        "Closes the connection.",
-    ),
+    Spec::new("quit", -1, Group::Connection, quit)
+        .flags(FREE)
+        .deprecated("7.2.0", "just closing the connection")
+        .doc("1.0.0", "O(1)", "", "Closes the connection."),
     Spec::new("exit", -1, Group::Connection, quit).flags(FREE).doc(
         "1.0.0",
         "O(1)",
@@ -66,6 +62,11 @@ fn echo(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 
 fn select(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let index = number::parse_i64(&args[1]).ok_or(CommandError::NOT_AN_INTEGER)?;
+    if i32::try_from(index).is_err() {
+        return Err(CommandError::new(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
     let db = ctx.server.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     ctx.session.select(db);
     ctx.reply.ok();

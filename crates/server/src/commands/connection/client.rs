@@ -8,7 +8,7 @@ use tierce_wire::resp::Args;
 use super::auth::clean_name;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
 use crate::command::{CommandId, Flags, Group, Spec};
-use crate::commands::server::help;
+use crate::commands::server::{help, help_spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::server::Server;
@@ -34,7 +34,12 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "Returns the client to which invalidation messages are redirected.",
         ),
         sub("id", 2, id).doc("5.0.0", "O(1)", "", "Returns the unique id of the connection."),
-        sub("info", 2, info).doc("6.2.0", "O(1)", "", "Returns information about the connection."),
+        sub("info", 2, info).tips(&["nondeterministic_output"]).doc(
+            "6.2.0",
+            "O(1)",
+            "",
+            "Returns information about the connection.",
+        ),
         sub("kill", -3, kill).flags(OPERATOR).doc(
             "2.4.0",
             "O(N) where N is the number of client connections",
@@ -42,7 +47,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
              [SKIPME yes/no] [MAXAGE maxage]>>",
             "Closes connections.",
         ),
-        sub("list", -2, list).flags(OPERATOR).doc(
+        sub("list", -2, list).tips(&["nondeterministic_output"]).flags(OPERATOR).doc(
             "2.4.0",
             "O(N) where N is the number of client connections",
             "[TYPE type] [ID client-id [client-id ...]]",
@@ -102,6 +107,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "",
             "Resumes the processing of commands.",
         ),
+        help_spec(Group::Connection),
     ],
     help,
 )
@@ -259,7 +265,8 @@ fn pause(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         3 => PauseMode::All,
         4 if args[3].eq_ignore_ascii_case(b"write") => PauseMode::Write,
         4 if args[3].eq_ignore_ascii_case(b"all") => PauseMode::All,
-        _ => return Err(CommandError::SYNTAX),
+        4 => return Err(CommandError::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(CommandError::subcommand_syntax(&args[1], "client")),
     };
     let timeout = number::parse_i64(&args[2])
         .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;
@@ -285,7 +292,10 @@ fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let known = |reason: &[u8]| {
         reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
     };
-    if args.len() > 4 || (args.len() == 4 && !known(&args[3])) {
+    if args.len() > 4 {
+        return Err(CommandError::subcommand_syntax(&args[1], "client"));
+    }
+    if args.len() == 4 && !known(&args[3]) {
         return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     ctx.reply.int(0);

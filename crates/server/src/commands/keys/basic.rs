@@ -9,6 +9,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("del", -2, Group::Generic, del)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::WRITE)
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
         .doc(
@@ -18,6 +19,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Deletes one or more keys.",
         ),
     Spec::new("unlink", -2, Group::Generic, del)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::WRITE.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::REMOVE)])
         .doc(
@@ -27,6 +29,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Deletes one or more keys; large values are freed in the background, as by DEL.",
         ),
     Spec::new("exists", -2, Group::Generic, exists)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
         .doc(
@@ -36,6 +39,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Returns how many of the keys exist.",
         ),
     Spec::new("touch", -2, Group::Generic, touch)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
         .doc(

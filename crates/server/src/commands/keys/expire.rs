@@ -46,18 +46,12 @@ pub(super) static COMMANDS: &[Spec] = &[
         "key unix-time-milliseconds [NX | XX | GT | LT]",
         "Sets the expiration time of a key to a Unix timestamp in milliseconds.",
     ),
-    getter("ttl", |ctx, args| time_left(ctx, args, TimeForm::EX)).doc(
-        "1.0.0",
-        "O(1)",
-        "key",
-        "Returns the time to live of a key in seconds.",
-    ),
-    getter("pttl", |ctx, args| time_left(ctx, args, TimeForm::PX)).doc(
-        "2.6.0",
-        "O(1)",
-        "key",
-        "Returns the time to live of a key in milliseconds.",
-    ),
+    getter("ttl", |ctx, args| time_left(ctx, args, TimeForm::EX))
+        .tips(&["nondeterministic_output"])
+        .doc("1.0.0", "O(1)", "key", "Returns the time to live of a key in seconds."),
+    getter("pttl", |ctx, args| time_left(ctx, args, TimeForm::PX))
+        .tips(&["nondeterministic_output"])
+        .doc("2.6.0", "O(1)", "key", "Returns the time to live of a key in milliseconds."),
     getter("expiretime", |ctx, args| time_left(ctx, args, TimeForm::EXAT)).doc(
         "7.0.0",
         "O(1)",

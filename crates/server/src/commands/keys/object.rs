@@ -4,7 +4,7 @@ use tierce_keyspace::{Db, Key};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Handler, KeyFlags, KeySpec, Spec};
-use crate::commands::server::help;
+use crate::commands::server::{help, help_spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -15,7 +15,10 @@ const MAXMEMORY_POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
 
 const fn sub(name: &'static str, run: Handler) -> Spec {
-    Spec::new(name, 3, Group::Generic, run).flags(Flags::READONLY).keys(KEY)
+    Spec::new(name, 3, Group::Generic, run)
+        .flags(Flags::READONLY)
+        .keys(KEY)
+        .tips(&["nondeterministic_output"])
 }
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::container(
@@ -46,6 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "key",
             "Returns the reference count of a value, which is always one.",
         ),
+        help_spec(Group::Generic),
     ],
     help,
 )

@@ -29,7 +29,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
     Spec::new("move", 3, Group::Generic, move_key)
         .flags(Flags::WRITE.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE)])
+        .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .doc("1.0.0", "O(1)", "key db", "Moves a key to another database."),
     Spec::new("swapdb", 3, Group::Server, swap_db)
         .flags(Flags::WRITE.with(Flags::FAST))

@@ -11,6 +11,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("keys", 2, Group::Generic, keys)
+        .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
         .flags(Flags::READONLY)
         .categories(&["dangerous"])
         .doc(
@@ -19,18 +20,19 @@ pub(super) static COMMANDS: &[Spec] = &[
             "pattern",
             "Returns all key names that match a pattern.",
         ),
-    Spec::new("scan", -2, Group::Generic, scan).flags(Flags::READONLY).doc(
-        "2.8.0",
-        "O(1) for every call; O(N) for a complete iteration, N being the number of keys",
-        "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        "Iterates over the key names in the database.",
-    ),
-    Spec::new("randomkey", 1, Group::Generic, random_key).flags(Flags::READONLY).doc(
-        "1.0.0",
-        "O(1)",
-        "",
-        "Returns a random key name from the database.",
-    ),
+    Spec::new("scan", -2, Group::Generic, scan)
+        .tips(&["nondeterministic_output", "request_policy:special"])
+        .flags(Flags::READONLY)
+        .doc(
+            "2.8.0",
+            "O(1) for every call; O(N) for a complete iteration, N being the number of keys",
+            "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+            "Iterates over the key names in the database.",
+        ),
+    Spec::new("randomkey", 1, Group::Generic, random_key)
+        .tips(&["request_policy:all_shards", "nondeterministic_output"])
+        .flags(Flags::READONLY)
+        .doc("1.0.0", "O(1)", "", "Returns a random key name from the database."),
 ];
 
 type Done = Result<(), CommandError>;

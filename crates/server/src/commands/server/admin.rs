@@ -11,13 +11,16 @@ use crate::server::Shutdown;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("time", 1, Group::Server, time)
+        .tips(&["nondeterministic_output"])
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
         .doc("2.6.0", "O(1)", "", "Returns the server time."),
     Spec::new("dbsize", 1, Group::Server, db_size)
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .categories(&["keyspace"])
         .doc("1.0.0", "O(1)", "", "Returns the number of keys in the database."),
     Spec::new("flushdb", -1, Group::Server, flush_db)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
         .doc(
@@ -27,6 +30,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Removes all keys from the current database.",
         ),
     Spec::new("flushall", -1, Group::Server, flush_all)
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
         .doc(
@@ -54,12 +58,17 @@ pub(super) static COMMANDS: &[Spec] = &[
         .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
         .categories(&["admin", "dangerous"])
         .doc("2.8.12", "O(1)", "", "Returns the replication role."),
-    Spec::new("wait", 3, Group::Generic, wait).flags(Flags::BLOCKING).doc(
-        "3.0.0",
-        "O(1)",
-        "numreplicas timeout",
-        "Returns how many replicas have acknowledged the writes of the connection.",
-    ),
+    Spec::new("wait", 3, Group::Generic, wait)
+        .apart()
+        .categories(&["connection"])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .flags(Flags::BLOCKING)
+        .doc(
+            "3.0.0",
+            "O(1)",
+            "numreplicas timeout",
+            "Returns how many replicas have acknowledged the writes of the connection.",
+        ),
     Spec::new("lolwut", -1, Group::Server, lolwut).flags(Flags::READONLY.with(Flags::FAST)).doc(
         "5.0.0",
         "O(1)",
@@ -114,21 +123,29 @@ fn flush(
 }
 
 fn shutdown(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let (mut save, mut abort, mut others) = (None, false, false);
+    let (mut save, mut abort, mut now, mut force) = (None, false, false, false);
     for option in args.iter().skip(1) {
         match option.to_ascii_lowercase().as_slice() {
             b"nosave" if save != Some(true) => save = Some(false),
             b"save" if save != Some(false) => save = Some(true),
-            b"now" | b"force" => others = true,
+            b"now" => now = true,
+            b"force" => force = true,
             b"abort" => abort = true,
             _ => return Err(CommandError::SYNTAX),
         }
     }
-    if abort && (save.is_some() || others) {
+    if abort && (save.is_some() || now || force) {
         return Err(CommandError::SYNTAX);
     }
     if abort {
         return Err(CommandError::new("ERR No shutdown in progress."));
+    }
+    if save == Some(true) && !force {
+        // Whoever asks for a snapshot must not lose the data because there can be none.
+        return Err(CommandError::new(
+            "ERR Errors trying to SHUTDOWN: this version keeps data in memory only and cannot save \
+             it. SHUTDOWN SAVE FORCE ends the server all the same.",
+        ));
     }
     // No reply: the client learns of it by the end of its connection.
     ctx.session.closing = true;
@@ -167,8 +184,9 @@ fn lolwut(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
      |==|====|====|==|\n\
      |__|____|____|__|\n\
       \\_____________/\n\n";
-    if args.len() > 1 && !args[1].eq_ignore_ascii_case(b"version") {
-        return Err(CommandError::SYNTAX);
+    if args.len() > 2 && args[1].eq_ignore_ascii_case(b"version") {
+        // There is one picture so far, whatever version is asked for.
+        number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
     }
     ctx.reply.verbatim(&format!("{CASK}Tierce ver. {}\n", crate::VERSION));
     Ok(())

@@ -3,7 +3,7 @@
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::{Args, Proto};
 
-use super::help;
+use super::help_spec;
 use crate::command::{Argument, ArgumentKind, Command, Flags, Group, KeySpec, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -21,7 +21,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
         Group::Server,
         &[
             sub("count", 2, count).doc("2.8.13", "O(1)", "", "Returns the number of commands."),
-            sub("docs", -2, docs).doc(
+            sub("docs", -2, docs).tips(&["nondeterministic_output_order"]).doc(
                 "7.0.0",
                 "O(N) where N is the number of commands to look up",
                 "[command-name [command-name ...]]",
@@ -39,20 +39,21 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
                 "command [arg [arg ...]]",
                 "Returns the keys of a command call and what it does with them.",
             ),
-            sub("info", -2, info).doc(
+            sub("info", -2, info).tips(&["nondeterministic_output_order"]).doc(
                 "2.8.13",
                 "O(N) where N is the number of commands to look up",
                 "[command-name [command-name ...]]",
                 "Returns facts about commands.",
             ),
-            sub("list", -2, list).doc(
+            sub("list", -2, list).tips(&["nondeterministic_output_order"]).doc(
                 "7.0.0",
                 "O(N) where N is the total number of commands",
                 "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
                 "Returns the names of commands.",
             ),
+            help_spec(Group::Server).categories(&["connection"]),
         ],
-        all_or_help,
+        all,
     )
 }
 .flags(FLAGS)
@@ -66,10 +67,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
 
 type Done = Result<(), CommandError>;
 
-fn all_or_help(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    if args.len() > 1 {
-        return help(ctx, args);
-    }
+fn all(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     describe_all(ctx);
     Ok(())
 }
@@ -104,7 +102,7 @@ fn info(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     for name in args.iter().skip(2) {
         match find(ctx, name) {
             Some(command) => describe(ctx, command),
-            None => ctx.reply.null_array(),
+            None => ctx.reply.null(),
         }
     }
     Ok(())
@@ -126,7 +124,8 @@ fn describe(ctx: &mut Context<'_, '_>, command: &Command) {
     reply.int(step.into());
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(category));
-    reply.set(0);
+    reply.set(spec.tips.len());
+    spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|keys| describe_keys(ctx, *keys));
     ctx.reply.set(command.subcommands.len());
@@ -135,7 +134,11 @@ fn describe(ctx: &mut Context<'_, '_>, command: &Command) {
 
 fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
     let reply = &mut ctx.reply;
-    reply.map(3);
+    reply.map(3 + usize::from(keys.note.is_some()));
+    if let Some(note) = keys.note {
+        reply.bulk(b"notes");
+        reply.bulk(note.as_bytes());
+    }
     reply.bulk(b"flags");
     reply.simple_set(keys.flags.0);
     reply.bulk(b"begin_search");
@@ -178,7 +181,9 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     let arguments = Argument::parse(spec.syntax);
     let reply = &mut ctx.reply;
     reply.bulk(command.full_name.as_bytes());
-    let optional = usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty());
+    let optional = usize::from(!arguments.is_empty())
+        + usize::from(!spec.subcommands.is_empty())
+        + if spec.deprecated.is_some() { 3 } else { 0 };
     reply.map(4 + optional);
     for (name, text) in [
         ("summary", spec.summary),
@@ -188,6 +193,14 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if let Some((since, replaced_by)) = spec.deprecated {
+        reply.bulk(b"doc_flags");
+        reply.simple_set(&["deprecated"]);
+        for (name, text) in [("deprecated_since", since), ("replaced_by", replaced_by)] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
     }
     if !arguments.is_empty() {
         reply.bulk(b"arguments");
@@ -287,7 +300,9 @@ fn get_keys_and_flags(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         .spec
         .keys
         .iter()
-        .flat_map(|keys| keys.indexes(call.len()).map(|index| (call.at(index), keys.flags.0)))
+        .flat_map(|keys| {
+            keys.indexes(call.len()).map(|index| (call.at(index), keys.flags.of_call(call).0))
+        })
         .collect();
     ctx.reply.array(keys.len());
     for (key, flags) in keys {

@@ -2,7 +2,7 @@
 
 use tierce_wire::resp::Args;
 
-use super::help;
+use super::{help, help_spec};
 use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -30,12 +30,15 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "",
             "Writes the present configuration into the configuration file.",
         ),
-        sub("set", -4, set).doc(
-            "2.0.0",
-            "O(N) when N is the number of configuration parameters provided",
-            "parameter value [parameter value ...]",
-            "Sets configuration parameters in the running server, all or none.",
-        ),
+        sub("set", -4, set)
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+            .doc(
+                "2.0.0",
+                "O(N) when N is the number of configuration parameters provided",
+                "parameter value [parameter value ...]",
+                "Sets configuration parameters in the running server, all or none.",
+            ),
+        help_spec(Group::Server),
     ],
     help,
 )
@@ -56,7 +59,7 @@ fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
-        return Err(CommandError::arity(ctx.name()));
+        return Err(CommandError::SYNTAX);
     }
     let pairs: Vec<_> =
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();

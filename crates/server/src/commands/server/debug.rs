@@ -1,73 +1,101 @@
 //! DEBUG, as far as test suites of clients use it.
+//!
+//! Not a container: as in Redis, the subcommands have no facts of their own, and no counters.
 
 use std::time::Duration;
 
+use tierce_keyspace::Expiry;
 use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
-use super::help;
-use crate::command::{Flags, Group, Spec};
+use super::write_help;
+use crate::command::{Flags, Group, Handler, Spec};
 use crate::commands::options::integer;
+use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
-const fn sub(name: &'static str, arity: i16, run: crate::command::Handler) -> Spec {
-    Spec::new(name, arity, Group::Server, run).flags(FLAGS)
+pub(super) static COMMANDS: &[Spec] =
+    &[Spec::new("debug", -2, Group::Server, debug).flags(FLAGS).doc(
+        "1.0.0",
+        "Depends on subcommand.",
+        "subcommand [arg [arg ...]]",
+        "A container for debugging commands; DEBUG HELP lists them. Needs enable-debug-command.",
+    )];
+
+/// One subcommand.
+struct Sub {
+    name: &'static str,
+    /// Number of arguments with both names; negative: at least that many.
+    arity: i16,
+    syntax: &'static str,
+    about: &'static str,
+    run: Handler,
 }
 
-pub(super) static COMMANDS: &[Spec] = &[Spec::container(
-    "debug",
-    Group::Server,
-    &[
-        sub("change-repl-id", 2, accept).doc("1.0.0", "O(1)", "", "Does nothing, successfully."),
-        sub("error", 3, error).doc("1.0.0", "O(1)", "message", "Replies with this error."),
-        sub("jmap", 2, accept).doc("1.0.0", "O(1)", "", "Does nothing, successfully."),
-        sub("log", 3, log).doc("1.0.0", "O(1)", "message", "Writes a line to standard error."),
-        sub("object", -3, object).doc(
-            "1.0.0",
-            "O(1)",
-            "key",
-            "Returns how the value of a key is stored.",
-        ),
-        sub("protocol", 3, protocol).doc(
-            "1.0.0",
-            "O(1)",
-            "type",
-            "Replies with a value of a protocol type: string, integer, double, null, array, set, \
-             map, attrib, push, verbatim, true, false, bignum.",
-        ),
-        sub("quicklist-packed-threshold", 3, accept).doc(
-            "1.0.0",
-            "O(1)",
-            "size",
-            "Does nothing, successfully.",
-        ),
-        sub("set-active-expire", 3, set_active_expire).doc(
-            "1.0.0",
-            "O(1)",
-            "<0 | 1>",
-            "Switches the removal of expired keys that nobody asks for.",
-        ),
-        sub("sleep", 3, sleep).doc(
-            "1.0.0",
-            "O(1)",
-            "seconds",
-            "Stops the worker of this connection for so long.",
-        ),
-        sub("stringmatch-len", 4, string_match).doc(
-            "1.0.0",
-            "O(N)",
-            "length pattern",
-            "Matches so many letters against a pattern.",
-        ),
-    ],
-    help,
-)
-.flags(FLAGS)
-.doc("1.0.0", "Depends on subcommand.", "", "A container for debugging commands.")];
+const fn sub(
+    name: &'static str,
+    arity: i16,
+    syntax: &'static str,
+    about: &'static str,
+    run: Handler,
+) -> Sub {
+    Sub { name, arity, syntax, about, run }
+}
+
+#[rustfmt::skip]
+const SUBCOMMANDS: &[Sub] = &[
+    sub("change-repl-id", 2, "", "Does nothing, successfully.", accept),
+    sub("error", 3, "message", "Replies with this error.", error),
+    sub("jmap", 2, "", "Does nothing, successfully.", accept),
+    sub("listpack", 3, "key", "Shows a listpack. No value is stored as one.", listpack),
+    sub("loadaof", 2, "", "Refused: this version keeps data in memory only.", no_persistence),
+    sub("log", 3, "message", "Writes a message into the log.", log),
+    sub("object", -3, "key", "Returns how the value of a key is stored.", object),
+    sub("populate", -3, "count [prefix] [size]",
+        "Creates string keys prefix:0, prefix:1, ..., but for those that exist.", populate),
+    sub("protocol", 3, "type",
+        "Replies with a value of a protocol type: string, integer, double, null, array, set, map, \
+         attrib, push, verbatim, true, false, bignum.", protocol),
+    sub("quicklist-packed-threshold", 3, "size", "Does nothing, successfully.", accept),
+    sub("reload", -2, "[option ...]", "Refused: this version keeps data in memory only.",
+        no_persistence),
+    sub("set-active-expire", 3, "<0 | 1>",
+        "Switches the removal of expired keys that nobody asks for.", set_active_expire),
+    sub("sleep", 3, "seconds", "Stops the worker of this connection for so long.", sleep),
+    sub("stringmatch-len", 4, "length pattern", "Matches so many letters against a pattern.",
+        string_match),
+    sub("ziplist", 3, "key", "Shows a ziplist. No value is stored as one.", listpack),
+];
+
+fn debug(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    const ENABLED: DirectiveId = DirectiveId::of("enable-debug-command");
+    if !ctx.server.config.settings().allows(ENABLED, ctx.session.client.peer()) {
+        return Err(CommandError::new(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    if args[1].eq_ignore_ascii_case(b"help") && args.len() == 2 {
+        write_help(ctx, "debug", SUBCOMMANDS.iter().map(|sub| (sub.name, sub.syntax, sub.about)));
+        return Ok(());
+    }
+    let named = |sub: &&Sub| sub.name.as_bytes().eq_ignore_ascii_case(&args[1]);
+    match SUBCOMMANDS.iter().find(named).filter(|sub| sub.accepts(args.len())) {
+        Some(sub) => (sub.run)(ctx, args),
+        None => Err(CommandError::subcommand_syntax(&args[1], "debug")),
+    }
+}
+
+impl Sub {
+    fn accepts(&self, argc: usize) -> bool {
+        if self.arity >= 0 { argc == self.arity as usize } else { argc >= -self.arity as usize }
+    }
+}
 
 type Done = Result<(), CommandError>;
 
@@ -81,7 +109,49 @@ fn error(_ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn log(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    eprintln!("tierce: debug log: {}", args[2].escape_ascii());
+    ctx.server.log.warning(format_args!("DEBUG LOG: {}", args[2].escape_ascii()));
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn no_persistence(_ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
+    Err(CommandError::new(
+        "ERR DEBUG RELOAD and LOADAOF need data on disk, and this version keeps it in memory only",
+    ))
+}
+
+fn listpack(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let (mut db, key, _) = ctx.open(args.at(2));
+    Err(match db.peek(key) {
+        Some(_) => CommandError::new("ERR Not a listpack encoded object."),
+        None => CommandError::NO_SUCH_KEY,
+    })
+}
+
+fn populate(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    if args.len() > 5 {
+        return Err(CommandError::subcommand_syntax(&args[1], "debug"));
+    }
+    let positive = |arg: &[u8]| {
+        integer(arg).and_then(|n| u64::try_from(n).map_err(|_| CommandError::OUT_OF_RANGE))
+    };
+    let count = positive(&args[2])?;
+    let prefix = args.get(3).unwrap_or(b"key");
+    let size = args.get(4).map(positive).transpose()?;
+    if size.is_some_and(|size| size > ctx.server.config.live().proto_max_bulk_len()) {
+        return Err(CommandError::STRING_TOO_LONG);
+    }
+    for number in 0..count {
+        let name = [prefix, b":", number.to_string().as_bytes()].concat();
+        let mut value = format!("value:{number}").into_bytes();
+        if let Some(size) = size {
+            value.resize(size as usize, 0);
+        }
+        let (mut db, key, _) = ctx.open(&name);
+        if db.peek(key).is_none() {
+            db.set(key, &value, Expiry::Never)?;
+        }
+    }
     ctx.reply.ok();
     Ok(())
 }
@@ -128,12 +198,16 @@ fn string_match(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
+/// What clients expect `DEBUG PROTOCOL double` to be.
+#[expect(clippy::approx_constant, reason = "it is this number and not pi")]
+const DOUBLE: f64 = 3.141;
+
 fn protocol(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let reply = &mut ctx.reply;
     match args[2].to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.int(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(DOUBLE),
         b"null" => reply.null(),
         b"array" => {
             reply.array(3);
@@ -150,8 +224,12 @@ fn protocol(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
                 reply.boolean(n == 1);
             }
         }
-        b"attrib" | b"push" if reply.proto() == Proto::Resp2 => {
-            return Err(CommandError::new("ERR RESP2 does not have this type"));
+        // Without a type for the attribute, only the reply itself is left.
+        b"attrib" if reply.proto() == Proto::Resp2 => {
+            reply.bulk(b"Some real reply following the attribute");
+        }
+        b"push" if reply.proto() == Proto::Resp2 => {
+            return Err(CommandError::new("ERR RESP2 is not supported by this command"));
         }
         b"attrib" => {
             reply.attribute("key-popularity", "key:123", 90);
@@ -169,7 +247,7 @@ fn protocol(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         _ => {
             return Err(CommandError::new(
                 "ERR Wrong protocol type name. Please use one of the following: string|integer|\
-                 double|null|array|set|map|attrib|push|verbatim|true|false|bignum",
+                 double|bignum|null|array|set|map|attrib|push|verbatim|true|false",
             ));
         }
     }

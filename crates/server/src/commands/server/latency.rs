@@ -2,7 +2,7 @@
 
 use tierce_wire::resp::Args;
 
-use super::help;
+use super::{help, help_spec};
 use crate::command::{Command, Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -19,37 +19,55 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
     "latency",
     Group::Server,
     &[
-        sub("doctor", 2, doctor).doc(
-            "2.8.13",
-            "O(1)",
-            "",
-            "Returns a report on latency for people.",
-        ),
-        sub("graph", 3, graph).doc("2.8.13", "O(1)", "event", "Draws the samples of an event."),
-        sub("histogram", -2, histogram).doc(
-            "7.0.0",
-            "O(N) where N is the number of commands with latency information",
-            "[command [command ...]]",
-            "Returns how long calls of commands took, as cumulative distributions.",
-        ),
-        sub("history", 3, history).doc(
-            "2.8.13",
-            "O(1)",
-            "event",
-            "Returns the samples of an event.",
-        ),
-        sub("latest", 2, latest).doc(
-            "2.8.13",
-            "O(1)",
-            "",
-            "Returns the newest sample of each event.",
-        ),
-        sub("reset", -2, reset).doc(
-            "2.8.13",
-            "O(1)",
-            "[event [event ...]]",
-            "Forgets the samples of some or all events.",
-        ),
+        sub("doctor", 2, doctor)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_nodes",
+                "response_policy:special",
+            ])
+            .doc("2.8.13", "O(1)", "", "Returns a report on latency for people."),
+        sub("graph", 3, graph)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_nodes",
+                "response_policy:special",
+            ])
+            .doc("2.8.13", "O(1)", "event", "Draws the samples of an event."),
+        sub("histogram", -2, histogram)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_nodes",
+                "response_policy:special",
+            ])
+            .doc(
+                "7.0.0",
+                "O(N) where N is the number of commands with latency information",
+                "[command [command ...]]",
+                "Returns how long calls of commands took, as cumulative distributions.",
+            ),
+        sub("history", 3, history)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_nodes",
+                "response_policy:special",
+            ])
+            .doc("2.8.13", "O(1)", "event", "Returns the samples of an event."),
+        sub("latest", 2, latest)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_nodes",
+                "response_policy:special",
+            ])
+            .doc("2.8.13", "O(1)", "", "Returns the newest sample of each event."),
+        sub("reset", -2, reset)
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+            .doc(
+                "2.8.13",
+                "O(1)",
+                "[event [event ...]]",
+                "Forgets the samples of some or all events.",
+            ),
+        help_spec(Group::Server),
     ],
     help,
 )
@@ -134,6 +152,7 @@ fn doctor(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 }
 
 fn histogram(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let tracking = ctx.server.config.live().latency_tracking();
     let totals = ctx.server.totals();
     let wanted = |command: &&Command| {
         let named = |name: &[u8]| {
@@ -149,7 +168,7 @@ fn histogram(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         .all()
         .filter(wanted)
         .map(|command| (command, totals.command(command.id)))
-        .filter(|(_, totals)| totals.calls > 0)
+        .filter(|(_, totals)| totals.calls > 0 && tracking)
         .collect();
     ctx.reply.map(commands.len());
     for (command, totals) in commands {

@@ -3,7 +3,7 @@
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use super::help;
+use super::{help, help_spec};
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -13,30 +13,40 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
     "memory",
     Group::Server,
     &[
-        Spec::new("doctor", 2, Group::Server, doctor).doc(
-            "4.0.0",
-            "O(1)",
-            "",
-            "Returns a report on memory for people.",
-        ),
-        Spec::new("malloc-stats", 2, Group::Server, malloc_stats).doc(
-            "4.0.0",
-            "Depends on how much memory is allocated",
-            "",
-            "Returns what the allocator knows.",
-        ),
-        Spec::new("purge", 2, Group::Server, purge).doc(
-            "4.0.0",
-            "Depends on how much memory is allocated",
-            "",
-            "Asks the allocator to give unused memory back to the system.",
-        ),
-        Spec::new("stats", 2, Group::Server, stats).doc(
-            "4.0.0",
-            "O(1)",
-            "",
-            "Returns details about memory usage.",
-        ),
+        Spec::new("doctor", 2, Group::Server, doctor)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_shards",
+                "response_policy:special",
+            ])
+            .doc("4.0.0", "O(1)", "", "Returns a report on memory for people."),
+        Spec::new("malloc-stats", 2, Group::Server, malloc_stats)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_shards",
+                "response_policy:special",
+            ])
+            .doc(
+                "4.0.0",
+                "Depends on how much memory is allocated",
+                "",
+                "Returns what the allocator knows.",
+            ),
+        Spec::new("purge", 2, Group::Server, purge)
+            .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+            .doc(
+                "4.0.0",
+                "Depends on how much memory is allocated",
+                "",
+                "Asks the allocator to give unused memory back to the system.",
+            ),
+        Spec::new("stats", 2, Group::Server, stats)
+            .tips(&[
+                "nondeterministic_output",
+                "request_policy:all_shards",
+                "response_policy:special",
+            ])
+            .doc("4.0.0", "O(1)", "", "Returns details about memory usage."),
         Spec::new("usage", -3, Group::Server, usage)
             .flags(Flags::READONLY)
             .keys(&[KeySpec::at(2, KeyFlags::LOOK)])
@@ -46,6 +56,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "key [SAMPLES count]",
                 "Returns how much memory a key occupies.",
             ),
+        help_spec(Group::Server),
     ],
     help,
 )
@@ -54,15 +65,16 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
 type Done = Result<(), CommandError>;
 
 fn usage(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    match args.len() {
-        3 => {}
-        5 if args[3].eq_ignore_ascii_case(b"samples") => {
-            let samples = number::parse_i64(&args[4]).ok_or(CommandError::NOT_AN_INTEGER)?;
-            if samples < 0 {
-                return Err(CommandError::SYNTAX);
-            }
+    let options = args.from(3);
+    for at in (0..options.len()).step_by(2) {
+        if !options[at].eq_ignore_ascii_case(b"samples") || at + 1 == options.len() {
+            return Err(CommandError::SYNTAX);
         }
-        _ => return Err(CommandError::SYNTAX),
+        // Nothing has to be estimated, so the number does not matter beyond being one.
+        let samples = number::parse_i64(&options[at + 1]).ok_or(CommandError::NOT_AN_INTEGER)?;
+        if samples < 0 {
+            return Err(CommandError::SYNTAX);
+        }
     }
     let (mut db, key, reply) = ctx.open(args.at(2));
     match db.memory_bytes(key) {
@@ -101,30 +113,51 @@ fn stats(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     let keyspace = &ctx.server.keyspace;
     let keys: u64 = keyspace.db_indices().map(|db| keyspace.len(db)).sum();
     let keys = keys as usize;
-    let pairs: [(&str, usize); 9] = [
-        ("peak.allocated", report.peak),
-        ("total.allocated", report.used()),
-        ("startup.allocated", report.startup),
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", report.clients),
-        ("overhead.total", report.overhead()),
-        ("keys.count", keys),
-        ("keys.bytes-per-key", report.dataset() / keys.max(1)),
+    let percent = |part: usize, whole: usize| part as f64 * 100.0 / whole.max(1) as f64;
+    let dataset_percent = percent(report.dataset(), report.used() - report.startup);
+    let int = |n: usize| Figure::Int(n as i64);
+    let figures = [
+        ("peak.allocated", int(report.peak)),
+        ("total.allocated", int(report.used())),
+        ("startup.allocated", int(report.startup)),
+        ("replication.backlog", int(0)),
+        ("clients.slaves", int(0)),
+        ("clients.normal", int(report.clients)),
+        ("cluster.links", int(0)),
+        ("aof.buffer", int(0)),
+        ("lua.caches", int(0)),
+        ("functions.caches", int(0)),
+        ("overhead.total", int(report.overhead())),
+        ("keys.count", int(keys)),
+        ("keys.bytes-per-key", int(report.dataset() / keys.max(1))),
+        ("dataset.bytes", int(report.dataset())),
+        ("dataset.percentage", Figure::Double(dataset_percent)),
+        ("peak.percentage", Figure::Double(percent(report.used(), report.peak))),
+        ("allocator.allocated", int(report.used())),
+        ("allocator.active", int(report.resident)),
+        ("allocator.resident", int(report.resident)),
+        ("allocator-fragmentation.ratio", Figure::Double(report.fragmentation())),
+        ("allocator-fragmentation.bytes", Figure::Int(report.fragmentation_bytes())),
+        ("allocator-rss.ratio", Figure::Double(1.0)),
+        ("allocator-rss.bytes", int(0)),
+        ("rss-overhead.ratio", Figure::Double(1.0)),
+        ("rss-overhead.bytes", int(0)),
+        ("fragmentation", Figure::Double(report.fragmentation())),
+        ("fragmentation.bytes", Figure::Int(report.fragmentation_bytes())),
     ];
-    ctx.reply.map(pairs.len() + 3);
-    for (name, value) in pairs {
+    ctx.reply.map(figures.len());
+    for (name, figure) in figures {
         ctx.reply.bulk(name.as_bytes());
-        ctx.reply.count(value);
-    }
-    ctx.reply.bulk(b"dataset.bytes");
-    ctx.reply.count(report.dataset());
-    for (name, value) in [
-        ("peak.percentage", report.used() as f64 * 100.0 / report.peak.max(1) as f64),
-        ("fragmentation", report.fragmentation()),
-    ] {
-        ctx.reply.bulk(name.as_bytes());
-        ctx.reply.double(value);
+        match figure {
+            Figure::Int(value) => ctx.reply.int(value),
+            Figure::Double(value) => ctx.reply.double(value),
+        }
     }
     Ok(())
+}
+
+/// A value of `MEMORY STATS`.
+enum Figure {
+    Int(i64),
+    Double(f64),
 }

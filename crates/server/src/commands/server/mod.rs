@@ -12,7 +12,7 @@ mod slowlog;
 
 use tierce_wire::resp::Args;
 
-use crate::command::Spec;
+use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -30,20 +30,41 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
 
 pub(crate) use self::monitor::line as monitor_line;
 
+/// The subcommand `HELP` of a container in this chapter.
+pub(super) const fn help_spec(group: Group) -> Spec {
+    Spec::new("help", 2, group, help).flags(Flags::LOADING.with(Flags::STALE)).doc(
+        "5.0.0",
+        "O(1)",
+        "",
+        "Returns helpful text about the subcommands.",
+    )
+}
+
 /// `HELP` of any command with subcommands, made from the table.
 pub(super) fn help(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError> {
-    let container = ctx.command.spec.name.to_ascii_uppercase();
+    let container = ctx.command.full_name.split('|').next().unwrap_or_default();
+    let command = ctx.server.commands.find(container.as_bytes());
+    let subs = command.into_iter().flat_map(|command| command.spec.subcommands);
+    let subs = subs.filter(|sub| sub.name != "help").map(|sub| (sub.name, sub.syntax, sub.summary));
+    write_help(ctx, container, subs);
+    Ok(())
+}
+
+/// Writes a help text from names, arguments and summaries of subcommands.
+fn write_help<'a>(
+    ctx: &mut Context<'_, '_>,
+    container: &str,
+    subs: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+) {
+    let container = container.to_ascii_uppercase();
     let mut lines =
         vec![format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
-    for sub in ctx.command.spec.subcommands {
-        lines.push(
-            format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned(),
-        );
-        lines.push(format!("    {}", sub.summary));
+    for (name, syntax, summary) in subs {
+        lines.push(format!("{} {syntax}", name.to_ascii_uppercase()).trim_end().to_owned());
+        lines.push(format!("    {summary}"));
     }
     lines.push("HELP".to_owned());
     lines.push("    Print this help.".to_owned());
     ctx.reply.array(lines.len());
     lines.iter().for_each(|line| ctx.reply.simple(line));
-    Ok(())
 }

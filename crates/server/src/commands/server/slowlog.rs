@@ -3,7 +3,7 @@
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use super::help;
+use super::{help, help_spec};
 use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -16,24 +16,38 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
     "slowlog",
     Group::Server,
     &[
-        Spec::new("get", -2, Group::Server, get).flags(FLAGS).doc(
-            "2.2.12",
-            "O(N) where N is the number of entries returned",
-            "[count]",
-            "Returns the newest entries of the log of slow commands.",
-        ),
-        Spec::new("len", 2, Group::Server, len).flags(FLAGS).doc(
-            "2.2.12",
-            "O(1)",
-            "",
-            "Returns the number of entries in the log of slow commands.",
-        ),
-        Spec::new("reset", 2, Group::Server, reset).flags(FLAGS).doc(
-            "2.2.12",
-            "O(N) where N is the number of entries",
-            "",
-            "Clears the log of slow commands.",
-        ),
+        Spec::new("get", -2, Group::Server, get)
+            .tips(&["request_policy:all_nodes", "nondeterministic_output"])
+            .flags(FLAGS)
+            .doc(
+                "2.2.12",
+                "O(N) where N is the number of entries returned",
+                "[count]",
+                "Returns the newest entries of the log of slow commands.",
+            ),
+        Spec::new("len", 2, Group::Server, len)
+            .tips(&[
+                "request_policy:all_nodes",
+                "response_policy:agg_sum",
+                "nondeterministic_output",
+            ])
+            .flags(FLAGS)
+            .doc(
+                "2.2.12",
+                "O(1)",
+                "",
+                "Returns the number of entries in the log of slow commands.",
+            ),
+        Spec::new("reset", 2, Group::Server, reset)
+            .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
+            .flags(FLAGS)
+            .doc(
+                "2.2.12",
+                "O(N) where N is the number of entries",
+                "",
+                "Clears the log of slow commands.",
+            ),
+        help_spec(Group::Server),
     ],
     help,
 )
@@ -51,7 +65,7 @@ fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
                 return Err(CommandError::new("ERR count should be greater than or equal to -1"));
             }
         },
-        _ => return Err(CommandError::arity(ctx.name())),
+        _ => return Err(CommandError::subcommand_syntax(&args[1], "slowlog")),
     };
     let log = ctx.server.slowlog.lock();
     ctx.reply.array(log.len().min(wanted));

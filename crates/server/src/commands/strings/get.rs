@@ -29,6 +29,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Returns a substring of the string stored at a key.",
         ),
     Spec::new("substr", 4, Group::String, get_range)
+        .deprecated("2.0.0", "`GETRANGE`")
         .flags(Flags::READONLY)
         .keys(&[KeySpec::at(1, KeyFlags::READ)])
         .doc(
@@ -43,7 +44,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc("6.2.0", "O(1)", "key", "Returns the string value of a key after deleting the key."),
     Spec::new("getex", -2, Group::String, get_ex)
         .flags(TAKE)
-        .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
+        .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)
+            .note("RW and update because the time to live may change")])
         .doc(
             "6.2.0",
             "O(1)",

@@ -10,7 +10,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("lcs", -3, Group::String, lcs)
     .flags(Flags::READONLY)
-    .keys(&[KeySpec { first: 1, last: 2, step: 1, flags: KeyFlags::READ }])
+    .keys(&[KeySpec { first: 1, last: 2, step: 1, flags: KeyFlags::READ, note: None }])
     .doc(
         "7.0.0",
         "O(N*M) where N and M are the lengths of s1 and s2, respectively",

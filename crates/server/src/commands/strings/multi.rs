@@ -10,6 +10,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("mget", -2, Group::String, mget)
+        .tips(&["request_policy:multi_shard"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .keys(&[KeySpec::all(1, KeyFlags::READ)])
         .doc(
@@ -19,6 +20,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Atomically returns the string values of one or more keys.",
         ),
     Spec::new("mset", -3, Group::String, mset)
+        .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::all(2, KeyFlags::OVERWRITE)])
         .doc(
@@ -28,6 +30,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Atomically creates or modifies the string values of one or more keys.",
         ),
     Spec::new("msetnx", -3, Group::String, msetnx)
+        .tips(&["request_policy:multi_shard", "response_policy:agg_min"])
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .keys(&[KeySpec::all(2, KeyFlags::INSERT)])
         .doc(

@@ -12,8 +12,8 @@ const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("set", -3, Group::String, set)
-        .flags(STORE.with(Flags::FAST))
-        .keys(&[KeySpec::at(1, KeyFlags::VARIABLE)])
+        .flags(STORE.with(Flags::SHORT))
+        .keys(&[KeySpec::at(1, KeyFlags::VARIABLE).note("RW and access because of the option GET")])
         .doc(
             "1.0.0",
             "O(1)",
@@ -23,11 +23,13 @@ pub(super) static COMMANDS: &[Spec] = &[
              not exist.",
         ),
     Spec::new("setnx", 3, Group::String, set_nx)
+        .deprecated("2.6.12", "`SET` with the `NX` argument")
         .flags(STORE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::INSERT)])
         .doc("1.0.0", "O(1)", "key value", "Sets the string value of a key only if it is absent."),
     Spec::new("setex", 4, Group::String, set_ex)
-        .flags(STORE.with(Flags::FAST))
+        .deprecated("2.6.12", "`SET` with the `EX` argument")
+        .flags(STORE.with(Flags::SHORT))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.0.0",
@@ -36,7 +38,8 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Sets the string value and expiration time of a key.",
         ),
     Spec::new("psetex", 4, Group::String, pset_ex)
-        .flags(STORE.with(Flags::FAST))
+        .deprecated("2.6.12", "`SET` with the `PX` argument")
+        .flags(STORE.with(Flags::SHORT))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.6.0",
@@ -45,6 +48,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Sets the string value and expiration time in milliseconds of a key.",
         ),
     Spec::new("getset", 3, Group::String, get_set)
+        .deprecated("6.2.0", "`SET` with the `GET` argument")
         .flags(STORE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .doc(
