@@ -6,7 +6,7 @@ use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -45,9 +45,7 @@ impl Resolved<'_, '_> {
     #[inline]
     fn is_repeated_by(&self, args: Args<'_>) -> bool {
         // With as many arguments the arity needs no check, but a subcommand may be another one.
-        args.len() == self.args.len()
-            && args[0] == self.args[0]
-            && self.command.is_plain
+        args.len() == self.args.len() && args[0] == self.args[0] && self.command.is_plain
     }
 }
 
@@ -137,15 +135,16 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         command
                     }
                     Err(refused) => {
-                        let mut reply = Reply::new(output, session.proto);
-                        execute::refuse(self.server, self.counters, &mut reply, &refused);
+                        self.refuse(session, output, &refused);
                         continue;
                     }
                 },
             };
-            if !undisturbed
-                && let Some(until_ms) = self.check_disturbances(session, command, args, now_ms)
-            {
+            if let Err(refused) = execute::admit(self.server, session, command) {
+                self.refuse(session, output, &refused);
+                continue;
+            }
+            if !undisturbed && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
@@ -154,6 +153,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             let timing = meter.enter(command);
             self.run(session, locker, output, command, args, now_ms);
+            if !undisturbed && self.server.clients.has_monitors() {
+                self.server.show_to_monitors(command, session, args);
+            }
             if timing == Timing::Alone {
                 meter.leave(command, session, args);
             }
@@ -168,20 +170,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         progress
     }
 
-    /// Until when the request has to wait, if it has to; shows it to those who watch otherwise.
     #[cold]
-    fn check_disturbances(
-        &self,
-        session: &Session,
-        command: &Command,
-        args: Args<'_>,
-        now_ms: i64,
-    ) -> Option<i64> {
-        let held_until_ms = self.server.pause.holds(command.spec, now_ms);
-        if held_until_ms.is_none() && self.server.clients.has_monitors() {
-            self.server.show_to_monitors(command, session, args);
+    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
+        let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
+        let mut reply = Reply::new(output, session.proto);
+        execute::refuse(self.server, self.counters, &mut reply, refused);
+        if session.reply_mode != ReplyMode::On {
+            mute(session, output, muted_from);
         }
-        held_until_ms
     }
 
     #[inline]

@@ -67,7 +67,6 @@ pub fn resolve<'k>(server: &'k Server, args: Args<'_>) -> Result<&'k Command, Re
     }
     match command.subcommand(&args[1]) {
         Some(sub) => check_arity(sub, args),
-        None if args[1].eq_ignore_ascii_case(b"help") => Ok(command),
         None => {
             let error = CommandError::unknown_subcommand(&args[1], command.spec.name);
             Err(Refused { command: None, error })
@@ -84,6 +83,27 @@ fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, 
     Err(Refused { command: Some(command), error })
 }
 
+/// Checks that the client may run the command.
+///
+/// # Errors
+/// When the client has to say AUTH first.
+#[inline]
+pub fn admit<'k>(
+    server: &Server,
+    session: &mut Session,
+    command: &'k Command,
+) -> Result<(), Refused<'k>> {
+    if session.authenticated || command.spec.flags.contains(Flags::NO_AUTH) {
+        return Ok(());
+    }
+    // The password may be gone since the client came.
+    session.authenticated = server.is_open();
+    match session.authenticated {
+        true => Ok(()),
+        false => Err(Refused { command: Some(command), error: CommandError::NO_AUTH }),
+    }
+}
+
 /// A request that does not come to run.
 pub struct Refused<'k> {
     /// The command, if it is known.
@@ -93,39 +113,20 @@ pub struct Refused<'k> {
 }
 
 impl Context<'_, '_> {
-    /// Runs the command, unless the client may not; an error becomes the reply.
+    /// Runs the command; an error becomes the reply.
     #[inline]
     pub fn run(&mut self, args: Args<'_>) {
         let client = &self.session.client;
         client.last_command.store(self.command.id.0 + 1, Relaxed);
-        if !self.session.authenticated
-            && !self.command.spec.flags.contains(Flags::NO_AUTH)
-            && !self.admit()
-        {
-            self.refuse(&Refused { command: Some(self.command), error: CommandError::NO_AUTH });
-            return;
-        }
         if let Err(error) = (self.command.spec.run)(self, args) {
             self.counters.failed(self.command.id);
             self.fail(&error);
         }
     }
 
-    /// Lets the client in after all when there is no password any more.
-    #[cold]
-    fn admit(&mut self) -> bool {
-        self.session.authenticated = self.server.is_open();
-        self.session.authenticated
-    }
-
     #[cold]
     fn fail(&mut self, error: &CommandError) {
         reply_error(self.server, self.counters, &mut self.reply, error);
-    }
-
-    #[cold]
-    fn refuse(&mut self, refused: &Refused<'_>) {
-        refuse(self.server, self.counters, &mut self.reply, refused);
     }
 }
 

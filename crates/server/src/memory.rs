@@ -73,6 +73,12 @@ impl MemoryReport {
         self.resident as f64 / self.used().max(1) as f64
     }
 
+    /// Resident memory beyond what is accounted for; negative when parts are swapped out.
+    #[must_use]
+    pub fn fragmentation_bytes(&self) -> i64 {
+        self.resident as i64 - self.used() as i64
+    }
+
     /// A few sentences for whoever looks after the server.
     #[must_use]
     pub fn diagnosis(&self) -> String {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
-};
+use tierce_net::{CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId};
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;
@@ -27,6 +25,8 @@ pub enum Message {
     Resume,
     /// A line for those who watch all commands.
     Monitor(Arc<[u8]>),
+    /// Somebody will look at the backlogs of clients: let them see those of now.
+    NoteBacklogs,
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -54,13 +54,18 @@ impl Service for RespService {
 
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
-        let client = Arc::new(Client::new(info, now.unix_ms as i64));
+        let client =
+            Arc::new(Client::new(info, now.unix_ms as i64, || server.listening.unix_path()));
         if server.is_protected_from(&client) {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
             return Err(Refusal::Borrowed(DENIED.as_bytes()));
         }
-        if server.clients.admit(Arc::clone(&client), server.config.live().maxclients() as usize).is_err() {
+        if server
+            .clients
+            .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
+            .is_err()
+        {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
         }
@@ -75,6 +80,7 @@ impl Service for RespService {
     fn input(&self, worker: &mut Worker, session: &mut Session, io: &mut Io<'_>) -> Flow {
         let server = &*self.0;
         let counters = server.counters(worker.index);
+        counters.add(Stat::Reads, 1);
         session.client.active_ms.store(io.now().unix_ms as i64, Relaxed);
         let flow = BatchRunner::new(server, counters, &mut worker.memory).serve(session, io);
         session.note_backlogs(io.input().len(), io.output().pending());
@@ -112,6 +118,9 @@ impl Service for RespService {
                 if session.monitor {
                     output.buffer().extend_from_slice(&line);
                 }
+            }),
+            Message::NoteBacklogs => conns.iter().for_each(|conn| {
+                conn.session.note_backlogs(conn.state.input_bytes, conn.state.output_bytes);
             }),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;

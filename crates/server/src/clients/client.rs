@@ -79,10 +79,10 @@ impl ClientFlags {
 }
 
 impl Client {
-    /// A client that has just connected.
+    /// A client that has just connected; one that came through a Unix socket goes by its path.
     #[must_use]
-    pub fn new(info: &ConnInfo, now_ms: i64) -> Self {
-        let unix_path = || "unix socket:0".to_owned();
+    pub fn new(info: &ConnInfo, now_ms: i64, unix_path: impl Fn() -> String) -> Self {
+        let unix_path = || format!("{}:0", unix_path());
         let (addr, laddr, unix, local) = match info.endpoints {
             Endpoints::Tcp { peer, local } => {
                 (peer.to_string(), local.to_string(), false, peer.ip().is_loopback())
@@ -142,7 +142,7 @@ impl Client {
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={} db={} sub=0 psub=0 \
-             ssub=0 multi=-1 watch=0 qbuf={qbuf} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
+             ssub=0 multi=-1 qbuf={qbuf} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
              oll={} omem={omem} tot-mem={} events={} cmd={command} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,

@@ -39,7 +39,11 @@ impl Filter {
             0 => {}
             2 if args[0].eq_ignore_ascii_case(b"type") => filter.kind = Some(kind(&args[1])?),
             n if n >= 2 && args[0].eq_ignore_ascii_case(b"id") => {
-                let id = |arg: &[u8]| id(arg).ok_or(CommandError::new("ERR Invalid client ID"));
+                // No client has an id below 1, but it may be asked for.
+                let id = |arg: &[u8]| match number::parse_i64(arg) {
+                    Some(id) => Ok(id.max(0) as u64),
+                    None => Err(CommandError::new("ERR Invalid client ID")),
+                };
                 filter.ids = Some(args.iter().skip(1).map(id).collect::<Result<_, _>>()?);
             }
             _ => return Err(CommandError::SYNTAX),

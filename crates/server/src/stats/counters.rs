@@ -25,6 +25,8 @@ pub enum Stat {
     QueryLimitDisconnections,
     /// Failed authentications.
     AuthFailures,
+    /// Times that input arrived and was served; each ends with one sending of replies.
+    Reads,
     /// Times a worker was awake.
     Turns,
     /// Number of the above.

@@ -2,6 +2,10 @@
 //! logged, and what CLIENT, INFO and the like tell.
 
 mod access;
+mod clients;
+mod command_table;
+mod debug;
+mod info;
 mod listening;
 mod process;
 mod secrets;

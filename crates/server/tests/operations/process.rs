@@ -17,7 +17,10 @@ fn the_log_file_tells_of_start_change_and_end() {
     assert_eq!(client.next(), "(closed)");
     server.join();
     let text = std::fs::read_to_string(path).unwrap();
-    let messages: Vec<_> = text.lines().map(|line| line.splitn(7, ' ').skip(5).collect::<Vec<_>>().join(" ")).collect();
+    let messages: Vec<_> = text
+        .lines()
+        .map(|line| line.splitn(7, ' ').skip(5).collect::<Vec<_>>().join(" "))
+        .collect();
     let listening = |ip: &str| format!("* Listening on {ip}:{}", server.port);
     assert_eq!(
         messages,
@@ -40,4 +43,31 @@ fn the_pid_file_lives_as_long_as_the_server() {
     server.client().send("SHUTDOWN");
     server.join();
     assert!(!path.exists());
+}
+
+#[test]
+fn shutdown_has_options_that_exclude_each_other() {
+    let mut server = TestServer::start();
+    let mut client = server.client();
+    client.check(&[
+        ("SHUTDOWN foo", "-ERR syntax error"),
+        ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
+        ("SHUTDOWN ABORT NOW", "-ERR syntax error"),
+        ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
+    ]);
+    let refused = client.call("SHUTDOWN SAVE");
+    assert!(refused.starts_with("-ERR Errors trying to SHUTDOWN"), "{refused}");
+    client.send("SHUTDOWN NOSAVE NOW FORCE");
+    assert_eq!(client.next(), "(closed)");
+    server.join();
+}
+
+#[test]
+fn lolwut_takes_a_version() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.check(&[("LOLWUT VERSION x", "-ERR value is not an integer or out of range")]);
+    for line in ["LOLWUT", "LOLWUT VERSION 5 1 2", "LOLWUT foo"] {
+        assert!(client.call(line).contains("Tierce ver. "), "{line}");
+    }
 }

@@ -15,6 +15,7 @@ use crate::server::Server;
 use crate::stats::{Stat, Totals, percentile};
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("info", -1, Group::Server, info)
+    .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .flags(Flags::LOADING.with(Flags::STALE))
     .categories(&["dangerous"])
     .doc(
@@ -208,7 +209,13 @@ fn memory(report: &mut Report<'_>) {
     report.line("allocator_resident", memory.resident);
     report.size("total_system_memory", memory.total_system);
     report.size("used_memory_lua", 0);
+    report.line("used_memory_vm_eval", 0);
+    report.line("used_memory_scripts_eval", 0);
+    report.line("number_of_functions", 0);
+    report.line("number_of_libraries", 0);
+    report.line("used_memory_vm_functions", 0);
     report.size("used_memory_vm_total", 0);
+    report.line("used_memory_functions", 0);
     report.size("used_memory_scripts", 0);
     report.line("number_of_cached_scripts", 0);
     report.size("maxmemory", memory.limit);
@@ -216,8 +223,18 @@ fn memory(report: &mut Report<'_>) {
         "maxmemory_policy",
         report.server.config.settings().word(DirectiveId::of("maxmemory-policy")),
     );
+    // The allocator tells nothing of what it holds beyond use, so all of the difference between
+    // what is in use and what is resident is reported as one.
+    report.line("allocator_frag_ratio", format!("{:.2}", memory.fragmentation()));
+    report.line("allocator_frag_bytes", memory.fragmentation_bytes());
+    report.constants(&[
+        ("allocator_rss_ratio", "1.00"),
+        ("allocator_rss_bytes", "0"),
+        ("rss_overhead_ratio", "1.00"),
+        ("rss_overhead_bytes", "0"),
+    ]);
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
-    report.line("mem_fragmentation_bytes", memory.resident as i64 - used as i64);
+    report.line("mem_fragmentation_bytes", memory.fragmentation_bytes());
     report.constants(&[
         ("mem_not_counted_for_evict", "0"),
         ("mem_replication_backlog", "0"),
@@ -233,7 +250,15 @@ fn memory(report: &mut Report<'_>) {
 }
 
 fn persistence(report: &mut Report<'_>) {
-    report.constants(&[("loading", "0"), ("async_loading", "0"), ("current_cow_peak", "0")]);
+    report.constants(&[("loading", "0"), ("async_loading", "0")]);
+    report.constants(&[
+        ("current_cow_peak", "0"),
+        ("current_cow_size", "0"),
+        ("current_cow_size_age", "0"),
+        ("current_fork_perc", "0.00"),
+        ("current_save_keys_processed", "0"),
+        ("current_save_keys_total", "0"),
+    ]);
     report.line("rdb_changes_since_last_save", report.server.keyspace.stats().changes);
     report.constants(&[("rdb_bgsave_in_progress", "0")]);
     report.line("rdb_last_save_time", report.server.started_unix_seconds);
@@ -242,6 +267,9 @@ fn persistence(report: &mut Report<'_>) {
         ("rdb_last_bgsave_time_sec", "-1"),
         ("rdb_current_bgsave_time_sec", "-1"),
         ("rdb_saves", "0"),
+        ("rdb_last_cow_size", "0"),
+        ("rdb_last_load_keys_expired", "0"),
+        ("rdb_last_load_keys_loaded", "0"),
         ("aof_enabled", "0"),
         ("aof_rewrite_in_progress", "0"),
         ("aof_rewrite_scheduled", "0"),
@@ -249,6 +277,11 @@ fn persistence(report: &mut Report<'_>) {
         ("aof_current_rewrite_time_sec", "-1"),
         ("aof_last_bgrewrite_status", "ok"),
         ("aof_last_write_status", "ok"),
+        ("aof_rewrites", "0"),
+        ("aof_rewrites_consecutive_failures", "0"),
+        ("aof_last_cow_size", "0"),
+        ("module_fork_in_progress", "0"),
+        ("module_fork_last_cow_size", "0"),
     ]);
 }
 
@@ -267,6 +300,10 @@ fn stats(report: &mut Report<'_>) {
     report.constants(&[("total_net_repl_input_bytes", "0"), ("total_net_repl_output_bytes", "0")]);
     report.line("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
     report.line("instantaneous_output_kbps", format!("{:.2}", output / 1024.0));
+    report.constants(&[
+        ("instantaneous_input_repl_kbps", "0.00"),
+        ("instantaneous_output_repl_kbps", "0.00"),
+    ]);
     report.line("rejected_connections", report.totals.get(Stat::RejectedConnections));
     let keys = server.key_stats();
     report.constants(&[("sync_full", "0"), ("sync_partial_ok", "0"), ("sync_partial_err", "0")]);
@@ -290,6 +327,12 @@ fn stats(report: &mut Report<'_>) {
         ("total_forks", "0"),
         ("migrate_cached_sockets", "0"),
         ("slave_expires_tracked_keys", "0"),
+        ("active_defrag_hits", "0"),
+        ("active_defrag_misses", "0"),
+        ("active_defrag_key_hits", "0"),
+        ("active_defrag_key_misses", "0"),
+        ("total_active_defrag_time", "0"),
+        ("current_active_defrag_time", "0"),
         ("tracking_total_keys", "0"),
         ("tracking_total_items", "0"),
         ("tracking_total_prefixes", "0"),
@@ -297,6 +340,11 @@ fn stats(report: &mut Report<'_>) {
     report.line("unexpected_error_replies", 0);
     report.line("total_error_replies", report.totals.get(Stat::Errors));
     report.constants(&[("dump_payload_sanitizations", "0")]);
+    let reads = report.totals.get(Stat::Reads);
+    report.line("total_reads_processed", reads);
+    report.line("total_writes_processed", reads);
+    report
+        .constants(&[("io_threaded_reads_processed", "0"), ("io_threaded_writes_processed", "0")]);
     report.line("acl_access_denied_auth", report.totals.get(Stat::AuthFailures));
     report.line(
         "client_query_buffer_limit_disconnections",
@@ -306,6 +354,11 @@ fn stats(report: &mut Report<'_>) {
         "client_output_buffer_limit_disconnections",
         report.totals.get(Stat::OutputLimitDisconnections),
     );
+    report.constants(&[
+        ("acl_access_denied_cmd", "0"),
+        ("acl_access_denied_key", "0"),
+        ("acl_access_denied_channel", "0"),
+    ]);
     report.line("reply_buffer_shrinks", 0);
     report.line("reply_buffer_expands", 0);
     report.line("eventloop_cycles", report.totals.get(Stat::Turns));
@@ -337,6 +390,9 @@ fn cpu(report: &mut Report<'_>) {
         ("used_cpu_sys_children", "0.000000"),
         ("used_cpu_user_children", "0.000000"),
     ]);
+    // No thread is the main one: all of them serve.
+    report.line("used_cpu_sys_main_thread", format!("{:.6}", usage.system));
+    report.line("used_cpu_user_main_thread", format!("{:.6}", usage.user));
 }
 
 fn command_stats(report: &mut Report<'_>) {
@@ -363,13 +419,19 @@ fn error_stats(report: &mut Report<'_>) {
 }
 
 fn latency_stats(report: &mut Report<'_>) {
+    if !report.server.config.live().latency_tracking() {
+        return;
+    }
+    let settings = report.server.config.settings();
     for command in report.server.commands.all() {
         let totals = report.totals.command(command.id);
         if totals.calls == 0 {
             continue;
         }
-        let at = |percent| percentile(totals.histogram, percent) as f64 / 1000.0;
-        let text = format!("p50={:.3},p99={:.3},p99.9={:.3}", at(50.0), at(99.0), at(99.9));
+        let at = |percent: &f64| {
+            format!("p{percent}={:.3}", percentile(totals.histogram, *percent) as f64 / 1000.0)
+        };
+        let text = settings.percentiles().iter().map(at).collect::<Vec<_>>().join(",");
         let name = format!("latency_percentiles_usec_{}", command.full_name);
         let _ = write!(report.text, "{name}:{text}\r\n");
     }
