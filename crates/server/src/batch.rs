@@ -6,7 +6,7 @@ use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Refused};
 use crate::meter::Meter;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -109,8 +109,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             let command = match execute::resolve(self.server, args) {
                 Ok(command) => command,
                 Err(refused) => {
-                    let mut reply = Reply::new(output, session.proto);
-                    execute::refuse(self.server, self.counters, &mut reply, &refused);
+                    self.refuse(session, output, &refused);
                     continue;
                 }
             };
@@ -152,6 +151,17 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
+        if session.reply_mode != ReplyMode::On {
+            mute(session, output, mark);
+        }
+    }
+
+    /// Replies to a request that does not come to run.
+    #[cold]
+    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
+        let mark = output.mark();
+        let mut reply = Reply::new(output, session.proto);
+        execute::refuse(self.server, self.counters, &mut reply, refused);
         if session.reply_mode != ReplyMode::On {
             mute(session, output, mark);
         }
