@@ -143,14 +143,15 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         args: Args<'_>,
         now_ms: i64,
     ) {
-        if self.server.clients.has_monitors() {
-            self.server.show_to_monitors(command, session, args);
-        }
         locker.set_touch(if session.no_touch { Touch::No } else { Touch::Yes });
         let mark = output.mark();
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
+        // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+        if self.server.clients.has_monitors() {
+            self.server.show_to_monitors(command, session, args);
+        }
         if session.reply_mode != ReplyMode::On {
             mute(session, output, mark);
         }

@@ -15,6 +15,7 @@
 //! | `reply` | writing replies in either protocol version |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
+//! | `secrets` | what those may not show |
 
 mod batch;
 mod clients;
@@ -30,6 +31,7 @@ mod meter;
 mod process;
 mod random;
 mod reply;
+mod secrets;
 mod server;
 mod service;
 mod session;

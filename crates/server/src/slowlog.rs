@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tierce_wire::resp::Args;
 
+use crate::secrets::redacted;
+
 /// Arguments kept of one command, and bytes kept of one argument; what is left out is said in the
 /// last place.
 const ARGS_MAX: usize = 32;
@@ -69,7 +71,7 @@ impl SlowLog {
 #[must_use]
 pub fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut short: Vec<_> = args.iter().take(kept).map(shorten_one).collect();
+    let mut short: Vec<_> = redacted(args).take(kept).map(shorten_one).collect();
     if kept < args.len() {
         short.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
     }

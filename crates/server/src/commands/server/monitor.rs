@@ -8,6 +8,7 @@ use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::secrets::redacted;
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("monitor", 1, Group::Server, monitor)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
@@ -27,7 +28,7 @@ fn monitor(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandErro
 pub(crate) fn line(unix_micros: u64, db: usize, addr: &str, args: Args<'_>) -> String {
     let (seconds, micros) = (unix_micros / 1_000_000, unix_micros % 1_000_000);
     let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]");
-    for arg in args.iter() {
+    for arg in redacted(args) {
         line.push(' ');
         quote(&mut line, arg);
     }
