@@ -11,7 +11,7 @@ use tierce_wire::resp::{Args, AuthState, Limits};
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
-use crate::config::Config;
+use crate::config::{Config, DirectiveId};
 use crate::latency::LatencyMonitor;
 use crate::service::Message;
 use crate::session::Session;
@@ -48,6 +48,8 @@ pub struct Server {
     pub startup_memory: usize,
     /// Addresses listened to, for INFO.
     pub listeners: Vec<String>,
+    /// Where the Unix socket is; empty if there is none.
+    pub unix_path: String,
     counters: Box<[Counters]>,
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
@@ -103,7 +105,9 @@ impl Server {
         workers: usize,
         listeners: Vec<String>,
     ) -> Self {
+        const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
         let commands = commands::table();
+        let unix_path = String::from_utf8_lossy(config.settings().text(UNIXSOCKET)).into_owned();
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         Self {
             config,
@@ -120,6 +124,7 @@ impl Server {
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
             listeners,
+            unix_path,
             counters,
             baseline: Mutex::new(None),
             net: OnceLock::new(),

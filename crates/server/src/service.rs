@@ -45,7 +45,7 @@ impl Service for RespService {
 
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
-        let client = Arc::new(Client::new(info, now.unix_ms as i64));
+        let client = Arc::new(Client::new(info, &server.unix_path, now.unix_ms as i64));
         if server
             .clients
             .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
