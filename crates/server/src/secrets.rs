@@ -10,9 +10,11 @@ const REDACTED: &[u8] = b"(redacted)";
 /// The arguments of a call, with [`REDACTED`] in the places of secrets.
 pub fn redacted<'a>(args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> {
     let secrets = Secrets::of(args);
-    (0..args.len()).map(move |index| {
-        if secrets.include(args, index) { REDACTED } else { args.at(index) }
-    })
+    (0..args.len()).map(
+        move |index| {
+            if secrets.include(args, index) { REDACTED } else { args.at(index) }
+        },
+    )
 }
 
 /// Where the secrets of a call are.
