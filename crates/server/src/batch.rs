@@ -6,7 +6,7 @@ use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::command::Command;
 use crate::error::CommandError;
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -123,8 +123,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         self.prefetch(session, locker, input);
         locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
-        // What concerns all connections changes so rarely that a look a batch is enough.
-        let undisturbed = !self.server.pause.is_on(now_ms) && !self.server.clients.has_monitors();
+        // What concerns all connections changes so rarely that a look a batch is enough, and one
+        // after each command that may itself be the change.
+        let mut paused = self.server.pause.is_on(now_ms);
+        let mut watched = self.server.clients.has_monitors();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -137,15 +139,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         command
                     }
                     Err(refused) => {
-                        let mut reply = Reply::new(output, session.proto);
-                        execute::refuse(self.server, self.counters, &mut reply, &refused);
+                        self.refuse(session, output, &refused);
                         continue;
                     }
                 },
             };
-            if !undisturbed
-                && let Some(until_ms) = self.check_disturbances(session, command, args, now_ms)
-            {
+            if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
@@ -156,6 +155,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             self.run(session, locker, output, command, args, now_ms);
             if timing == Timing::Alone {
                 meter.leave(command, session, args);
+                paused = self.server.pause.is_on(now_ms);
+                watched = self.server.clients.has_monitors();
+            }
+            if watched {
+                // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+                self.server.show_to_monitors(command, session, args);
             }
             if session.closing {
                 progress = Progress::Closing;
@@ -166,22 +171,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
-    }
-
-    /// Until when the request has to wait, if it has to; shows it to those who watch otherwise.
-    #[cold]
-    fn check_disturbances(
-        &self,
-        session: &Session,
-        command: &Command,
-        args: Args<'_>,
-        now_ms: i64,
-    ) -> Option<i64> {
-        let held_until_ms = self.server.pause.holds(command.spec, now_ms);
-        if held_until_ms.is_none() && self.server.clients.has_monitors() {
-            self.server.show_to_monitors(command, session, args);
-        }
-        held_until_ms
     }
 
     #[inline]
@@ -200,6 +189,17 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
         if session.reply_mode != ReplyMode::On {
             mute(session, output, muted_from);
+        }
+    }
+
+    /// Replies to a request that does not come to run.
+    #[cold]
+    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
+        let mark = output.mark();
+        let mut reply = Reply::new(output, session.proto);
+        execute::refuse(self.server, self.counters, &mut reply, refused);
+        if session.reply_mode != ReplyMode::On {
+            mute(session, output, Some(mark));
         }
     }
 

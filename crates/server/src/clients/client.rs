@@ -79,10 +79,10 @@ impl ClientFlags {
 }
 
 impl Client {
-    /// A client that has just connected.
+    /// A client that has just connected; `unix_path` is where the Unix socket is, if there is one.
     #[must_use]
-    pub fn new(info: &ConnInfo, now_ms: i64) -> Self {
-        let unix_path = || "unix socket:0".to_owned();
+    pub fn new(info: &ConnInfo, unix_path: &str, now_ms: i64) -> Self {
+        let unix_path = || format!("{unix_path}:0");
         let (addr, laddr, unix, local) = match info.endpoints {
             Endpoints::Tcp { peer, local } => {
                 (peer.to_string(), local.to_string(), false, peer.ip().is_loopback())

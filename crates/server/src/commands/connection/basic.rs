@@ -1,11 +1,11 @@
 //! PING, ECHO, SELECT, QUIT, EXIT, RESET.
 
 use tierce_keyspace::DbIndex;
-use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Spec};
+use crate::commands::options::small_integer;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::session::ReplyMode;
@@ -65,7 +65,7 @@ fn echo(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn select(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let index = number::parse_i64(&args[1]).ok_or(CommandError::NOT_AN_INTEGER)?;
+    let index = small_integer(&args[1])?;
     let db = ctx.server.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     ctx.session.select(db);
     ctx.reply.ok();

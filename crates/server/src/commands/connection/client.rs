@@ -259,7 +259,8 @@ fn pause(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         3 => PauseMode::All,
         4 if args[3].eq_ignore_ascii_case(b"write") => PauseMode::Write,
         4 if args[3].eq_ignore_ascii_case(b"all") => PauseMode::All,
-        _ => return Err(CommandError::SYNTAX),
+        4 => return Err(CommandError::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(CommandError::arity(ctx.name())),
     };
     let timeout = number::parse_i64(&args[2])
         .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;

@@ -104,7 +104,7 @@ fn info(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     for name in args.iter().skip(2) {
         match find(ctx, name) {
             Some(command) => describe(ctx, command),
-            None => ctx.reply.null_array(),
+            None => ctx.reply.null(),
         }
     }
     Ok(())

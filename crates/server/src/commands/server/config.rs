@@ -56,7 +56,7 @@ fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
-        return Err(CommandError::arity(ctx.name()));
+        return Err(CommandError::SYNTAX);
     }
     let pairs: Vec<_> =
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
