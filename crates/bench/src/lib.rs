@@ -1,1 +1,65 @@
 //! Load generator and comparison with peers.
+//!
+//! `tierce bench` loads any server that speaks RESP and reports throughput, latency percentiles and
+//! what the load cost the server in CPU time and memory. `tierce bench compare` does it with two
+//! servers in alternation. The program mounts [`cli::BenchArgs`] as a subcommand and hands it to
+//! [`run`]:
+//!
+//! ```no_run
+//! use clap::Parser;
+//!
+//! #[derive(Parser)]
+//! enum Program {
+//!     Bench(tierce_bench::cli::BenchArgs),
+//! }
+//!
+//! let Program::Bench(args) = Program::parse_from(["tierce", "bench", "-P", "16", "-t", "get"]);
+//! tierce_bench::run(args)?;
+//! # Ok::<(), tierce_bench::Error>(())
+//! ```
+//!
+//! It is a closed loop: a connection sends a batch, waits for its replies and sends the next. The
+//! generator must cost far less than any server, so requests are encoded once and only their digits
+//! change, and replies are counted, not decoded. The protocol itself is `tierce-wire`'s.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+
+mod error;
+mod plan;
+
+mod catalog;
+mod digits;
+mod distribution;
+mod random;
+mod ring;
+mod template;
+mod workload;
+
+mod engine;
+mod replies;
+mod target;
+
+mod compare;
+mod cpu;
+mod measure;
+mod progress;
+mod report;
+
+#[cfg(test)]
+mod responder;
+
+pub use error::Error;
+
+/// Does what the command line says and prints the results to standard output.
+///
+/// # Errors
+/// When options make no sense, a server cannot be reached or started, or a connection is lost.
+/// Error *replies* are results, not errors: they are counted and reported.
+pub fn run(args: cli::BenchArgs) -> Result<(), Error> {
+    match &args.mode {
+        None => plan::Plan::new(&args)?.run(),
+        Some(cli::Mode::Compare(compare)) => compare::run(compare),
+    }
+}

@@ -201,7 +201,7 @@ impl Db<'_> {
     }
 
     fn check_len(&self, len: u64) -> Result<()> {
-        let max = self.at.keyspace.value_len_max;
+        let max = self.at.keyspace.value_len_max();
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 

@@ -1,1 +1,57 @@
-//! The server: command table, commands, sessions, configuration, metrics.
+//! The Tierce server: everything between a socket's bytes and the keyspace.
+//!
+//! In reading order:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`] | directives, their sources, and the values in force |
+//! | `start` | from a configuration to a running server, and to its end |
+//! | `listening`, `log` | where it listens, and what it tells its operator |
+//! | `service` | the server as the event loops see it |
+//! | `session` | the state of one connection |
+//! | `batch` | requests that arrived together: parse, prefetch, execute |
+//! | `execute` | one request: lookup, checks, the command |
+//! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
+//! | `commands` | the commands themselves, by chapter |
+//! | `reply` | writing replies in either protocol version |
+//! | `clients` | connections as others see them |
+//! | `stats`, `meter`, `slowlog`, `latency` | accounts |
+//! | `secrets` | what those may not show |
+
+mod batch;
+mod clients;
+mod clock;
+pub mod command;
+mod commands;
+pub mod config;
+mod error;
+mod execute;
+mod latency;
+mod listening;
+mod log;
+pub mod memory;
+mod meter;
+mod process;
+mod random;
+mod reply;
+mod secrets;
+mod server;
+mod service;
+mod session;
+mod slowlog;
+mod start;
+mod stats;
+#[cfg(test)]
+mod test_dir;
+
+pub use commands::table as command_table;
+pub use listening::ListeningError;
+pub use log::LogError;
+pub use start::{Instance, StartError, Stopper, run};
+
+/// The version of Tierce.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of Redis whose commands and replies these are. Client libraries choose features by
+/// what INFO and HELLO report, so it must be one they know.
+pub const REDIS_VERSION: &str = "7.2.0";

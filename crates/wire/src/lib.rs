@@ -1,1 +1,38 @@
 //! Codecs of the wire protocols: pure bytes in and out.
+//!
+//! Nothing here performs I/O, knows a key or waits. A parser is handed what has arrived so far and
+//! answers which requests are complete; an encoder appends to a buffer the caller owns.
+//!
+//! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
+//! * [`number`]: numbers as Redis reads and prints them.
+//! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
+//! * [`words`]: lines of quoted words, as in inline requests and `redis.conf`.
+//!
+//! Whatever bytes come in, the answer is a request, "more bytes please" or an error: no panic, and
+//! no memory reserved because of a length the peer merely claimed.
+//!
+//! ```
+//! use tierce_wire::resp::{Batch, Encoder, Limits, Parser, Proto, Status};
+//!
+//! let input = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*2\r\n$4\r\nEC";
+//! let (mut parser, mut batch) = (Parser::new(), Batch::new());
+//! let parsed = parser.parse(input, &Limits::default(), 64, &mut batch);
+//!
+//! let mut output = Vec::new();
+//! for args in batch.iter(input) {
+//!     Encoder::new(&mut output, Proto::Resp2).bulk(&args[1]);
+//! }
+//! assert_eq!(output, b"$2\r\nhi\r\n");
+//! // The second request is incomplete: keep its bytes, and pass them again with what follows.
+//! assert_eq!(&input[parsed.consumed..], b"*2\r\n$4\r\nEC");
+//! assert_eq!(parsed.status, Status::NeedMore { hint: 4 });
+//! ```
+
+#![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod glob;
+pub mod number;
+pub mod resp;
+pub mod words;

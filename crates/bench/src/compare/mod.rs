@@ -1,0 +1,229 @@
+//! Two servers side by side: `tierce bench compare`.
+//!
+//! [`rounds`] compares throughput, CPU time and latency; [`memory`], [`growth`] and [`idle`] have
+//! questions of their own and start fresh servers for them. Whatever was asked, the answer ends in
+//! [`finding`]s: one figure of A, the same of B, and their ratio.
+
+mod name;
+mod pair;
+mod reaper;
+mod servers;
+mod words;
+
+mod growth;
+mod idle;
+mod memory;
+mod rounds;
+
+mod finding;
+mod machine;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::cli::{CompareArgs, LoadArgs};
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::report;
+use finding::Finding;
+use machine::Machine;
+pub(crate) use name::Name;
+use name::Shape;
+use pair::Pair;
+use reaper::Reaper;
+use rounds::Rounds;
+use servers::Contender;
+
+/// The name of a workload that the user made of options.
+const CUSTOM: &str = "custom";
+
+/// Does what the command line says.
+pub(crate) fn run(args: &CompareArgs) -> Result<(), Error> {
+    let names = if args.all { Name::ALL.to_vec() } else { args.workload.clone() };
+    let mut comparison = Comparison::new(args)?;
+    comparison.check(&names)?;
+    comparison.head()?;
+    if names.is_empty() {
+        comparison.rounds(CUSTOM, &args.load)?;
+    }
+    for name in names {
+        comparison.run(name)?;
+    }
+    comparison.finish()
+}
+
+/// How results are shown while they come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Tables of rounds, as soon as they are complete.
+    Tables,
+    /// One markdown table at the end.
+    Markdown,
+    /// One JSON document at the end.
+    Json,
+}
+
+/// A comparison under way.
+struct Comparison<'a> {
+    args: &'a CompareArgs,
+    contenders: Pair<Contender>,
+    reaper: Reaper,
+    progress: Progress,
+    form: Form,
+    results: Results,
+}
+
+/// Everything that was found out, as it is written to JSON.
+#[derive(Debug, Serialize)]
+struct Results {
+    machine: Machine,
+    servers: Pair<Origin>,
+    findings: Vec<Finding>,
+    throughput: Vec<Rounds>,
+    memory: Vec<memory::Memory>,
+    growth: Option<growth::Growth>,
+    idle: Option<idle::Idle>,
+}
+
+#[derive(Debug, Serialize)]
+struct Origin {
+    label: String,
+    origin: String,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(args: &'a CompareArgs) -> Result<Self, Error> {
+        let contenders = Contender::both(args)?;
+        let servers = contenders
+            .as_ref()
+            .map(|contender| Origin { label: contender.label.clone(), origin: contender.origin() });
+        let form = match (args.json, args.all) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Markdown,
+            _ => Form::Tables,
+        };
+        Ok(Self {
+            args,
+            contenders,
+            reaper: Reaper::new()?,
+            progress: if args.quiet || args.json { Progress::Hidden } else { Progress::Shown },
+            form,
+            results: Results {
+                machine: Machine::this(),
+                servers,
+                findings: Vec::new(),
+                throughput: Vec::new(),
+                memory: Vec::new(),
+                growth: None,
+                idle: None,
+            },
+        })
+    }
+
+    /// Refuses what could only fail after minutes of measuring.
+    fn check(&self, names: &[Name]) -> Result<(), Error> {
+        for shape in names.iter().flat_map(|name| name.shapes()) {
+            shape.args(&self.args.load)?;
+        }
+        for name in names.iter().filter(|name| name.shapes().is_empty()) {
+            let label = format!("{name:?}").to_lowercase();
+            self.contenders.as_ref().try_map(|contender| contender.require_fresh(&label))?;
+        }
+        self.args.load.workloads(&[]).map(|_| ())
+    }
+
+    fn head(&self) -> Result<(), Error> {
+        if self.form == Form::Json {
+            return Ok(());
+        }
+        let servers = &self.results.servers;
+        report::write(&format!(
+            "{}\n{}: {}\n{}: {}\n\n",
+            self.results.machine.line(),
+            servers.a.label,
+            servers.a.origin,
+            servers.b.label,
+            servers.b.origin
+        ))
+    }
+
+    fn run(&mut self, name: Name) -> Result<(), Error> {
+        match name {
+            Name::Memory => self.memory(),
+            Name::Growth => self.growth(),
+            Name::Idle => self.idle(),
+            Name::P1 | Name::P16 | Name::P200 | Name::P200Hot | Name::Latency => {
+                name.shapes().iter().try_for_each(|shape| self.shape(*shape))
+            }
+        }
+    }
+
+    fn shape(&mut self, shape: Shape) -> Result<(), Error> {
+        let tests = vec!["get".into(), "set".into()];
+        let args = LoadArgs { tests, ratio: None, ..shape.args(&self.args.load)? };
+        self.rounds(shape.name, &args)
+    }
+
+    /// Both servers are fresh for every workload, and alive through all its tests and rounds.
+    fn rounds(&mut self, name: &str, load: &LoadArgs) -> Result<(), Error> {
+        let servers =
+            self.contenders.as_ref().try_map(|contender| contender.start(&self.reaper))?;
+        let (form, results) = (self.form, &mut self.results);
+        let labels = self.contenders.as_ref().map(|contender| contender.label.as_str());
+        rounds::run(name, &servers, load, self.args.rounds, &self.progress, &mut |rounds| {
+            if form == Form::Tables {
+                report::write(&table::rounds(&labels, &rounds))?;
+            }
+            results.findings.extend(finding::of_rounds(&rounds));
+            results.throughput.push(rounds);
+            Ok(())
+        })
+    }
+
+    fn memory(&mut self) -> Result<(), Error> {
+        let (load, entries) = (&self.args.load, self.args.entries);
+        let memory = memory::run(&self.contenders, load, entries, &self.reaper, &self.progress)?;
+        self.found(memory.iter().map(finding::of_memory).collect())?;
+        self.results.memory = memory;
+        Ok(())
+    }
+
+    fn growth(&mut self) -> Result<(), Error> {
+        let (load, keys, rounds) = (&self.args.load, self.args.growth_keys, self.args.rounds);
+        let growth =
+            growth::run(&self.contenders, load, keys, rounds, &self.reaper, &self.progress)?;
+        self.found(finding::of_growth(&growth))?;
+        self.results.growth = Some(growth);
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        let (load, rounds) = (&self.args.load, self.args.rounds);
+        let connections = self.args.idle_connections;
+        let idle =
+            idle::run(&self.contenders, load, connections, rounds, &self.reaper, &self.progress)?;
+        self.found(finding::of_idle(&idle))?;
+        self.results.idle = Some(idle);
+        Ok(())
+    }
+
+    fn found(&mut self, findings: Vec<Finding>) -> Result<(), Error> {
+        if self.form == Form::Tables {
+            report::write(&(finding::lines(&findings) + "\n"))?;
+        }
+        self.results.findings.extend(findings);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let labels = self.contenders.as_ref().map(|contender| contender.label.as_str());
+        match self.form {
+            Form::Tables => Ok(()),
+            Form::Markdown => report::write(&finding::markdown(&labels, &self.results.findings)),
+            Form::Json => report::write(&report::document(&self.results)),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The named workloads: the rows of the table that a release is judged by.
+//!
+//! | name | what is loaded |
+//! |---|---|
+//! | `p1` | GET and SET one at a time, 10,000 keys |
+//! | `p16` | GET and SET in batches of 16, a million keys with 100-byte values |
+//! | `p200` | GET and SET in batches of 200, 10,000 keys |
+//! | `p200-hot` | GET and SET in batches of 200, one key |
+//! | `latency` | `p1` and `p16`, for their percentiles |
+//! | `memory` | resident bytes per entry beyond key and value |
+//! | `growth` | the worst request while keys are added, beside the worst while they are overwritten |
+//! | `idle` | throughput and memory with many idle connections |
+//!
+//! Those that are not about throughput are described where they are run.
+
+use clap::ValueEnum;
+
+use crate::cli::LoadArgs;
+use crate::error::Error;
+
+/// The named workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    P1,
+    P16,
+    P200,
+    P200Hot,
+    Latency,
+    Memory,
+    Growth,
+    Idle,
+}
+
+/// A load whose throughput is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pipeline: u32,
+    data_size: u32,
+    keyspace: u64,
+}
+
+pub(crate) const P1: Shape = Shape { name: "p1", pipeline: 1, data_size: 3, keyspace: 10_000 };
+pub(crate) const P16: Shape =
+    Shape { name: "p16", pipeline: 16, data_size: 100, keyspace: 1_000_000 };
+pub(crate) const P200: Shape =
+    Shape { name: "p200", pipeline: 200, data_size: 3, keyspace: 10_000 };
+pub(crate) const P200_HOT: Shape =
+    Shape { name: "p200-hot", pipeline: 200, data_size: 3, keyspace: 1 };
+
+impl Name {
+    /// What `--all` runs. Latency comes with the throughput of `p1` and `p16`.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::P1, Self::P16, Self::P200, Self::P200Hot, Self::Memory, Self::Growth, Self::Idle];
+
+    /// The loads whose throughput is to be compared, if this workload is about that.
+    pub(crate) fn shapes(self) -> &'static [Shape] {
+        match self {
+            Self::P1 => &[P1],
+            Self::P16 => &[P16],
+            Self::P200 => &[P200],
+            Self::P200Hot => &[P200_HOT],
+            Self::Latency => &[P1, P16],
+            Self::Memory | Self::Growth | Self::Idle => &[],
+        }
+    }
+}
+
+impl Shape {
+    /// The user's options, completed by what the name stands for.
+    ///
+    /// # Errors
+    /// When the user wants another pipeline, value size or keyspace: that would be another workload
+    /// under the same name.
+    pub(crate) fn args(self, wishes: &LoadArgs) -> Result<LoadArgs, Error> {
+        if wishes.pipeline.is_some() || wishes.data_size.is_some() || wishes.keyspace.is_some() {
+            let message = format!("workload {} fixes -P, -d and -r: leave them out", self.name);
+            return Err(Error::Usage(message));
+        }
+        Ok(LoadArgs {
+            pipeline: Some(self.pipeline),
+            data_size: Some(self.data_size),
+            keyspace: Some(self.keyspace),
+            load_first: true,
+            ..wishes.clone()
+        })
+    }
+}

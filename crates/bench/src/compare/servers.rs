@@ -1,0 +1,244 @@
+//! The two servers of a comparison: started here, or reached where they run.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tierce_wire::resp::Proto;
+
+use super::pair::Pair;
+use super::reaper::{Child, Reaper};
+use super::words;
+use crate::cli::CompareArgs;
+use crate::cpu::{self, Process};
+use crate::error::Error;
+use crate::target::{Address, Target};
+
+/// A server that does not answer PING for so long has failed to start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const START_POLL: Duration = Duration::from_millis(20);
+
+/// Of a failed server's output, so much of the end is shown.
+const OUTPUT_SHOWN_LEN: usize = 2000;
+
+const PORT_PLACEHOLDER: &str = "{port}";
+
+/// A server that takes part.
+#[derive(Clone, Debug)]
+pub(crate) struct Contender {
+    /// Its name in tables.
+    pub(crate) label: String,
+    source: Source,
+    protocol: Proto,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Command { line: String, words: Vec<String> },
+    Address(SocketAddr),
+}
+
+/// A server that runs and answers.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) target: Target,
+    /// Absent if it runs elsewhere or may not be looked at.
+    pub(crate) process: Option<Process>,
+    /// Kills it in the end, if it was started here.
+    _child: Option<Child>,
+}
+
+impl Contender {
+    /// Both contenders of a command line.
+    pub(crate) fn both(args: &CompareArgs) -> Result<Pair<Self>, Error> {
+        let protocol = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
+        let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }
+            .try_map(|(line, address)| Self::new(line.as_deref(), address, protocol))?;
+        if both.a.label == both.b.label {
+            both.a.label.push_str(" A");
+            both.b.label.push_str(" B");
+        }
+        Ok(both)
+    }
+
+    fn new(
+        line: Option<&str>,
+        address: Option<SocketAddr>,
+        protocol: Proto,
+    ) -> Result<Self, Error> {
+        let source = match (line, address) {
+            (Some(line), _) => Source::command(line)?,
+            (None, Some(address)) => Source::Address(address),
+            (None, None) => return Err(Error::Usage("a server is missing".into())),
+        };
+        Ok(Self { label: source.label(), source, protocol })
+    }
+
+    /// The command line or address, as the user gave it.
+    pub(crate) fn origin(&self) -> String {
+        match &self.source {
+            Source::Command { line, .. } => line.clone(),
+            Source::Address(address) => address.to_string(),
+        }
+    }
+
+    /// Workloads that need an empty server cannot do with one that merely runs somewhere.
+    pub(crate) fn require_fresh(&self, workload: &str) -> Result<(), Error> {
+        match self.source {
+            Source::Command { .. } => Ok(()),
+            Source::Address(address) => Err(Error::Usage(format!(
+                "workload {workload} starts fresh servers: give a command instead of {address}"
+            ))),
+        }
+    }
+
+    /// Starts the server, or finds the one that runs, and waits until it answers.
+    pub(crate) fn start(&self, reaper: &Reaper) -> Result<Server, Error> {
+        match &self.source {
+            Source::Command { line, words } => self.start_command(line, words, reaper),
+            Source::Address(address) => {
+                let target = self.target(address.ip().to_string(), address.port());
+                target.connect()?.must(&["PING"])?;
+                let local = address.ip().is_loopback();
+                let process = local.then(|| cpu::listener(address.port())).flatten();
+                Ok(Server { target, process, _child: None })
+            }
+        }
+    }
+
+    fn start_command(
+        &self,
+        line: &str,
+        words: &[String],
+        reaper: &Reaper,
+    ) -> Result<Server, Error> {
+        let failed = |reason: String| Error::Server { command: line.to_owned(), reason };
+        let port = free_port()?;
+        let directory = working_directory()?;
+        let log = directory.join("output");
+        let output = File::create(&log).map_err(Error::io("creating a server's log"))?;
+        let errors = output.try_clone().map_err(Error::io("sharing a server's log"))?;
+        let words: Vec<String> =
+            words.iter().map(|word| word.replace(PORT_PLACEHOLDER, &port.to_string())).collect();
+        let mut command = Command::new(program(&words[0]));
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(output).stderr(errors);
+        let mut child = reaper
+            .spawn(&mut command, directory)
+            .map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let target = self.target("127.0.0.1".into(), port);
+        await_answer(&target, &mut child, &log).map_err(failed)?;
+        let process = cpu::listener(port).unwrap_or_else(|| Process::new(child.pid()));
+        Ok(Server { target, process: Some(process), _child: Some(child) })
+    }
+
+    fn target(&self, host: String, port: u16) -> Target {
+        Target {
+            address: Address::Tcp { host, port },
+            user: None,
+            password: None,
+            database: 0,
+            protocol: self.protocol,
+        }
+    }
+}
+
+impl Source {
+    fn command(line: &str) -> Result<Self, Error> {
+        let words = words::split(line).map_err(Error::Usage)?;
+        if !words.iter().skip(1).any(|word| word.contains(PORT_PLACEHOLDER)) {
+            let message =
+                format!("{line:?} does not say {PORT_PLACEHOLDER} after a program's name");
+            return Err(Error::Usage(message));
+        }
+        Ok(Self::Command { line: line.to_owned(), words })
+    }
+
+    fn label(&self) -> String {
+        match self {
+            Self::Command { words, .. } => Path::new(&words[0])
+                .file_name()
+                .map_or_else(|| words[0].clone(), |name| name.to_string_lossy().into_owned()),
+            Self::Address(address) => address.to_string(),
+        }
+    }
+}
+
+/// Waits until the server answers PING. The error is a reason to be shown.
+fn await_answer(target: &Target, child: &mut Child, log: &Path) -> Result<(), String> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        if let Some(status) = child.exited() {
+            return Err(format!("ended with {status}\n{}", end_of(log)));
+        }
+        let answer = target.connect().and_then(|mut control| control.must(&["PING"]));
+        match answer {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() >= deadline => {
+                let waited = START_TIMEOUT.as_secs();
+                return Err(format!("no answer in {waited} s: {error}\n{}", end_of(log)));
+            }
+            Err(_) => thread::sleep(START_POLL),
+        }
+    }
+}
+
+fn end_of(log: &Path) -> String {
+    let output = fs::read(log).unwrap_or_default();
+    let start = output.len().saturating_sub(OUTPUT_SHOWN_LEN);
+    String::from_utf8_lossy(&output[start..]).trim().to_owned()
+}
+
+/// A port nobody listens on now. Somebody else may take it first; then the server says so.
+fn free_port() -> Result<u16, Error> {
+    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    Ok(port.map_err(Error::io("looking for a free port"))?.port())
+}
+
+/// A directory of its own for each server, so that nothing of an earlier one is found there.
+fn working_directory() -> Result<PathBuf, Error> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("tierce-bench-{}-{number}", process::id()));
+    fs::create_dir(&path).map_err(Error::io("creating a server's directory"))?;
+    Ok(path)
+}
+
+/// A path stays right although the server starts in another directory; a bare name is looked up.
+fn program(word: &str) -> PathBuf {
+    if word.contains('/') {
+        std::path::absolute(word).unwrap_or_else(|_| word.into())
+    } else {
+        word.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contender(line: &str) -> Result<Contender, Error> {
+        Contender::new(Some(line), None, Proto::Resp2)
+    }
+
+    #[test]
+    fn a_command_must_be_told_its_port() {
+        let wrong = contender("redis-server --port 7000").unwrap_err().to_string();
+        assert!(wrong.contains("{port}"), "{wrong}");
+        assert_eq!(contender("/usr/bin/redis-server --port {port}").unwrap().label, "redis-server");
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_shows_its_last_words() {
+        let reaper = Reaper::new().unwrap();
+        let broken = contender("sh -c 'echo no port {port} for me; exit 3'").unwrap();
+        let error = broken.start(&reaper).unwrap_err().to_string();
+        assert!(error.contains("for me") && error.contains("exit status: 3"), "{error}");
+        let absent = contender("/nonexistent/server {port}").unwrap();
+        let error = absent.start(&reaper).unwrap_err().to_string();
+        assert!(error.contains("cannot be started"), "{error}");
+    }
+}

@@ -1,0 +1,121 @@
+//! One connection: a batch on its way out, replies on their way in.
+//!
+//! Bytes are normally sent from the worker's ring and received into the worker's buffer. Only what
+//! the socket did not take, and the beginning of a reply line that has not fully arrived, is copied
+//! here.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::error::Error;
+use crate::replies::{Counted, ReplyCounter};
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) fd: OwnedFd,
+    /// Replies due.
+    pub(super) outstanding: u64,
+    /// When the current batch was sent, or was due if the rate is limited.
+    pub(super) begun: Instant,
+    counter: ReplyCounter,
+    /// The incomplete line at the end of the last receive.
+    carry: Vec<u8>,
+    /// The rest of the current batch, of which `sent` bytes have gone.
+    unsent: Vec<u8>,
+    sent: usize,
+}
+
+/// What one receive brought.
+pub(super) struct Received {
+    pub(super) counted: Counted,
+    /// There may be more to read at once.
+    pub(super) filled: bool,
+}
+
+impl Connection {
+    pub(super) fn new(fd: OwnedFd, now: Instant) -> Self {
+        Self {
+            fd,
+            outstanding: 0,
+            begun: now,
+            counter: ReplyCounter::default(),
+            carry: Vec::new(),
+            unsent: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// Sends a batch of `count` requests, or as much of it as the socket takes now.
+    #[inline]
+    pub(super) fn send(&mut self, batch: &[u8], count: usize, begun: Instant) -> Result<(), Error> {
+        debug_assert!(self.outstanding == 0 && self.unsent.is_empty());
+        self.outstanding = count as u64;
+        self.begun = begun;
+        let sent = try_send(&self.fd, batch)?;
+        if sent < batch.len() {
+            self.unsent.extend_from_slice(&batch[sent..]);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Goes on sending, after the socket has become writable.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        while self.sent < self.unsent.len() {
+            let sent = try_send(&self.fd, &self.unsent[self.sent..])?;
+            if sent == 0 {
+                return Ok(());
+            }
+            self.sent += sent;
+        }
+        self.unsent.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Receives once into `buffer` and counts. `None` if nothing was there.
+    ///
+    /// `buffer` is longer than the longest line, so that a carried line leaves room.
+    #[inline]
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Received>, Error> {
+        let carried = self.carry.len();
+        buffer[..carried].copy_from_slice(&self.carry);
+        let received = match recv(&self.fd, &mut buffer[carried..], RecvFlags::empty()) {
+            Ok((_, 0)) => {
+                return Err(Error::ConnectionLost { outstanding: self.outstanding, said: None });
+            }
+            Ok((_, received)) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(Errno::CONNRESET) => {
+                return Err(Error::ConnectionLost { outstanding: self.outstanding, said: None });
+            }
+            Err(error) => return Err(Error::io("receiving replies")(error)),
+        };
+        let input = &buffer[..carried + received];
+        let counted = self.counter.count(input).map_err(Error::Protocol)?;
+        self.carry.clear();
+        self.carry.extend_from_slice(&input[counted.consumed..]);
+        if counted.replies > self.outstanding {
+            return Err(Error::Unasked { replies: counted.replies - self.outstanding });
+        }
+        self.outstanding -= counted.replies;
+        Ok(Some(Received { counted, filled: carried + received == buffer.len() }))
+    }
+}
+
+#[inline]
+fn try_send(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Error> {
+    match send(fd, bytes, SendFlags::NOSIGNAL) {
+        Ok(sent) => Ok(sent),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        // The reason is in what the server sent before it closed: reading will find it.
+        Err(Errno::PIPE | Errno::CONNRESET) => Ok(bytes.len()),
+        Err(error) => Err(Error::io("sending requests")(error)),
+    }
+}

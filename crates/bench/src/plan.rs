@@ -1,0 +1,105 @@
+//! A run of one server, resolved from the command line, and its execution.
+
+use std::time::Duration;
+
+use tierce_wire::resp::Proto;
+
+use crate::cli::{BenchArgs, TargetArgs};
+use crate::cpu::{self, Process};
+use crate::engine::Goal;
+use crate::error::Error;
+use crate::measure::{Measurement, fill, measure};
+use crate::progress::Progress;
+use crate::report;
+use crate::target::{Address, Target};
+use crate::workload::Workload;
+
+/// Everything about a run that the user could decide.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    target: Target,
+    workloads: Vec<Workload>,
+    goal: Goal,
+    warmup: Option<Duration>,
+    fill: Fill,
+    server: Option<Process>,
+    format: report::Format,
+}
+
+/// Whether the keyspace is filled before measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    First,
+    Never,
+}
+
+impl Plan {
+    /// # Errors
+    /// When options make no sense together or name what does not exist.
+    pub(crate) fn new(args: &BenchArgs) -> Result<Self, Error> {
+        let target = args.target.resolve();
+        let server = match args.server_pid {
+            Some(pid) => Some(Process::new(pid)),
+            None => find_server(&target.address),
+        };
+        Ok(Self {
+            workloads: args.load.workloads(&args.command)?,
+            goal: args.load.goal_of_single_run(),
+            warmup: args.load.warmup.map(Duration::from_secs_f64),
+            fill: if args.load.load_first { Fill::First } else { Fill::Never },
+            server,
+            format: report::Format::new(args.json, args.csv, args.quiet),
+            target,
+        })
+    }
+
+    /// Runs one workload after the other and prints each result as soon as it is there, except in
+    /// JSON, which is one document.
+    pub(crate) fn run(&self) -> Result<(), Error> {
+        let progress = match self.format {
+            report::Format::Table => Progress::Shown,
+            _ => Progress::Hidden,
+        };
+        let mut printer = report::Printer::new(self.format);
+        if let (Fill::First, Some(workload)) = (self.fill, self.workloads.first()) {
+            fill(&self.target, workload, &progress)?;
+        }
+        for workload in &self.workloads {
+            printer.print(self.measure(workload, &progress)?)?;
+        }
+        printer.finish()
+    }
+
+    fn measure(&self, workload: &Workload, progress: &Progress) -> Result<Measurement, Error> {
+        let server = self.server.as_ref();
+        measure(&self.target, workload, self.goal, self.warmup, server, progress)
+    }
+}
+
+impl TargetArgs {
+    fn resolve(&self) -> Target {
+        let address = match &self.socket {
+            Some(path) => Address::Unix(path.clone()),
+            None => Address::Tcp { host: self.host.clone(), port: self.port },
+        };
+        Target {
+            address,
+            user: self.user.clone(),
+            password: self.password.clone(),
+            database: self.dbnum,
+            protocol: if self.resp3 { Proto::Resp3 } else { Proto::Resp2 },
+        }
+    }
+}
+
+/// The server's process, if it runs on this machine and may be looked at.
+fn find_server(address: &Address) -> Option<Process> {
+    match address {
+        Address::Tcp { host, port } => {
+            let local = host == "localhost"
+                || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+            local.then(|| cpu::listener(*port)).flatten()
+        }
+        Address::Unix(path) => cpu::listener_of(path),
+    }
+}

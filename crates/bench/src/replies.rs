@@ -1,0 +1,134 @@
+//! Counting the replies of a connection.
+//!
+//! The generator must know how many replies arrived, how many of them are errors or null, and what
+//! the first error says; nothing else, and at a few nanoseconds per reply. `tierce-wire` passes over
+//! replies at that price. What is added here is the text of the first error, which costs a second
+//! pass over the piece it is in.
+
+use tierce_wire::resp::{ReplyError, ReplyScanner};
+
+/// The part of an error reply that is kept to be shown.
+const ERROR_TEXT_LEN_MAX: usize = 200;
+
+/// What is not consumed is the beginning of one line, and at most this long: the scanner refuses
+/// lines that do not end.
+pub(crate) const CARRY_LEN_MAX: usize = 64 * 1024 + 1;
+
+/// Counts the replies of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyCounter {
+    scanner: ReplyScanner,
+}
+
+/// What a piece of input held.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Bytes that need not be shown again.
+    pub(crate) consumed: usize,
+    /// Replies that ended in this piece.
+    pub(crate) replies: u64,
+    /// How many of them are errors.
+    pub(crate) errors: u64,
+    /// How many of them are null, such as those to GET of an absent key.
+    pub(crate) nulls: u64,
+    /// The text of the first error among them.
+    pub(crate) first_error: Option<String>,
+}
+
+impl ReplyCounter {
+    /// Walks over `input`, which begins with the bytes the last call did not consume.
+    ///
+    /// # Errors
+    /// When the input is no sequence of replies. The counter is of no use afterwards.
+    #[inline]
+    pub(crate) fn count(&mut self, input: &[u8]) -> Result<Counted, ReplyError> {
+        let before = self.scanner.clone();
+        let scanned = self.scanner.scan(input, usize::MAX)?;
+        let first_error = if scanned.errors == 0 { None } else { first_error(before, input) };
+        Ok(Counted {
+            consumed: scanned.consumed,
+            replies: scanned.replies as u64,
+            errors: scanned.errors as u64,
+            nulls: scanned.nulls as u64,
+            first_error,
+        })
+    }
+}
+
+/// The text of the first error in `input`, which `scanner` has not seen yet.
+///
+/// The error is the last line of what the scanner has passed over when it counts one. A long error
+/// of version 3 that began in an earlier piece has only its end here.
+#[cold]
+fn first_error(mut scanner: ReplyScanner, input: &[u8]) -> Option<String> {
+    let mut end = 0;
+    loop {
+        let scanned = scanner.scan(&input[end..], 1).ok()?;
+        end += scanned.consumed;
+        if scanned.replies == 0 {
+            return None;
+        }
+        if scanned.errors > 0 {
+            break;
+        }
+    }
+    let text = input[..end].strip_suffix(b"\r\n")?;
+    let line = text.rsplit(|&byte| byte == b'\n').next()?;
+    let line = line.strip_prefix(b"-").unwrap_or(line);
+    Some(String::from_utf8_lossy(&line[..line.len().min(ERROR_TEXT_LEN_MAX)]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds pieces as a connection does: what was not consumed comes again.
+    fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Counted {
+        let mut counter = ReplyCounter::default();
+        let mut kept = Vec::new();
+        let mut total = Counted::default();
+        for piece in pieces {
+            kept.extend_from_slice(piece);
+            let counted = counter.count(&kept).unwrap();
+            kept.drain(..counted.consumed);
+            total.replies += counted.replies;
+            total.errors += counted.errors;
+            total.nulls += counted.nulls;
+            total.first_error = total.first_error.or(counted.first_error);
+        }
+        assert!(kept.is_empty(), "{kept:?} left over");
+        total
+    }
+
+    /// What is counted must not depend on where the input is cut.
+    fn check(input: &str, replies: u64, errors: u64, nulls: u64, first_error: Option<&str>) {
+        let first_error = first_error.map(str::to_owned);
+        let expected = Counted { consumed: 0, replies, errors, nulls, first_error };
+        let bytes = input.as_bytes();
+        assert_eq!(feed(bytes.chunks(1)), expected, "{input:?} byte by byte");
+        for cut in 0..bytes.len() {
+            assert_eq!(feed([&bytes[..cut], &bytes[cut..]]), expected, "{input:?} cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn replies_nulls_and_errors_are_counted() {
+        check("+OK\r\n+OK\r\n:12\r\n$3\r\nabc\r\n$0\r\n\r\n", 5, 0, 0, None);
+        check("$-1\r\n*-1\r\n_\r\n*2\r\n:1\r\n*1\r\n+a\r\n", 4, 0, 3, None);
+        check("+OK\r\n-ERR no\r\n:1\r\n-WRONG x\r\n", 4, 2, 0, Some("ERR no"));
+        check(">2\r\n+a\r\n:1\r\n-ERR behind a push\r\n", 1, 1, 0, Some("ERR behind a push"));
+        check("$11\r\n-ERR inside\r\n+OK\r\n", 2, 0, 0, None);
+    }
+
+    #[test]
+    fn a_long_error_of_version_3_is_shown_by_its_last_line() {
+        assert_eq!(feed([&b"!5\r\nERR x\r\n"[..]]).first_error.as_deref(), Some("ERR x"));
+    }
+
+    #[test]
+    fn what_is_not_consumed_is_bounded() {
+        let mut counter = ReplyCounter::default();
+        assert_eq!(counter.count(&vec![b'+'; CARRY_LEN_MAX - 1]).unwrap().consumed, 0);
+        assert!(ReplyCounter::default().count(&vec![b'+'; CARRY_LEN_MAX + 1]).is_err());
+    }
+}

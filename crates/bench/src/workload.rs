@@ -1,0 +1,150 @@
+//! A workload: commands, the shape of their load, and for how long.
+
+use std::time::Duration;
+
+use crate::catalog::{self, Test};
+use crate::cli::LoadArgs;
+use crate::distribution::Distribution;
+use crate::engine::{Goal, Load};
+use crate::error::Error;
+use crate::ring::Mix;
+use crate::template::Template;
+
+const CLIENTS_DEFAULT: u32 = 50;
+const REQUESTS_DEFAULT: u64 = 100_000;
+const DATA_SIZE_DEFAULT: u32 = 3;
+const KEY_PREFIX_DEFAULT: &str = "key:";
+
+/// Filling a keyspace is not measured, so it is done the fastest way.
+const FILL_PIPELINE: usize = 128;
+const FILL_CLIENTS: usize = 8;
+
+/// A test to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) title: String,
+    pub(crate) load: Load,
+    pub(crate) mix: Mix,
+}
+
+impl Workload {
+    /// The load that sets every key of this workload's keyspace once, in order.
+    pub(crate) fn fill(&self) -> (Self, Goal) {
+        let load = Load {
+            distribution: Distribution::Sequential,
+            pipeline: FILL_PIPELINE,
+            clients: FILL_CLIENTS,
+            rate: None,
+            ..self.load.clone()
+        };
+        let goal = Goal::Requests(load.keyspace);
+        (Self { title: "fill".into(), load, mix: Mix::one(set()) }, goal)
+    }
+}
+
+fn set() -> Template {
+    Template::new(&["SET", "__key__", "__data__"])
+}
+
+fn get() -> Template {
+    Template::new(&["GET", "__key__"])
+}
+
+impl LoadArgs {
+    /// The load, with redis-benchmark's defaults for what was not given.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            clients: self.clients.unwrap_or(CLIENTS_DEFAULT) as usize,
+            threads: self.threads.unwrap_or(1) as usize,
+            pipeline: self.pipeline.unwrap_or(1) as usize,
+            keyspace: self.keyspace.unwrap_or(1),
+            key_prefix: self.key_prefix.clone().unwrap_or_else(|| KEY_PREFIX_DEFAULT.into()),
+            data_size: self.data_size.unwrap_or(DATA_SIZE_DEFAULT) as usize,
+            distribution: self.distribution.unwrap_or(Distribution::Uniform),
+            seed: self.seed.unwrap_or(1),
+            rate: self.rate.map(|rate| rate as f64),
+        }
+    }
+
+    /// When a test ends, if `otherwise` is what holds without a wish of the user.
+    pub(crate) fn goal(&self, otherwise: Goal) -> Goal {
+        match (self.requests, self.time) {
+            (Some(requests), _) => Goal::Requests(requests),
+            (None, Some(seconds)) => Goal::Time(Duration::from_secs_f64(seconds)),
+            (None, None) => otherwise,
+        }
+    }
+
+    /// Redis-benchmark's number of requests, unless the user says something else.
+    pub(crate) fn goal_of_single_run(&self) -> Goal {
+        self.goal(Goal::Requests(REQUESTS_DEFAULT))
+    }
+
+    /// The workloads of a run: one for the command if there is one, else one for the ratio, else
+    /// one for each test.
+    ///
+    /// # Errors
+    /// When a test has no such name.
+    pub(crate) fn workloads(&self, command: &[String]) -> Result<Vec<Workload>, Error> {
+        let load = self.load();
+        let one = |title: String, mix| Workload { title, load: load.clone(), mix };
+        if !command.is_empty() {
+            let template = Template::new(command);
+            return Ok(vec![one(template.name().to_uppercase(), Mix::one(template))]);
+        }
+        if let Some((sets, gets)) = self.ratio {
+            let mix = Mix::ratio((set(), sets), (get(), gets));
+            return Ok(vec![one(format!("SET:GET {sets}:{gets}"), mix)]);
+        }
+        let names = self.tests.iter().map(String::as_str);
+        let names = if self.tests.is_empty() { vec!["set", "get"] } else { names.collect() };
+        names
+            .into_iter()
+            .map(|name| {
+                let test = Test::named(name).ok_or_else(|| unknown_test(name))?;
+                Ok(one(test.title(), Mix::one(test.template())))
+            })
+            .collect()
+    }
+}
+
+fn unknown_test(name: &str) -> Error {
+    Error::Usage(format!("no test is named {name:?}; there are {}", catalog::names()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn titles(args: &LoadArgs, command: &[&str]) -> Vec<String> {
+        let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+        let workloads = args.workloads(&command).unwrap();
+        workloads.into_iter().map(|workload| workload.title).collect()
+    }
+
+    #[test]
+    fn a_command_goes_before_a_ratio_and_that_before_tests() {
+        let mut args = LoadArgs::default();
+        assert_eq!(titles(&args, &[]), ["SET", "GET"]);
+        args.tests = vec!["Incr".into(), "mset".into()];
+        assert_eq!(titles(&args, &[]), ["INCR", "MSET"]);
+        args.ratio = Some((1, 10));
+        assert_eq!(titles(&args, &[]), ["SET:GET 1:10"]);
+        assert_eq!(titles(&args, &["zadd", "z", "1", "__key__"]), ["ZADD"]);
+    }
+
+    #[test]
+    fn an_unknown_test_is_an_error_that_names_the_known_ones() {
+        let args = LoadArgs { tests: vec!["gte".into()], ..LoadArgs::default() };
+        let error = args.workloads(&[]).unwrap_err().to_string();
+        assert!(error.contains("\"gte\"") && error.contains("set, get, incr"), "{error}");
+    }
+
+    #[test]
+    fn filling_covers_the_keyspace_once() {
+        let args = LoadArgs { keyspace: Some(777), pipeline: Some(5), ..LoadArgs::default() };
+        let (fill, goal) = args.workloads(&[]).unwrap()[0].fill();
+        assert_eq!(goal, Goal::Requests(777));
+        assert_eq!(fill.load.distribution, Distribution::Sequential);
+    }
+}

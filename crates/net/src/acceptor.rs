@@ -1,0 +1,236 @@
+//! The thread that accepts connections and hands them to workers.
+//!
+//! - A connection goes to the worker with the fewest connections, the lowest number first.
+//! - When the process has no more file descriptors, waiting connections are accepted on a spare one
+//!   and closed at once: their peers get an answer, and the thread does not spin on a listener that
+//!   stays readable.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
+};
+use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
+use std::time::Duration;
+
+use crate::connection::{Endpoints, ListenerTag};
+use crate::listener::{ListenAddress, Listener};
+use crate::runtime::{AcceptorMail, Handle, Mail};
+use crate::service::WorkerId;
+
+/// Connections taken from one listener before the others are looked at.
+const ACCEPTS_PER_TURN_MAX: usize = 256;
+
+/// How long the thread leaves the listeners alone when the system is out of resources and the spare
+/// descriptor did not help.
+const BACK_OFF: Duration = Duration::from_millis(20);
+
+/// Unanswered probes after which a silent peer is given up.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Marks the event of the mailbox; listeners count from 0.
+const MAILBOX_TOKEN: u64 = u64::MAX;
+
+/// A connection on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) id: u64,
+    pub(crate) socket: OwnedFd,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) listener: ListenerTag,
+}
+
+/// The state of the thread.
+pub(crate) struct Acceptor<M: Send + 'static> {
+    epoll: OwnedFd,
+    handle: Handle<M>,
+    listeners: HashMap<u64, Listener>,
+    next_token: u64,
+    next_id: u64,
+    spare: Option<OwnedFd>,
+}
+
+/// What became of an attempt to accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    Accepted,
+    NoneWaiting,
+    /// This connection failed; others may not.
+    Failed,
+    OutOfResources,
+}
+
+impl<M: Send + 'static> Acceptor<M> {
+    pub(crate) fn new(
+        handle: Handle<M>,
+        listeners: Vec<Listener>,
+    ) -> rustix::io::Result<Acceptor<M>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = handle.acceptor_mailbox().wake_fd();
+        epoll::add(&epoll, wake, EventData::new_u64(MAILBOX_TOKEN), EventFlags::IN)?;
+        let mut acceptor = Acceptor {
+            epoll,
+            handle,
+            listeners: HashMap::new(),
+            next_token: 0,
+            next_id: 1,
+            spare: spare_fd(),
+        };
+        for listener in listeners {
+            acceptor.add(listener)?;
+        }
+        Ok(acceptor)
+    }
+
+    /// Accepts until told to stop.
+    pub(crate) fn run(mut self) {
+        let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [none; 16];
+        let mut mail = Vec::new();
+        loop {
+            // The mailbox is looked into after every wait, so a post before it is not missed.
+            let timeout = (!self.handle.acceptor_mailbox().fall_asleep()).then(Default::default);
+            let count = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+                Ok(count) => count,
+                Err(Errno::INTR) => 0,
+                // The descriptor is ours and open, and the buffer is valid.
+                Err(errno) => panic!("epoll_wait failed: {errno}"),
+            };
+            self.handle.acceptor_mailbox().wake_up();
+            for event in &events[..count] {
+                match event.data.u64() {
+                    MAILBOX_TOKEN => self.handle.acceptor_mailbox().reset_wake_fd(),
+                    token => self.accept_all(token),
+                }
+            }
+            self.handle.acceptor_mailbox().take(&mut mail);
+            for mail in mail.drain(..) {
+                match mail {
+                    AcceptorMail::Listen(listeners) => self.replace(listeners),
+                    AcceptorMail::Stop => return,
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, listener: Listener) -> rustix::io::Result<()> {
+        let data = EventData::new_u64(self.next_token);
+        epoll::add(&self.epoll, listener.socket(), data, EventFlags::IN)?;
+        self.listeners.insert(self.next_token, listener);
+        self.next_token += 1;
+        Ok(())
+    }
+
+    /// Goes on with these listeners; those that were there before do not miss a connection.
+    fn replace(&mut self, listeners: Vec<Listener>) {
+        let epoll = &self.epoll;
+        self.listeners.retain(|_, present| {
+            let stays = listeners.iter().any(|listener| listener.is_clone_of(present));
+            if !stays {
+                // A clone may keep the socket open. Nothing is lost if this fails: then it is not.
+                let _ = epoll::delete(epoll, present.socket());
+            }
+            stays
+        });
+        for listener in listeners {
+            let is_there = self.listeners.values().any(|present| present.is_clone_of(&listener));
+            if !is_there && self.add(listener).is_err() {
+                self.handle.count_dropped();
+            }
+        }
+    }
+
+    fn accept_all(&mut self, token: u64) {
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            match self.accept(token) {
+                Attempt::Accepted | Attempt::Failed => {}
+                Attempt::NoneWaiting => return,
+                Attempt::OutOfResources => return self.refuse_one(token),
+            }
+        }
+    }
+
+    fn accept(&mut self, token: u64) -> Attempt {
+        let Some(listener) = self.listeners.get(&token) else { return Attempt::NoneWaiting };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, peer) = match acceptfrom_with(listener.socket(), flags) {
+            Ok(accepted) => accepted,
+            Err(Errno::AGAIN) => return Attempt::NoneWaiting,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                return Attempt::OutOfResources;
+            }
+            // The peer gave up before we came, or the network reports an error of its own.
+            Err(_) => return Attempt::Failed,
+        };
+        let endpoints = match listener.address() {
+            ListenAddress::Unix(_) => Endpoints::Unix,
+            ListenAddress::Tcp(bound) => tcp_endpoints(&socket, peer, *bound),
+        };
+        if matches!(endpoints, Endpoints::Tcp { .. }) {
+            set_tcp_options(&socket, self.handle.keepalive_s());
+        }
+        let listener = listener.tag;
+        self.hand_over(Accepted { id: self.next_id, socket, endpoints, listener });
+        self.next_id += 1;
+        Attempt::Accepted
+    }
+
+    fn hand_over(&self, accepted: Accepted) {
+        let worker = (0..self.handle.workers() as u16)
+            .map(WorkerId)
+            .min_by_key(|&id| self.handle.connections(id).load(Ordering::Relaxed))
+            .expect("a runtime has workers");
+        // Counted here, since the worker may look at it only after many more were handed over.
+        self.handle.connections(worker).fetch_add(1, Ordering::Relaxed);
+        self.handle.mailbox(worker).post(Mail::Accepted(accepted));
+    }
+
+    /// Turns one waiting connection away with the help of the spare descriptor.
+    fn refuse_one(&mut self, token: u64) {
+        let Some(listener) = self.listeners.get(&token) else { return };
+        let had_spare = self.spare.take().is_some();
+        let refused = acceptfrom_with(listener.socket(), SocketFlags::CLOEXEC).is_ok();
+        if refused {
+            self.handle.count_dropped();
+        }
+        self.spare = spare_fd();
+        if !had_spare || !refused {
+            std::thread::sleep(BACK_OFF);
+        }
+    }
+}
+
+/// A descriptor to give up when there is no other.
+fn spare_fd() -> Option<OwnedFd> {
+    std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
+fn tcp_endpoints(socket: &OwnedFd, peer: Option<SocketAddrAny>, bound: SocketAddr) -> Endpoints {
+    let parse = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
+    // A socket that was reset meanwhile has no addresses; it is closed at its first read.
+    let peer = peer.and_then(parse).unwrap_or(bound);
+    let local = if bound.ip().is_unspecified() {
+        getsockname(socket).ok().and_then(parse).unwrap_or(bound)
+    } else {
+        bound
+    };
+    Endpoints::Tcp { peer, local }
+}
+
+/// Failures are ignored: they come only from sockets that are broken already.
+fn set_tcp_options(socket: &OwnedFd, keepalive_s: u32) {
+    let socket = socket.as_fd();
+    let _ = set_tcp_nodelay(socket, true);
+    if keepalive_s > 0 {
+        let interval_s = (keepalive_s / KEEPALIVE_PROBES).max(1);
+        let _ = set_socket_keepalive(socket, true);
+        let _ = set_tcp_keepidle(socket, Duration::from_secs(keepalive_s.into()));
+        let _ = set_tcp_keepintvl(socket, Duration::from_secs(interval_s.into()));
+        let _ = set_tcp_keepcnt(socket, KEEPALIVE_PROBES);
+    }
+}

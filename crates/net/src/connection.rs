@@ -1,0 +1,173 @@
+//! A connection: its identity, which the service sees, and its state, which the worker keeps.
+//!
+//! An idle connection owns no buffer. It gets one for the incomplete rest of a request
+//! ([`Rest`]) or for output that the socket did not take ([`OutputQueue`]), and loses it again as
+//! soon as that is done.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{OwnedFd, RawFd};
+
+use crate::buffer::rest::Rest;
+use crate::output::limits::OutputClass;
+use crate::output::queue::OutputQueue;
+use crate::service::{OnHangup, WorkerId};
+use crate::transport::Transport;
+
+/// The address of a connection inside the runtime: valid from any thread, and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnKey {
+    /// Counts connections of the runtime from 1, in the order they were accepted.
+    pub id: u64,
+    /// The worker that owns the connection for all its life.
+    pub worker: WorkerId,
+    pub(crate) slot: u32,
+}
+
+/// Tells the service which listener a connection came in by; chosen when the listener is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListenerTag(pub u16);
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoints {
+    /// Internet addresses.
+    Tcp {
+        /// The address of the peer.
+        peer: SocketAddr,
+        /// The address it connected to.
+        local: SocketAddr,
+    },
+    /// A Unix socket; the peer has no address worth telling.
+    Unix,
+}
+
+impl fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoints::Tcp { peer, .. } => peer.fmt(f),
+            Endpoints::Unix => f.write_str("unix socket"),
+        }
+    }
+}
+
+/// What is known about a connection from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnInfo {
+    /// Its address inside the runtime.
+    pub key: ConnKey,
+    /// The listener it came in by.
+    pub listener: ListenerTag,
+    /// The number of its file descriptor, for display only.
+    pub fd: RawFd,
+    /// Where it comes from and goes to.
+    pub endpoints: Endpoints,
+    /// [`Now::monotonic_ms`](crate::Now::monotonic_ms) when it was opened.
+    pub opened_ms: u64,
+}
+
+/// What may happen on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Requests are read and served.
+    Open,
+    /// The session waits to be resumed; bytes are kept up to a bound.
+    Suspended(OnHangup),
+    /// Output is being sent, nothing is read; closed as soon as all is sent.
+    Flushing,
+    /// All is sent and our end shut; input is thrown away until the peer closes. Closing with
+    /// unread input would make the kernel reset the connection, and the peer lose our last words.
+    Lingering,
+}
+
+/// Whether queued output may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writable {
+    /// The socket took everything so far.
+    Yes,
+    /// The socket is full; the poller tells when it has room.
+    WhenPolled,
+}
+
+/// The part of a connection that calls to the service may change.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// Limits that apply to unsent output.
+    pub(crate) class: OutputClass,
+    /// Since when the queue has been above the soft limit.
+    pub(crate) above_soft_since_ms: Option<u64>,
+    /// Output waits for `ConnMut::release`.
+    pub(crate) held: bool,
+}
+
+/// A connection of a worker.
+#[derive(Debug)]
+pub(crate) struct Conn<S> {
+    pub(crate) info: ConnInfo,
+    pub(crate) socket: OwnedFd,
+    pub(crate) transport: Transport,
+    pub(crate) phase: Phase,
+    pub(crate) writable: Writable,
+    /// The poller watches for room in the socket.
+    pub(crate) polled_for_room: bool,
+    /// The socket may hold bytes that the poller will not report again.
+    pub(crate) readable: bool,
+    /// The peer sent its last byte, and it was read.
+    pub(crate) hung_up: bool,
+    /// The session is to be called even if no bytes arrive.
+    pub(crate) call_again: bool,
+    /// In the worker's list of connections to serve next turn.
+    pub(crate) in_ready: bool,
+    /// In the worker's list of connections to flush at the end of this turn.
+    pub(crate) in_flush: bool,
+    /// In the worker's list of outputs held until the end of this turn, at this index.
+    pub(crate) deferred_at: Option<u32>,
+    pub(crate) control: Control,
+    pub(crate) last_input_ms: u64,
+    pub(crate) rest: Rest,
+    pub(crate) queue: Option<Box<OutputQueue>>,
+    /// `None` once `Service::close` was called.
+    pub(crate) session: Option<S>,
+}
+
+impl<S> Conn<S> {
+    pub(crate) fn new(info: ConnInfo, socket: OwnedFd, session: Option<S>) -> Conn<S> {
+        Conn {
+            socket,
+            transport: Transport::Plain,
+            phase: Phase::Open,
+            writable: Writable::Yes,
+            polled_for_room: false,
+            readable: false,
+            hung_up: false,
+            call_again: false,
+            in_ready: false,
+            in_flush: false,
+            deferred_at: None,
+            control: Control {
+                class: OutputClass::default(),
+                above_soft_since_ms: None,
+                held: false,
+            },
+            last_input_ms: info.opened_ms,
+            rest: Rest::default(),
+            queue: None,
+            session,
+            info,
+        }
+    }
+
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+
+    /// Whether any output has yet to be sent.
+    pub(crate) fn has_output(&self) -> bool {
+        self.queue.is_some() || self.deferred_at.is_some()
+    }
+
+    /// Whether queued output exists and nothing forbids to send it now.
+    pub(crate) fn can_flush(&self) -> bool {
+        self.queue.is_some() && self.writable == Writable::Yes && !self.control.held
+    }
+}

@@ -1,0 +1,96 @@
+//! What a session sees of its connection during a call: the bytes that arrived, the output, and a
+//! few switches.
+
+use crate::clock::Now;
+use crate::connection::{ConnInfo, Control};
+use crate::output::Output;
+use crate::output::limits::OutputClass;
+use crate::timer::{TimerKind, Timers};
+
+/// The input and output of one call to the service.
+#[derive(Debug)]
+pub struct Io<'a> {
+    pub(crate) input: &'a [u8],
+    pub(crate) consumed: usize,
+    pub(crate) wanted: usize,
+    pub(crate) output: &'a mut Output,
+    pub(crate) control: &'a mut Control,
+    pub(crate) info: &'a ConnInfo,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) now: Now,
+}
+
+impl<'a> Io<'a> {
+    /// Bytes that have arrived and were not consumed.
+    ///
+    /// The slice lives as long as the call, so requests can point into it while replies are
+    /// written.
+    pub fn input(&self) -> &'a [u8] {
+        &self.input[self.consumed..]
+    }
+
+    /// Takes `count` bytes off the front of the input.
+    ///
+    /// # Panics
+    ///
+    /// If the input is shorter.
+    pub fn consume(&mut self, count: usize) {
+        assert!(count <= self.input.len() - self.consumed, "consumed more than has arrived");
+        self.consumed += count;
+    }
+
+    /// Tells that the request at the front of the input is `bytes` long altogether, so that room
+    /// for it can be made in few steps. A hint: less or more may come, and no more than
+    /// [`READ_AHEAD_BYTES_MAX`](crate::READ_AHEAD_BYTES_MAX) is reserved before bytes arrive.
+    pub fn expect(&mut self, bytes: usize) {
+        self.wanted = bytes;
+    }
+
+    /// Where replies go.
+    pub fn output(&mut self) -> &mut Output {
+        self.output
+    }
+
+    /// Output and input in one go, for code that wants both in hand.
+    pub fn split(&mut self) -> (&'a [u8], &mut Output) {
+        (&self.input[self.consumed..], self.output)
+    }
+
+    /// The moment of this turn.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Which connection this is.
+    pub fn info(&self) -> &'a ConnInfo {
+        self.info
+    }
+
+    /// Sets the connection's one timer; it replaces the one set before.
+    ///
+    /// Moving the timer to a later moment costs nothing, so an idle timeout may be moved with
+    /// every request.
+    pub fn set_timer(&mut self, at_ms: u64) {
+        // A timer that is due already fires in the next turn, or a session could keep this one from
+        // ending.
+        let at_ms = at_ms.max(self.now.monotonic_ms + 1);
+        self.timers.set(self.info.key.slot, TimerKind::Session, at_ms);
+    }
+
+    /// Unsets the timer.
+    pub fn clear_timer(&mut self) {
+        self.timers.clear(self.info.key.slot, TimerKind::Session);
+    }
+
+    /// Chooses which of the configured output limits apply to this connection.
+    pub fn set_output_class(&mut self, class: OutputClass) {
+        self.control.class = class;
+    }
+
+    /// Keeps all output of this connection, from this call on, until
+    /// [`ConnMut::release`](crate::ConnMut::release): the replies tell of something that has yet
+    /// to become durable.
+    pub fn hold_output(&mut self) {
+        self.control.held = true;
+    }
+}

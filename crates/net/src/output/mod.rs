@@ -1,0 +1,286 @@
+//! Output on its way to the socket.
+//!
+//! Replies of a turn are written into one buffer of the worker, used by all its connections in turn.
+//! Usually one `send` takes them straight from there. Only what the socket does not take is copied
+//! into the connection's own [`queue`].
+
+pub(crate) mod limits;
+pub(crate) mod queue;
+
+use std::fmt;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::transport::SLICES_MAX;
+
+/// Attached values below this size are copied instead: a copy of this many bytes costs less than
+/// the reference count, the longer system call and the two more slices around the value.
+pub const ATTACH_BYTES_MIN: usize = 4 * 1024;
+
+/// Capacity above which the worker's buffer is given back after it was sent.
+const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Capacity of the worker's buffer at the beginning.
+const SCRATCH_BYTES_START: usize = 16 * 1024;
+
+/// Bytes of someone else, sent without being copied.
+#[derive(Clone)]
+pub(crate) struct Attachment {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl Attachment {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &(*self.owner).as_ref()[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attachment").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+/// An attachment and the place in the buffer before which it is sent.
+#[derive(Debug)]
+struct Attached {
+    at: usize,
+    attachment: Attachment,
+}
+
+/// The output of one call to the service.
+///
+/// The buffer behind it may begin with output of other connections; a session only ever appends.
+#[derive(Debug)]
+pub struct Output {
+    buffer: Vec<u8>,
+    attached: Vec<Attached>,
+    /// Bytes in all of `attached`.
+    attached_bytes: usize,
+    /// Where the output of the present call begins.
+    start: Mark,
+    /// Bytes that earlier calls left unsent.
+    queued: usize,
+    held_for_turn: bool,
+}
+
+/// A place in the output to return to with [`Output::truncate`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    buffer: usize,
+    attached: usize,
+    attached_bytes: usize,
+}
+
+/// A connection's part of the worker's output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    start: Mark,
+    end: Mark,
+}
+
+impl Part {
+    pub(crate) fn len(&self) -> usize {
+        self.end.buffer - self.start.buffer + self.end.attached_bytes - self.start.attached_bytes
+    }
+}
+
+/// A run of bytes of a part, in order of sending.
+pub(crate) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    Attached(&'a Attachment),
+}
+
+impl<'a> Piece<'a> {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        match self {
+            Piece::Bytes(bytes) => bytes,
+            Piece::Attached(attachment) => attachment.bytes(),
+        }
+    }
+}
+
+impl Output {
+    pub(crate) fn new() -> Output {
+        Output {
+            buffer: Vec::with_capacity(SCRATCH_BYTES_START),
+            attached: Vec::new(),
+            attached_bytes: 0,
+            start: Mark::default(),
+            queued: 0,
+            held_for_turn: false,
+        }
+    }
+
+    /// The buffer to append to. Bytes that were there before must stay as they are.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Appends a shared value without copying it, unless it is small.
+    pub fn attach<T: AsRef<[u8]> + Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        let range = 0..(*value).as_ref().len();
+        self.attach_range(value, range);
+    }
+
+    /// Appends a part of a shared value without copying it, unless it is small. `as_ref` must
+    /// return the same bytes every time.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the value.
+    pub fn attach_range<T: AsRef<[u8]> + Send + Sync + 'static>(
+        &mut self,
+        value: Arc<T>,
+        range: Range<usize>,
+    ) {
+        let bytes = &(*value).as_ref()[range.clone()];
+        if bytes.len() < ATTACH_BYTES_MIN {
+            self.buffer.extend_from_slice(bytes);
+            return;
+        }
+        self.attached_bytes += bytes.len();
+        let attachment = Attachment { owner: value, range };
+        self.attached.push(Attached { at: self.buffer.len(), attachment });
+    }
+
+    /// Bytes written in this call.
+    pub fn written(&self) -> usize {
+        self.part().len()
+    }
+
+    /// Bytes on their way to the peer: written in this call, or left unsent before.
+    pub fn pending(&self) -> usize {
+        self.queued + self.written()
+    }
+
+    /// The place reached, for [`truncate`](Output::truncate).
+    pub fn mark(&self) -> Mark {
+        Mark {
+            buffer: self.buffer.len(),
+            attached: self.attached.len(),
+            attached_bytes: self.attached_bytes,
+        }
+    }
+
+    /// Takes back everything written since `mark` was taken in the same call.
+    pub fn truncate(&mut self, mark: Mark) {
+        debug_assert!(mark.buffer >= self.start.buffer && mark.attached >= self.start.attached);
+        self.buffer.truncate(mark.buffer);
+        self.attached.truncate(mark.attached);
+        self.attached_bytes = mark.attached_bytes;
+    }
+
+    /// Sends the output of this call only after [`Service::turn_end`](crate::Service::turn_end).
+    pub fn hold_for_turn(&mut self) {
+        self.held_for_turn = true;
+    }
+
+    pub(crate) fn begin(&mut self, queued: usize) {
+        self.start = self.mark();
+        self.queued = queued;
+        self.held_for_turn = false;
+    }
+
+    pub(crate) fn is_held_for_turn(&self) -> bool {
+        self.held_for_turn
+    }
+
+    /// The output of the present call.
+    pub(crate) fn part(&self) -> Part {
+        assert!(self.buffer.len() >= self.start.buffer, "output of another connection was removed");
+        Part { start: self.start, end: self.mark() }
+    }
+
+    /// Takes back the present call's output, for it was sent or copied.
+    pub(crate) fn discard_part(&mut self) {
+        self.truncate(self.start);
+    }
+
+    /// Forgets everything, at the end of a turn, and gives back the memory of an unusual one.
+    pub(crate) fn reset(&mut self) {
+        self.buffer.clear();
+        self.attached.clear();
+        self.attached_bytes = 0;
+        self.start = Mark::default();
+        if self.buffer.capacity() > SCRATCH_BYTES_MAX {
+            self.buffer = Vec::with_capacity(SCRATCH_BYTES_START);
+        }
+    }
+
+    /// The bytes of a part, if nothing is attached to it.
+    pub(crate) fn plain_bytes(&self, part: Part) -> Option<&[u8]> {
+        (part.start.attached == part.end.attached)
+            .then(|| &self.buffer[part.start.buffer..part.end.buffer])
+    }
+
+    /// The runs of a part in order.
+    pub(crate) fn pieces(&self, part: Part) -> impl Iterator<Item = Piece<'_>> {
+        let attached = &self.attached[part.start.attached..part.end.attached];
+        let starts = std::iter::once(part.start.buffer).chain(attached.iter().map(|a| a.at));
+        let ends = attached.iter().map(|a| a.at).chain(std::iter::once(part.end.buffer));
+        let attachments = attached.iter().map(Some).chain(std::iter::once(None));
+        starts.zip(ends).zip(attachments).flat_map(|((start, end), attached)| {
+            let bytes = (start < end).then(|| Piece::Bytes(&self.buffer[start..end]));
+            let attachment = attached.map(|a| Piece::Attached(&a.attachment));
+            bytes.into_iter().chain(attachment)
+        })
+    }
+
+    /// The first slices of a part, for one system call.
+    pub(crate) fn slices<'a>(
+        &'a self,
+        part: Part,
+        slices: &mut [IoSlice<'a>; SLICES_MAX],
+    ) -> usize {
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(self.pieces(part)) {
+            *slice = IoSlice::new(piece.bytes());
+            count += 1;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncate_takes_back_bytes_and_attachments() {
+        let mut output = Output::new();
+        output.buffer().extend_from_slice(b"other");
+        output.begin(10);
+        output.buffer().extend_from_slice(b"kept");
+        let mark = output.mark();
+        output.attach(Arc::new(vec![1; ATTACH_BYTES_MIN]));
+        output.buffer().extend_from_slice(b"dropped");
+        assert_eq!(output.written(), 4 + ATTACH_BYTES_MIN + 7);
+        output.truncate(mark);
+        assert_eq!((output.written(), output.pending()), (4, 14));
+        assert_eq!(output.plain_bytes(output.part()), Some(&b"kept"[..]));
+    }
+
+    #[test]
+    fn an_unusually_large_buffer_is_given_back() {
+        let mut output = Output::new();
+        output.buffer().resize(SCRATCH_BYTES_MAX + 1, 0);
+        output.reset();
+        assert_eq!(output.buffer().capacity(), SCRATCH_BYTES_START);
+        output.buffer().resize(SCRATCH_BYTES_MAX / 2, 0);
+        output.reset();
+        assert!(output.buffer().capacity() >= SCRATCH_BYTES_MAX / 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "output of another connection was removed")]
+    fn output_of_others_is_protected() {
+        let mut output = Output::new();
+        output.buffer().extend_from_slice(b"other");
+        output.begin(0);
+        output.buffer().clear();
+        output.part();
+    }
+}

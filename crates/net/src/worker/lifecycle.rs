@@ -1,0 +1,193 @@
+//! How connections begin and end.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::event::epoll::{self, EventData};
+use rustix::net::Shutdown;
+
+use super::send::READ_EVENTS;
+use super::{Core, Doomed, Ending, Token, Worker, count_down};
+use crate::acceptor::Accepted;
+use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::service::{CloseReason, Service};
+use crate::timer::TimerKind;
+
+/// How long a connection that is to be closed may take to read its last output.
+const FLUSH_MS_MAX: u64 = 10_000;
+
+/// How long a peer may take to close after us.
+const LINGER_MS_MAX: u64 = 1_000;
+
+/// Connections that may linger at once; further ones are closed hard.
+const LINGERING_MAX: usize = 256;
+
+impl<S: Service> Worker<S> {
+    /// Takes over a connection from the acceptor.
+    pub(super) fn open(&mut self, accepted: Accepted) {
+        let core = &mut self.core;
+        let slot = core.conns.next_slot();
+        let info = ConnInfo {
+            key: ConnKey { id: accepted.id, worker: core.id, slot },
+            listener: accepted.listener,
+            fd: accepted.socket.as_raw_fd(),
+            endpoints: accepted.endpoints,
+            opened_ms: core.now.monotonic_ms,
+        };
+        let token = Token::new(info.key);
+        if self.drain_until_ms.is_some() {
+            return count_down(&self.handle, &info);
+        }
+        core.metrics.accepted += 1;
+        let (session, refusal) = match self.service.open(&mut self.state, &info, core.now) {
+            Ok(session) => (Some(session), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        let data = EventData::new_u64(token.0);
+        let watched = epoll::add(&core.epoll, &accepted.socket, data, READ_EVENTS);
+        core.conns.insert(Conn::new(info, accepted.socket, session));
+        if let Err(errno) = watched {
+            core.doom(token, CloseReason::Io(errno.into()));
+        } else if let Some(last_words) = refusal {
+            core.output.begin(0);
+            core.output.buffer().extend_from_slice(&last_words);
+            core.begin_flushing(token);
+            core.dispatch_output(token);
+        }
+    }
+
+    /// Ends the connections that were found to have ended, and tells the service.
+    pub(super) fn close_doomed(&mut self) {
+        while !self.core.doomed.is_empty() {
+            let Doomed { token, reason, ending } = self.core.doomed.remove(0);
+            if self.core.conn(token).is_some() {
+                self.end(token, reason, ending);
+            }
+        }
+    }
+
+    fn end(&mut self, token: Token, reason: CloseReason, ending: Ending) {
+        let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
+        let (info, session) = (conn.info, conn.session.take());
+        match ending {
+            Ending::Linger => self.core.begin_lingering(token),
+            Ending::Now => self.core.remove(token),
+        }
+        if self.core.conn(token).is_none() {
+            count_down(&self.handle, &info);
+        }
+        if let Some(session) = session {
+            self.service.close(&mut self.state, session, &info, reason);
+        }
+    }
+
+    pub(super) fn on_worker_timer(&mut self, slot: u32) {
+        let Some(conn) = self.core.conns.get(slot) else { return };
+        let token = Token::new(conn.info.key);
+        match conn.phase {
+            Phase::Open | Phase::Suspended(_) => self.core.judge(token),
+            Phase::Flushing | Phase::Lingering => self.core.doom(token, CloseReason::Service),
+        }
+        self.close_doomed();
+    }
+
+    /// Serves no more requests; lets outputs drain and then ends the loop.
+    pub(super) fn drain(&mut self, within_ms: u64) {
+        let until_ms = self.core.now.monotonic_ms.saturating_add(within_ms);
+        self.drain_until_ms = Some(until_ms);
+        let tokens: Vec<Token> =
+            self.core.conns.iter().map(|conn| Token::new(conn.info.key)).collect();
+        for token in tokens {
+            let Some(conn) = self.core.conn(token) else { continue };
+            if !conn.has_output() {
+                self.core.doom(token, CloseReason::Shutdown);
+            } else {
+                self.core.begin_flushing(token);
+            }
+        }
+        self.close_doomed();
+    }
+
+    /// Closes what is left at the end of the loop.
+    pub(super) fn close_all(&mut self) {
+        let tokens: Vec<Token> =
+            self.core.conns.iter().map(|conn| Token::new(conn.info.key)).collect();
+        for token in tokens {
+            self.end(token, CloseReason::Shutdown, Ending::Now);
+        }
+        self.core.metrics.publish(self.handle.metrics_of(self.core.id));
+    }
+}
+
+impl<S> Core<S> {
+    /// Has the connection closed as soon as no call to the service is under way.
+    pub(super) fn doom(&mut self, token: Token, reason: CloseReason) {
+        self.doomed.push(Doomed { token, reason, ending: Ending::Now });
+    }
+
+    /// Serves no more requests of a connection, and closes it when its output is sent.
+    pub(super) fn begin_flushing(&mut self, token: Token) {
+        let Some(conn) = self.conn(token) else { return };
+        if !matches!(conn.phase, Phase::Open | Phase::Suspended(_)) {
+            return;
+        }
+        conn.phase = Phase::Flushing;
+        conn.rest.clear();
+        self.timers.clear(token.slot(), TimerKind::Session);
+        let at_ms = self.now.monotonic_ms + FLUSH_MS_MAX;
+        self.timers.set(token.slot(), TimerKind::Worker, at_ms);
+    }
+
+    /// Ends a connection that is being closed, if all its output is sent.
+    pub(super) fn finish_flushing(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if conn.phase != Phase::Flushing || conn.has_output() {
+            return;
+        }
+        let (reason, ending) = if conn.hung_up {
+            (CloseReason::Peer, Ending::Now)
+        } else if self.lingering < LINGERING_MAX {
+            (CloseReason::Service, Ending::Linger)
+        } else {
+            (CloseReason::Service, Ending::Now)
+        };
+        self.doomed.push(Doomed { token, reason, ending });
+    }
+
+    /// Shuts our end, and waits for the peer to shut its own.
+    fn begin_lingering(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if conn.phase == Phase::Lingering {
+            return;
+        }
+        if rustix::net::shutdown(conn.socket.as_fd(), Shutdown::Write).is_err() {
+            return self.remove(token);
+        }
+        conn.phase = Phase::Lingering;
+        conn.readable = true;
+        self.lingering += 1;
+        let at_ms = self.now.monotonic_ms + LINGER_MS_MAX;
+        self.timers.set(token.slot(), TimerKind::Worker, at_ms);
+        self.make_ready(token);
+    }
+
+    /// Closes the socket, which also takes it out of the poller, and frees the slot.
+    fn remove(&mut self, token: Token) {
+        let Some(conn) = self.conns.remove(token.slot()) else { return };
+        self.timers.remove(token.slot());
+        self.metrics.closed += 1;
+        if conn.phase == Phase::Lingering {
+            self.lingering -= 1;
+        }
+    }
+
+    /// Has a suspended session called again.
+    pub(super) fn resume(&mut self, key: ConnKey) {
+        let token = Token::new(key);
+        let Some(conn) = self.conn(token) else { return };
+        if matches!(conn.phase, Phase::Suspended(_)) {
+            conn.phase = Phase::Open;
+            conn.call_again = true;
+            self.make_ready(token);
+        }
+    }
+}

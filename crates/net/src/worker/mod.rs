@@ -1,0 +1,364 @@
+//! A worker: one thread, one epoll instance, the connections it owns, and the loop over them.
+//!
+//! - A connection stays with its worker; nothing of it is shared, so nothing of it is locked.
+//! - A turn costs one `epoll_wait`, and one `recv` and one `send` for each ready connection. There
+//!   is no second `recv` to see that nothing is left when the first one did not fill its buffer:
+//!   sockets are watched edge-triggered, so bytes arriving after it are reported anew.
+//! - A connection with more input than one `recv` takes goes on in the next turn, after the others.
+//! - Without anything to do the worker sleeps until its next timer, or for good.
+//! - An event for a connection that is gone never reaches the one that got its slot: events carry
+//!   the low half of the connection's id, and ids are not reused.
+
+pub(crate) mod conns;
+mod lifecycle;
+mod receive;
+mod send;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+
+use crate::buffer::pool::Pool;
+use crate::clock::{Clock, Now};
+use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
+use crate::io::Io;
+use crate::metrics::LocalMetrics;
+use crate::output::limits::OutputLimits;
+use crate::output::{Output, Part};
+use crate::runtime::{Handle, Mail};
+use crate::service::{CloseReason, Flow, NextTurn, Service, WorkerId};
+use crate::slab::Slab;
+use crate::timer::{TimerKind, Timers};
+use conns::Conns;
+
+/// Events taken from the poller at once. More than this many ready connections are served in
+/// several turns.
+const EVENTS_MAX: usize = 256;
+
+/// Marks the event of the mailbox; no connection has this token, for its slot would be the last.
+const MAILBOX_TOKEN: u64 = u64::MAX;
+
+/// Names a connection in the poller and in the worker's lists: slot and low half of the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Token(u64);
+
+impl Token {
+    fn new(key: ConnKey) -> Token {
+        Token((key.id << 32) | u64::from(key.slot))
+    }
+
+    fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// Output that waits for the end of the turn in the worker's buffer.
+#[derive(Debug)]
+struct Deferred {
+    token: Token,
+    /// `None` if it was moved to the connection's queue in the meantime.
+    part: Option<Part>,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The socket is closed.
+    Now,
+    /// The session ends; the socket is closed when the peer has read everything.
+    Linger,
+}
+
+/// A connection that has ended without the service knowing yet.
+#[derive(Debug)]
+struct Doomed {
+    token: Token,
+    reason: CloseReason,
+    ending: Ending,
+}
+
+/// What a worker has apart from its service: all that [`Conns`] works on.
+pub(crate) struct Core<S> {
+    id: WorkerId,
+    epoll: OwnedFd,
+    conns: Slab<Conn<S>>,
+    timers: Timers,
+    pool: Pool,
+    output: Output,
+    limits: OutputLimits,
+    now: Now,
+    metrics: LocalMetrics,
+    /// Connections to serve next turn, whether or not the poller reports them.
+    ready: Vec<Token>,
+    /// Connections whose queue is to be sent at the end of the turn.
+    flush: Vec<Token>,
+    deferred: Vec<Deferred>,
+    /// Connections that ended during a call to the service, which must be told afterwards.
+    doomed: Vec<Doomed>,
+    /// Connections in [`Phase::Lingering`].
+    lingering: usize,
+    suspended_input_bytes_max: usize,
+}
+
+/// What a worker thread is started with.
+pub(crate) struct WorkerConfig {
+    pub(crate) input_buffer_bytes: usize,
+    pub(crate) suspended_input_bytes_max: usize,
+    pub(crate) limits: OutputLimits,
+    pub(crate) clock: Clock,
+}
+
+/// A worker thread's all.
+pub(crate) struct Worker<S: Service> {
+    service: Arc<S>,
+    state: S::Worker,
+    handle: Handle<S::Message>,
+    clock: Clock,
+    /// Where bytes are received; its contents mean something only during one connection's turn.
+    scratch: Box<[u8]>,
+    core: Core<S::Session>,
+    mail: Vec<Mail<S::Message>>,
+    next_turn: NextTurn,
+    /// Set when the runtime drains: everything is to be closed by then.
+    drain_until_ms: Option<u64>,
+}
+
+impl<S: Service> Worker<S> {
+    /// Makes the parts that can fail, before any thread is started.
+    pub(crate) fn poller(handle: &Handle<S::Message>, id: WorkerId) -> io::Result<OwnedFd> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = handle.mailbox(id).wake_fd();
+        epoll::add(&epoll, wake, EventData::new_u64(MAILBOX_TOKEN), EventFlags::IN)?;
+        Ok(epoll)
+    }
+
+    /// Builds the worker on its own thread.
+    pub(crate) fn new(
+        id: WorkerId,
+        epoll: OwnedFd,
+        service: Arc<S>,
+        handle: Handle<S::Message>,
+        config: WorkerConfig,
+    ) -> Worker<S> {
+        let state = service.worker(id, &handle);
+        let core = Core {
+            id,
+            epoll,
+            conns: Slab::new(),
+            timers: Timers::default(),
+            pool: Pool::default(),
+            output: Output::new(),
+            limits: config.limits,
+            now: config.clock.now(),
+            metrics: LocalMetrics::default(),
+            ready: Vec::new(),
+            flush: Vec::new(),
+            deferred: Vec::new(),
+            doomed: Vec::new(),
+            lingering: 0,
+            suspended_input_bytes_max: config.suspended_input_bytes_max,
+        };
+        Worker {
+            service,
+            state,
+            handle,
+            clock: config.clock,
+            scratch: vec![0; config.input_buffer_bytes].into_boxed_slice(),
+            core,
+            mail: Vec::new(),
+            next_turn: NextTurn::WhenReady,
+            drain_until_ms: None,
+        }
+    }
+
+    /// Runs until the runtime is drained.
+    pub(crate) fn run(mut self) {
+        let mut events =
+            vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS_MAX];
+        while !self.is_drained() {
+            let count = self.wait(&mut events);
+            self.turn(&events[..count]);
+        }
+        self.close_all();
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drain_until_ms.is_some_and(|until_ms| {
+            self.core.conns.len() == 0 || self.core.now.monotonic_ms >= until_ms
+        })
+    }
+
+    /// Waits for events, as long as nothing else is to be done.
+    fn wait(&mut self, events: &mut [Event]) -> usize {
+        let timeout_ms = self.timeout_ms();
+        let mailbox = self.handle.mailbox(self.core.id);
+        let sleeps = timeout_ms != Some(0) && mailbox.fall_asleep();
+        let timeout_ms = if sleeps { timeout_ms } else { Some(0) };
+        let timeout = timeout_ms.map(|ms| Timespec {
+            tv_sec: (ms / 1000) as i64,
+            tv_nsec: (ms % 1000 * 1_000_000) as i64,
+        });
+        let result = epoll::wait(&self.core.epoll, &mut *events, timeout.as_ref());
+        if sleeps {
+            mailbox.wake_up();
+        }
+        match result {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => 0,
+            // The descriptor is ours and open, and the buffer is valid.
+            Err(errno) => panic!("epoll_wait failed: {errno}"),
+        }
+    }
+
+    /// How long the worker may sleep; `None` is for ever.
+    fn timeout_ms(&self) -> Option<u64> {
+        if !self.core.ready.is_empty() {
+            return Some(0);
+        }
+        let service_ms = match self.next_turn {
+            NextTurn::Immediately => return Some(0),
+            NextTurn::At(at_ms) => Some(at_ms),
+            NextTurn::WhenReady => None,
+        };
+        let earliest_ms = [service_ms, self.core.timers.next_ms(), self.drain_until_ms]
+            .into_iter()
+            .flatten()
+            .min()?;
+        // A moment that passed since the turn began gives 0. The bound keeps far-away deadlines
+        // inside the range of the system call.
+        let now_ms = self.core.now.monotonic_ms;
+        Some(earliest_ms.saturating_sub(now_ms).min(24 * 3600 * 1000))
+    }
+
+    fn turn(&mut self, events: &[Event]) {
+        self.core.now = self.clock.now();
+        self.service.turn_start(&mut self.state, self.core.now);
+        // The list is taken first: what becomes ready during this turn has its place in the next.
+        let ready = std::mem::take(&mut self.core.ready);
+        self.read_mail();
+        for event in events {
+            let (flags, token) = (event.flags, event.data.u64());
+            if token == MAILBOX_TOKEN {
+                self.handle.mailbox(self.core.id).reset_wake_fd();
+            } else {
+                self.on_event(Token(token), flags);
+            }
+        }
+        self.serve_ready(ready);
+        self.fire_timers();
+        self.end_turn();
+        self.core.metrics.turns += 1;
+        self.core.metrics.publish(self.handle.metrics_of(self.core.id));
+    }
+
+    fn end_turn(&mut self) {
+        let now = self.core.now;
+        let mut conns = Conns::new(&mut self.core);
+        self.next_turn = self.service.turn_end(&mut self.state, &mut conns, now);
+        self.close_doomed();
+        self.send_deferred();
+        self.flush_queues();
+        self.close_doomed();
+        self.core.output.reset();
+    }
+
+    fn read_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.handle.mailbox(self.core.id).take(&mut mail);
+        for mail in mail.drain(..) {
+            match mail {
+                Mail::Accepted(accepted) => self.open(accepted),
+                Mail::Message(message) => {
+                    let mut conns = Conns::new(&mut self.core);
+                    self.service.message(&mut self.state, message, &mut conns);
+                }
+                Mail::Close(key) => self.core.doom(Token::new(key), CloseReason::Requested),
+                Mail::Resume(key) => self.core.resume(key),
+                Mail::OutputLimits(limits) => self.core.limits = limits,
+                Mail::Drain { within_ms } => self.drain(within_ms),
+            }
+            self.close_doomed();
+        }
+        self.mail = mail;
+    }
+
+    fn serve_ready(&mut self, mut ready: Vec<Token>) {
+        for token in ready.drain(..) {
+            if let Some(conn) = self.core.conn(token) {
+                conn.in_ready = false;
+                self.serve(token);
+            }
+        }
+        // Keeps the capacity unless new entries have their own.
+        if self.core.ready.is_empty() {
+            self.core.ready = ready;
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now_ms = self.core.now.monotonic_ms;
+        while let Some((slot, kind)) = self.core.timers.pop_due(now_ms) {
+            match kind {
+                TimerKind::Session => self.on_session_timer(slot),
+                TimerKind::Worker => self.on_worker_timer(slot),
+            }
+        }
+    }
+
+    fn on_session_timer(&mut self, slot: u32) {
+        let core = &mut self.core;
+        let Some(conn) = core.conns.get_mut(slot) else { return };
+        let Some(session) = conn.session.as_mut() else { return };
+        if !matches!(conn.phase, Phase::Open | Phase::Suspended(_)) {
+            return;
+        }
+        let token = Token::new(conn.info.key);
+        core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
+        let mut io = Io {
+            input: &[],
+            consumed: 0,
+            wanted: 0,
+            output: &mut core.output,
+            control: &mut conn.control,
+            info: &conn.info,
+            timers: &mut core.timers,
+            now: core.now,
+        };
+        let flow = self.service.timer(&mut self.state, session, &mut io);
+        self.after_call(token, flow);
+    }
+
+    /// Applies what a call to the session has decided.
+    fn after_call(&mut self, token: Token, flow: Flow) {
+        self.core.apply(token, flow);
+        self.core.dispatch_output(token);
+        self.core.finish_hung_up(token);
+        self.close_doomed();
+    }
+}
+
+impl<S> Core<S> {
+    /// The connection, if it is still the one that was meant.
+    fn conn(&mut self, token: Token) -> Option<&mut Conn<S>> {
+        self.conns.get_mut(token.slot()).filter(|conn| Token::new(conn.info.key) == token)
+    }
+
+    /// Has the connection served next turn.
+    fn make_ready(&mut self, token: Token) {
+        if let Some(conn) = self.conns.get_mut(token.slot())
+            && !conn.in_ready
+        {
+            conn.in_ready = true;
+            self.ready.push(token);
+        }
+    }
+}
+
+/// Publishes the number of connections, by which the acceptor chooses a worker.
+fn count_down<M: Send>(handle: &Handle<M>, info: &ConnInfo) {
+    handle.connections(info.key.worker).fetch_sub(1, Ordering::Relaxed);
+}

@@ -1,0 +1,280 @@
+//! From the event of a socket to the call of its session.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::event::epoll::EventFlags;
+
+use super::{Core, Token, Worker};
+use crate::buffer::pool::Pool;
+use crate::connection::{Conn, Phase, Writable};
+use crate::io::Io;
+use crate::service::{CloseReason, Flow, OnHangup, Service};
+
+/// A rest up to this size is moved back in front of the worker's buffer, so that the next `recv`
+/// has the whole buffer behind it. Larger ones stay where they are and grow there: moving them for
+/// each few bytes that arrive would cost more than the `recv`.
+const REJOIN_BYTES_MAX: usize = 4 * 1024;
+
+/// Least room for a `recv` into a connection's own buffer.
+const SPARE_BYTES_MIN: usize = 4 * 1024;
+
+/// Most bytes received for one connection in one turn.
+const RECEIVE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Where the input of a connection is found after receiving.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In the worker's buffer, this many bytes; the connection owns nothing.
+    Scratch(usize),
+    /// In the connection's own buffer.
+    Rest,
+}
+
+/// What one `recv` brought.
+#[derive(Debug)]
+enum Received {
+    Bytes { count: usize, place: Place },
+    Nothing,
+    HangUp,
+    Failed(io::Error),
+}
+
+impl<S: Service> Worker<S> {
+    pub(super) fn on_event(&mut self, token: Token, flags: EventFlags) {
+        let Some(conn) = self.core.conn(token) else { return };
+        if flags.contains(EventFlags::OUT) {
+            conn.writable = Writable::Yes;
+            self.core.list_for_flush(token);
+        }
+        let input = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        if !flags.intersects(input) {
+            return;
+        }
+        let Some(conn) = self.core.conn(token) else { return };
+        conn.readable = true;
+        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        // Both directions are gone: no reply can reach the peer, so nothing is worth waiting for.
+        if broken && conn.phase != Phase::Open {
+            self.core.doom(token, CloseReason::Peer);
+            self.close_doomed();
+        } else if !conn.in_ready {
+            // One that is listed is served later in this turn.
+            self.serve(token);
+        }
+        if broken || flags.contains(EventFlags::RDHUP) {
+            self.core.expect_hang_up(token);
+        }
+    }
+
+    /// One turn of one connection: receive once, call the session once.
+    pub(super) fn serve(&mut self, token: Token) {
+        let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
+        match conn.phase {
+            Phase::Open => self.serve_open(token),
+            Phase::Suspended(on_hangup) => self.keep_input(token, on_hangup),
+            Phase::Flushing => {}
+            Phase::Lingering => self.discard_input(token),
+        }
+    }
+
+    fn serve_open(&mut self, token: Token) {
+        let core = &mut self.core;
+        let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        let received = if conn.readable {
+            receive(conn, &mut self.scratch, &core.pool)
+        } else {
+            Received::Nothing
+        };
+        match received {
+            Received::Bytes { count, place } => {
+                core.metrics.bytes_in += count as u64;
+                conn.last_input_ms = core.now.monotonic_ms;
+                if conn.readable {
+                    core.make_ready(token);
+                }
+                self.call(token, place);
+            }
+            Received::Nothing if conn.call_again => self.call(token, Place::Rest),
+            Received::Nothing => {}
+            Received::HangUp if conn.call_again => {
+                conn.hung_up = true;
+                self.call(token, Place::Rest);
+            }
+            Received::HangUp => {
+                conn.hung_up = true;
+                core.finish_hung_up(token);
+            }
+            Received::Failed(error) => core.doom(token, CloseReason::Io(error)),
+        }
+        self.close_doomed();
+    }
+
+    /// Calls the session with its input.
+    fn call(&mut self, token: Token, place: Place) {
+        let core = &mut self.core;
+        let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        let Some(session) = conn.session.as_mut() else { return };
+        conn.call_again = false;
+        let input = match place {
+            Place::Scratch(len) => &self.scratch[..len],
+            Place::Rest => conn.rest.bytes(),
+        };
+        core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
+        let mut io = Io {
+            input,
+            consumed: 0,
+            wanted: 0,
+            output: &mut core.output,
+            control: &mut conn.control,
+            info: &conn.info,
+            timers: &mut core.timers,
+            now: core.now,
+        };
+        let flow = self.service.input(&mut self.state, session, &mut io);
+        let (consumed, wanted) = (io.consumed, io.wanted);
+        match place {
+            Place::Scratch(len) if consumed == len => {}
+            Place::Scratch(len) => {
+                conn.rest.append(&self.scratch[consumed..len], wanted, &core.pool);
+            }
+            Place::Rest => conn.rest.discard(consumed, wanted),
+        }
+        self.after_call(token, flow);
+    }
+
+    /// Receives for a suspended session, which is not called, up to a bound.
+    fn keep_input(&mut self, token: Token, on_hangup: OnHangup) {
+        let core = &mut self.core;
+        let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        if !conn.readable || conn.rest.len() >= core.suspended_input_bytes_max {
+            return;
+        }
+        match conn.transport.receive(conn.socket.as_fd(), &mut self.scratch) {
+            Ok(0) => {
+                conn.readable = false;
+                conn.hung_up = true;
+                if on_hangup == OnHangup::Close {
+                    core.doom(token, CloseReason::Peer);
+                }
+            }
+            Ok(count) => {
+                core.metrics.bytes_in += count as u64;
+                conn.last_input_ms = core.now.monotonic_ms;
+                conn.readable = count == self.scratch.len();
+                conn.rest.append(&self.scratch[..count], 0, &core.pool);
+                if conn.readable {
+                    core.make_ready(token);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => conn.readable = false,
+            Err(error) => core.doom(token, CloseReason::Io(error)),
+        }
+        self.close_doomed();
+    }
+
+    /// Throws away what a peer still sends after its connection's end.
+    fn discard_input(&mut self, token: Token) {
+        let core = &mut self.core;
+        let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        match conn.transport.receive(conn.socket.as_fd(), &mut self.scratch) {
+            Ok(0) => core.doom(token, CloseReason::Peer),
+            Ok(count) => {
+                conn.readable = count == self.scratch.len();
+                if conn.readable {
+                    core.make_ready(token);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => conn.readable = false,
+            Err(error) => core.doom(token, CloseReason::Io(error)),
+        }
+        self.close_doomed();
+    }
+}
+
+impl<S> Core<S> {
+    /// Applies the flow a session has chosen.
+    pub(super) fn apply(&mut self, token: Token, flow: Flow) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        match (flow, conn.phase) {
+            // The connection is being closed already.
+            (_, Phase::Flushing | Phase::Lingering) | (Flow::Continue, Phase::Open) => {}
+            (Flow::Yield, _) | (Flow::Continue, Phase::Suspended(_)) => {
+                conn.phase = Phase::Open;
+                conn.call_again = true;
+                self.make_ready(token);
+            }
+            (Flow::Suspend(on_hangup), _) => {
+                conn.phase = Phase::Suspended(on_hangup);
+                if conn.hung_up && on_hangup == OnHangup::Close {
+                    self.doom(token, CloseReason::Peer);
+                }
+            }
+            (Flow::Close, _) => self.begin_flushing(token),
+        }
+    }
+
+    /// The poller reported that the peer has sent its last byte, and will not report it again: the
+    /// connection is read until that byte is found.
+    fn expect_hang_up(&mut self, token: Token) {
+        let kept_bytes_max = self.suspended_input_bytes_max;
+        let Some(conn) = self.conn(token) else { return };
+        let blocked = match conn.phase {
+            Phase::Open | Phase::Lingering => false,
+            Phase::Suspended(_) => conn.rest.len() >= kept_bytes_max,
+            Phase::Flushing => true,
+        };
+        conn.readable = !conn.hung_up;
+        if conn.readable && !blocked {
+            self.make_ready(token);
+        }
+    }
+
+    /// If the peer has sent all it will, and all complete requests in it were served: close as soon
+    /// as the replies are sent. It may have shut only its sending half and be waiting for them.
+    pub(super) fn finish_hung_up(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if conn.hung_up && conn.phase == Phase::Open && !conn.call_again {
+            self.begin_flushing(token);
+            self.finish_flushing(token);
+        }
+    }
+}
+
+/// Receives once, into the worker's buffer or into the connection's own.
+fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
+    let kept = conn.rest.len();
+    let socket = conn.socket.as_fd();
+    let into_scratch = kept <= REJOIN_BYTES_MAX;
+    let buffer = if into_scratch {
+        let (front, room) = scratch.split_at_mut(kept);
+        front.copy_from_slice(conn.rest.bytes());
+        room
+    } else {
+        let spare = conn.rest.spare(SPARE_BYTES_MIN, pool);
+        let room = spare.len().min(RECEIVE_BYTES_MAX);
+        &mut spare[..room]
+    };
+    let room = buffer.len();
+    match conn.transport.receive(socket, buffer) {
+        Ok(0) => {
+            conn.readable = false;
+            Received::HangUp
+        }
+        Ok(count) => {
+            conn.readable = count == room;
+            if into_scratch {
+                conn.rest.clear();
+                Received::Bytes { count, place: Place::Scratch(kept + count) }
+            } else {
+                conn.rest.extend(count);
+                Received::Bytes { count, place: Place::Rest }
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            conn.readable = false;
+            Received::Nothing
+        }
+        Err(error) => Received::Failed(error),
+    }
+}

@@ -1,0 +1,14 @@
+//! The connected clients as the others see them.
+//!
+//! A session belongs to one worker. What other connections may ask about it (`CLIENT LIST`) or do
+//! to it (`CLIENT KILL`) goes through its [`Client`], which both sides share.
+
+mod client;
+mod filter;
+mod pause;
+mod registry;
+
+pub use self::client::{Client, ClientFlags, Identity};
+pub use self::filter::Filter;
+pub use self::pause::{Pause, PauseMode};
+pub use self::registry::Registry;

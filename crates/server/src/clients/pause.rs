@@ -1,0 +1,74 @@
+//! `CLIENT PAUSE`: commands wait, connections stay.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+
+use crate::command::{Flags, Spec};
+
+/// Which commands wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PauseMode {
+    /// Those that may change data.
+    Write = 1,
+    /// All but the few that end a pause.
+    All = 2,
+}
+
+/// A pause of the whole server.
+///
+/// It is looked at once a batch; a session that has to wait leaves its requests in the input
+/// buffer and asks to be resumed at [`Pause::until_ms`], or when the pause is ended earlier.
+#[derive(Default)]
+pub struct Pause {
+    /// Unix milliseconds; zero when there is none.
+    until_ms: AtomicI64,
+    mode: AtomicU8,
+}
+
+impl Pause {
+    /// Begins or prolongs a pause. As in Redis, a running pause is never made shorter or weaker.
+    pub fn begin(&self, until_ms: i64, mode: PauseMode, now_ms: i64) {
+        let running = self.until_ms.load(Relaxed) > now_ms;
+        let stronger = self.mode.load(Relaxed).max(mode as u8);
+        self.mode.store(if running { stronger } else { mode as u8 }, Relaxed);
+        self.until_ms.fetch_max(until_ms, Relaxed);
+    }
+
+    /// Ends the pause at once; the caller wakes the sessions that wait.
+    pub fn end(&self) {
+        self.until_ms.store(0, Relaxed);
+    }
+
+    /// Until when a command with these facts has to wait, if it has to.
+    #[must_use]
+    #[inline]
+    pub fn holds(&self, spec: &Spec, now_ms: i64) -> Option<i64> {
+        let until_ms = self.until_ms.load(Relaxed);
+        if until_ms <= now_ms {
+            return None;
+        }
+        let held = if self.mode.load(Relaxed) == PauseMode::All as u8 {
+            // Whoever paused must be able to look after the server and to end it.
+            !spec.flags.contains(Flags::ADMIN)
+                && !spec.flags.contains(Flags::NO_AUTH)
+                && spec.name != "client"
+        } else {
+            spec.flags.contains(Flags::WRITE)
+        };
+        held.then_some(until_ms)
+    }
+
+    /// Whether a pause is running.
+    #[must_use]
+    #[inline]
+    pub fn is_on(&self, now_ms: i64) -> bool {
+        self.until_ms.load(Relaxed) > now_ms
+    }
+
+    /// The running pause: what it is for and how long it lasts, in milliseconds.
+    #[must_use]
+    pub fn remaining(&self, now_ms: i64) -> Option<(PauseMode, i64)> {
+        let left = self.until_ms.load(Relaxed) - now_ms;
+        let all = self.mode.load(Relaxed) == PauseMode::All as u8;
+        (left > 0).then_some((if all { PauseMode::All } else { PauseMode::Write }, left))
+    }
+}

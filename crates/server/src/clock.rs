@@ -1,0 +1,15 @@
+//! The time of day. Commands take theirs from the turn they run in; this is for the rest.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970.
+#[must_use]
+pub fn unix_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn unix_ms() -> i64 {
+    (unix_micros() / 1000) as i64
+}

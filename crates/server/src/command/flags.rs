@@ -1,0 +1,126 @@
+//! Command flags and groups, with the names clients know them by.
+
+use std::ops::BitOr;
+
+/// A set of properties of a command, as `COMMAND INFO` reports them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// No property at all.
+    pub const NONE: Self = Self(0);
+    /// May change the data set.
+    pub const WRITE: Self = Self(1);
+    /// Only reads the data set.
+    pub const READONLY: Self = Self(1 << 1);
+    /// Is refused when memory is over its limit.
+    pub const DENYOOM: Self = Self(1 << 2);
+    /// Is for operators.
+    pub const ADMIN: Self = Self(1 << 3);
+    /// May not be called from a script.
+    pub const NOSCRIPT: Self = Self(1 << 4);
+    /// May run while data is being loaded.
+    pub const LOADING: Self = Self(1 << 5);
+    /// May run on a replica that lost its primary.
+    pub const STALE: Self = Self(1 << 6);
+    /// Is not shown to monitors.
+    pub const SKIP_MONITOR: Self = Self(1 << 7);
+    /// Runs in constant or logarithmic time.
+    pub const FAST: Self = Self(1 << 8);
+    /// May run before authentication.
+    pub const NO_AUTH: Self = Self(1 << 9);
+    /// May wait for something to happen.
+    pub const BLOCKING: Self = Self(1 << 10);
+    /// May run while a script keeps the server busy.
+    pub const ALLOW_BUSY: Self = Self(1 << 11);
+    /// May not run inside a transaction.
+    pub const NO_MULTI: Self = Self(1 << 12);
+    /// May not run while data is being loaded in the background.
+    pub const NO_ASYNC_LOADING: Self = Self(1 << 13);
+    /// Is not logged as slow (it waits by intention, or would log itself).
+    pub const SKIP_SLOWLOG: Self = Self(1 << 14);
+
+    /// The names in the order in which they are reported.
+    const NAMES: [(Self, &'static str); 14] = [
+        (Self::WRITE, "write"),
+        (Self::READONLY, "readonly"),
+        (Self::DENYOOM, "denyoom"),
+        (Self::ADMIN, "admin"),
+        (Self::NOSCRIPT, "noscript"),
+        (Self::BLOCKING, "blocking"),
+        (Self::LOADING, "loading"),
+        (Self::STALE, "stale"),
+        (Self::SKIP_MONITOR, "skip_monitor"),
+        (Self::FAST, "fast"),
+        (Self::NO_AUTH, "no_auth"),
+        (Self::NO_MULTI, "no_multi"),
+        (Self::NO_ASYNC_LOADING, "no_async_loading"),
+        (Self::ALLOW_BUSY, "allow_busy"),
+    ];
+
+    /// Both sets together; `const`, unlike `|`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether every property of `other` is in this set.
+    #[must_use]
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names of the properties in this set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| name)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+/// The chapter a command belongs to, in documentation and access categories.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Group {
+    /// Keys of any type.
+    Generic,
+    /// Strings and counters.
+    String,
+    /// The connection itself.
+    Connection,
+    /// The server as a whole.
+    Server,
+}
+
+impl Group {
+    /// All groups in the order of the documentation.
+    pub const ALL: [Self; 4] = [Self::Generic, Self::String, Self::Connection, Self::Server];
+
+    /// The name that `COMMAND DOCS` reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::String => "string",
+            Self::Connection => "connection",
+            Self::Server => "server",
+        }
+    }
+
+    /// The access category of the group; commands of the server have none of their own.
+    #[must_use]
+    pub const fn category(self) -> Option<&'static str> {
+        match self {
+            Self::Generic => Some("keyspace"),
+            Self::String => Some("string"),
+            Self::Connection => Some("connection"),
+            Self::Server => None,
+        }
+    }
+}

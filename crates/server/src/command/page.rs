@@ -1,0 +1,64 @@
+//! The page `docs/commands.md`, made from the table.
+
+use std::fmt::Write as _;
+
+use super::{Command, Flags, Group, Table};
+
+/// The page for all commands of `table`, chapter by chapter.
+#[must_use]
+pub fn render(table: &Table) -> String {
+    let mut page = String::from(
+        "# Commands\n\n\
+         Made from the command table by `UPDATE_DOCS=1 cargo test -p tierce-server page`; do not \
+         edit by hand. Semantics, replies and errors are those of Redis 7.2; where they differ on \
+         purpose, [differences.md](differences.md) says so.\n",
+    );
+    for group in Group::ALL {
+        let _ = write!(page, "\n## {}\n\n", title(group));
+        page.push_str("| command | since | complexity | what it does |\n|---|---|---|---|\n");
+        for command in table.commands().iter().filter(|command| command.spec.group == group) {
+            if command.subcommands.is_empty() || command.spec.arity == -1 {
+                row(&mut page, command);
+            }
+            command.subcommands.iter().for_each(|sub| row(&mut page, sub));
+        }
+    }
+    page
+}
+
+fn title(group: Group) -> &'static str {
+    match group {
+        Group::Generic => "Keys",
+        Group::String => "Strings",
+        Group::Connection => "Connection",
+        Group::Server => "Server",
+    }
+}
+
+fn row(page: &mut String, command: &Command) {
+    let spec = command.spec;
+    let name = command.full_name.replace('|', " ").to_ascii_uppercase();
+    let call = format!("{name} {}", spec.syntax);
+    // A bar would end the cell, even in code.
+    let call = call.trim_end().replace('|', "\\|");
+    let complexity = spec.complexity.replace('|', "\\|");
+    let fast = if spec.flags.contains(Flags::FAST) { ", fast" } else { "" };
+    let _ = writeln!(page, "| `{call}` | {} | {complexity}{fast} | {} |", spec.since, spec.summary);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use crate::commands;
+
+    #[test]
+    fn page_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        let page = render(&commands::table());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(written == page, "docs/commands.md is out of date; see its second line");
+    }
+}

@@ -1,0 +1,142 @@
+//! The facts about one command.
+
+use super::{Flags, Group, KeySpec};
+use crate::error::CommandError;
+use crate::execute::Context;
+use tierce_wire::resp::Args;
+
+/// Runs a command: reads `args` (the name included), writes the reply into the context.
+///
+/// # Errors
+/// An error is written as the reply by the caller; the handler must not have replied yet.
+pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+
+/// The facts about one command or subcommand, stated once, beside its handler.
+#[derive(Clone, Copy)]
+pub struct Spec {
+    /// Lower case; a subcommand has only its own word here.
+    pub name: &'static str,
+    /// Number of arguments with the name; negative: at least that many.
+    pub arity: i16,
+    /// Properties.
+    pub flags: Flags,
+    /// Chapter.
+    pub group: Group,
+    /// The version of Redis that brought the command.
+    pub since: &'static str,
+    /// Time complexity in the usual notation.
+    pub complexity: &'static str,
+    /// One sentence on what it does.
+    pub summary: &'static str,
+    /// The arguments after the name in the notation of manuals: `key [NX | XX] [key ...]`.
+    pub syntax: &'static str,
+    /// Where the keys are.
+    pub keys: &'static [KeySpec],
+    /// Access categories beyond those that follow from flags and group.
+    pub categories: &'static [&'static str],
+    /// Subcommands; a command that has some is only a container for them.
+    pub subcommands: &'static [Spec],
+    /// What runs.
+    pub run: Handler,
+}
+
+impl Spec {
+    /// A command named `name` (lower case) of the given arity.
+    #[must_use]
+    pub const fn new(name: &'static str, arity: i16, group: Group, run: Handler) -> Self {
+        Self {
+            name,
+            arity,
+            flags: Flags::NONE,
+            group,
+            since: "1.0.0",
+            complexity: "O(1)",
+            summary: "",
+            syntax: "",
+            keys: &[],
+            categories: &[],
+            subcommands: &[],
+            run,
+        }
+    }
+
+    /// A container of subcommands.
+    #[must_use]
+    pub const fn container(
+        name: &'static str,
+        group: Group,
+        subcommands: &'static [Spec],
+        run: Handler,
+    ) -> Self {
+        let spec = Self::new(name, -2, group, run);
+        Self { subcommands, complexity: "Depends on subcommand.", ..spec }
+    }
+
+    /// With these properties.
+    #[must_use]
+    pub const fn flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// With these keys.
+    #[must_use]
+    pub const fn keys(self, keys: &'static [KeySpec]) -> Self {
+        Self { keys, ..self }
+    }
+
+    /// With the documentation: version, complexity, arguments, and one sentence.
+    #[must_use]
+    pub const fn doc(
+        self,
+        since: &'static str,
+        complexity: &'static str,
+        syntax: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self { since, complexity, syntax, summary, ..self }
+    }
+
+    /// With access categories beyond those that follow from flags and group.
+    #[must_use]
+    pub const fn categories(self, categories: &'static [&'static str]) -> Self {
+        Self { categories, ..self }
+    }
+
+    /// Whether a call with `argc` arguments, the name included, has an acceptable number.
+    #[must_use]
+    #[inline]
+    pub const fn accepts(&self, argc: usize) -> bool {
+        if self.arity >= 0 { argc == self.arity as usize } else { argc >= -self.arity as usize }
+    }
+
+    /// All access categories, in the order Redis reports them.
+    #[must_use]
+    pub fn all_categories(&self) -> Vec<&'static str> {
+        let mut categories = Vec::new();
+        categories.extend(self.group.category());
+        if self.flags.contains(Flags::WRITE) {
+            categories.push("write");
+        }
+        // Only commands that touch keys count as reading for access control.
+        if self.flags.contains(Flags::READONLY) && !self.categories.contains(&"noread") {
+            categories.push("read");
+        }
+        if self.flags.contains(Flags::ADMIN) {
+            categories.push("admin");
+            categories.push("dangerous");
+        }
+        categories.push(if self.flags.contains(Flags::FAST) { "fast" } else { "slow" });
+        categories.extend(self.categories.iter().filter(|name| **name != "noread"));
+        categories.dedup();
+        categories
+    }
+
+    /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys.
+    #[must_use]
+    pub fn key_range(&self) -> (i16, i16, i16) {
+        match (self.keys.first(), self.keys.last()) {
+            (Some(first), Some(last)) => (first.first, last.last, first.step),
+            _ => (0, 0, 0),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! COMMAND: what the command table says of itself.
+
+use tierce_wire::glob::{self, Case};
+use tierce_wire::resp::{Args, Proto};
+
+use super::help;
+use crate::command::{Argument, ArgumentKind, Command, Flags, Group, KeySpec, Spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const FLAGS: Flags = Flags::LOADING.with(Flags::STALE);
+
+const fn sub(name: &'static str, arity: i16, run: crate::command::Handler) -> Spec {
+    Spec::new(name, arity, Group::Server, run).flags(FLAGS).categories(&["connection"])
+}
+
+pub(super) static COMMANDS: &[Spec] = &[Spec {
+    arity: -1,
+    ..Spec::container(
+        "command",
+        Group::Server,
+        &[
+            sub("count", 2, count).doc("2.8.13", "O(1)", "", "Returns the number of commands."),
+            sub("docs", -2, docs).doc(
+                "7.0.0",
+                "O(N) where N is the number of commands to look up",
+                "[command-name [command-name ...]]",
+                "Returns documentation about commands.",
+            ),
+            sub("getkeys", -3, get_keys).doc(
+                "2.8.13",
+                "O(N) where N is the number of arguments to the command",
+                "command [arg [arg ...]]",
+                "Returns the keys of a command call.",
+            ),
+            sub("getkeysandflags", -3, get_keys_and_flags).doc(
+                "7.0.0",
+                "O(N) where N is the number of arguments to the command",
+                "command [arg [arg ...]]",
+                "Returns the keys of a command call and what it does with them.",
+            ),
+            sub("info", -2, info).doc(
+                "2.8.13",
+                "O(N) where N is the number of commands to look up",
+                "[command-name [command-name ...]]",
+                "Returns facts about commands.",
+            ),
+            sub("list", -2, list).doc(
+                "7.0.0",
+                "O(N) where N is the total number of commands",
+                "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
+                "Returns the names of commands.",
+            ),
+        ],
+        all_or_help,
+    )
+}
+.flags(FLAGS)
+.categories(&["connection"])
+.doc(
+    "2.8.13",
+    "O(N) where N is the total number of commands",
+    "",
+    "Returns facts about all commands.",
+)];
+
+type Done = Result<(), CommandError>;
+
+fn all_or_help(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    if args.len() > 1 {
+        return help(ctx, args);
+    }
+    describe_all(ctx);
+    Ok(())
+}
+
+fn describe_all(ctx: &mut Context<'_, '_>) {
+    let commands = ctx.server.commands.commands();
+    ctx.reply.array(commands.len());
+    commands.iter().for_each(|command| describe(ctx, command));
+}
+
+fn count(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
+    ctx.reply.count(ctx.server.commands.commands().len());
+    Ok(())
+}
+
+/// `get` or `client|list`.
+fn find<'k>(ctx: &Context<'_, 'k>, name: &[u8]) -> Option<&'k Command> {
+    let mut words = name.splitn(2, |byte| *byte == b'|');
+    let command = ctx.server.commands.find(words.next()?)?;
+    match words.next() {
+        Some(sub) => command.subcommand(sub),
+        None => Some(command),
+    }
+}
+
+fn info(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    if args.len() == 2 {
+        describe_all(ctx);
+        return Ok(());
+    }
+    ctx.reply.array(args.len() - 2);
+    for name in args.iter().skip(2) {
+        match find(ctx, name) {
+            Some(command) => describe(ctx, command),
+            None => ctx.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// The ten elements that `COMMAND INFO` gives for a command.
+fn describe(ctx: &mut Context<'_, '_>, command: &Command) {
+    let spec = command.spec;
+    let (first, last, step) = spec.key_range();
+    let categories: Vec<_> = spec.all_categories().iter().map(|name| format!("@{name}")).collect();
+    let flags: Vec<_> = spec.flags.names().collect();
+    let reply = &mut ctx.reply;
+    reply.array(10);
+    reply.bulk(command.full_name.as_bytes());
+    reply.int(spec.arity.into());
+    reply.simple_set(&flags);
+    reply.int(first.into());
+    reply.int(last.into());
+    reply.int(step.into());
+    reply.set(categories.len());
+    categories.iter().for_each(|category| reply.simple(category));
+    reply.set(0);
+    reply.set(spec.keys.len());
+    spec.keys.iter().for_each(|keys| describe_keys(ctx, *keys));
+    ctx.reply.set(command.subcommands.len());
+    command.subcommands.iter().for_each(|sub| describe(ctx, sub));
+}
+
+fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
+    let reply = &mut ctx.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.simple_set(keys.flags.0);
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"index");
+    reply.bulk(b"spec");
+    reply.map(1);
+    reply.bulk(b"index");
+    reply.int(keys.first.into());
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"range");
+    reply.bulk(b"spec");
+    reply.map(3);
+    reply.bulk(b"lastkey");
+    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
+    reply.int(last.into());
+    reply.bulk(b"keystep");
+    reply.int(keys.step.into());
+    reply.bulk(b"limit");
+    reply.int(0);
+}
+
+fn docs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let server = ctx.server;
+    let commands: Vec<_> = if args.len() == 2 {
+        server.commands.commands().iter().collect()
+    } else {
+        args.iter().skip(2).filter_map(|name| find(ctx, name)).collect()
+    };
+    ctx.reply.map(commands.len());
+    commands.into_iter().for_each(|command| document(ctx, command));
+    Ok(())
+}
+
+fn document(ctx: &mut Context<'_, '_>, command: &Command) {
+    let spec = command.spec;
+    let arguments = Argument::parse(spec.syntax);
+    let reply = &mut ctx.reply;
+    reply.bulk(command.full_name.as_bytes());
+    let optional = usize::from(!arguments.is_empty()) + usize::from(!spec.subcommands.is_empty());
+    reply.map(4 + optional);
+    for (name, text) in [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        document_arguments(ctx, &arguments);
+    }
+    if !command.subcommands.is_empty() {
+        ctx.reply.bulk(b"subcommands");
+        ctx.reply.map(command.subcommands.len());
+        command.subcommands.iter().for_each(|sub| document(ctx, sub));
+    }
+}
+
+fn document_arguments(ctx: &mut Context<'_, '_>, arguments: &[Argument]) {
+    ctx.reply.array(arguments.len());
+    arguments.iter().for_each(|argument| document_argument(ctx, argument));
+}
+
+fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
+    let (kind, inner): (_, &[Argument]) = match &argument.kind {
+        ArgumentKind::Value(kind) => (*kind, &[]),
+        ArgumentKind::PureToken => ("pure-token", &[]),
+        ArgumentKind::OneOf(inner) => ("oneof", inner),
+        ArgumentKind::Block(inner) => ("block", inner),
+    };
+    let flags: Vec<_> = [(argument.optional, "optional"), (argument.multiple, "multiple")]
+        .into_iter()
+        .filter_map(|(set, name)| set.then_some(name))
+        .collect();
+    // Values have a name to be shown by; a group is known by its parts.
+    let is_leaf = inner.is_empty();
+    let key = kind == "key";
+    let reply = &mut ctx.reply;
+    let fields = 2
+        + usize::from(is_leaf)
+        + usize::from(key)
+        + usize::from(argument.token.is_some())
+        + usize::from(!flags.is_empty())
+        + usize::from(!is_leaf);
+    reply.map(fields);
+    reply.bulk(b"name");
+    reply.bulk(argument.name.as_bytes());
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    if is_leaf {
+        reply.bulk(b"display_text");
+        reply.bulk(argument.name.as_bytes());
+    }
+    if key {
+        reply.bulk(b"key_spec_index");
+        reply.int(0);
+    }
+    if let Some(token) = &argument.token {
+        reply.bulk(b"token");
+        reply.bulk(token.as_bytes());
+    }
+    if !flags.is_empty() {
+        reply.bulk(b"flags");
+        reply.simple_set(&flags);
+    }
+    if !is_leaf {
+        reply.bulk(b"arguments");
+        document_arguments(ctx, inner);
+    }
+}
+
+/// The call given as arguments, checked: its command and its arguments.
+fn called<'k, 'a>(
+    ctx: &Context<'_, 'k>,
+    args: Args<'a>,
+) -> Result<(&'k Command, Args<'a>), CommandError> {
+    let call = args.from(2);
+    let command = crate::execute::resolve(ctx.server, call).map_err(|refused| {
+        // A command that is known was refused for its number of arguments.
+        CommandError::new(if refused.command.is_some() {
+            "ERR Invalid number of arguments specified for command"
+        } else {
+            "ERR Invalid command specified"
+        })
+    })?;
+    if command.spec.keys.is_empty() {
+        return Err(CommandError::new("ERR The command has no key arguments"));
+    }
+    Ok((command, call))
+}
+
+fn get_keys(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let (command, call) = called(ctx, args)?;
+    let keys = command.spec.keys.iter().flat_map(|keys| keys.indexes(call.len()));
+    let keys: Vec<_> = keys.map(|index| call.at(index)).collect();
+    ctx.reply.bulks(keys);
+    Ok(())
+}
+
+fn get_keys_and_flags(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let (command, call) = called(ctx, args)?;
+    let keys: Vec<_> = command
+        .spec
+        .keys
+        .iter()
+        .flat_map(|keys| keys.indexes(call.len()).map(|index| (call.at(index), keys.flags.0)))
+        .collect();
+    ctx.reply.array(keys.len());
+    for (key, flags) in keys {
+        ctx.reply.array(2);
+        ctx.reply.bulk(key);
+        ctx.reply.simple_set(flags);
+    }
+    Ok(())
+}
+
+/// What `COMMAND LIST FILTERBY` asks for.
+enum ListFilter<'a> {
+    All,
+    Nothing,
+    Category(&'a [u8]),
+    Pattern(&'a [u8]),
+}
+
+impl<'a> ListFilter<'a> {
+    fn parse(args: Args<'a>) -> Result<Self, CommandError> {
+        match args.len() {
+            2 => Ok(Self::All),
+            5 if args[2].eq_ignore_ascii_case(b"filterby") => {
+                match args[3].to_ascii_lowercase().as_slice() {
+                    b"module" => Ok(Self::Nothing),
+                    b"aclcat" => Ok(Self::Category(args.at(4))),
+                    b"pattern" => Ok(Self::Pattern(args.at(4))),
+                    _ => Err(CommandError::SYNTAX),
+                }
+            }
+            _ => Err(CommandError::SYNTAX),
+        }
+    }
+
+    fn admits(&self, command: &Command) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nothing => false,
+            Self::Category(wanted) => command
+                .spec
+                .all_categories()
+                .iter()
+                .any(|category| category.as_bytes().eq_ignore_ascii_case(wanted)),
+            Self::Pattern(pattern) => {
+                glob::matches(pattern, command.full_name.as_bytes(), Case::Ignored)
+            }
+        }
+    }
+}
+
+fn list(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let filter = ListFilter::parse(args)?;
+    let whole = matches!(filter, ListFilter::All);
+    let names: Vec<_> = ctx
+        .server
+        .commands
+        .all()
+        .filter(|command| !(whole && command.full_name.contains('|')))
+        .filter(|command| filter.admits(command))
+        .map(|command| command.full_name.as_str())
+        .collect();
+    if ctx.reply.proto() == Proto::Resp3 {
+        ctx.reply.set(names.len());
+        names.iter().for_each(|name| ctx.reply.bulk(name.as_bytes()));
+    } else {
+        ctx.reply.bulks(names);
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! CONFIG.
+
+use tierce_wire::resp::Args;
+
+use super::help;
+use crate::command::{Flags, Group, Spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+const fn sub(name: &'static str, arity: i16, run: crate::command::Handler) -> Spec {
+    Spec::new(name, arity, Group::Server, run).flags(FLAGS)
+}
+
+pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+    "config",
+    Group::Server,
+    &[
+        sub("get", -3, get).doc(
+            "2.0.0",
+            "O(N) when N is the number of configuration parameters provided",
+            "parameter [parameter ...]",
+            "Returns the values of configuration parameters.",
+        ),
+        sub("resetstat", 2, reset_stat).doc("2.0.0", "O(1)", "", "Resets the server's statistics."),
+        sub("rewrite", 2, rewrite).doc(
+            "2.8.0",
+            "O(1)",
+            "",
+            "Writes the present configuration into the configuration file.",
+        ),
+        sub("set", -4, set).doc(
+            "2.0.0",
+            "O(N) when N is the number of configuration parameters provided",
+            "parameter value [parameter value ...]",
+            "Sets configuration parameters in the running server, all or none.",
+        ),
+    ],
+    help,
+)
+.doc("2.0.0", "Depends on subcommand.", "", "A container for server configuration commands.")];
+
+type Done = Result<(), CommandError>;
+
+fn get(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let patterns: Vec<&[u8]> = args.iter().skip(2).collect();
+    let found = ctx.server.config.get(&patterns);
+    ctx.reply.map(found.len());
+    for (name, value) in found {
+        ctx.reply.bulk(&name);
+        ctx.reply.bulk(&value);
+    }
+    Ok(())
+}
+
+fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    if !args.len().is_multiple_of(2) {
+        return Err(CommandError::SYNTAX);
+    }
+    let pairs: Vec<_> =
+        (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    let peer = ctx.session.client.peer();
+    ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn rewrite(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
+    ctx.server.config.rewrite().map_err(|error| CommandError::text(error.to_string()))?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn reset_stat(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
+    ctx.locker.release();
+    ctx.server.reset_stats();
+    ctx.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,393 @@
+//! INFO.
+
+use std::fmt::{Display, Write as _};
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use tierce_wire::resp::Args;
+
+use crate::command::{Flags, Group, Spec};
+use crate::config::DirectiveId;
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::memory::{MemoryReport, human};
+use crate::server::Server;
+use crate::stats::{Stat, Totals, percentile};
+
+pub(super) static COMMANDS: &[Spec] = &[Spec::new("info", -1, Group::Server, info)
+    .flags(Flags::LOADING.with(Flags::STALE))
+    .categories(&["dangerous"])
+    .doc(
+        "1.0.0",
+        "O(1)",
+        "[section [section ...]]",
+        "Returns information and statistics about the server.",
+    )];
+
+/// A section: its name, its title, whether it is shown unasked, and what writes it.
+struct Section {
+    name: &'static str,
+    title: &'static str,
+    default: bool,
+    write: fn(&mut Report<'_>),
+}
+
+const SECTIONS: &[Section] = &[
+    Section { name: "server", title: "Server", default: true, write: server },
+    Section { name: "clients", title: "Clients", default: true, write: clients },
+    Section { name: "memory", title: "Memory", default: true, write: memory },
+    Section { name: "persistence", title: "Persistence", default: true, write: persistence },
+    Section { name: "stats", title: "Stats", default: true, write: stats },
+    Section { name: "replication", title: "Replication", default: true, write: replication },
+    Section { name: "cpu", title: "CPU", default: true, write: cpu },
+    Section { name: "modules", title: "Modules", default: true, write: |_| {} },
+    Section { name: "commandstats", title: "Commandstats", default: false, write: command_stats },
+    Section { name: "errorstats", title: "Errorstats", default: true, write: error_stats },
+    Section { name: "latencystats", title: "Latencystats", default: false, write: latency_stats },
+    Section { name: "cluster", title: "Cluster", default: true, write: cluster },
+    Section { name: "keyspace", title: "Keyspace", default: true, write: keyspace },
+];
+
+fn info(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    // Sections read all shards, so none may be held.
+    ctx.locker.release();
+    let wanted = |section: &&Section| {
+        let named = |arg: &[u8]| match arg.to_ascii_lowercase().as_slice() {
+            b"all" | b"everything" => true,
+            b"default" => section.default,
+            name => name == section.name.as_bytes(),
+        };
+        if args.len() == 1 { section.default } else { args.iter().skip(1).any(named) }
+    };
+    let mut report = Report {
+        server: ctx.server,
+        totals: ctx.server.totals(),
+        now_ms: ctx.now_ms,
+        text: String::with_capacity(4096),
+    };
+    for section in SECTIONS.iter().filter(wanted) {
+        if !report.text.is_empty() {
+            report.text.push_str("\r\n");
+        }
+        let _ = write!(report.text, "# {}\r\n", section.title);
+        (section.write)(&mut report);
+    }
+    ctx.reply.verbatim(&report.text);
+    Ok(())
+}
+
+/// The text under construction, and what it tells about.
+struct Report<'a> {
+    server: &'a Server,
+    totals: Totals,
+    now_ms: i64,
+    text: String,
+}
+
+impl Report<'_> {
+    fn line(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+
+    /// A size in bytes, and once more for people.
+    fn size(&mut self, name: &str, bytes: usize) {
+        self.line(name, bytes);
+        self.line(&format!("{name}_human"), human(bytes));
+    }
+
+    /// Things that this server does not do, or that are always the same.
+    fn constants(&mut self, lines: &[(&str, &str)]) {
+        lines.iter().for_each(|(name, value)| self.line(name, value));
+    }
+}
+
+fn server(report: &mut Report<'_>) {
+    let server = report.server;
+    let uptime = server.started.elapsed().as_secs();
+    report.line("redis_version", crate::REDIS_VERSION);
+    report.line("tierce_version", crate::VERSION);
+    report.constants(&[
+        ("redis_git_sha1", "00000000"),
+        ("redis_git_dirty", "0"),
+        ("redis_build_id", "0"),
+        ("redis_mode", "standalone"),
+    ]);
+    report.line("os", os());
+    report.line("arch_bits", usize::BITS);
+    report.constants(&[
+        ("monotonic_clock", "POSIX clock_gettime"),
+        ("multiplexing_api", "epoll"),
+        ("atomicvar_api", "c11-builtin"),
+        ("gcc_version", "0.0.0"),
+    ]);
+    report.line("process_id", std::process::id());
+    report.line("process_supervised", "no");
+    report.line("run_id", &server.run_id);
+    report.line("tcp_port", server.config.settings().port());
+    report.line("server_time_usec", crate::clock::unix_micros());
+    report.line("uptime_in_seconds", uptime);
+    report.line("uptime_in_days", uptime / 86_400);
+    report.constants(&[("hz", "10"), ("configured_hz", "10")]);
+    report.line("lru_clock", (report.now_ms / 1000) & 0xff_ffff);
+    let executable = std::env::current_exe().unwrap_or_default();
+    report.line("executable", executable.display());
+    let settings = server.config.settings();
+    let file = settings.file().unwrap_or(Path::new(""));
+    report.line("config_file", file.display());
+    report.line("io_threads_active", u8::from(server.workers() > 1));
+    report.line("threads", server.workers());
+    report.line("shards", server.keyspace.shard_count());
+    listeners(report);
+}
+
+/// A line for each kind of socket, with its number among all kinds that Redis knows.
+fn listeners(report: &mut Report<'_>) {
+    let settings = report.server.config.settings();
+    let startup = settings.startup(NonZeroUsize::MIN);
+    if startup.port != 0 {
+        let bind = settings.list(const { DirectiveId::of("bind") });
+        let bind: String =
+            bind.iter().map(|host| format!(",bind={}", String::from_utf8_lossy(host))).collect();
+        report.line("listener0", format_args!("name=tcp{bind},port={}", startup.port));
+    }
+    if let Some(path) = startup.unixsocket {
+        report.line("listener1", format_args!("name=unix,bind={}", path.display()));
+    }
+}
+
+fn os() -> String {
+    let read = |name| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+}
+
+fn clients(report: &mut Report<'_>) {
+    let server = report.server;
+    let (input, output) = server.clients.largest_backlogs();
+    report.line("connected_clients", server.clients.len());
+    report.line("cluster_connections", 0);
+    report.line("maxclients", server.config.live().maxclients());
+    report.line("client_recent_max_input_buffer", input);
+    report.line("client_recent_max_output_buffer", output);
+    report.constants(&[
+        ("blocked_clients", "0"),
+        ("tracking_clients", "0"),
+        ("pubsub_clients", "0"),
+        ("watching_clients", "0"),
+        ("clients_in_timeout_table", "0"),
+        ("total_watched_keys", "0"),
+        ("total_blocking_keys", "0"),
+        ("total_blocking_keys_on_nokey", "0"),
+    ]);
+    if let Some((mode, left)) = server.pause.remaining(report.now_ms) {
+        report.line("paused_reason", "client_pause");
+        report.line("paused_actions", format!("{mode:?}").to_ascii_lowercase());
+        report.line("paused_timeout_milliseconds", left);
+    }
+}
+
+fn memory(report: &mut Report<'_>) {
+    let memory = MemoryReport::take(report.server);
+    let used = memory.used();
+    report.size("used_memory", used);
+    report.size("used_memory_rss", memory.resident);
+    report.size("used_memory_peak", memory.peak);
+    let peak_percent = used as f64 * 100.0 / memory.peak.max(1) as f64;
+    report.line("used_memory_peak_perc", format!("{peak_percent:.2}%"));
+    report.line("used_memory_overhead", memory.overhead());
+    report.line("used_memory_startup", memory.startup);
+    report.line("used_memory_dataset", memory.dataset());
+    let data_percent = memory.dataset() as f64 * 100.0 / (used - memory.startup).max(1) as f64;
+    report.line("used_memory_dataset_perc", format!("{data_percent:.2}%"));
+    report.line("allocator_allocated", used);
+    report.line("allocator_active", memory.resident);
+    report.line("allocator_resident", memory.resident);
+    report.size("total_system_memory", memory.total_system);
+    report.size("used_memory_lua", 0);
+    report.size("used_memory_vm_total", 0);
+    report.size("used_memory_scripts", 0);
+    report.line("number_of_cached_scripts", 0);
+    report.size("maxmemory", memory.limit);
+    report.line(
+        "maxmemory_policy",
+        report.server.config.settings().word(DirectiveId::of("maxmemory-policy")),
+    );
+    report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
+    report.line("mem_fragmentation_bytes", memory.resident as i64 - used as i64);
+    report.constants(&[
+        ("mem_not_counted_for_evict", "0"),
+        ("mem_replication_backlog", "0"),
+        ("mem_total_replication_buffers", "0"),
+        ("mem_clients_slaves", "0"),
+    ]);
+    report.line("mem_clients_normal", memory.clients);
+    report.constants(&[("mem_cluster_links", "0"), ("mem_aof_buffer", "0")]);
+    report.line("mem_allocator", crate::memory::ALLOCATOR);
+    report.line("active_defrag_running", 0);
+    report.line("lazyfree_pending_bytes", report.server.keyspace.memory().garbage);
+    report.constants(&[("lazyfree_pending_objects", "0"), ("lazyfreed_objects", "0")]);
+}
+
+fn persistence(report: &mut Report<'_>) {
+    report.constants(&[("loading", "0"), ("async_loading", "0"), ("current_cow_peak", "0")]);
+    report.line("rdb_changes_since_last_save", report.server.keyspace.stats().changes);
+    report.constants(&[("rdb_bgsave_in_progress", "0")]);
+    report.line("rdb_last_save_time", report.server.started_unix_seconds);
+    report.constants(&[
+        ("rdb_last_bgsave_status", "ok"),
+        ("rdb_last_bgsave_time_sec", "-1"),
+        ("rdb_current_bgsave_time_sec", "-1"),
+        ("rdb_saves", "0"),
+        ("aof_enabled", "0"),
+        ("aof_rewrite_in_progress", "0"),
+        ("aof_rewrite_scheduled", "0"),
+        ("aof_last_rewrite_time_sec", "-1"),
+        ("aof_current_rewrite_time_sec", "-1"),
+        ("aof_last_bgrewrite_status", "ok"),
+        ("aof_last_write_status", "ok"),
+    ]);
+}
+
+fn stats(report: &mut Report<'_>) {
+    let server = report.server;
+    let traffic = server.traffic();
+    let commands = report.totals.get(Stat::Commands);
+    let running = server.running_totals();
+    let [ops, input, output] = server.rates.per_second(report.now_ms, running);
+    server.rates.sample(report.now_ms, running);
+    report.line("total_connections_received", traffic.connections);
+    report.line("total_commands_processed", commands);
+    report.line("instantaneous_ops_per_sec", ops as u64);
+    report.line("total_net_input_bytes", traffic.bytes_in);
+    report.line("total_net_output_bytes", traffic.bytes_out);
+    report.constants(&[("total_net_repl_input_bytes", "0"), ("total_net_repl_output_bytes", "0")]);
+    report.line("instantaneous_input_kbps", format!("{:.2}", input / 1024.0));
+    report.line("instantaneous_output_kbps", format!("{:.2}", output / 1024.0));
+    report.line("rejected_connections", report.totals.get(Stat::RejectedConnections));
+    let keys = server.key_stats();
+    report.constants(&[("sync_full", "0"), ("sync_partial_ok", "0"), ("sync_partial_err", "0")]);
+    report.line("expired_keys", keys.expired);
+    report.constants(&[
+        ("expired_stale_perc", "0.00"),
+        ("expired_time_cap_reached_count", "0"),
+        ("expire_cycle_cpu_milliseconds", "0"),
+        ("evicted_keys", "0"),
+        ("evicted_clients", "0"),
+        ("total_eviction_exceeded_time", "0"),
+        ("current_eviction_exceeded_time", "0"),
+    ]);
+    report.line("keyspace_hits", keys.hits);
+    report.line("keyspace_misses", keys.misses);
+    report.constants(&[
+        ("pubsub_channels", "0"),
+        ("pubsub_patterns", "0"),
+        ("pubsubshard_channels", "0"),
+        ("latest_fork_usec", "0"),
+        ("total_forks", "0"),
+        ("migrate_cached_sockets", "0"),
+        ("slave_expires_tracked_keys", "0"),
+        ("tracking_total_keys", "0"),
+        ("tracking_total_items", "0"),
+        ("tracking_total_prefixes", "0"),
+    ]);
+    report.line("unexpected_error_replies", 0);
+    report.line("total_error_replies", report.totals.get(Stat::Errors));
+    report.constants(&[("dump_payload_sanitizations", "0")]);
+    report.line("acl_access_denied_auth", report.totals.get(Stat::AuthFailures));
+    report.line(
+        "client_query_buffer_limit_disconnections",
+        report.totals.get(Stat::QueryLimitDisconnections),
+    );
+    report.line(
+        "client_output_buffer_limit_disconnections",
+        report.totals.get(Stat::OutputLimitDisconnections),
+    );
+    report.line("reply_buffer_shrinks", 0);
+    report.line("reply_buffer_expands", 0);
+    report.line("eventloop_cycles", report.totals.get(Stat::Turns));
+}
+
+fn replication(report: &mut Report<'_>) {
+    report.constants(&[
+        ("role", "master"),
+        ("connected_slaves", "0"),
+        ("master_failover_state", "no-failover"),
+    ]);
+    report.line("master_replid", &report.server.run_id);
+    report.constants(&[
+        ("master_replid2", "0000000000000000000000000000000000000000"),
+        ("master_repl_offset", "0"),
+        ("second_repl_offset", "-1"),
+        ("repl_backlog_active", "0"),
+        ("repl_backlog_size", "1048576"),
+        ("repl_backlog_first_byte_offset", "0"),
+        ("repl_backlog_histlen", "0"),
+    ]);
+}
+
+fn cpu(report: &mut Report<'_>) {
+    let usage = crate::process::cpu_times();
+    report.line("used_cpu_sys", format!("{:.6}", usage.system));
+    report.line("used_cpu_user", format!("{:.6}", usage.user));
+    report.constants(&[
+        ("used_cpu_sys_children", "0.000000"),
+        ("used_cpu_user_children", "0.000000"),
+    ]);
+}
+
+fn command_stats(report: &mut Report<'_>) {
+    for command in report.server.commands.all() {
+        let totals = report.totals.command(command.id);
+        if totals.calls + totals.refused + totals.failed == 0 {
+            continue;
+        }
+        let micros = totals.nanos / 1000;
+        let per_call = totals.nanos as f64 / 1000.0 / totals.calls.max(1) as f64;
+        let text = format!(
+            "calls={},usec={micros},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+            totals.calls, totals.refused, totals.failed
+        );
+        let name = format!("cmdstat_{}", command.full_name);
+        let _ = write!(report.text, "{name}:{text}\r\n");
+    }
+}
+
+fn error_stats(report: &mut Report<'_>) {
+    for (kind, count) in report.server.errors.counts() {
+        report.line(&format!("errorstat_{kind}"), format_args!("count={count}"));
+    }
+}
+
+fn latency_stats(report: &mut Report<'_>) {
+    for command in report.server.commands.all() {
+        let totals = report.totals.command(command.id);
+        if totals.calls == 0 {
+            continue;
+        }
+        let at = |percent| percentile(totals.histogram, percent) as f64 / 1000.0;
+        let text = format!("p50={:.3},p99={:.3},p99.9={:.3}", at(50.0), at(99.0), at(99.9));
+        let name = format!("latency_percentiles_usec_{}", command.full_name);
+        let _ = write!(report.text, "{name}:{text}\r\n");
+    }
+}
+
+fn cluster(report: &mut Report<'_>) {
+    report.line("cluster_enabled", 0);
+}
+
+fn keyspace(report: &mut Report<'_>) {
+    for db in report.server.keyspace.db_indices() {
+        let stats = report.server.keyspace.db_stats(db, report.now_ms);
+        if stats.keys > 0 {
+            let text = format!(
+                "keys={},expires={},avg_ttl={}",
+                stats.keys, stats.expires, stats.ttl_mean_ms
+            );
+            report.line(&format!("db{}", db.get()), text);
+        }
+    }
+}

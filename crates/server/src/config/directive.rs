@@ -1,0 +1,304 @@
+//! A row of the table: all that is known about one directive, before any value is given to it.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::kind::{Invalid, Kind};
+use super::table::DIRECTIVES;
+use super::value::Value;
+
+/// One directive.
+#[derive(Clone, Copy, Debug)]
+pub struct Directive {
+    /// The name, in lower case.
+    pub name: &'static str,
+    /// The name of older days, which means the same everywhere.
+    pub alias: Option<&'static str>,
+    /// The chapter of the documentation it belongs to.
+    pub group: Group,
+    /// What values it takes.
+    pub kind: Kind,
+    /// The value when nobody says anything, in the words of a user.
+    pub default: &'static str,
+    /// The default of Redis 7.2, where ours is another one.
+    pub redis_default: Option<&'static str>,
+    /// What it is good for, in a sentence or two.
+    pub about: &'static str,
+    /// When it may be changed.
+    pub mutability: Mutability,
+    /// Whether patterns find it.
+    pub visibility: Visibility,
+    /// Whether its values may be shown to others than its owner.
+    pub secrecy: Secrecy,
+    /// Whether anything depends on it.
+    pub effect: Effect,
+    /// A rule beyond the kind.
+    pub check: Option<Check>,
+}
+
+/// A rule beyond what a kind can say.
+pub type Check = fn(&Value) -> Result<(), Invalid>;
+
+/// When a directive may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutability {
+    /// By CONFIG SET at any time.
+    AtAnyTime,
+    /// By CONFIG SET if `enable-protected-configs` allows it: an attacker could do harm with it.
+    IfUnprotected,
+    /// Only before the start.
+    BeforeStart,
+}
+
+/// Whether patterns of CONFIG GET and the documentation find the directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// Everybody sees it.
+    Listed,
+    /// For tests; one has to know its name.
+    Hidden,
+}
+
+/// Whether the directive's values are passwords and the like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrecy {
+    /// May appear in logs and messages.
+    Open,
+    /// Appears in CONFIG GET and in the configuration file, nowhere else.
+    Secret,
+}
+
+/// Whether anything in this version depends on the directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It does what it says.
+    Now,
+    /// It is checked, kept, shown and rewritten, and changes nothing so far.
+    Later,
+}
+
+/// The chapters of the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Listening and connections.
+    Network,
+    /// Limits of clients.
+    Clients,
+    /// Who may do what.
+    Security,
+    /// The process and its surroundings.
+    Process,
+    /// What is kept in memory, and for how long.
+    Memory,
+    /// What is kept on disk.
+    Persistence,
+    /// How collections are stored.
+    Data,
+    /// Slow log, latency and events.
+    Observability,
+    /// Copies on other machines.
+    Replication,
+    /// Many machines.
+    Cluster,
+    /// Encrypted connections.
+    Tls,
+}
+
+impl Group {
+    /// All groups, in reading order.
+    pub const ALL: [Self; 11] = [
+        Self::Network,
+        Self::Clients,
+        Self::Security,
+        Self::Process,
+        Self::Memory,
+        Self::Persistence,
+        Self::Data,
+        Self::Observability,
+        Self::Replication,
+        Self::Cluster,
+        Self::Tls,
+    ];
+
+    /// The heading of the chapter.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Network => "Network",
+            Self::Clients => "Clients",
+            Self::Security => "Security",
+            Self::Process => "Process",
+            Self::Memory => "Memory",
+            Self::Persistence => "Persistence",
+            Self::Data => "Data types",
+            Self::Observability => "Observability",
+            Self::Replication => "Replication",
+            Self::Cluster => "Cluster",
+            Self::Tls => "TLS",
+        }
+    }
+}
+
+/// Starts a row: name, kind, default and description; the methods below say what is special.
+pub(super) const fn row(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    about: &'static str,
+) -> Directive {
+    Directive {
+        name,
+        alias: None,
+        group: Group::Process,
+        kind,
+        default,
+        redis_default: None,
+        about,
+        mutability: Mutability::AtAnyTime,
+        visibility: Visibility::Listed,
+        secrecy: Secrecy::Open,
+        effect: Effect::Now,
+        check: None,
+    }
+}
+
+impl Directive {
+    pub(super) const fn alias(mut self, alias: &'static str) -> Self {
+        self.alias = Some(alias);
+        self
+    }
+
+    pub(super) const fn group(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// States the default of Redis, for it is not ours.
+    pub(super) const fn redis(mut self, default: &'static str) -> Self {
+        self.redis_default = Some(default);
+        self
+    }
+
+    pub(super) const fn before_start(mut self) -> Self {
+        self.mutability = Mutability::BeforeStart;
+        self
+    }
+
+    pub(super) const fn protected(mut self) -> Self {
+        self.mutability = Mutability::IfUnprotected;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Self {
+        self.visibility = Visibility::Hidden;
+        self
+    }
+
+    pub(super) const fn secret(mut self) -> Self {
+        self.secrecy = Secrecy::Secret;
+        self
+    }
+
+    pub(super) const fn later(mut self) -> Self {
+        self.effect = Effect::Later;
+        self
+    }
+
+    pub(super) const fn checked(mut self, check: Check) -> Self {
+        self.check = Some(check);
+        self
+    }
+
+    /// Reads the words given for this directive.
+    ///
+    /// # Errors
+    /// If they are not of its kind, or break its rule.
+    pub fn parse(&self, args: &[&[u8]], current: Option<&Value>) -> Result<Value, Invalid> {
+        let value = self.kind.parse(args, current)?;
+        if let Some(check) = self.check {
+            check(&value)?;
+        }
+        Ok(value)
+    }
+
+    /// The value when nobody says anything.
+    ///
+    /// # Panics
+    /// If the table is wrong, which a test excludes.
+    #[must_use]
+    pub fn default_value(&self) -> Value {
+        self.parse(&[self.default.as_bytes()], None)
+            .unwrap_or_else(|reason| panic!("default of {}: {reason}", self.name))
+    }
+
+    /// Name and alias.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.alias)
+    }
+}
+
+/// The place of a directive in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DirectiveId(usize);
+
+impl DirectiveId {
+    /// The directive of that name. In a `const`, a name that does not exist fails to compile.
+    ///
+    /// # Panics
+    /// If there is no such directive.
+    #[must_use]
+    pub const fn of(name: &str) -> Self {
+        let mut index = 0;
+        while index < DIRECTIVES.len() {
+            if same_text(DIRECTIVES[index].name, name) {
+                return Self(index);
+            }
+            index += 1;
+        }
+        panic!("no directive of that name")
+    }
+
+    /// Finds a directive by name or alias, in either case.
+    #[must_use]
+    pub fn find(name: &[u8]) -> Option<Self> {
+        static BY_NAME: OnceLock<HashMap<&'static str, DirectiveId>> = OnceLock::new();
+        let by_name = BY_NAME.get_or_init(|| {
+            let ids = Self::all().flat_map(|id| id.directive().names().map(move |name| (name, id)));
+            ids.collect()
+        });
+        let name = name.to_ascii_lowercase();
+        by_name.get(std::str::from_utf8(&name).ok()?).copied()
+    }
+
+    /// All directives in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..DIRECTIVES.len()).map(Self)
+    }
+
+    /// The row of the table.
+    #[must_use]
+    pub fn directive(self) -> &'static Directive {
+        &DIRECTIVES[self.0]
+    }
+
+    /// The name of the directive.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.directive().name
+    }
+
+    /// The index of the row.
+    pub(super) fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Compares texts where `==` is not available: in constants.
+const fn same_text(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut index = 0;
+    while index < left.len() && index < right.len() && left[index] == right[index] {
+        index += 1;
+    }
+    index == left.len() && index == right.len()
+}

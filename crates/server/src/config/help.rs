@@ -1,0 +1,235 @@
+//! What the program says about itself: overview, one directive, all directives, version.
+
+use std::fmt::Write;
+
+use super::directive::{Directive, DirectiveId, Effect, Group, Mutability, Visibility};
+use super::invocation::Tool;
+
+/// A terminal of ordinary width shows all lines whole.
+const WIDTH: usize = 80;
+
+/// The directives that the overview explains: those that people set first.
+const MOST_USED: [DirectiveId; 15] = [
+    DirectiveId::of("bind"),
+    DirectiveId::of("port"),
+    DirectiveId::of("unixsocket"),
+    DirectiveId::of("requirepass"),
+    DirectiveId::of("maxclients"),
+    DirectiveId::of("timeout"),
+    DirectiveId::of("threads"),
+    DirectiveId::of("databases"),
+    DirectiveId::of("dir"),
+    DirectiveId::of("appendonly"),
+    DirectiveId::of("save"),
+    DirectiveId::of("maxmemory"),
+    DirectiveId::of("maxmemory-policy"),
+    DirectiveId::of("loglevel"),
+    DirectiveId::of("logfile"),
+];
+
+const USAGE: &str = "\
+Usage:
+  tierce [FILE | -] [--DIRECTIVE VALUE...]...   start the server
+  tierce TOOL [OPTION...]                       run a tool; more with --help
+
+Examples:
+  tierce                                 port 6379 of this machine, all defaults
+  tierce /etc/redis/redis.conf           with a configuration of Redis
+  tierce my.conf --port 7000             with a file, and an option on top of it
+  tierce --bind 0.0.0.0 --requirepass 'a long one'
+  TIERCE_PORT=7000 tierce                directives in the environment
+  echo 'maxclients 50' | tierce -        directives from standard input
+";
+
+const OPTIONS: &str = "\
+Options:
+  -h, --help [DIRECTIVE]    this help, or what is known about a directive
+      --help-directives     all directives with their defaults
+      --check-config [FILE] read the configuration, say what is wrong, and end
+  -v, --version             the version
+";
+
+const FOOTER: &str = "\
+A file is overruled by options, and these by the environment. A star marks what
+is accepted, but has no effect in this version. All directives, explained:
+tierce --help-directives, or docs/configuration.md.
+";
+
+/// The text of `tierce --help`.
+#[must_use]
+pub(super) fn overview(tools: &[Tool]) -> String {
+    let mut text = version();
+    text.push_str("A key-value server for the clients and habits of Redis, on all cores.\n\n");
+    text.push_str(USAGE);
+    if !tools.is_empty() {
+        text.push_str("\nTools:\n");
+        for tool in tools {
+            write_entry(&mut text, tool.name, 10, tool.about);
+        }
+    }
+    text.push('\n');
+    text.push_str(OPTIONS);
+    text.push_str("\nDirectives used most, with their defaults:\n");
+    for directive in MOST_USED.map(DirectiveId::directive) {
+        let about = format!("{} [{}]", first_sentence(directive.about), shown_default(directive));
+        write_entry(&mut text, &marked_name(directive), 20, &about);
+    }
+    text.push('\n');
+    text.push_str(FOOTER);
+    text
+}
+
+/// The text of `tierce --help-directives`.
+#[must_use]
+pub(super) fn directives() -> String {
+    let mut text = String::from("All directives with their defaults, as in redis.conf.\n");
+    text.push_str("A star marks what is accepted, but has no effect in this version.\n");
+    for group in Group::ALL {
+        let _ = write!(text, "\n{}\n", group.title());
+        for directive in listed(group) {
+            let head = format!("{} [{}]", marked_name(directive), shown_default(directive));
+            write_wrapped(&mut text, 2, &head);
+            write_wrapped(&mut text, 6, &directive.about.replace('`', ""));
+        }
+    }
+    text
+}
+
+/// The text of `tierce --help DIRECTIVE`.
+#[must_use]
+pub(super) fn directive(id: DirectiveId) -> String {
+    let directive = id.directive();
+    let mut text = String::new();
+    write_wrapped(&mut text, 0, &format!("{}: {}", directive.name, directive.about));
+    let mut fact = |label: &str, value: &str| write_entry(&mut text, label, 10, value);
+    fact("default", shown_default(directive));
+    if let Some(redis) = directive.redis_default {
+        fact("in Redis", redis);
+    }
+    fact("values", &directive.kind.describe());
+    fact("change", mutability_text(directive.mutability));
+    if let Some(alias) = directive.alias {
+        fact("alias", alias);
+    }
+    if directive.effect == Effect::Later {
+        fact("effect", "none in this version; it is checked and kept");
+    }
+    text
+}
+
+/// The text of `tierce --version`.
+#[must_use]
+pub(super) fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let build = if cfg!(debug_assertions) { ", debug build" } else { "" };
+    format!("tierce {version} ({} {}{build})\n", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+/// The directives of a chapter that everybody may see.
+pub(super) fn listed(group: Group) -> impl Iterator<Item = &'static Directive> {
+    DirectiveId::all()
+        .map(DirectiveId::directive)
+        .filter(move |directive| directive.group == group)
+        .filter(|directive| directive.visibility == Visibility::Listed)
+}
+
+/// The default as a user would write it.
+pub(super) fn shown_default(directive: &Directive) -> &'static str {
+    if directive.default.is_empty() { "\"\"" } else { directive.default }
+}
+
+/// When the directive may be changed, in words.
+pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
+    match mutability {
+        Mutability::AtAnyTime => "at any time",
+        Mutability::IfUnprotected => "at any time, if enable-protected-configs allows it",
+        Mutability::BeforeStart => "before the start",
+    }
+}
+
+fn marked_name(directive: &Directive) -> String {
+    let mark = if directive.effect == Effect::Later { "*" } else { "" };
+    format!("{}{mark}", directive.name)
+}
+
+fn first_sentence(about: &str) -> &str {
+    about.split_once(". ").map_or(about.trim_end_matches('.'), |(first, _)| first)
+}
+
+/// A name in a column of its own, and a text beside it.
+fn write_entry(out: &mut String, name: &str, column: usize, about: &str) {
+    let _ = write!(out, "  {name:column$}");
+    let indent = 2 + column;
+    let start = out.len();
+    write_wrapped(out, indent, &about.replace('`', ""));
+    // The first line stands beside the name, which has taken the place of its indentation.
+    out.replace_range(start..start + indent, "");
+}
+
+/// A text in lines of at most [`WIDTH`], all indented.
+fn write_wrapped(out: &mut String, indent: usize, text: &str) {
+    let mut line = " ".repeat(indent);
+    for word in text.split(' ') {
+        if line.len() > indent {
+            if line.len() + 1 + word.len() > WIDTH {
+                let _ = writeln!(out, "{line}");
+                line = " ".repeat(indent);
+            } else {
+                line.push(' ');
+            }
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(out, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::directive::DirectiveId;
+    use super::super::invocation::Tool;
+    use super::{WIDTH, directive, directives, overview};
+
+    #[test]
+    fn all_texts_fit_a_terminal() {
+        let tools = [Tool { name: "bench", about: "Load a server and measure it." }];
+        let single = DirectiveId::all().map(directive);
+        for text in [overview(&tools), directives()].into_iter().chain(single) {
+            for line in text.lines() {
+                assert!(line.len() <= WIDTH && line.trim_end() == line, "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_overview_names_tools_and_directives() {
+        let text = overview(&[Tool { name: "bench", about: "Load a server and measure it." }]);
+        assert!(text.contains("\n  bench     Load a server and measure it.\n"), "{text}");
+        assert!(text.contains("\n  port                TCP port"), "{text}");
+        assert!(!overview(&[]).contains("Tools:"));
+    }
+
+    #[test]
+    fn the_list_has_every_directive_but_the_hidden_ones() {
+        let text = directives();
+        for id in DirectiveId::all() {
+            let name = id.name();
+            let there =
+                text.contains(&format!("\n  {name} [")) || text.contains(&format!("\n  {name}* ["));
+            let hidden = id.directive().visibility == super::Visibility::Hidden;
+            assert_eq!(there, !hidden, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_directive_is_explained() {
+        let text = directive(DirectiveId::of("maxclients"));
+        let expected = "\
+maxclients: Connections at the same time. Further ones are answered with an
+error and closed.
+  default   10000
+  values    1 or more
+  change    at any time
+";
+        assert_eq!(text, expected);
+    }
+}

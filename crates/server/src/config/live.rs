@@ -1,0 +1,129 @@
+//! The settings that every request or connection looks at, one atomic load each.
+//!
+//! A reader sees a change some time after CONFIG SET has replied to its client, at the latest at
+//! its next request. Fields are independent: loads are relaxed, and two of them read one after the
+//! other may stem from different changes.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use super::directive::DirectiveId;
+use super::limits::{ClientClass, OutputLimit};
+use super::settings::Settings;
+
+/// Makes the struct, its readers, and the method that fills it, from one list.
+macro_rules! live {
+    ($($(#[$doc:meta])* $field:ident: $cell:ident<$type:ty> = $reader:ident($name:literal);)*) => {
+        /// See the module.
+        #[derive(Debug, Default)]
+        pub struct Live {
+            $($field: $cell,)*
+            output_limits: [LimitCell; 3],
+        }
+
+        impl Live {
+            /// Takes over all values.
+            pub(super) fn store(&self, settings: &Settings) {
+                $(self.$field.store(settings.$reader(const { DirectiveId::of($name) }), Relaxed);)*
+                for class in ClientClass::ALL {
+                    self.output_limits[class as usize].store(settings.output_limits().of(class));
+                }
+            }
+
+            $($(#[$doc])*
+            #[inline]
+            #[must_use]
+            pub fn $field(&self) -> $type {
+                self.$field.load(Relaxed)
+            })*
+        }
+    };
+}
+
+live! {
+    /// Connections at the same time.
+    maxclients: AtomicU64<u64> = count("maxclients");
+    /// Seconds after which a silent client is closed, 0 for never.
+    timeout_seconds: AtomicU64<u64> = count("timeout");
+    /// Seconds of silence before the kernel probes, 0 for never.
+    tcp_keepalive_seconds: AtomicU64<u64> = count("tcp-keepalive");
+    /// Whether strangers are refused while there is no password.
+    protected_mode: AtomicBool<bool> = is_on("protected-mode");
+    /// Whether clients have to say AUTH.
+    has_password: AtomicBool<bool> = is_not_empty("requirepass");
+    /// Bytes of one argument at most.
+    proto_max_bulk_len: AtomicU64<u64> = bytes("proto-max-bulk-len");
+    /// Bytes of one request at most.
+    client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
+    /// Bytes of data at most, 0 for no limit.
+    maxmemory: AtomicU64<u64> = bytes("maxmemory");
+    /// Microseconds from which a command enters the slow log, -1 for never.
+    slowlog_log_slower_than: AtomicI64<i64> = number("slowlog-log-slower-than");
+    /// Entries of the slow log at most.
+    slowlog_max_len: AtomicU64<u64> = count("slowlog-max-len");
+    /// Milliseconds from which an event is remembered, 0 for never.
+    latency_monitor_threshold: AtomicU64<u64> = count("latency-monitor-threshold");
+    /// Whether durations are recorded by command.
+    latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
+    /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
+    lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
+}
+
+impl Live {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let live = Self::default();
+        live.store(settings);
+        live
+    }
+
+    /// How much output may wait for a client of that class.
+    #[inline]
+    #[must_use]
+    pub fn output_limit(&self, class: ClientClass) -> OutputLimit {
+        self.output_limits[class as usize].load()
+    }
+}
+
+/// An [`OutputLimit`] that can change; its parts may be read from before and after a change.
+#[derive(Debug, Default)]
+struct LimitCell {
+    hard_bytes: AtomicU64,
+    soft_bytes: AtomicU64,
+    soft_seconds: AtomicU64,
+}
+
+impl LimitCell {
+    fn store(&self, limit: OutputLimit) {
+        self.hard_bytes.store(limit.hard_bytes, Relaxed);
+        self.soft_bytes.store(limit.soft_bytes, Relaxed);
+        self.soft_seconds.store(limit.soft_seconds.into(), Relaxed);
+    }
+
+    #[inline]
+    fn load(&self) -> OutputLimit {
+        OutputLimit {
+            hard_bytes: self.hard_bytes.load(Relaxed),
+            soft_bytes: self.soft_bytes.load(Relaxed),
+            // Only ever stored from a `u32`.
+            soft_seconds: self.soft_seconds.load(Relaxed) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limits::{ClientClass, OutputLimit};
+    use super::super::settings::Settings;
+    use super::Live;
+
+    #[test]
+    fn all_fields_are_filled_with_values_of_their_kind() {
+        let live = Live::new(&Settings::default());
+        assert_eq!(live.maxclients(), 10_000);
+        assert_eq!(live.proto_max_bulk_len(), 512 << 20);
+        assert_eq!(live.slowlog_log_slower_than(), 10_000);
+        assert!(live.latency_tracking() && live.protected_mode());
+        assert!(!live.has_password());
+        let replica = OutputLimit { hard_bytes: 256 << 20, soft_bytes: 64 << 20, soft_seconds: 60 };
+        assert_eq!(live.output_limit(ClientClass::Replica), replica);
+    }
+}

@@ -1,0 +1,82 @@
+//! `docs/configuration.md`, made from the table.
+
+use std::fmt::Write;
+
+use super::directive::{Directive, Effect, Group};
+use super::help::{listed, mutability_text, shown_default};
+use super::table::{FILE_LINES, Handling};
+
+const HEAD: &str = "\
+# Configuration
+
+This page is made from the table of directives in `crates/server/src/config/table`; do not edit it.
+`UPDATE_DOCS=1 cargo test -p tierce-server docs` writes it anew.
+
+Tierce has the directives of redis.conf. They are taken from four places, each of which overrules
+the ones before:
+
+1. the defaults below,
+2. a file: `tierce /etc/redis/redis.conf`, or `tierce -` for standard input,
+3. the command line: `tierce --port 7000 --save 60 1 --save 300 10`,
+4. the environment: `TIERCE_PORT=7000`, dashes as underscores.
+
+`CONFIG GET` and `CONFIG SET` show and change them at run time, and `CONFIG REWRITE` writes what is in
+force into the file. A file from Redis works as it is. A name that nobody knows costs a warning in a
+file or in the environment, and is an error on the command line; a wrong value is an error
+everywhere. `tierce --check-config FILE` tells without starting anything.
+
+A value in bytes may have a unit: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` powers of 1024.
+
+**Later** marks what is checked, kept, shown and rewritten, but has no effect in this version; the
+server says so at the start if such a directive is not at its default.
+";
+
+/// The whole page.
+pub(super) fn page() -> String {
+    let mut text = HEAD.to_owned();
+    for group in Group::ALL {
+        let _ = write!(text, "\n## {}\n\n", group.title());
+        text.push_str("| directive | default | values | change | |\n|---|---|---|---|---|\n");
+        for directive in listed(group) {
+            write_row(&mut text, directive);
+        }
+    }
+    write_file_lines(&mut text);
+    text
+}
+
+fn write_row(out: &mut String, directive: &Directive) {
+    let alias = directive.alias.map_or(String::new(), |alias| format!(", formerly `{alias}`"));
+    let redis =
+        directive.redis_default.map_or(String::new(), |redis| format!(" In Redis: `{redis}`."));
+    let later = if directive.effect == Effect::Later { "**Later.** " } else { "" };
+    let Directive { name, kind, about, mutability, .. } = directive;
+    let (default, values, change) =
+        (shown_default(directive), kind.describe(), mutability_text(*mutability));
+    let _ = writeln!(
+        out,
+        "| `{name}`{alias} | `{default}` | {values} | {change} | {later}{about}{redis} |"
+    );
+}
+
+fn write_file_lines(out: &mut String) {
+    out.push_str("\n## Other lines of a file\n\n| line | |\n|---|---|\n");
+    for line in &FILE_LINES {
+        let later = if line.handling == Handling::Keep { "**Later.** " } else { "" };
+        let _ = writeln!(out, "| `{}` | {later}{} |", line.name, line.about);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn docs_are_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let page = super::page();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &page).expect("docs/configuration.md can be written");
+        }
+        let there = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(there == page, "docs/configuration.md is old; set UPDATE_DOCS=1 and run again");
+    }
+}

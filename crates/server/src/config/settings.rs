@@ -1,0 +1,209 @@
+//! A value for every directive: what is in force at one moment.
+
+use std::path::{Path, PathBuf};
+
+use super::directive::{DirectiveId, Secrecy};
+use super::events::Events;
+use super::limits::OutputLimits;
+use super::origin::Assignment;
+use super::value::{SavePoint, Value};
+
+/// A value for every directive, each of its directive's kind.
+///
+/// The typed readers panic if the directive is of another kind. That cannot depend on what users
+/// say: a test that reads everything once finds it.
+#[derive(Clone, PartialEq)]
+pub struct Settings {
+    /// In the order of the table.
+    values: Vec<Value>,
+    /// Lines that are no settings, kept for a version that acts on them.
+    lines: Vec<Assignment>,
+    /// The file that CONFIG REWRITE rewrites, absolute.
+    file: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let values = DirectiveId::all().map(|id| id.directive().default_value()).collect();
+        Self { values, lines: Vec::new(), file: None }
+    }
+}
+
+impl Settings {
+    /// The value of a directive.
+    #[must_use]
+    pub fn value(&self, id: DirectiveId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// The value of the directive of that name, for tests and other places where speed and
+    /// compile-time checks do not matter.
+    ///
+    /// # Panics
+    /// If there is no such directive.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &Value {
+        self.value(DirectiveId::of(name))
+    }
+
+    /// The file that was read, if any: absolute.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Lines such as `user` and `rename-command`.
+    #[must_use]
+    pub fn lines(&self) -> &[Assignment] {
+        &self.lines
+    }
+
+    pub(super) fn replace(&mut self, id: DirectiveId, value: Value) {
+        self.values[id.index()] = value;
+    }
+
+    pub(super) fn add_line(&mut self, line: Assignment) {
+        self.lines.push(line);
+    }
+
+    pub(super) fn set_file(&mut self, file: Option<PathBuf>) {
+        self.file = file;
+    }
+
+    /// A yes or no.
+    #[must_use]
+    pub fn is_on(&self, id: DirectiveId) -> bool {
+        match self.value(id) {
+            Value::Bool(yes) => *yes,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number(&self, id: DirectiveId) -> i64 {
+        match self.value(id) {
+            Value::Int(number) => *number,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A number of a directive that takes no negative ones.
+    #[must_use]
+    pub fn count(&self, id: DirectiveId) -> u64 {
+        u64::try_from(self.number(id)).unwrap_or_else(|_| wrong_kind(id))
+    }
+
+    /// A number of bytes.
+    #[must_use]
+    pub fn bytes(&self, id: DirectiveId) -> u64 {
+        match self.value(id) {
+            Value::Memory(bytes) => *bytes,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// File permissions.
+    #[must_use]
+    pub fn permissions(&self, id: DirectiveId) -> u32 {
+        match self.value(id) {
+            Value::Octal(bits) => *bits,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A word out of a choice.
+    #[must_use]
+    pub fn word(&self, id: DirectiveId) -> &'static str {
+        match self.value(id) {
+            Value::Word(word) => word,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A text, perhaps empty.
+    #[must_use]
+    pub fn text(&self, id: DirectiveId) -> &[u8] {
+        match self.value(id) {
+            Value::Text(text) => text,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// Whether a text has been given.
+    #[must_use]
+    pub fn is_not_empty(&self, id: DirectiveId) -> bool {
+        !self.text(id).is_empty()
+    }
+
+    /// Several texts.
+    #[must_use]
+    pub fn list(&self, id: DirectiveId) -> &[Vec<u8>] {
+        match self.value(id) {
+            Value::List(texts) => texts,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// The save points.
+    #[must_use]
+    pub fn save_points(&self) -> &[SavePoint] {
+        const SAVE: DirectiveId = DirectiveId::of("save");
+        match self.value(SAVE) {
+            Value::SavePoints(points) => points,
+            _ => wrong_kind(SAVE),
+        }
+    }
+
+    /// The limits of output that waits.
+    #[must_use]
+    pub fn output_limits(&self) -> OutputLimits {
+        const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
+        match self.value(LIMITS) {
+            Value::OutputLimits(limits) => *limits,
+            _ => wrong_kind(LIMITS),
+        }
+    }
+
+    /// The percentiles that INFO shows.
+    #[must_use]
+    pub fn percentiles(&self) -> &[f64] {
+        const PERCENTILES: DirectiveId = DirectiveId::of("latency-tracking-info-percentiles");
+        match self.value(PERCENTILES) {
+            Value::Percentiles(percentiles) => percentiles,
+            _ => wrong_kind(PERCENTILES),
+        }
+    }
+
+    /// The events to publish.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        const EVENTS: DirectiveId = DirectiveId::of("notify-keyspace-events");
+        match self.value(EVENTS) {
+            Value::Events(events) => *events,
+            _ => wrong_kind(EVENTS),
+        }
+    }
+}
+
+fn wrong_kind(id: DirectiveId) -> ! {
+    panic!("{} is of kind {:?}", id.name(), id.directive().kind)
+}
+
+/// Shows what differs from the defaults, passwords left out.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut map = f.debug_map();
+        for id in DirectiveId::all() {
+            let directive = id.directive();
+            if *self.value(id) == directive.default_value() {
+                continue;
+            }
+            match directive.secrecy {
+                Secrecy::Open => map.entry(&id.name(), self.value(id)),
+                Secrecy::Secret => map.entry(&id.name(), &"(redacted)"),
+            };
+        }
+        map.finish()
+    }
+}

@@ -1,0 +1,31 @@
+//! Limits of clients.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::LONG;
+
+/// Requests and query buffers may not be limited to less than this many bytes.
+const REQUEST_LIMIT_MIN: u64 = 1 << 20;
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("maxclients", Kind::Int(1, u32::MAX as i64), "10000",
+        "Connections at the same time. Further ones are answered with an error and closed."),
+    // The hard limit has to admit one reply of the largest value (512 MiB), or nobody could read it.
+    row("client-output-buffer-limit", Kind::OutputLimits,
+        "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60",
+        "Replies that may wait for a client that does not read: hard limit, soft limit, and the \
+         seconds that the soft limit may be exceeded. 0: no limit.")
+        .redis("normal 0 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60"),
+    row("client-query-buffer-limit", Kind::Memory(REQUEST_LIMIT_MIN, i64::MAX as u64), "1gb",
+        "Bytes that one request may have. A client that sends more is closed."),
+    row("proto-max-bulk-len", Kind::Memory(REQUEST_LIMIT_MIN, i64::MAX as u64), "512mb",
+        "Bytes that one argument of a request, and so one value, may have."),
+    row("maxmemory-clients", Kind::MemoryOrPercent, "0",
+        "Memory for the buffers of all clients together, in bytes or percent of maxmemory. \
+         0: no limit.")
+        .later(),
+    row("tracking-table-max-keys", LONG, "1000000",
+        "Keys remembered for client-side caching. Beyond, clients are told to forget some.")
+        .later(),
+];

@@ -1,0 +1,84 @@
+//! What is kept in memory, and for how long.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::{COUNT_OR_SIZE, INT_MAX};
+
+const POLICIES: Kind = Kind::Word(&[
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+]);
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("maxmemory", Kind::Memory(0, u64::MAX), "0",
+        "Memory for the data; 0 is no limit. What happens at the limit says `maxmemory-policy`.")
+        .later(),
+    row("maxmemory-policy", POLICIES, "noeviction",
+        "What to give up at the limit: nothing (writes fail), or keys by age, frequency, expiry \
+         or chance.")
+        .later(),
+    row("maxmemory-samples", Kind::Int(1, INT_MAX), "5",
+        "Keys to look at in order to evict one. More is more exact and slower.")
+        .later(),
+    row("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10",
+        "How much latency eviction may cost, from 0 (little) to 100 (any).")
+        .later(),
+    row("lfu-log-factor", COUNT_OR_SIZE, "10",
+        "How many hits it takes to count a key as more frequent.")
+        .later(),
+    row("lfu-decay-time", COUNT_OR_SIZE, "1",
+        "Minutes after which a key counts as less frequent.")
+        .later(),
+    row("lazyfree-lazy-eviction", Kind::Bool, "no",
+        "Free evicted values in the background.")
+        .later(),
+    row("lazyfree-lazy-expire", Kind::Bool, "no",
+        "Free expired values in the background. Tierce always does so with large ones.")
+        .later(),
+    row("lazyfree-lazy-server-del", Kind::Bool, "no",
+        "Free values that a command replaces (RENAME, SET) in the background. Tierce always does so \
+         with large ones.")
+        .later(),
+    row("lazyfree-lazy-user-del", Kind::Bool, "no",
+        "Let DEL free values in the background, as UNLINK does. In Tierce they do the same.")
+        .later(),
+    row("lazyfree-lazy-user-flush", Kind::Bool, "no",
+        "Let FLUSHALL and FLUSHDB work in the background unless they say SYNC."),
+    row("active-expire-effort", Kind::Int(1, 10), "1",
+        "How hard Redis looks for expired keys. Tierce removes every key at its deadline.")
+        .later(),
+    row("activerehashing", Kind::Bool, "yes",
+        "Rehash idle tables bit by bit. Tierce's index never rehashes as a whole.")
+        .later(),
+    row("activedefrag", Kind::Bool, "no",
+        "Move values to give fragmented memory back.")
+        .later(),
+    row("active-defrag-ignore-bytes", Kind::Memory(1, i64::MAX as u64), "100mb",
+        "Fragmented memory that is not worth the work.")
+        .later(),
+    row("active-defrag-threshold-lower", Kind::Int(0, 1000), "10",
+        "Percentage of fragmentation at which the work starts.")
+        .later(),
+    row("active-defrag-threshold-upper", Kind::Int(0, 1000), "100",
+        "Percentage of fragmentation at which the work is done at full speed.")
+        .later(),
+    row("active-defrag-cycle-min", Kind::Int(1, 99), "1",
+        "Percentage of a core for the work at the lower threshold.")
+        .later(),
+    row("active-defrag-cycle-max", Kind::Int(1, 99), "25",
+        "Percentage of a core for the work at the upper threshold.")
+        .later(),
+    row("active-defrag-max-scan-fields", Kind::Int(1, i64::MAX), "1000",
+        "Elements of a collection that are moved in one go.")
+        .later(),
+    row("jemalloc-bg-thread", Kind::Bool, "yes",
+        "Let the allocator return memory from a thread of its own.")
+        .later(),
+];

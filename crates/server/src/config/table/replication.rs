@@ -1,0 +1,82 @@
+//! Copies on other machines.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("replicaof", Kind::Primary, "",
+        "Host and port of the server to be a copy of. Empty: this server is a primary.")
+        .alias("slaveof").before_start().later(),
+    row("masterauth", Kind::Text, "",
+        "Password for the primary.")
+        .secret().later(),
+    row("masteruser", Kind::Text, "",
+        "User name for the primary. Empty: the default user.")
+        .secret().later(),
+    row("replica-read-only", Kind::Bool, "yes",
+        "Let clients of a replica only read.")
+        .alias("slave-read-only").later(),
+    row("replica-serve-stale-data", Kind::Bool, "yes",
+        "Answer clients of a replica even while it has lost its primary.")
+        .alias("slave-serve-stale-data").later(),
+    row("replica-priority", COUNT_OR_SIZE, "100",
+        "Rank for becoming the primary; the lowest wins. 0: never.")
+        .alias("slave-priority").later(),
+    row("replica-announce-ip", Kind::Text, "",
+        "Address of this replica as others should see it.")
+        .alias("slave-announce-ip").later(),
+    row("replica-announce-port", PORT, "0",
+        "Port of this replica as others should see it.")
+        .alias("slave-announce-port").later(),
+    row("replica-announced", Kind::Bool, "yes",
+        "Let sentinels tell clients about this replica.")
+        .later(),
+    row("replica-lazy-flush", Kind::Bool, "no",
+        "Free the old data in the background before a full copy.")
+        .alias("slave-lazy-flush").later(),
+    row("replica-ignore-maxmemory", Kind::Bool, "yes",
+        "Let a replica evict only what its primary evicts.")
+        .alias("slave-ignore-maxmemory").later(),
+    row("replica-ignore-disk-write-errors", Kind::Bool, "no",
+        "Let a replica go on when its disk fails.")
+        .later(),
+    row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
+        "What to do when a replicated command fails.")
+        .later(),
+    row("min-replicas-to-write", COUNT_OR_SIZE, "0",
+        "Refuse writes with fewer replicas than that. 0: never.")
+        .alias("min-slaves-to-write").later(),
+    row("min-replicas-max-lag", COUNT_OR_SIZE, "10",
+        "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
+        .alias("min-slaves-max-lag").later(),
+    row("repl-timeout", Kind::Int(1, INT_MAX), "60",
+        "Seconds of silence after which a replication link counts as broken.")
+        .later(),
+    row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
+        "Seconds between signs of life to replicas.")
+        .alias("repl-ping-slave-period").later(),
+    row("repl-backlog-size", Kind::Memory(1, i64::MAX as u64), "1mb",
+        "Bytes of the recent past kept for replicas that come back.")
+        .later(),
+    row("repl-backlog-ttl", LONG, "3600",
+        "Seconds without a replica after which that past is dropped. 0: never.")
+        .later(),
+    row("repl-disable-tcp-nodelay", Kind::Bool, "no",
+        "Save bandwidth to replicas at the price of delay.")
+        .later(),
+    row("repl-diskless-sync", Kind::Bool, "yes",
+        "Send full copies without writing them to disk first.")
+        .later(),
+    row("repl-diskless-sync-delay", COUNT_OR_SIZE, "5",
+        "Seconds to wait for more replicas before a full copy.")
+        .later(),
+    row("repl-diskless-sync-max-replicas", COUNT_OR_SIZE, "0",
+        "Replicas that end this waiting. 0: none does.")
+        .later(),
+    row("repl-diskless-load", Kind::Word(&["disabled", "on-empty-db", "swapdb"]), "disabled",
+        "Load a full copy without writing it to disk first: never, if there is no data, or beside \
+         the old data.")
+        .later(),
+];

@@ -1,0 +1,33 @@
+//! Who may do what.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::LONG;
+
+const ALLOWED: Kind = Kind::Word(&["no", "yes", "local"]);
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("requirepass", Kind::Text, "",
+        "Password of the default user. Empty: none is asked for.")
+        .secret(),
+    row("enable-protected-configs", ALLOWED, "no",
+        "Who may change `dir` and `dbfilename` at run time: nobody, everybody, or clients on this \
+         machine.")
+        .before_start(),
+    row("enable-debug-command", ALLOWED, "no",
+        "Who may use DEBUG: nobody, everybody, or clients on this machine.")
+        .before_start(),
+    row("enable-module-command", ALLOWED, "no",
+        "Who may use MODULE: nobody, everybody, or clients on this machine.")
+        .before_start().later(),
+    row("aclfile", Kind::Text, "",
+        "File with the users and their rights. Empty: they are in the configuration file.")
+        .before_start().later(),
+    row("acllog-max-len", LONG, "128",
+        "Entries that ACL LOG keeps.")
+        .later(),
+    row("acl-pubsub-default", Kind::Word(&["allchannels", "resetchannels"]), "resetchannels",
+        "Channels that a new user may use: all or none.")
+        .later(),
+];

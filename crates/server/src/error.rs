@@ -1,0 +1,141 @@
+//! What a command refuses, in the words clients know.
+//!
+//! The first word of a text is its kind (`ERR`, `WRONGTYPE`, …): clients and the `errorstats`
+//! section of INFO go by it.
+
+use std::borrow::Cow;
+
+/// The reply of a command that failed; one line, starting with the kind of the error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError(Cow<'static, str>);
+
+impl CommandError {
+    /// The options make no sense together, or are not known.
+    pub const SYNTAX: Self = Self::new("ERR syntax error");
+    /// A number was expected.
+    pub const NOT_AN_INTEGER: Self = Self::new("ERR value is not an integer or out of range");
+    /// A floating point number was expected.
+    pub const NOT_A_FLOAT: Self = Self::new("ERR value is not a valid float");
+    /// The key holds another type.
+    pub const WRONG_TYPE: Self =
+        Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// The key must exist.
+    pub const NO_SUCH_KEY: Self = Self::new("ERR no such key");
+    /// A number outside of its range.
+    pub const OUT_OF_RANGE: Self = Self::new("ERR value is out of range");
+    /// A database that does not exist.
+    pub const DB_OUT_OF_RANGE: Self = Self::new("ERR DB index is out of range");
+    /// The value would exceed `proto-max-bulk-len`.
+    pub const STRING_TOO_LONG: Self =
+        Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    /// The client has to say AUTH first.
+    pub const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
+    /// Wrong name or password.
+    pub const WRONG_PASS: Self =
+        Self::new("WRONGPASS invalid username-password pair or user is disabled.");
+
+    /// A text known in advance.
+    #[must_use]
+    pub const fn new(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+
+    /// A text made for the occasion; the encoder keeps it on one line.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self(Cow::Owned(text.into()))
+    }
+
+    /// A call with a wrong number of arguments; `name` is `get` or `client|list`.
+    #[must_use]
+    pub fn arity(name: &str) -> Self {
+        Self::text(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+
+    /// An expiry time that is not positive or overflows.
+    #[must_use]
+    pub fn invalid_expire(name: &str) -> Self {
+        Self::text(format!("ERR invalid expire time in '{name}' command"))
+    }
+
+    /// A command nobody knows, quoted with its first arguments, as far as they are short.
+    pub fn unknown_command<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> Self {
+        const QUOTED_MAX: usize = 128;
+        let mut quoted = String::new();
+        for arg in args {
+            if quoted.len() >= QUOTED_MAX {
+                break;
+            }
+            let room = QUOTED_MAX - quoted.len();
+            quoted += &format!("'{}' ", printable(arg, room));
+        }
+        let name = printable(name, QUOTED_MAX);
+        Self::text(format!("ERR unknown command '{name}', with args beginning with: {quoted}"))
+    }
+
+    /// A subcommand nobody knows.
+    #[must_use]
+    pub fn unknown_subcommand(name: &[u8], container: &str) -> Self {
+        let name = printable(name, 128);
+        let container = container.to_ascii_uppercase();
+        Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
+    }
+
+    /// An operation on the keyspace that was refused.
+    fn from_keyspace(error: tierce_keyspace::Error) -> Self {
+        use tierce_keyspace::Error;
+        match error {
+            Error::WrongType => Self::WRONG_TYPE,
+            Error::NotAnInteger => Self::NOT_AN_INTEGER,
+            Error::IntegerOverflow => Self::new("ERR increment or decrement would overflow"),
+            Error::ValueTooLong { .. } => Self::STRING_TOO_LONG,
+            other => Self::text(format!("ERR {other}")),
+        }
+    }
+
+    /// The whole line.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first word: what kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.0.split(' ').next().unwrap_or("ERR")
+    }
+}
+
+impl From<tierce_keyspace::Error> for CommandError {
+    fn from(error: tierce_keyspace::Error) -> Self {
+        Self::from_keyspace(error)
+    }
+}
+
+/// At most `max` bytes of what a client sent, as text without control characters, so that no
+/// reply can be made to look like two.
+fn printable(bytes: &[u8], max: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_quoted_on_one_line() {
+        let error = CommandError::unknown_command(b"FOO\r\n+OK", [&b"a"[..], b"b"].into_iter());
+        assert_eq!(
+            error.as_str(),
+            "ERR unknown command 'FOO  +OK', with args beginning with: 'a' 'b' "
+        );
+        assert_eq!(error.kind(), "ERR");
+    }
+
+    #[test]
+    fn quoted_arguments_are_bounded() {
+        let long = vec![b'x'; 1 << 20];
+        let error = CommandError::unknown_command(&long, (0..100).map(|_| &long[..]));
+        assert!(error.as_str().len() < 400);
+    }
+}

@@ -1,0 +1,145 @@
+//! From a parsed request to its reply: lookup, checks, and the command itself.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tierce_keyspace::{Db, Key, KeyHash, Locker};
+use tierce_wire::resp::Args;
+
+use crate::command::{Command, Flags};
+use crate::error::CommandError;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::session::Session;
+use crate::stats::{Counters, Stat};
+
+/// All that a command may touch while it runs.
+pub struct Context<'a, 'k> {
+    /// What all workers share.
+    pub server: &'k Server,
+    /// The connection that sent the command.
+    pub session: &'a mut Session,
+    /// The way to the data; keeps the lock of the last shard used until the batch is through.
+    pub locker: &'a mut Locker<'k>,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+    /// The command being run; for a subcommand, that one.
+    pub command: &'k Command,
+    /// The counters of this worker.
+    pub counters: &'k Counters,
+    /// The time of this turn, in Unix milliseconds.
+    pub now_ms: i64,
+}
+
+impl<'a, 'k> Context<'a, 'k> {
+    /// The selected database, open at the shard of `key`, and the reply.
+    #[inline]
+    pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
+        let key = self.server.keyspace.key(key);
+        (self.locker.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
+    }
+
+    /// The keys among `args`, with their hashes.
+    pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> (Vec<Key<'b>>, Vec<KeyHash>) {
+        let keys: Vec<_> = args.map(|key| self.server.keyspace.key(key)).collect();
+        let hashes = keys.iter().map(|key| key.hash()).collect();
+        (keys, hashes)
+    }
+
+    /// The name for error texts: `get` or `client|list`.
+    #[must_use]
+    pub fn name(&self) -> &'k str {
+        &self.command.full_name
+    }
+}
+
+/// Finds the command of a request.
+///
+/// # Errors
+/// An unknown command or subcommand, or a wrong number of arguments.
+#[inline]
+pub fn resolve<'k>(server: &'k Server, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    let Some(command) = server.commands.find(&args[0]) else {
+        let error = CommandError::unknown_command(&args[0], args.iter().skip(1));
+        return Err(Refused { command: None, error });
+    };
+    if command.subcommands.is_empty() || args.len() < 2 {
+        return check_arity(command, args);
+    }
+    match command.subcommand(&args[1]) {
+        Some(sub) => check_arity(sub, args),
+        None if args[1].eq_ignore_ascii_case(b"help") => Ok(command),
+        None => {
+            let error = CommandError::unknown_subcommand(&args[1], command.spec.name);
+            Err(Refused { command: None, error })
+        }
+    }
+}
+
+#[inline]
+fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    if command.spec.accepts(args.len()) {
+        return Ok(command);
+    }
+    let error = CommandError::arity(&command.full_name);
+    Err(Refused { command: Some(command), error })
+}
+
+/// A request that does not come to run.
+pub struct Refused<'k> {
+    /// The command, if it is known.
+    pub command: Option<&'k Command>,
+    /// The reply.
+    pub error: CommandError,
+}
+
+impl Context<'_, '_> {
+    /// Runs the command, unless the client may not; an error becomes the reply.
+    #[inline]
+    pub fn run(&mut self, args: Args<'_>) {
+        let client = &self.session.client;
+        client.last_command.store(self.command.id.0 + 1, Relaxed);
+        if !self.session.authenticated
+            && !self.command.spec.flags.contains(Flags::NO_AUTH)
+            && !self.admit()
+        {
+            self.refuse(&Refused { command: Some(self.command), error: CommandError::NO_AUTH });
+            return;
+        }
+        if let Err(error) = (self.command.spec.run)(self, args) {
+            self.counters.failed(self.command.id);
+            self.fail(&error);
+        }
+    }
+
+    /// Lets the client in after all when there is no password any more.
+    #[cold]
+    fn admit(&mut self) -> bool {
+        self.session.authenticated = self.server.is_open();
+        self.session.authenticated
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &CommandError) {
+        reply_error(self.server, self.counters, &mut self.reply, error);
+    }
+
+    #[cold]
+    fn refuse(&mut self, refused: &Refused<'_>) {
+        refuse(self.server, self.counters, &mut self.reply, refused);
+    }
+}
+
+/// Replies to a request that does not come to run.
+#[cold]
+pub fn refuse(server: &Server, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
+    if let Some(command) = refused.command {
+        counters.refused(command.id);
+    }
+    reply_error(server, counters, reply, &refused.error);
+}
+
+fn reply_error(server: &Server, counters: &Counters, reply: &mut Reply<'_>, error: &CommandError) {
+    counters.add(Stat::Errors, 1);
+    server.errors.count(error.kind());
+    reply.error(error);
+}

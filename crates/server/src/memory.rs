@@ -1,0 +1,172 @@
+//! Where the memory is.
+
+use std::fs;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::server::Server;
+
+/// The allocator of the program.
+pub const ALLOCATOR: &str = "mimalloc";
+
+/// Memory use at one moment, in bytes.
+pub struct MemoryReport {
+    /// Entries: keys, values, and what the allocator rounds up.
+    pub entries: usize,
+    /// What finds them: index and deadlines.
+    pub index: usize,
+    /// Connections and their buffers.
+    pub clients: usize,
+    /// Resident before there was any data.
+    pub startup: usize,
+    /// Resident now, by the system's count.
+    pub resident: usize,
+    /// The largest use reported so far.
+    pub peak: usize,
+    /// Memory of the machine.
+    pub total_system: usize,
+    /// `maxmemory`; zero is no limit.
+    pub limit: usize,
+}
+
+impl MemoryReport {
+    /// Measures.
+    #[must_use]
+    pub fn take(server: &Server) -> Self {
+        let memory = server.keyspace.memory();
+        let mut report = Self {
+            entries: (memory.entries + memory.garbage) as usize,
+            index: (memory.index + memory.deadlines) as usize,
+            clients: server.clients.memory_bytes(),
+            startup: server.startup_memory,
+            resident: resident_bytes(),
+            peak: 0,
+            total_system: total_system_bytes(),
+            limit: server.config.live().maxmemory() as usize,
+        };
+        let used = report.used();
+        report.peak = server.memory_peak.fetch_max(used, Relaxed).max(used);
+        report
+    }
+
+    /// What the server accounts for.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.startup + self.entries + self.index + self.clients
+    }
+
+    /// What is not data.
+    #[must_use]
+    pub fn overhead(&self) -> usize {
+        self.startup + self.index + self.clients
+    }
+
+    /// What is data.
+    #[must_use]
+    pub fn dataset(&self) -> usize {
+        self.entries
+    }
+
+    /// Resident memory relative to what is accounted for.
+    #[must_use]
+    pub fn fragmentation(&self) -> f64 {
+        self.resident as f64 / self.used().max(1) as f64
+    }
+
+    /// A few sentences for whoever looks after the server.
+    #[must_use]
+    pub fn diagnosis(&self) -> String {
+        const SMALL: usize = 5 << 20;
+        let mut lines = Vec::new();
+        if self.used() - self.startup < SMALL {
+            lines.push("There is hardly any data, so there is nothing to diagnose.".to_owned());
+        }
+        if self.used() - self.startup >= SMALL && self.fragmentation() > 1.4 {
+            lines.push(format!(
+                "Resident memory is {:.2} times what is in use: the allocator holds memory that was \
+                 freed. MEMORY PURGE asks it to give that back.",
+                self.fragmentation()
+            ));
+        }
+        if self.clients > self.used() / 2 && self.clients > SMALL {
+            lines.push(
+                "More than half of the memory are buffers of clients: CLIENT LIST shows whose \
+                 (qbuf, omem), client-output-buffer-limit bounds them."
+                    .to_owned(),
+            );
+        }
+        if self.limit != 0 && self.used() > self.limit / 10 * 9 {
+            lines.push("More than 90 % of maxmemory is in use.".to_owned());
+        }
+        if lines.is_empty() {
+            lines.push("Memory looks fine.".to_owned());
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+/// Bytes of this process that are in memory.
+#[must_use]
+pub fn resident_bytes() -> usize {
+    let page = 4096;
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * page
+}
+
+fn total_system_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(read_total_system_bytes)
+}
+
+fn read_total_system_bytes() -> usize {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+static PURGE: OnceLock<fn()> = OnceLock::new();
+
+/// Says how unused memory is given back to the system; the program that chose the allocator knows.
+pub fn on_purge(purge: fn()) {
+    // Said once, at the start.
+    let _ = PURGE.set(purge);
+}
+
+/// Gives unused memory back to the system, where the allocator can.
+pub(crate) fn purge() {
+    if let Some(purge) = PURGE.get() {
+        purge();
+    }
+}
+
+/// `n` bytes for people: `1.50M`.
+#[must_use]
+pub fn human(n: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "K", "M", "G", "T"];
+    let (mut value, mut unit) = (n as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n}B") } else { format!("{value:.2}{}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(human(0), "0B");
+        assert_eq!(human(1023), "1023B");
+        assert_eq!(human(1536), "1.50K");
+        assert_eq!(human(3 << 30), "3.00G");
+    }
+
+    #[test]
+    fn the_system_tells() {
+        assert!(resident_bytes() > 4096);
+        assert!(total_system_bytes() > resident_bytes());
+    }
+}

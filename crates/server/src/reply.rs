@@ -1,0 +1,189 @@
+//! Writing replies.
+
+use tierce_keyspace::{Blob, IntText, StrView, range_of};
+use tierce_net::Output;
+use tierce_wire::resp::{Encoder, Proto};
+
+use crate::error::CommandError;
+
+/// The reply under construction: what is written goes straight into the connection's output, in
+/// the protocol version the client chose.
+pub struct Reply<'a> {
+    output: &'a mut Output,
+    proto: Proto,
+}
+
+impl<'a> Reply<'a> {
+    /// A reply that is appended to `output`.
+    pub fn new(output: &'a mut Output, proto: Proto) -> Self {
+        Self { output, proto }
+    }
+
+    /// The protocol version.
+    #[must_use]
+    pub fn proto(&self) -> Proto {
+        self.proto
+    }
+
+    /// Switches the version for what is written from now on.
+    pub fn set_proto(&mut self, proto: Proto) {
+        self.proto = proto;
+    }
+
+    #[inline]
+    fn encoder(&mut self) -> Encoder<'_> {
+        Encoder::new(self.output.buffer(), self.proto)
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.output.buffer().extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A simple string, which must not contain line breaks.
+    pub fn simple(&mut self, text: &str) {
+        self.encoder().simple(text);
+    }
+
+    /// An error.
+    pub fn error(&mut self, error: &CommandError) {
+        self.encoder().error(error.as_str());
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        self.encoder().int(value);
+    }
+
+    /// A number of things.
+    #[inline]
+    pub fn count(&mut self, value: usize) {
+        self.encoder().int(value as i64);
+    }
+
+    /// A bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.encoder().bulk(bytes);
+    }
+
+    /// The value of a string key; a large one is sent by reference.
+    #[inline]
+    pub fn value(&mut self, value: StrView<'_>) {
+        match value {
+            StrView::Bytes(bytes) => self.bulk(bytes),
+            StrView::Int(int) => {
+                let mut digits = itoa::Buffer::new();
+                self.bulk(digits.format(int).as_bytes());
+            }
+            StrView::Shared(blob) => self.shared(blob),
+        }
+    }
+
+    fn shared(&mut self, blob: Blob<'_>) {
+        self.encoder().bulk_header(blob.len());
+        self.output.attach(blob.to_arc());
+        self.encoder().crlf();
+    }
+
+    /// The bytes of a string from `start` to `end`, both counted as GETRANGE does.
+    pub fn range_of(&mut self, value: StrView<'_>, start: i64, end: i64) {
+        let range = range_of(value.len(), start, end);
+        if let StrView::Shared(blob) = value {
+            self.encoder().bulk_header(range.len());
+            self.output.attach_range(blob.to_arc(), range);
+            self.encoder().crlf();
+        } else {
+            self.bulk(&value.bytes(&mut IntText::new())[range]);
+        }
+    }
+
+    /// A value, or null.
+    #[inline]
+    pub fn value_or_null(&mut self, value: Option<StrView<'_>>) {
+        match value {
+            Some(value) => self.value(value),
+            None => self.null(),
+        }
+    }
+
+    /// The absence of a value.
+    #[inline]
+    pub fn null(&mut self) {
+        self.encoder().null();
+    }
+
+    /// The absence of an array.
+    pub fn null_array(&mut self) {
+        self.encoder().null_array();
+    }
+
+    /// `len` elements follow.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.encoder().array(len);
+    }
+
+    /// `len` pairs follow.
+    pub fn map(&mut self, len: usize) {
+        self.encoder().map(len);
+    }
+
+    /// `len` different elements follow.
+    pub fn set(&mut self, len: usize) {
+        self.encoder().set(len);
+    }
+
+    /// A floating point number.
+    pub fn double(&mut self, value: f64) {
+        self.encoder().double(value);
+    }
+
+    /// Text for people.
+    pub fn verbatim(&mut self, text: &str) {
+        self.encoder().verbatim(b"txt", text.as_bytes());
+    }
+
+    /// An array of bulk strings.
+    pub fn bulks<B: AsRef<[u8]>>(
+        &mut self,
+        items: impl IntoIterator<Item = B, IntoIter: ExactSizeIterator>,
+    ) {
+        let items = items.into_iter();
+        self.array(items.len());
+        items.for_each(|item| self.bulk(item.as_ref()));
+    }
+
+    /// A set of simple strings, as in `COMMAND INFO`.
+    pub fn simple_set(&mut self, items: &[&str]) {
+        self.set(items.len());
+        items.iter().for_each(|item| self.simple(item));
+    }
+
+    /// A truth value.
+    pub fn boolean(&mut self, value: bool) {
+        self.encoder().boolean(value);
+    }
+
+    /// An attribute of the reply that follows: how popular `key` is, say.
+    pub fn attribute(&mut self, name: &str, key: &str, value: i64) {
+        self.encoder().attribute(1, |encoder| {
+            encoder.bulk(name.as_bytes());
+            encoder.array(2);
+            encoder.bulk(key.as_bytes());
+            encoder.int(value);
+        });
+    }
+
+    /// A number of any size, given by its digits.
+    pub fn big_number(&mut self, digits: &str) {
+        self.encoder().big_number(digits);
+    }
+
+    /// `len` elements that nobody asked for follow.
+    pub fn push(&mut self, len: usize) {
+        self.encoder().push(len);
+    }
+}

@@ -1,0 +1,357 @@
+//! What all workers share.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
+use tierce_net::Handle;
+use tierce_wire::resp::{Args, AuthState, Limits};
+
+use crate::clients::{Client, Pause, Registry};
+use crate::command::{Command, CommandId, Table};
+use crate::commands;
+use crate::config::{Config, DirectiveId, Peer};
+use crate::latency::LatencyMonitor;
+use crate::listening::Listening;
+use crate::log::Log;
+use crate::memory::MemoryReport;
+use crate::service::Message;
+use crate::session::Session;
+use crate::slowlog::SlowLog;
+use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
+
+/// How often the server does its chores.
+const CHORES_EVERY: Duration = Duration::from_secs(1);
+
+/// The server: data, clients, configuration and accounts.
+pub struct Server {
+    /// Directives, as they are now.
+    pub config: Arc<Config>,
+    /// The data.
+    pub keyspace: Arc<Keyspace>,
+    /// All commands.
+    pub commands: Table,
+    /// All connections.
+    pub clients: Registry,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
+    /// Slow commands.
+    pub slowlog: Mutex<SlowLog>,
+    /// Latency spikes.
+    pub latency: Mutex<LatencyMonitor>,
+    /// Error replies by kind.
+    pub errors: ErrorCounts,
+    /// Commands and bytes over the last moments.
+    pub rates: Rates,
+    /// When the server started.
+    pub started: Instant,
+    /// The same in Unix seconds.
+    pub started_unix_seconds: i64,
+    /// Forty hexadecimal digits that name this life of the server.
+    pub run_id: String,
+    /// Resident memory before there was data, in bytes.
+    pub startup_memory: usize,
+    /// Where clients connect to.
+    pub listening: Listening,
+    /// What the operator is told.
+    pub log: Log,
+    /// The largest memory use seen so far, in bytes.
+    pub memory_peak: AtomicUsize,
+    /// Connections for which there was no descriptor, as far as the log knows.
+    dropped_logged: AtomicU64,
+    /// Where the Unix socket is; empty if there is none.
+    pub unix_path: String,
+    counters: Box<[Counters]>,
+    baseline: Mutex<Option<Baseline>>,
+    net: OnceLock<Handle<Message>>,
+    shutdown: (Mutex<Option<Shutdown>>, Condvar),
+    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
+    reaper: Mutex<Option<Reaper>>,
+}
+
+/// Why the server shuts down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shutdown {
+    /// A client said so.
+    Command,
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// The program that the server is a part of.
+    Owner,
+}
+
+/// What was counted when statistics were last reset.
+struct Baseline {
+    totals: Totals,
+    traffic: Traffic,
+    keys: KeyStats,
+}
+
+/// Connections and bytes since the start, or since statistics were reset.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traffic {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+/// What happened to keys since the start, or since statistics were reset.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KeyStats {
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+}
+
+impl Server {
+    /// A server that is not serving yet.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        keyspace: Arc<Keyspace>,
+        workers: usize,
+        listening: Listening,
+        log: Log,
+    ) -> Self {
+        const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
+        let commands = commands::table();
+        let unix_path = String::from_utf8_lossy(config.settings().text(UNIXSOCKET)).into_owned();
+        let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
+        Self {
+            config,
+            keyspace,
+            commands,
+            clients: Registry::default(),
+            pause: Pause::default(),
+            slowlog: Mutex::default(),
+            latency: Mutex::default(),
+            errors: ErrorCounts::default(),
+            rates: Rates::default(),
+            started: Instant::now(),
+            started_unix_seconds: crate::clock::unix_ms() / 1000,
+            run_id: random_hex(),
+            startup_memory: crate::memory::resident_bytes(),
+            listening,
+            log,
+            memory_peak: AtomicUsize::new(0),
+            dropped_logged: AtomicU64::new(0),
+            unix_path,
+            counters,
+            baseline: Mutex::new(None),
+            net: OnceLock::new(),
+            shutdown: (Mutex::new(None), Condvar::new()),
+            reaper: Mutex::new(None),
+        }
+    }
+
+    /// Connects the server with the loops that serve it.
+    pub fn attach(&self, net: Handle<Message>) {
+        // A second call would be a bug; the first one stays in force.
+        let _ = self.net.set(net);
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// The counters of a worker.
+    #[must_use]
+    #[inline]
+    pub fn counters(&self, worker: usize) -> &Counters {
+        &self.counters[worker]
+    }
+
+    /// The database with this index, if there is one.
+    #[must_use]
+    pub fn database(&self, index: i64) -> Option<DbIndex> {
+        self.keyspace.db_index(usize::try_from(index).ok()?)
+    }
+
+    /// Whether clients need no password.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.config.live().has_password()
+    }
+
+    /// What a request may look like.
+    #[must_use]
+    pub fn request_limits(&self, auth: AuthState) -> Limits {
+        let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
+        Limits { max_bulk_len, auth, ..Limits::default() }
+    }
+
+    /// Whether protected mode keeps this client out: a stranger, while there is no password.
+    #[must_use]
+    pub fn is_protected_from(&self, client: &Client) -> bool {
+        client.peer() == Peer::Remote && self.is_open() && self.config.live().protected_mode()
+    }
+
+    /// Whether `candidate` is the password. Takes the same time wherever they differ.
+    #[must_use]
+    pub fn is_password(&self, candidate: &[u8]) -> bool {
+        let settings = self.config.settings();
+        let Some(password) = settings.password() else { return true };
+        let differing = password.iter().zip(candidate).fold(0, |seen, (a, b)| seen | (a ^ b));
+        differing == 0 && password.len() == candidate.len()
+    }
+
+    /// The name of a command by its identity.
+    #[must_use]
+    pub fn command_name(&self, id: CommandId) -> &str {
+        self.commands.all().find(|command| command.id == id).map_or("NULL", |c| &c.full_name)
+    }
+
+    /// Leaves a message for every worker.
+    pub fn post_to_all(&self, message: &Message) {
+        if let Some(net) = self.net.get() {
+            net.broadcast(|_| message.clone());
+        }
+    }
+
+    /// Ends a connection at once.
+    pub fn end_connection(&self, client: &Client) {
+        if let Some(net) = self.net.get() {
+            net.close(client.conn);
+        }
+    }
+
+    /// Shows a command to those who watch all of them.
+    #[cold]
+    pub fn show_to_monitors(&self, command: &Command, session: &Session, args: Args<'_>) {
+        use crate::command::Flags;
+        let is = |flag| command.spec.flags.contains(flag);
+        let refused = !session.authenticated && !is(Flags::NO_AUTH);
+        if refused || is(Flags::ADMIN) || is(Flags::SKIP_MONITOR) {
+            return;
+        }
+        let micros = crate::clock::unix_micros();
+        let line = commands::monitor_line(micros, session.db.get(), &session.client.addr, args);
+        self.post_to_all(&Message::Monitor(line.into()));
+    }
+
+    /// Counters since the start, or since they were reset.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let baseline = self.baseline.lock();
+        Totals::sum(&self.counters, baseline.as_ref().map(|baseline| &baseline.totals))
+    }
+
+    fn all_traffic(&self) -> Traffic {
+        let Some(net) = self.net.get() else { return Traffic::default() };
+        let metrics = net.metrics();
+        Traffic {
+            connections: metrics.accepted,
+            bytes_in: metrics.bytes_in,
+            bytes_out: metrics.bytes_out,
+        }
+    }
+
+    /// Connections and bytes since the start, or since statistics were reset.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let now = self.all_traffic();
+        let base = self.baseline.lock().as_ref().map(|base| base.traffic).unwrap_or_default();
+        Traffic {
+            connections: now.connections - base.connections,
+            bytes_in: now.bytes_in - base.bytes_in,
+            bytes_out: now.bytes_out - base.bytes_out,
+        }
+    }
+
+    /// Commands, bytes in and bytes out since the start, never reset, for rates.
+    #[must_use]
+    pub fn running_totals(&self) -> [u64; 3] {
+        let traffic = self.all_traffic();
+        let commands = Totals::sum(&self.counters, None).get(Stat::Commands);
+        [commands, traffic.bytes_in, traffic.bytes_out]
+    }
+
+    fn all_key_stats(&self) -> KeyStats {
+        let stats = self.keyspace.stats();
+        KeyStats { hits: stats.hits, misses: stats.misses, expired: stats.expired }
+    }
+
+    /// What happened to keys since the start, or since statistics were reset.
+    #[must_use]
+    pub fn key_stats(&self) -> KeyStats {
+        let now = self.all_key_stats();
+        let base = self.baseline.lock().as_ref().map(|base| base.keys).unwrap_or_default();
+        KeyStats {
+            hits: now.hits - base.hits,
+            misses: now.misses - base.misses,
+            expired: now.expired - base.expired,
+        }
+    }
+
+    /// `CONFIG RESETSTAT`.
+    pub fn reset_stats(&self) {
+        let totals = Totals::sum(&self.counters, None);
+        let (traffic, keys) = (self.all_traffic(), self.all_key_stats());
+        *self.baseline.lock() = Some(Baseline { totals, traffic, keys });
+        self.errors.reset();
+    }
+
+    /// Starts or stops the removal of expired keys that nobody asks for.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn set_active_expiry(&self, on: bool) -> std::io::Result<()> {
+        let mut reaper = self.reaper.lock();
+        if !on {
+            *reaper = None;
+        } else if reaper.is_none() {
+            *reaper = Some(Reaper::start(Arc::clone(&self.keyspace), Arc::new(SystemClock))?);
+        }
+        Ok(())
+    }
+
+    /// Asks for the end; [`Server::wait_for_shutdown`] returns.
+    pub fn request_shutdown(&self, reason: Shutdown) {
+        self.shutdown.0.lock().get_or_insert(reason);
+        self.shutdown.1.notify_all();
+    }
+
+    /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
+    pub fn wait_for_shutdown(&self) -> Shutdown {
+        let mut reason = self.shutdown.0.lock();
+        loop {
+            if let Some(reason) = *reason {
+                return reason;
+            }
+            if self.shutdown.1.wait_for(&mut reason, CHORES_EVERY).timed_out() {
+                self.do_chores();
+            }
+        }
+    }
+
+    /// What has to be done whether or not anybody is connected: some microseconds.
+    fn do_chores(&self) {
+        self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        // For the peak, which taking a report notes.
+        let _ = MemoryReport::take(self);
+        let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
+        let before = self.dropped_logged.swap(dropped, Relaxed);
+        if dropped > before {
+            self.log.warning(format_args!(
+                "{} connections were closed at once: this process has no more file descriptors",
+                dropped - before
+            ));
+        }
+    }
+}
+
+/// Forty random hexadecimal digits.
+fn random_hex() -> String {
+    use crate::random::word;
+    format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
+}

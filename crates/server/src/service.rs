@@ -1,0 +1,150 @@
+//! The server as the event loops see it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tierce_net::{
+    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
+};
+
+use crate::batch::{BatchMemory, BatchRunner};
+use crate::clients::Client;
+use crate::server::Server;
+use crate::session::Session;
+use crate::stats::Stat;
+
+/// What strangers get to read in protected mode; clients and people look for its first sentence.
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
+     and no password is set for the default user. Until one is, connections are accepted from this \
+     machine only. To let others in, do one of these from here: set a password with CONFIG SET \
+     requirepass, or, if nobody but friends can reach this server, switch the protection off with \
+     CONFIG SET protected-mode no; CONFIG REWRITE makes either permanent.\r\n";
+
+/// What workers are told by others.
+#[derive(Clone)]
+pub enum Message {
+    /// Sessions that wait for the end of a pause may go on.
+    Resume,
+    /// A line for those who watch all commands.
+    Monitor(Arc<[u8]>),
+    /// The `timeout` directive has changed.
+    IdleTimeout {
+        /// Zero for never.
+        timeout_ms: u64,
+    },
+}
+
+/// The state of one worker.
+pub struct Worker {
+    index: usize,
+    memory: BatchMemory,
+}
+
+/// Serves RESP.
+pub struct RespService(pub Arc<Server>);
+
+impl Service for RespService {
+    type Worker = Worker;
+    type Session = Session;
+    type Message = Message;
+
+    fn worker(&self, id: WorkerId, _handle: &Handle<Message>) -> Worker {
+        Worker { index: id.0.into(), memory: BatchMemory::default() }
+    }
+
+    fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
+        let server = &self.0;
+        let client = Arc::new(Client::new(info, &server.unix_path, now.unix_ms as i64));
+        if server.is_protected_from(&client) {
+            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
+            return Err(Refusal::Borrowed(DENIED.as_bytes()));
+        }
+        let max = server.config.live().maxclients() as usize;
+        if server.clients.admit(Arc::clone(&client), max).is_err() {
+            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
+        }
+        Ok(Session::new(client, server.is_open()))
+    }
+
+    fn turn_start(&self, worker: &mut Worker, _now: Now) {
+        self.0.counters(worker.index).add(Stat::Turns, 1);
+    }
+
+    #[inline]
+    fn input(&self, worker: &mut Worker, session: &mut Session, io: &mut Io<'_>) -> Flow {
+        let server = &*self.0;
+        let counters = server.counters(worker.index);
+        session.client.active_ms.store(io.now().unix_ms as i64, Relaxed);
+        let flow = BatchRunner::new(server, counters, &mut worker.memory).serve(session, io);
+        session.note_backlogs(io.input().len(), io.output().pending());
+        if flow == Flow::Continue {
+            arm_idle_timer(server, io);
+        }
+        flow
+    }
+
+    fn timer(&self, _worker: &mut Worker, session: &mut Session, io: &mut Io<'_>) -> Flow {
+        if std::mem::take(&mut session.held) {
+            return Flow::Continue;
+        }
+        let timeout_ms = self.0.config.live().timeout_seconds() * 1000;
+        let idle_ms = io.now().unix_ms as i64 - session.client.active_ms.load(Relaxed);
+        if timeout_ms == 0 || session.monitor {
+            return Flow::Continue;
+        }
+        if idle_ms as u64 >= timeout_ms {
+            return Flow::Close;
+        }
+        arm_idle_timer(&self.0, io);
+        Flow::Continue
+    }
+
+    fn message(&self, _worker: &mut Worker, message: Message, conns: &mut Conns<'_, Session>) {
+        match message {
+            Message::Resume => conns.for_each(|conn| {
+                if std::mem::take(&mut conn.session().held) {
+                    conn.resume();
+                }
+            }),
+            Message::Monitor(line) => conns.for_each(|conn| {
+                let (session, output) = conn.split();
+                if session.monitor {
+                    output.buffer().extend_from_slice(&line);
+                }
+            }),
+            Message::IdleTimeout { timeout_ms } => {
+                let now_ms = conns.now().monotonic_ms;
+                if timeout_ms > 0 {
+                    conns.for_each(|conn| conn.set_timer(now_ms + timeout_ms));
+                }
+            }
+        }
+    }
+
+    fn close(&self, worker: &mut Worker, session: Session, _info: &ConnInfo, reason: CloseReason) {
+        let server = &self.0;
+        if session.monitor {
+            server.clients.count_monitor(false);
+        }
+        if let CloseReason::OutputLimit { pending } = reason {
+            server.counters(worker.index).add(Stat::OutputLimitDisconnections, 1);
+            server.log.warning(format_args!(
+                "Closed {}: {pending} bytes of replies waited for it, and client-output-buffer-limit \
+                 allows less",
+                session.client.addr
+            ));
+        }
+        server.clients.remove(session.client.id);
+    }
+}
+
+/// Moves the end of the client's patience; free when it is already armed.
+#[inline]
+fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
+    let timeout_ms = server.config.live().timeout_seconds() * 1000;
+    if timeout_ms > 0 {
+        io.set_timer(io.now().monotonic_ms + timeout_ms);
+    }
+}

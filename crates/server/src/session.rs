@@ -1,0 +1,98 @@
+//! The state of one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tierce_keyspace::{DbIndex, Touch};
+use tierce_wire::resp::{Parser, Proto};
+
+use crate::clients::Client;
+use crate::command::CommandId;
+
+/// What a connection remembers from one request to the next.
+pub struct Session {
+    /// The part that others may see.
+    pub client: Arc<Client>,
+    /// Reads requests; holds the state of an incomplete one.
+    pub parser: Parser,
+    /// The protocol version of replies.
+    pub proto: Proto,
+    /// The selected database.
+    pub db: DbIndex,
+    /// May use commands other than those for authentication.
+    pub authenticated: bool,
+    /// Watches all commands.
+    pub monitor: bool,
+    /// Whether replies are sent.
+    pub reply_mode: ReplyMode,
+    /// Does not renew access times of keys.
+    pub no_touch: bool,
+    /// Waits for the end of a pause.
+    pub held: bool,
+    /// The connection ends when everything up to the current reply is sent.
+    pub closing: bool,
+}
+
+/// `CLIENT REPLY`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    On,
+    /// None are sent.
+    Off,
+    /// The next one is not sent.
+    SkipNext,
+    /// The one of the current command is not sent.
+    SkipThis,
+}
+
+impl Session {
+    /// A fresh session; `authenticated` when no password is set.
+    #[must_use]
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+        Self {
+            client,
+            parser: Parser::new(),
+            proto: Proto::Resp2,
+            db: DbIndex::ZERO,
+            authenticated,
+            monitor: false,
+            reply_mode: ReplyMode::On,
+            no_touch: false,
+            held: false,
+            closing: false,
+        }
+    }
+
+    /// Whether its commands count as uses of keys.
+    #[must_use]
+    #[inline]
+    pub fn touch(&self) -> Touch {
+        if self.no_touch { Touch::No } else { Touch::Yes }
+    }
+
+    /// Switches to another database.
+    pub fn select(&mut self, db: DbIndex) {
+        self.db = db;
+        self.client.db.store(db.get() as u16, Relaxed);
+    }
+
+    /// Switches to another protocol version.
+    pub fn set_proto(&mut self, proto: Proto) {
+        self.proto = proto;
+        self.client.protocol.store(if proto == Proto::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// Lets others see which command came last.
+    #[inline]
+    pub fn note_command(&self, id: CommandId) {
+        self.client.last_command.store(id.0 + 1, Relaxed);
+    }
+
+    /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.
+    #[inline]
+    pub fn note_backlogs(&self, input: usize, output: usize) {
+        self.client.input_bytes.store(input, Relaxed);
+        self.client.output_bytes.store(output, Relaxed);
+    }
+}

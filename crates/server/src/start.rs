@@ -1,0 +1,312 @@
+//! From a configuration to a running server, and to its end.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tierce_keyspace::{Keyspace, Options, OptionsError};
+use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
+
+use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::listening::{self, Listening, ListeningError};
+use crate::log::{Log, LogError};
+use crate::process::PidFile;
+use crate::server::{Server, Shutdown};
+use crate::service::{Message, RespService};
+
+/// How long clients get to read the last replies when the server ends.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+
+/// Descriptors beyond those of clients: listeners, loops, files.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Why the server could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Something about the addresses to listen on.
+    #[error(transparent)]
+    Listening(#[from] ListeningError),
+    /// The number of shards or databases.
+    #[error("{0}")]
+    Keyspace(#[from] OptionsError),
+    /// The file to log into.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The system has no threads or descriptors to give.
+    #[error("could not start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start; the message is one line that names the cause.
+pub fn run(settings: Settings) -> Result<(), StartError> {
+    // Before any other thread is there, so that all threads leave the signals to this one.
+    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let instance = Instance::start(settings)?;
+    watch_signals(signals, &instance.server);
+    announce(&instance);
+    instance.wait();
+    Ok(())
+}
+
+/// A running server.
+pub struct Instance {
+    server: Arc<Server>,
+    runtime: Runtime<Message>,
+    startup: Startup,
+    /// Removed when the server has ended.
+    _pid_file: Option<PidFile>,
+}
+
+impl Instance {
+    /// Starts to serve, on threads of its own.
+    ///
+    /// # Errors
+    /// When it cannot start; the message is one line that names the cause.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let startup = settings.startup(cores);
+        let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        let config = Arc::new(Config::new(settings));
+        let listening = Listening::start(&startup)?;
+        fit_to_descriptors(&config, &log);
+        let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
+        let workers = startup.threads.get();
+        let server = Arc::new(Server::new(config, keyspace, workers, listening, log));
+        server.set_active_expiry(true)?;
+        let runtime = serve(&server, workers)?;
+        server.attach(runtime.handle().clone());
+        watch_config(&server, runtime.handle());
+        let pid_file = write_pid_file(&server, &startup);
+        Ok(Self { server, runtime, startup, _pid_file: pid_file })
+    }
+
+    /// Ends the server from anywhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.server))
+    }
+
+    /// Serves until somebody ends the server, and then until the last replies are sent.
+    pub fn wait(self) {
+        let log = &self.server.log;
+        match self.server.wait_for_shutdown() {
+            Shutdown::Command => log.notice("A client asked for shutdown"),
+            Shutdown::Signal => log.notice("A signal asks for shutdown"),
+            Shutdown::Owner => log.notice("The program asks for shutdown"),
+        }
+        self.runtime.handle().drain(DRAIN_MAX);
+        self.runtime.join();
+        // The last clones, so that Unix sockets leave no file behind.
+        self.server.listening.close();
+        // The thread that removes expired keys ends; it was there already, so nothing can fail.
+        let _ = self.server.set_active_expiry(false);
+        log.notice("All replies are sent, bye");
+    }
+}
+
+/// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
+#[derive(Clone)]
+pub struct Stopper(Arc<Server>);
+
+impl Stopper {
+    /// Asks for the end; [`Instance::wait`] returns.
+    pub fn stop(&self) {
+        self.0.request_shutdown(Shutdown::Owner);
+    }
+}
+
+/// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
+fn fit_to_descriptors(config: &Config, log: &Log) {
+    let asked = config.live().maxclients();
+    let Err(fitting) = raise_descriptors(asked) else { return };
+    log.warning(format_args!(
+        "maxclients is {fitting} instead of {asked}: the system gives this process no more file \
+         descriptors (see ulimit -n)"
+    ));
+    // Nobody watches the directive yet, and a smaller number is valid.
+    let _ = config.set(&[(b"maxclients", fitting.to_string().as_bytes())], Peer::Local);
+}
+
+/// Makes room for so many clients; otherwise the number there is room for.
+fn raise_descriptors(clients: u64) -> Result<(), u64> {
+    let granted = tierce_net::raise_fd_limit(clients + OTHER_DESCRIPTORS);
+    let fitting = granted.saturating_sub(OTHER_DESCRIPTORS).max(1);
+    if fitting < clients { Err(fitting) } else { Ok(()) }
+}
+
+fn keyspace_options(config: &Config, startup: &Startup) -> Options {
+    let defaults = Options::default();
+    Options {
+        shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
+        databases: startup.databases,
+        // Nobody outside can choose keys that collide.
+        seed: crate::random::word(),
+        value_len_max: config.live().proto_max_bulk_len() as usize,
+        ..defaults
+    }
+}
+
+/// Lets CONFIG SET reach what holds a copy of a value.
+fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
+    const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
+    const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
+    const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
+    const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
+    const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
+    const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+    let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
+        server.config.on_change([id], move |settings| {
+            act(settings);
+            Ok(())
+        });
+    };
+    let handle = net.clone();
+    watch(LIMITS, Box::new(move |settings| handle.set_output_limits(output_limits(settings))));
+    let handle = net.clone();
+    watch(KEEPALIVE, Box::new(move |settings| handle.set_keepalive(settings.count(KEEPALIVE) as u32)));
+    let handle = net.clone();
+    watch(
+        TIMEOUT,
+        Box::new(move |settings| {
+            let timeout_ms = settings.count(TIMEOUT) * 1000;
+            handle.broadcast(|_| Message::IdleTimeout { timeout_ms });
+        }),
+    );
+    let keyspace = Arc::clone(&server.keyspace);
+    watch(
+        VALUE_LEN,
+        Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
+    );
+    let log = Arc::downgrade(server);
+    watch(
+        LOG_LEVEL,
+        Box::new(move |settings| {
+            if let Some(server) = log.upgrade() {
+                server.log.set_level(settings.log_level());
+            }
+        }),
+    );
+    server.config.on_change([MAXCLIENTS], |settings| {
+        raise_descriptors(settings.count(MAXCLIENTS)).map_err(|fitting| {
+            format!(
+                "The operating system is not able to handle the specified number of clients, try \
+                 with {fitting}"
+            )
+        })
+    });
+    watch_addresses(server, net);
+}
+
+/// Registered behind all others: what they refuse need not be undone here, where that could fail.
+fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
+    const BIND: DirectiveId = DirectiveId::of("bind");
+    const PORT: DirectiveId = DirectiveId::of("port");
+    let (weak, net) = (Arc::downgrade(server), net.clone());
+    server.config.on_change([BIND, PORT], move |settings| {
+        let Some(server) = weak.upgrade() else { return Ok(()) };
+        let install = |listeners| net.listen(listeners);
+        let changed = server.listening.change(settings, install);
+        let changed = changed.inspect(|()| {
+            for listener in server.listening.listeners() {
+                server.log.notice(format_args!("Listening on {}", listening::describe(&listener)));
+            }
+        });
+        changed.map_err(|error| {
+            server.log.warning(format_args!("Listening as before: {error}"));
+            let same_port = settings.port() == server.config.settings().port();
+            let what = if same_port {
+                "Failed to bind to specified addresses."
+            } else {
+                "Unable to listen on this port."
+            };
+            format!("{what} {error}")
+        })
+    });
+}
+
+/// The limits in the form of the event loops; clients are normal ones so far.
+fn output_limits(settings: &Settings) -> OutputLimits {
+    let limit = settings.output_limits().of(ClientClass::Normal);
+    let limit = OutputLimit {
+        hard_bytes: limit.hard_bytes as usize,
+        soft_bytes: limit.soft_bytes as usize,
+        soft_ms: u64::from(limit.soft_seconds) * 1000,
+    };
+    let mut limits = OutputLimits::default();
+    limits.set(OutputClass::default(), limit);
+    limits
+}
+
+fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
+    let config = tierce_net::Config {
+        workers,
+        output_limits: output_limits(&server.config.settings()),
+        keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
+        ..tierce_net::Config::default()
+    };
+    let service = Arc::new(RespService(Arc::clone(server)));
+    Runtime::start(config, server.listening.listeners(), service)
+}
+
+/// A file that cannot be written is no reason not to serve.
+fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
+    let path = startup.pidfile.as_deref()?;
+    let written = PidFile::write(path);
+    let complain = |error: &io::Error| {
+        server.log.warning(format_args!("could not write pidfile {}: {error}", path.display()));
+    };
+    written.inspect_err(complain).ok()
+}
+
+/// A few lines on what runs where. Whoever starts the server waits for the last one.
+fn announce(instance: &Instance) {
+    let Instance { server, startup, .. } = instance;
+    let mut lines = vec![format!(
+        "Tierce {} ({}-bit), pid {}",
+        crate::VERSION,
+        usize::BITS,
+        std::process::id()
+    )];
+    for listener in server.listening.listeners() {
+        lines.push(format!("  listening on  {}", listening::describe(&listener)));
+    }
+    lines.push(format!(
+        "  workers       {} ({} shards, {} databases)",
+        server.workers(),
+        server.keyspace.shard_count(),
+        server.keyspace.db_indices().count()
+    ));
+    let dir = startup.dir.display();
+    lines.push(format!("  data          in memory only; a later version keeps it in {dir}"));
+    if let Some(path) = &startup.logfile {
+        lines.push(format!("  log           {}", path.display()));
+        lines.iter().for_each(|line| server.log.notice(line.trim_start()));
+    }
+    lines.push("Ready to accept connections\n".to_owned());
+    // Nobody may be listening, and that is no reason to stop.
+    let _ = io::stdout().lock().write_all(lines.join("\n").as_bytes());
+}
+
+/// The first signal ends the server gracefully, a second one at once.
+fn watch_signals(mut signals: Signals, server: &Arc<Server>) {
+    let server = Arc::clone(server);
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for (count, _) in signals.forever().enumerate() {
+                if count > 0 {
+                    server.log.warning("A second signal: ending without sending the last replies");
+                    std::process::exit(1);
+                }
+                server.request_shutdown(Shutdown::Signal);
+            }
+        })
+        .expect("a thread at start-up");
+}

@@ -1,0 +1,367 @@
+//! Replies, appended to a buffer of the caller.
+//!
+//! Every method appends one whole value, or the header of an aggregate whose elements the caller
+//! appends next. What version 3 has and version 2 lacks is written as Redis 7.2 writes it for
+//! version 2, so that a command states what it answers once, for both.
+
+use super::Proto;
+use crate::number::format_f64;
+
+/// Room for the longest header: a type byte, 20 digits or a sign and 19, and CRLF.
+const HEADER_LEN_MAX: usize = 24;
+
+/// Length of the format name of a verbatim string, a colon behind it.
+const VERBATIM_PREFIX_LEN: usize = 4;
+
+/// Writes replies in one version of the protocol.
+pub struct Encoder<'a> {
+    out: &'a mut Vec<u8>,
+    proto: Proto,
+}
+
+/// The place of an aggregate whose number of elements is known at its end only.
+#[must_use = "without its header the reply is broken"]
+#[derive(Debug)]
+pub struct Deferred {
+    at: usize,
+}
+
+impl<'a> Encoder<'a> {
+    /// An encoder that appends to `out`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, proto: Proto) -> Encoder<'a> {
+        Encoder { out, proto }
+    }
+
+    /// The version it writes.
+    #[inline]
+    pub fn proto(&self) -> Proto {
+        self.proto
+    }
+
+    /// The buffer, for what is encoded already.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// A short text without a length, such as `OK`. Line ends in it become spaces.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// An error, whose first word is its code: `ERR syntax error`. Line ends in it become spaces,
+    /// as errors often repeat what the client sent.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        match usize::try_from(value) {
+            Ok(value) => self.header(b':', value),
+            Err(_) => self.long_header(b':', value),
+        }
+    }
+
+    /// An integer that may be beyond `i64`.
+    #[inline]
+    pub fn unsigned(&mut self, value: u64) {
+        self.header(b':', value as usize);
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(HEADER_LEN_MAX + bytes.len() + 2);
+        self.bulk_header(bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.crlf();
+    }
+
+    /// The head of a string whose `len` bytes the caller sends itself, then [`Encoder::crlf`].
+    #[inline]
+    pub fn bulk_header(&mut self, len: usize) {
+        self.header(b'$', len);
+    }
+
+    /// The end of a string begun by [`Encoder::bulk_header`].
+    #[inline]
+    pub fn crlf(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer in the form of a string.
+    #[inline]
+    pub fn bulk_int(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// No value. In version 2, no string.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.proto {
+            Proto::Resp2 => b"$-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// No value where an array was asked for. In version 2, no array.
+    #[inline]
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.proto {
+            Proto::Resp2 => b"*-1\r\n",
+            Proto::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array of `len` values.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// The head of a map of `pairs` keys, each followed by its value. In version 2, an array of
+    /// twice as many.
+    #[inline]
+    pub fn map(&mut self, pairs: usize) {
+        match self.proto {
+            Proto::Resp2 => self.header(b'*', pairs * 2),
+            Proto::Resp3 => self.header(b'%', pairs),
+        }
+    }
+
+    /// The head of a set of `len` values. In version 2, an array.
+    #[inline]
+    pub fn set(&mut self, len: usize) {
+        self.header(self.either(b'*', b'~'), len);
+    }
+
+    /// The head of a message of `len` values that answers no request. In version 2, an array.
+    #[inline]
+    pub fn push(&mut self, len: usize) {
+        self.header(self.either(b'*', b'>'), len);
+    }
+
+    /// `pairs` keys and values, written by `write`, that comment on the reply which follows. In
+    /// version 2 there is no place for them: `write` is not called.
+    pub fn attribute(&mut self, pairs: usize, write: impl FnOnce(&mut Encoder<'_>)) {
+        if self.proto == Proto::Resp3 {
+            self.header(b'|', pairs);
+            write(self);
+        }
+    }
+
+    /// Yes or no. In version 2, the integer 1 or 0.
+    #[inline]
+    pub fn boolean(&mut self, value: bool) {
+        self.out.extend_from_slice(match (self.proto, value) {
+            (Proto::Resp2, false) => b":0\r\n",
+            (Proto::Resp2, true) => b":1\r\n",
+            (Proto::Resp3, false) => b"#f\r\n",
+            (Proto::Resp3, true) => b"#t\r\n",
+        });
+    }
+
+    /// A double, as [`format_f64`] prints it. In version 2, a string.
+    pub fn double(&mut self, value: f64) {
+        let text = format_f64(value);
+        match self.proto {
+            Proto::Resp2 => self.bulk(&text),
+            Proto::Resp3 => self.line(b',', &text),
+        }
+    }
+
+    /// An integer of any size, in decimal digits. In version 2, a string.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.proto {
+            Proto::Resp2 => self.bulk(digits.as_bytes()),
+            Proto::Resp3 => self.line(b'(', digits.as_bytes()),
+        }
+    }
+
+    /// Text to be shown as it is; `format` says how it is written, `b"txt"` or `b"mkd"`. In
+    /// version 2, a string.
+    pub fn verbatim(&mut self, format: &[u8; 3], text: &[u8]) {
+        if self.proto == Proto::Resp2 {
+            return self.bulk(text);
+        }
+        self.header(b'=', text.len() + VERBATIM_PREFIX_LEN);
+        self.out.extend_from_slice(format);
+        self.out.push(b':');
+        self.out.extend_from_slice(text);
+        self.crlf();
+    }
+
+    /// Begins an aggregate whose length is not known yet. Its elements are moved once when the
+    /// header is put in front of them, so state the length beforehand where it can be had.
+    #[inline]
+    pub fn begin_deferred(&self) -> Deferred {
+        Deferred { at: self.out.len() }
+    }
+
+    /// Puts the head of an array of `len` values in front of what was written since.
+    pub fn end_array(&mut self, deferred: Deferred, len: usize) {
+        self.insert_header(deferred, |encoder| encoder.array(len));
+    }
+
+    /// Puts the head of a map of `pairs` keys and values in front of what was written since.
+    pub fn end_map(&mut self, deferred: Deferred, pairs: usize) {
+        self.insert_header(deferred, |encoder| encoder.map(pairs));
+    }
+
+    /// Puts the head of a set of `len` values in front of what was written since.
+    pub fn end_set(&mut self, deferred: Deferred, len: usize) {
+        self.insert_header(deferred, |encoder| encoder.set(len));
+    }
+
+    fn insert_header(&mut self, deferred: Deferred, write: impl FnOnce(&mut Self)) {
+        let end = self.out.len();
+        write(self);
+        let header_len = self.out.len() - end;
+        self.out[deferred.at..].rotate_right(header_len);
+    }
+
+    #[inline]
+    fn either(&self, resp2: u8, resp3: u8) -> u8 {
+        match self.proto {
+            Proto::Resp2 => resp2,
+            Proto::Resp3 => resp3,
+        }
+    }
+
+    /// A type byte, a number and CRLF. Numbers of up to four digits, which most lengths and many
+    /// results have, are written without a detour.
+    #[inline]
+    fn header(&mut self, marker: u8, value: usize) {
+        let digit = |divisor: usize| b'0' + (value / divisor % 10) as u8;
+        match value {
+            0..10 => self.out.extend_from_slice(&[marker, digit(1), b'\r', b'\n']),
+            10..100 => self.out.extend_from_slice(&[marker, digit(10), digit(1), b'\r', b'\n']),
+            100..1000 => {
+                let header = [marker, digit(100), digit(10), digit(1), b'\r', b'\n'];
+                self.out.extend_from_slice(&header);
+            }
+            1000..10_000 => {
+                let header = [marker, digit(1000), digit(100), digit(10), digit(1), b'\r', b'\n'];
+                self.out.extend_from_slice(&header);
+            }
+            _ => self.long_header(marker, value),
+        }
+    }
+
+    fn long_header(&mut self, marker: u8, value: impl itoa::Integer) {
+        self.out.reserve(HEADER_LEN_MAX);
+        self.out.push(marker);
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+        self.crlf();
+    }
+
+    fn line(&mut self, marker: u8, text: &[u8]) {
+        self.out.push(marker);
+        let start = self.out.len();
+        self.out.extend_from_slice(text);
+        for byte in &mut self.out[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.crlf();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(write: impl Fn(&mut Encoder<'_>), resp2: &str, resp3: &str) {
+        for (proto, expected) in [(Proto::Resp2, resp2), (Proto::Resp3, resp3)] {
+            let mut out = b"before".to_vec();
+            write(&mut Encoder::new(&mut out, proto));
+            let expected = format!("before{expected}");
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{proto:?}");
+        }
+    }
+
+    #[track_caller]
+    fn check_same(write: impl Fn(&mut Encoder<'_>), expected: &str) {
+        check(write, expected, expected);
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_whole() {
+        check_same(|e| e.int(0), ":0\r\n");
+        check_same(|e| e.int(9), ":9\r\n");
+        check_same(|e| e.int(10), ":10\r\n");
+        check_same(|e| e.int(99), ":99\r\n");
+        check_same(|e| e.int(100), ":100\r\n");
+        check_same(|e| e.int(999), ":999\r\n");
+        check_same(|e| e.int(1234), ":1234\r\n");
+        check_same(|e| e.int(10_000), ":10000\r\n");
+        check_same(|e| e.int(-1), ":-1\r\n");
+        check_same(|e| e.int(i64::MIN), ":-9223372036854775808\r\n");
+        check_same(|e| e.int(i64::MAX), ":9223372036854775807\r\n");
+        check_same(|e| e.unsigned(u64::MAX), ":18446744073709551615\r\n");
+        check_same(|e| e.bulk_int(-12), "$3\r\n-12\r\n");
+    }
+
+    #[test]
+    fn strings_keep_their_bytes() {
+        check_same(|e| e.ok(), "+OK\r\n");
+        check_same(|e| e.simple("PONG"), "+PONG\r\n");
+        check_same(|e| e.bulk(b""), "$0\r\n\r\n");
+        check_same(|e| e.bulk(b"a\r\nb"), "$4\r\na\r\nb\r\n");
+        let long = "x".repeat(1000);
+        check_same(|e| e.bulk(long.as_bytes()), &format!("$1000\r\n{long}\r\n"));
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        check_same(|e| e.error("ERR no\r\n+such \n"), "-ERR no  +such  \r\n");
+        check_same(|e| e.error(b"ERR \xff"), "-ERR \u{fffd}\r\n");
+        check_same(|e| e.simple("a\nb"), "+a b\r\n");
+    }
+
+    #[test]
+    fn version_2_gets_the_nearest_type() {
+        check(|e| e.null(), "$-1\r\n", "_\r\n");
+        check(|e| e.null_array(), "*-1\r\n", "_\r\n");
+        check(|e| e.array(3), "*3\r\n", "*3\r\n");
+        check(|e| e.map(50), "*100\r\n", "%50\r\n");
+        check(|e| e.set(12), "*12\r\n", "~12\r\n");
+        check(|e| e.push(2), "*2\r\n", ">2\r\n");
+        check(|e| e.boolean(true), ":1\r\n", "#t\r\n");
+        check(|e| e.boolean(false), ":0\r\n", "#f\r\n");
+        check(|e| e.double(3.0), "$1\r\n3\r\n", ",3\r\n");
+        check(|e| e.double(-0.25), "$5\r\n-0.25\r\n", ",-0.25\r\n");
+        check(|e| e.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
+        check(|e| e.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
+        check(|e| e.big_number("-12"), "$3\r\n-12\r\n", "(-12\r\n");
+        check(|e| e.verbatim(b"txt", b"ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n");
+        check(|e| e.attribute(1, |e| e.map(0)), "", "|1\r\n%0\r\n");
+    }
+
+    #[test]
+    fn deferred_headers_come_first() {
+        let write = |e: &mut Encoder<'_>| {
+            let outer = e.begin_deferred();
+            let inner = e.begin_deferred();
+            e.int(1);
+            e.int(200);
+            e.end_map(inner, 1);
+            let empty = e.begin_deferred();
+            e.end_set(empty, 0);
+            e.end_array(outer, 2);
+        };
+        check(write, "*2\r\n*2\r\n:1\r\n:200\r\n*0\r\n", "*2\r\n%1\r\n:1\r\n:200\r\n~0\r\n");
+    }
+}

@@ -1,0 +1,30 @@
+//! RESP, the Redis protocol: requests of clients, replies of the server.
+//!
+//! The byte layouts stand in `docs/formats/resp.md`. Versions 2 and 3 differ in replies only: a
+//! request is an array of bulk strings in both, or an inline line of words.
+//!
+//! | module | direction | what it does |
+//! |---|---|---|
+//! | `request` | client to server | finds the complete requests of an input, in place |
+//! | `encode` | server to client | appends replies to a buffer |
+//! | `reply` | server to client | counts replies or decodes them, for clients and tests |
+
+mod encode;
+mod reply;
+mod request;
+
+pub use encode::{Deferred, Encoder};
+pub use reply::{DEPTH_MAX, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value};
+pub use request::{
+    Args, ArgsTooLarge, AuthState, Batch, Limits, OwnedArgs, Parsed, Parser, ProtocolError, Status,
+};
+
+/// The protocol version a connection speaks, chosen by `HELLO`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Proto {
+    /// Version 2, what every connection starts with.
+    #[default]
+    Resp2,
+    /// Version 3, with maps, sets, doubles, booleans and pushes of their own.
+    Resp3,
+}

@@ -1,0 +1,211 @@
+//! Replies as values.
+
+use super::error::ReplyError;
+use super::scanner::ReplyScanner;
+use super::token::{Aggregate, Blob, CRLF_LEN, Token, read_token};
+
+/// Deepest nesting that is decoded. Replies of Redis have less than ten levels; the bound keeps
+/// the recursion, here and when a value is dropped, off the end of the stack.
+pub const DEPTH_MAX: usize = 128;
+
+/// Bytes of the shortest value, `_` and CRLF: no more values than this can be among so many bytes.
+const VALUE_LEN_MIN: usize = 3;
+
+/// Length of the format name of a verbatim string, without its colon.
+const FORMAT_LEN: usize = 3;
+
+/// One reply, owned. Strings are bytes, as nothing promises that they are text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A short text such as `OK`.
+    Simple(Vec<u8>),
+    /// An error, its code first.
+    Error(Vec<u8>),
+    /// An integer.
+    Int(i64),
+    /// A string.
+    Bulk(Vec<u8>),
+    /// No value, of whichever version and type.
+    Null,
+    /// Values in order.
+    Array(Vec<Value>),
+    /// Keys and their values, in the order they came.
+    Map(Vec<(Value, Value)>),
+    /// Values in no order.
+    Set(Vec<Value>),
+    /// A message that answers no request.
+    Push(Vec<Value>),
+    /// A double.
+    Double(f64),
+    /// Yes or no.
+    Bool(bool),
+    /// An integer of any size, in decimal digits.
+    BigNumber(Vec<u8>),
+    /// Text and the name of its format.
+    Verbatim {
+        /// `txt` or `mkd`.
+        format: [u8; FORMAT_LEN],
+        /// The text.
+        text: Vec<u8>,
+    },
+    /// A value and comments on it.
+    Attributed {
+        /// The comments.
+        attributes: Vec<(Value, Value)>,
+        /// What the reply is.
+        value: Box<Value>,
+    },
+}
+
+impl Value {
+    /// The bytes of a string of any type, or of an error.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::Simple(bytes)
+            | Value::Error(bytes)
+            | Value::Bulk(bytes)
+            | Value::BigNumber(bytes)
+            | Value::Verbatim { text: bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The integer.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The values of an array, a set or a push.
+    pub fn as_values(&self) -> Option<&[Value]> {
+        match self {
+            Value::Array(values) | Value::Set(values) | Value::Push(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Value::Error(_))
+    }
+}
+
+/// Decodes replies one by one. A reply that arrives in many pieces is passed over as they come and
+/// decoded once, when it is complete.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyDecoder {
+    scanner: ReplyScanner,
+    /// Bytes of the input that the scanner has passed over.
+    scanned: usize,
+}
+
+impl ReplyDecoder {
+    /// A decoder at the start of a reply.
+    pub fn new() -> ReplyDecoder {
+        ReplyDecoder::default()
+    }
+
+    /// The reply at the front of `input` and its length, or `None` if it is not complete. The next
+    /// input begins behind it, or with the same byte if there was none.
+    ///
+    /// # Errors
+    /// If the input is no reply, or one that nests too deep. The connection is of no use any more.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
+        let unseen = input.get(self.scanned..).unwrap_or_default();
+        let (consumed, complete) = self.scanner.step(unseen)?;
+        self.scanned += consumed;
+        if complete.is_none() {
+            return Ok(None);
+        }
+        let len = std::mem::take(&mut self.scanned);
+        let mut reader = Reader { rest: &input[..len] };
+        let value = reader.read_value(0)?;
+        debug_assert!(reader.rest.is_empty());
+        Ok(Some((value, len)))
+    }
+}
+
+/// Reads from a complete reply.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn read_value(&mut self, depth: usize) -> Result<Value, ReplyError> {
+        // The scanner found the reply complete; if it is not, that is an error and no panic.
+        let (token, len) = read_token(self.rest)?.ok_or(ReplyError::CrlfMissing)?;
+        self.rest = &self.rest[len..];
+        match token {
+            Token::Simple(text) => Ok(Value::Simple(text.to_vec())),
+            Token::Error(text) => Ok(Value::Error(text.to_vec())),
+            Token::Int(value) => Ok(Value::Int(value)),
+            Token::Double(value) => Ok(Value::Double(value)),
+            Token::Bool(value) => Ok(Value::Bool(value)),
+            Token::BigNumber(digits) => Ok(Value::BigNumber(digits.to_vec())),
+            Token::Null => Ok(Value::Null),
+            Token::Blob { kind, len } => self.read_blob(kind, len),
+            Token::Aggregate { .. } if depth == DEPTH_MAX => Err(ReplyError::TooDeep),
+            Token::Aggregate { kind, len } => self.read_aggregate(kind, len, depth + 1),
+        }
+    }
+
+    fn read_blob(&mut self, kind: Blob, len: u64) -> Result<Value, ReplyError> {
+        let len = usize::try_from(len).map_err(|_| ReplyError::CrlfMissing)?;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(ReplyError::CrlfMissing)?;
+        self.rest = match rest {
+            [b'\r', b'\n', ..] => &rest[CRLF_LEN..],
+            _ => return Err(ReplyError::CrlfMissing),
+        };
+        match (kind, bytes) {
+            (Blob::String, _) => Ok(Value::Bulk(bytes.to_vec())),
+            (Blob::Error, _) => Ok(Value::Error(bytes.to_vec())),
+            (Blob::Verbatim, &[a, b, c, b':', ref text @ ..]) => {
+                Ok(Value::Verbatim { format: [a, b, c], text: text.to_vec() })
+            }
+            (Blob::Verbatim, _) => Err(ReplyError::MalformedLine { of: b'=' }),
+        }
+    }
+
+    fn read_aggregate(
+        &mut self,
+        kind: Aggregate,
+        len: u64,
+        depth: usize,
+    ) -> Result<Value, ReplyError> {
+        match kind {
+            Aggregate::Array => self.read_values(len, depth).map(Value::Array),
+            Aggregate::Set => self.read_values(len, depth).map(Value::Set),
+            Aggregate::Push => self.read_values(len, depth).map(Value::Push),
+            Aggregate::Map => self.read_pairs(len, depth).map(Value::Map),
+            Aggregate::Attribute => Ok(Value::Attributed {
+                attributes: self.read_pairs(len, depth)?,
+                value: Box::new(self.read_value(depth)?),
+            }),
+        }
+    }
+
+    fn read_values(&mut self, len: u64, depth: usize) -> Result<Vec<Value>, ReplyError> {
+        let mut values = Vec::with_capacity(self.capacity(len, 1));
+        for _ in 0..len {
+            values.push(self.read_value(depth)?);
+        }
+        Ok(values)
+    }
+
+    fn read_pairs(&mut self, len: u64, depth: usize) -> Result<Vec<(Value, Value)>, ReplyError> {
+        let mut pairs = Vec::with_capacity(self.capacity(len, 2));
+        for _ in 0..len {
+            pairs.push((self.read_value(depth)?, self.read_value(depth)?));
+        }
+        Ok(pairs)
+    }
+
+    /// How many elements of so many values each to make room for: what was announced, but no more
+    /// than the bytes that are left can hold.
+    fn capacity(&self, announced: u64, values: usize) -> usize {
+        let possible = self.rest.len() / (VALUE_LEN_MIN * values);
+        usize::try_from(announced).map_or(possible, |announced| announced.min(possible))
+    }
+}

@@ -1,0 +1,119 @@
+//! The complete requests of one input.
+
+use super::args::{Args, Span};
+
+/// Spans whose memory a batch keeps for the next input (128 KiB). A batch that grew beyond, by a
+/// request of a million arguments, gives the excess back.
+const SPANS_RETAINED_MAX: usize = 16 * 1024;
+
+/// Unescaped inline bytes whose memory a batch keeps, enough for the longest inline request.
+const UNESCAPED_RETAINED_MAX: usize = 128 * 1024;
+
+/// The requests one call of [`Parser::parse`](super::Parser::parse) found. Reused from call to
+/// call, so that parsing allocates nothing once it is warm.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The arguments of all requests, one after the other.
+    pub(super) spans: Vec<Span>,
+    /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
+    /// of the input.
+    pub(super) unescaped: Vec<u8>,
+    requests: Vec<Request>,
+}
+
+/// What the spans of a request point into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Input,
+    Unescaped,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    /// Index behind its last span; its first span follows the last one of the request before.
+    spans_end: u32,
+    /// Offset behind its last byte in the input.
+    input_end: u32,
+    source: Source,
+}
+
+impl Batch {
+    /// An empty batch, without an allocation.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// How many requests it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether it holds no request.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The arguments of request `index`; there is at least one. `input` must be what was parsed.
+    ///
+    /// # Panics
+    /// If there are not that many requests. With another input than the one that was parsed the
+    /// arguments are other bytes, or looking at them panics.
+    #[inline]
+    pub fn get<'a>(&'a self, index: usize, input: &'a [u8]) -> Args<'a> {
+        let request = self.requests[index];
+        let first = match index.checked_sub(1) {
+            Some(before) => self.requests[before].spans_end,
+            None => 0,
+        };
+        let spans = &self.spans[first as usize..request.spans_end as usize];
+        match request.source {
+            Source::Input => Args::new(input, spans),
+            Source::Unescaped => Args::new(&self.unescaped, spans),
+        }
+    }
+
+    /// All requests in the order they arrived.
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Args<'a>> {
+        (0..self.len()).map(move |index| self.get(index, input))
+    }
+
+    /// Offset in the input behind request `index`. Whoever stops executing after that request
+    /// consumes this much, and calls [`Parser::rewind`](super::Parser::rewind).
+    ///
+    /// # Panics
+    /// If there are not that many requests.
+    #[inline]
+    pub fn end(&self, index: usize) -> usize {
+        self.requests[index].input_end as usize
+    }
+
+    /// What the batch occupies on the heap.
+    pub fn memory_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+            + self.unescaped.capacity()
+            + self.requests.capacity() * size_of::<Request>()
+    }
+
+    /// Declares the spans since the last request to be one that ends at `input_end`.
+    #[inline]
+    pub(super) fn finish_request(&mut self, input_end: usize, source: Source) {
+        let spans_end = self.spans.len() as u32;
+        self.requests.push(Request { spans_end, input_end: input_end as u32, source });
+    }
+
+    /// Removes all requests, and what memory an uncommonly large one has left.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.spans.clear();
+        self.requests.clear();
+        self.unescaped.clear();
+        if self.spans.capacity() > SPANS_RETAINED_MAX {
+            self.spans.shrink_to(SPANS_RETAINED_MAX);
+        }
+        if self.unescaped.capacity() > UNESCAPED_RETAINED_MAX {
+            self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);
+        }
+    }
+}

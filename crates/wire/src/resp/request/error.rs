@@ -1,0 +1,75 @@
+//! Why an input is not a sequence of requests.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// The input broke the protocol; the connection can only be closed.
+///
+/// Messages are those of Redis 7.2, without the `ERR` in front of them: clients and test suites
+/// look for these texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The count of arguments is no integer, or above the limit.
+    #[error("Protocol error: invalid multibulk length")]
+    InvalidMultibulkLength,
+    /// A client that has still to authenticate sends more than a few arguments.
+    #[error("Protocol error: unauthenticated multibulk length")]
+    UnauthenticatedMultibulkLength,
+    /// The count of arguments has no end.
+    #[error("Protocol error: too big mbulk count string")]
+    MultibulkCountTooLong,
+    /// An argument does not begin with `$`.
+    #[error("Protocol error: expected '$', got '{}'", Shown(*got))]
+    ExpectedBulk {
+        /// The byte in the place of the `$`.
+        got: u8,
+    },
+    /// The length of an argument is no integer, negative, or above the limit.
+    #[error("Protocol error: invalid bulk length")]
+    InvalidBulkLength,
+    /// A client that has still to authenticate sends a long argument.
+    #[error("Protocol error: unauthenticated bulk length")]
+    UnauthenticatedBulkLength,
+    /// The length of an argument has no end.
+    #[error("Protocol error: too big bulk count string")]
+    BulkCountTooLong,
+    /// An inline request has no end.
+    #[error("Protocol error: too big inline request")]
+    InlineTooLong,
+    /// A quoted word of an inline request is not closed, or something follows the closing quote.
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+    /// One request takes more than 4 GiB, which its spans cannot address. Redis has no such text.
+    #[error("Protocol error: too big request")]
+    RequestTooLarge,
+}
+
+/// A byte of the peer inside a message: as it is when printable, and never a control byte, which
+/// could end the error line early or reach a terminal.
+struct Shown(u8);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            byte @ b' '..=b'~' => write!(f, "{}", char::from(byte)),
+            b'\r' | b'\n' => f.write_str(" "),
+            byte => write!(f, "\\x{byte:02x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_bytes_are_shown_safely() {
+        let shown = |got| ProtocolError::ExpectedBulk { got }.to_string();
+        assert_eq!(shown(b':'), "Protocol error: expected '$', got ':'");
+        assert_eq!(shown(b'\r'), "Protocol error: expected '$', got ' '");
+        assert_eq!(shown(0x1b), "Protocol error: expected '$', got '\\x1b'");
+        assert_eq!(shown(0xff), "Protocol error: expected '$', got '\\xff'");
+    }
+}

@@ -1,0 +1,18 @@
+//! Requests: found in place, in whatever pieces they arrive.
+//!
+//! The parser accepts what Redis 7.2 accepts and refuses the rest with its texts. Results do not
+//! depend on where the input was cut: to achieve that, the limits on lines hold exactly, while
+//! Redis notices an overlong line only when it has to wait for its end.
+
+mod args;
+mod batch;
+mod error;
+mod inline;
+mod limits;
+mod parser;
+
+pub use args::{Args, ArgsTooLarge, OwnedArgs};
+pub use batch::Batch;
+pub use error::ProtocolError;
+pub use limits::{AuthState, Limits};
+pub use parser::{Parsed, Parser, Status};

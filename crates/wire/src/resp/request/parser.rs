@@ -1,0 +1,473 @@
+//! The incremental parser.
+//!
+//! Invariants:
+//! * An input begins where the last call stopped consuming: with the request that was incomplete.
+//! * Of an incomplete request the parser remembers how far it understood it, so that every byte is
+//!   looked at a bounded number of times, even when a request of a million arguments arrives byte by
+//!   byte. Its spans are kept here and not in the batch, which other connections share.
+//! * Memory grows with arguments that arrived, never with a count or length that was claimed.
+//!
+//! Like Redis, it takes the line feed of a line and the CRLF behind an argument on trust: two bytes
+//! are skipped there, whatever they are.
+
+use memchr::memchr;
+
+use super::args::Span;
+use super::batch::{Batch, Source};
+use super::error::ProtocolError;
+use super::inline::split_words;
+use super::limits::{AuthState, Limits};
+use crate::number::parse_i64;
+
+/// Bytes of CRLF.
+const CRLF_LEN: usize = 2;
+
+/// Bytes a plain number may have behind its second digit, its carriage return included. Longer ones
+/// take the general way.
+const LONGER_LINE_LEN: usize = 8;
+
+/// Spans hold offsets of 32 bits, so this much of an input is looked at.
+const INPUT_LEN_MAX: usize = u32::MAX as usize;
+
+/// Finds the requests in what a client sends. One for each connection; it holds no memory between
+/// requests.
+#[derive(Debug, Default)]
+pub struct Parser {
+    partial: Partial,
+}
+
+/// What is known of the request at the front of the input, whose offsets all count from there.
+#[derive(Debug, Default)]
+struct Partial {
+    /// Its arguments that are complete.
+    spans: Vec<Span>,
+    /// Behind its last complete argument, or behind its count.
+    at: u32,
+    /// Arguments still to come; 0 as long as its count is unknown.
+    outstanding: u32,
+    /// Bytes behind `at` that have been searched for the end of a line in vain.
+    searched: u32,
+}
+
+/// What a call of [`Parser::parse`] found, besides the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// Bytes that belong to the batch's requests. Drop them after executing it, and begin the next
+    /// input with the rest.
+    pub consumed: usize,
+    /// Why the parser stopped.
+    pub status: Status,
+}
+
+/// Why the parser stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All complete requests are in the batch.
+    NeedMore {
+        /// How many bytes are missing at least: the rest of an argument, when its length is known.
+        /// 0 if no request has begun. This repeats what the peer claims, so reserve no memory for
+        /// it that cannot be spared.
+        hint: usize,
+    },
+    /// The batch holds as many requests as were asked for; more may be there.
+    Full,
+    /// What follows is not a request. Execute the batch, send the message and close.
+    Error(ProtocolError),
+}
+
+/// How reading one request ended.
+enum Outcome {
+    /// The request is complete and in the batch, or there was nothing in it to execute.
+    Complete {
+        end: usize,
+    },
+    Incomplete {
+        hint: usize,
+    },
+}
+
+/// How reading one line ended.
+enum Line {
+    /// The line's terminator stands at `end`.
+    Complete {
+        end: usize,
+    },
+    /// There is no terminator in the first `searched` bytes.
+    Incomplete {
+        searched: usize,
+    },
+    TooLong,
+}
+
+/// How reading arguments ended.
+enum Bulks {
+    Complete { end: usize },
+    Incomplete { at: usize, outstanding: usize, searched: usize, hint: usize },
+}
+
+impl Parser {
+    /// A parser at the start of a request.
+    pub fn new() -> Parser {
+        Parser::default()
+    }
+
+    /// Replaces the contents of `batch` by the complete requests of `input`, at most `max_requests`
+    /// of them. Counts of zero and empty lines are consumed without becoming requests.
+    ///
+    /// `input` begins with the first byte that has not been consumed, and has at least what the
+    /// last call saw. After an error only [`Parser::rewind`] makes sense.
+    pub fn parse(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        max_requests: usize,
+        batch: &mut Batch,
+    ) -> Parsed {
+        batch.clear();
+        let window = &input[..input.len().min(INPUT_LEN_MAX)];
+        let bounds = Bounds::of(limits);
+        // Only the first line of this call can have been searched before.
+        let mut searched = std::mem::take(&mut self.partial.searched);
+        let mut consumed = 0;
+        let status = loop {
+            if batch.len() >= max_requests {
+                break Status::Full;
+            }
+            let searched = std::mem::take(&mut searched);
+            match self.read_request(window, consumed, searched, &bounds, batch) {
+                Ok(Outcome::Complete { end }) => consumed = end,
+                Ok(Outcome::Incomplete { hint }) => break Status::NeedMore { hint },
+                Err(error) => break Status::Error(error),
+            }
+        };
+        if window.len() < input.len() && matches!(status, Status::NeedMore { .. }) {
+            return Parsed { consumed, status: beyond_window(consumed) };
+        }
+        Parsed { consumed, status }
+    }
+
+    /// Forgets an incomplete request. For a caller that consumed less than [`Parsed::consumed`],
+    /// so that the next input begins at the start of another request.
+    pub fn rewind(&mut self) {
+        self.partial = Partial::default();
+    }
+
+    /// Whether the last input ended inside a request.
+    pub fn is_inside_request(&self) -> bool {
+        self.partial.outstanding > 0 || self.partial.searched > 0
+    }
+
+    /// What the parser occupies on the heap, on account of an incomplete request.
+    pub fn memory_bytes(&self) -> usize {
+        self.partial.spans.capacity() * size_of::<Span>()
+    }
+
+    #[inline]
+    fn read_request(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        searched: u32,
+        bounds: &Bounds,
+        batch: &mut Batch,
+    ) -> Result<Outcome, ProtocolError> {
+        if self.partial.outstanding > 0 {
+            return self.resume(input, searched, bounds, batch);
+        }
+        match input.get(start) {
+            None => Ok(Outcome::Incomplete { hint: 0 }),
+            Some(b'*') => self.read_multibulk(input, start, searched, bounds, batch),
+            Some(_) => self.read_inline(input, start, searched, bounds, batch),
+        }
+    }
+
+    /// Reads a request from its `*` on.
+    #[inline]
+    fn read_multibulk(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        searched: u32,
+        bounds: &Bounds,
+        batch: &mut Batch,
+    ) -> Result<Outcome, ProtocolError> {
+        let (count, at) = match plain_number(input, start, b'*') {
+            Some(plain) => plain,
+            None => match read_line(input, start, searched, b'\r', bounds) {
+                Line::Complete { end } => (parse_count(&input[start + 1..end])?, end + CRLF_LEN),
+                Line::Incomplete { searched } => {
+                    self.partial.searched = searched as u32;
+                    return Ok(Outcome::Incomplete { hint: 1 });
+                }
+                Line::TooLong => return Err(ProtocolError::MultibulkCountTooLong),
+            },
+        };
+        if count > bounds.count_max {
+            return Err(bounds.refuse_count(count));
+        }
+        if count == 0 {
+            return Ok(Outcome::Complete { end: at });
+        }
+        let first = batch.spans.len();
+        match read_bulks(input, at, count, 0, bounds, &mut batch.spans)? {
+            Bulks::Complete { end } => {
+                batch.finish_request(end, Source::Input);
+                Ok(Outcome::Complete { end })
+            }
+            Bulks::Incomplete { at, outstanding, searched, hint } => {
+                self.keep(batch.spans.drain(first..), start, at, outstanding, searched);
+                Ok(Outcome::Incomplete { hint })
+            }
+        }
+    }
+
+    /// Remembers what is known of the request that begins at `start`.
+    #[cold]
+    fn keep(
+        &mut self,
+        spans: impl Iterator<Item = Span>,
+        start: usize,
+        at: usize,
+        outstanding: usize,
+        searched: usize,
+    ) {
+        let start_u32 = start as u32;
+        let relative = spans.map(|span| Span { start: span.start - start_u32, ..span });
+        self.partial = Partial {
+            spans: relative.collect(),
+            at: (at - start) as u32,
+            outstanding: outstanding as u32,
+            searched: searched as u32,
+        };
+    }
+
+    /// Goes on with the incomplete request at the front of the input.
+    #[cold]
+    fn resume(
+        &mut self,
+        input: &[u8],
+        searched: u32,
+        bounds: &Bounds,
+        batch: &mut Batch,
+    ) -> Result<Outcome, ProtocolError> {
+        let Partial { spans, at, outstanding, .. } = &mut self.partial;
+        match read_bulks(input, *at as usize, *outstanding as usize, searched, bounds, spans)? {
+            Bulks::Complete { end } => {
+                let spans = std::mem::take(&mut self.partial).spans;
+                if spans.len() > batch.spans.capacity() {
+                    batch.spans = spans;
+                } else {
+                    batch.spans.extend_from_slice(&spans);
+                }
+                batch.finish_request(end, Source::Input);
+                Ok(Outcome::Complete { end })
+            }
+            Bulks::Incomplete { at: reached, outstanding: left, searched, hint } => {
+                *at = reached as u32;
+                *outstanding = left as u32;
+                self.partial.searched = searched as u32;
+                Ok(Outcome::Incomplete { hint })
+            }
+        }
+    }
+
+    #[cold]
+    fn read_inline(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        searched: u32,
+        bounds: &Bounds,
+        batch: &mut Batch,
+    ) -> Result<Outcome, ProtocolError> {
+        let end = match read_line(input, start, searched, b'\n', bounds) {
+            Line::Complete { end } => end,
+            Line::Incomplete { searched } => {
+                self.partial.searched = searched as u32;
+                return Ok(Outcome::Incomplete { hint: 1 });
+            }
+            Line::TooLong => return Err(ProtocolError::InlineTooLong),
+        };
+        let line = &input[start..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let first = batch.spans.len();
+        split_words(line, &mut batch.unescaped, &mut batch.spans)?;
+        if batch.spans.len() > first {
+            batch.finish_request(end + 1, Source::Unescaped);
+        }
+        Ok(Outcome::Complete { end: end + 1 })
+    }
+}
+
+/// What a window that ends before the input means: the caller drops what is consumed and calls
+/// again, unless not even one request fits.
+#[cold]
+fn beyond_window(consumed: usize) -> Status {
+    match consumed {
+        0 => Status::Error(ProtocolError::RequestTooLarge),
+        _ => Status::Full,
+    }
+}
+
+/// Appends the spans of `outstanding` arguments that begin at `at`.
+#[inline]
+fn read_bulks(
+    input: &[u8],
+    mut at: usize,
+    outstanding: usize,
+    mut searched: u32,
+    bounds: &Bounds,
+    spans: &mut Vec<Span>,
+) -> Result<Bulks, ProtocolError> {
+    for left in (1..=outstanding).rev() {
+        let (len, start) = match plain_number(input, at, b'$') {
+            Some(plain) => plain,
+            None => match read_line(input, at, searched, b'\r', bounds) {
+                Line::Complete { end } => (parse_bulk_len(&input[at..end])?, end + CRLF_LEN),
+                Line::Incomplete { searched } => {
+                    return Ok(Bulks::Incomplete { at, outstanding: left, searched, hint: 1 });
+                }
+                Line::TooLong => return Err(ProtocolError::BulkCountTooLong),
+            },
+        };
+        if len > bounds.bulk_len_max {
+            return Err(bounds.refuse_bulk_len(len));
+        }
+        let end = start + len + CRLF_LEN;
+        if end > input.len() {
+            let hint = end - input.len();
+            return Ok(Bulks::Incomplete { at, outstanding: left, searched: 0, hint });
+        }
+        spans.push(Span::new(start, len));
+        at = end;
+        searched = 0;
+    }
+    Ok(Bulks::Complete { end: at })
+}
+
+/// Reads `marker`, a number in canonical spelling and CRLF at `at`: its value and where the line
+/// ends. `None` sends the caller to the general way, which finds out what is missing or wrong.
+#[inline]
+fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
+    // Four bytes are in any complete argument, so this way suffices for all that have a length of
+    // one or two digits, the last one of the input included.
+    let window: [u8; 4] = input.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    let [first, tens, units, last] = window;
+    if first != marker {
+        return None;
+    }
+    let high = tens.wrapping_sub(b'0');
+    if units == b'\r' && high <= 9 {
+        return Some((usize::from(high), at + 4));
+    }
+    let low = units.wrapping_sub(b'0');
+    if !(1..=9).contains(&high) || low > 9 {
+        return None;
+    }
+    let value = usize::from(high) * 10 + usize::from(low);
+    match last {
+        b'\r' => Some((value, at + 5)),
+        _ => longer_number(input, at + 3, value),
+    }
+}
+
+/// Goes on with [`plain_number`] at the third digit. Not inlined, which would slow the callers'
+/// common way down by a third.
+#[inline(never)]
+fn longer_number(input: &[u8], at: usize, mut value: usize) -> Option<(usize, usize)> {
+    let rest = input.get(at..at + LONGER_LINE_LEN)?;
+    for (index, &byte) in rest.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (byte == b'\r').then_some((value, at + index + CRLF_LEN));
+        }
+        value = value * 10 + usize::from(digit);
+    }
+    None
+}
+
+/// Finds the end of the line that begins at `start`: `terminator`, and for a carriage return one
+/// byte more. The first `searched` bytes are known to have none.
+#[cold]
+fn read_line(input: &[u8], start: usize, searched: u32, terminator: u8, bounds: &Bounds) -> Line {
+    let searched = searched as usize;
+    // A number's last line feed is not waited for, so the next line may begin behind the input.
+    let line = input.get(start..).unwrap_or_default();
+    // One byte more than the limit, for the terminator of a line of just that length.
+    let line = &line[..line.len().min(bounds.line_len_max.saturating_add(1))];
+    match memchr(terminator, line.get(searched..).unwrap_or_default()) {
+        Some(found) => {
+            let end = start + searched + found;
+            if terminator == b'\r' && end + 1 == input.len() {
+                return Line::Incomplete { searched: searched + found };
+            }
+            Line::Complete { end }
+        }
+        None if line.len() > bounds.line_len_max => Line::TooLong,
+        None => Line::Incomplete { searched: line.len() },
+    }
+}
+
+/// The count of arguments, 0 for the negative ones that Redis ignores.
+fn parse_count(text: &[u8]) -> Result<usize, ProtocolError> {
+    let count = parse_i64(text).ok_or(ProtocolError::InvalidMultibulkLength)?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The length of an argument, from its line with the `$`.
+fn parse_bulk_len(line: &[u8]) -> Result<usize, ProtocolError> {
+    let [b'$', text @ ..] = line else {
+        // An empty line has its carriage return where the `$` should be.
+        let got = line.first().copied().unwrap_or(b'\r');
+        return Err(ProtocolError::ExpectedBulk { got });
+    };
+    let len = parse_i64(text).ok_or(ProtocolError::InvalidBulkLength)?;
+    usize::try_from(len).map_err(|_| ProtocolError::InvalidBulkLength)
+}
+
+/// The limits in the form the hot path asks them: one comparison each.
+struct Bounds {
+    count_max: usize,
+    bulk_len_max: usize,
+    line_len_max: usize,
+    /// What applies besides authentication, to say why something was refused.
+    granted_count_max: usize,
+    granted_bulk_len_max: usize,
+}
+
+impl Bounds {
+    fn of(limits: &Limits) -> Bounds {
+        let granted_count_max = limits.max_multibulk_len.min(INPUT_LEN_MAX);
+        let granted_bulk_len_max = limits.max_bulk_len.min(INPUT_LEN_MAX);
+        let (count_max, bulk_len_max) = match limits.auth {
+            AuthState::Granted => (granted_count_max, granted_bulk_len_max),
+            AuthState::Required => (
+                granted_count_max.min(Limits::UNAUTHENTICATED_MULTIBULK_LEN_MAX),
+                granted_bulk_len_max.min(Limits::UNAUTHENTICATED_BULK_LEN_MAX),
+            ),
+        };
+        Bounds {
+            count_max,
+            bulk_len_max,
+            line_len_max: limits.max_inline_len.clamp(Limits::INLINE_LEN_MIN, INPUT_LEN_MAX),
+            granted_count_max,
+            granted_bulk_len_max,
+        }
+    }
+
+    #[cold]
+    fn refuse_count(&self, count: usize) -> ProtocolError {
+        match count > self.granted_count_max {
+            true => ProtocolError::InvalidMultibulkLength,
+            false => ProtocolError::UnauthenticatedMultibulkLength,
+        }
+    }
+
+    #[cold]
+    fn refuse_bulk_len(&self, len: usize) -> ProtocolError {
+        match len > self.granted_bulk_len_max {
+            true => ProtocolError::InvalidBulkLength,
+            false => ProtocolError::UnauthenticatedBulkLength,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! CLIENT: who is connected, what is known of them, and what may be done to them.
+
+use std::time::Duration;
+
+use tierce_harness::{Connection, encode, wait_until};
+
+use crate::server;
+
+/// The value of a field in a line of CLIENT LIST.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let prefix = format!("{name}=");
+    let found = line.trim_end().split(' ').find_map(|field| field.strip_prefix(&prefix));
+    found.unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+fn list(c: &mut Connection, options: &str) -> Vec<String> {
+    let list = c.ask(&format!("CLIENT LIST {options}"));
+    list.text().lines().map(str::to_owned).collect()
+}
+
+fn id(c: &mut Connection) -> i64 {
+    c.ask("CLIENT ID").int()
+}
+
+#[test]
+fn identities_grow() {
+    let server = server();
+    let (mut a, mut b) = (server.connect(), server.connect());
+    let first = id(&mut a);
+    assert!(first > 0 && id(&mut b) > first);
+    assert_eq!(id(&mut a), first);
+    assert!(id(&mut server.connect()) > id(&mut b));
+}
+
+#[test]
+fn names() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CLIENT GETNAME", "nil");
+    c.check("CLIENT SETNAME me", "+OK");
+    c.check("CLIENT GETNAME", "\"me\"");
+    let refused = "-ERR Client names cannot contain spaces, newlines or special characters.";
+    c.check("CLIENT SETNAME 'a b'", refused);
+    assert_eq!(c.call(&["CLIENT", "SETNAME", "a\nb"]).to_string(), refused);
+    c.check("CLIENT GETNAME", "\"me\"");
+    assert_eq!(field(&list(&mut c, "")[0], "name"), "me");
+    c.check("CLIENT SETNAME ''", "+OK");
+    c.check("CLIENT GETNAME", "nil");
+}
+
+#[test]
+fn libraries_introduce_themselves() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CLIENT SETINFO LIB-NAME mylib(py3_v1.0)", "+OK");
+    c.check("CLIENT SETINFO lib-ver 1.2.3", "+OK");
+    let info = c.ask("CLIENT INFO").text().to_owned();
+    assert_eq!((field(&info, "lib-name"), field(&info, "lib-ver")), ("mylib(py3_v1.0)", "1.2.3"));
+    c.check(
+        "CLIENT SETINFO lib-name 'a b'",
+        "-ERR lib-name cannot contain spaces, newlines or special characters.",
+    );
+    c.check("CLIENT SETINFO nosuch x", "-ERR Unrecognized option 'nosuch'");
+}
+
+#[test]
+fn a_list_tells_what_tools_read() {
+    let server = server();
+    let mut c = server.connect();
+    let mut other = server.connect_resp3();
+    other.ask("SELECT 3");
+    other.ask("GET a");
+    let own = id(&mut c);
+    let lines = list(&mut c, "");
+    assert_eq!(lines.len(), 2);
+    let line = lines.iter().find(|line| field(line, "id") == own.to_string()).expect("myself");
+    assert_eq!(field(line, "addr"), c.local_address());
+    assert_eq!(field(line, "laddr"), server.address().to_string());
+    for (name, value) in [("db", "0"), ("cmd", "client|list"), ("user", "default"), ("resp", "2")] {
+        assert_eq!(field(line, name), value);
+    }
+    for name in [
+        "age",
+        "idle",
+        "sub",
+        "psub",
+        "ssub",
+        "qbuf",
+        "qbuf-free",
+        "argv-mem",
+        "multi",
+        "multi-mem",
+        "rbs",
+        "rbp",
+        "obl",
+        "oll",
+        "omem",
+        "tot-mem",
+        "redir",
+        "fd",
+    ] {
+        let value = field(line, name);
+        assert!(value.parse::<i64>().is_ok(), "{name}={value}");
+    }
+    assert!(!field(line, "flags").is_empty() && !field(line, "events").is_empty());
+    let theirs = lines.iter().find(|line| field(line, "id") != own.to_string()).expect("the other");
+    for (name, value) in [("db", "3"), ("cmd", "get"), ("resp", "3"), ("flags", "N")] {
+        assert_eq!(field(theirs, name), value);
+    }
+    assert_eq!(field(c.ask("CLIENT INFO").text(), "cmd"), "client|info");
+}
+
+#[test]
+fn lists_can_be_narrowed() {
+    let server = server();
+    let (mut a, mut b) = (server.connect(), server.connect());
+    let (a_id, b_id) = (id(&mut a), id(&mut b));
+    assert_eq!(list(&mut a, &format!("ID {b_id}")).len(), 1);
+    assert_eq!(list(&mut a, &format!("ID {a_id} {b_id} 999999")).len(), 2);
+    assert_eq!(list(&mut a, "TYPE normal").len(), 2);
+    assert_eq!(list(&mut a, "TYPE pubsub").len(), 0);
+    assert_eq!(list(&mut a, "TYPE master").len(), 0);
+    a.check("CLIENT LIST TYPE nosuch", "-ERR Unknown client type 'nosuch'");
+    a.check("CLIENT LIST ID x", "-ERR Invalid client ID");
+    a.check("CLIENT LIST NOSUCH", "-ERR syntax error");
+    let listed = server.connect_resp3().ask("CLIENT LIST").to_string();
+    assert!(listed.starts_with("=txt:\"id="), "{listed}");
+}
+
+#[test]
+fn connections_can_be_ended() {
+    let server = server();
+    let mut c = server.connect();
+    let mut victim = server.connect();
+    victim.check("PING", "+PONG");
+    let address = victim.local_address();
+    c.check(&format!("CLIENT KILL {address}"), "+OK");
+    victim.expect_closed();
+    c.check(&format!("CLIENT KILL {address}"), "-ERR No such client");
+
+    let mut victim = server.connect();
+    let victim_id = id(&mut victim);
+    c.check(&format!("CLIENT KILL ID {victim_id}"), ":1");
+    victim.expect_closed();
+    c.check(&format!("CLIENT KILL ID {victim_id}"), ":0");
+
+    let mut victims = [server.connect(), server.connect()];
+    victims.iter_mut().for_each(|victim| victim.check("PING", "+PONG"));
+    let own = server.address();
+    c.check(&format!("CLIENT KILL LADDR {own} TYPE normal SKIPME yes"), ":2");
+    victims.iter_mut().for_each(Connection::expect_closed);
+
+    let mut victim = server.connect();
+    victim.check("PING", "+PONG");
+    let address = victim.local_address();
+    c.check(&format!("CLIENT KILL ADDR {address} USER default"), ":1");
+    victim.expect_closed();
+    c.check("CLIENT KILL TYPE pubsub", ":0");
+    c.check("CLIENT KILL ID x", "-ERR client-id should be greater than 0");
+    c.check("CLIENT KILL TYPE nosuch", "-ERR Unknown client type 'nosuch'");
+    c.check("CLIENT KILL SKIPME maybe ID 1", "-ERR syntax error");
+    c.check("CLIENT KILL ID", "-ERR No such client");
+    assert_eq!(list(&mut c, "").len(), 1);
+}
+
+#[test]
+fn whoever_ends_itself_gets_the_reply_first() {
+    let server = server();
+    let mut c = server.connect();
+    let own = id(&mut c);
+    c.send(
+        [encode(&["CLIENT", "KILL", "ID", &own.to_string(), "SKIPME", "no"]), encode(&["PING"])]
+            .concat(),
+    );
+    c.expect(":1");
+    c.expect_closed();
+}
+
+#[test]
+fn the_others_see_an_ended_connection_disappear() {
+    let server = server();
+    let mut c = server.connect();
+    let mut other = server.connect();
+    other.check("PING", "+PONG");
+    drop(other);
+    wait_until("the connection is forgotten", || list(&mut c, "").len() == 1);
+}
+
+#[test]
+fn a_pause_holds_writes_back() {
+    let server = server();
+    let (mut c, mut reader, mut writer) = (server.connect(), server.connect(), server.connect());
+    c.check("SET a old", "+OK");
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    reader.check("GET a", "\"old\"");
+    writer.send(
+        [encode(&["GET", "a"]), encode(&["SET", "a", "new"]), encode(&["GET", "a"])].concat(),
+    );
+    writer.expect("\"old\"");
+    assert!(writer.is_silent_for(Duration::from_millis(50)));
+    reader.check("GET a", "\"old\"");
+    c.check("CLIENT UNPAUSE", "+OK");
+    writer.expect("+OK");
+    writer.expect("\"new\"");
+    reader.check("GET a", "\"new\"");
+}
+
+#[test]
+fn a_pause_of_all_holds_everything_back_until_its_time() {
+    let server = server();
+    let (mut c, mut other) = (server.connect(), server.connect());
+    other.check("PING", "+PONG");
+    c.check("CLIENT PAUSE 100", "+OK");
+    // Longer than any test waits for a reply, unless the pause ends by itself.
+    other.check("GET a", "nil");
+    c.check("CLIENT PAUSE 100000 ALL", "+OK");
+    other.request(&["PING"]);
+    assert!(other.is_silent_for(Duration::from_millis(50)));
+    c.check("CLIENT UNPAUSE", "+OK");
+    other.expect("+PONG");
+    c.check("CLIENT PAUSE x", "-ERR timeout is not an integer or out of range");
+    c.check("CLIENT PAUSE -1", "-ERR timeout is negative");
+    c.check("CLIENT PAUSE 1 NOSUCH", "-ERR CLIENT PAUSE mode must be WRITE or ALL");
+}
+
+#[test]
+fn a_paused_connection_can_be_left() {
+    let server = server();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    waiting.check("PING", "+PONG");
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    waiting.request(&["SET", "a", "1"]);
+    drop(waiting);
+    c.check("CLIENT UNPAUSE", "+OK");
+    c.check("PING", "+PONG");
+    wait_until("the connection is forgotten", || list(&mut c, "").len() == 1);
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let server = server();
+    let mut c = server.connect();
+    let send = |c: &mut Connection, lines: &[&str]| {
+        c.send(
+            lines.iter().flat_map(|line| encode(&tierce_harness::words(line))).collect::<Vec<u8>>(),
+        );
+    };
+    send(&mut c, &["CLIENT REPLY SKIP", "SET a 1", "GET a"]);
+    c.expect("\"1\"");
+    send(
+        &mut c,
+        &[
+            "CLIENT REPLY OFF",
+            "SET a 2",
+            "NOSUCH",
+            "CLIENT REPLY SKIP",
+            "GET a",
+            "CLIENT REPLY ON",
+            "GET a",
+        ],
+    );
+    c.expect("+OK");
+    c.expect("\"2\"");
+    send(&mut c, &["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"]);
+    c.expect("+OK");
+    c.expect("+PONG");
+    c.check("CLIENT REPLY NOSUCH", "-ERR syntax error");
+}
+
+#[test]
+fn switches_and_what_does_not_apply() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CLIENT NO-EVICT on", "+OK");
+    c.check("CLIENT NO-TOUCH on", "+OK");
+    let flags = field(c.ask("CLIENT INFO").text(), "flags").to_owned();
+    assert!(flags.contains('e') && flags.contains('T'), "{flags}");
+    c.check("CLIENT NO-EVICT off", "+OK");
+    c.check("CLIENT NO-TOUCH off", "+OK");
+    assert_eq!(field(c.ask("CLIENT INFO").text(), "flags"), "N");
+    c.check("CLIENT NO-TOUCH maybe", "-ERR syntax error");
+    c.check("CLIENT NO-EVICT maybe", "-ERR syntax error");
+    c.check("CLIENT GETREDIR", ":-1");
+    c.check("CLIENT TRACKINGINFO", "[\"flags\", [\"off\"], \"redirect\", :-1, \"prefixes\", []]");
+    c.check("CLIENT UNBLOCK 999999", ":0");
+    c.check("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range");
+    let help = c.ask("CLIENT HELP");
+    assert!(help.items().iter().any(|line| line.text().starts_with("KILL ")), "{help}");
+}
+
+/// Who does not touch leaves no trace of having read.
+#[test]
+fn access_times_are_left_alone() {
+    let server = server();
+    let (mut c, mut ghost) = (server.connect(), server.connect());
+    c.check("SET a 1", "+OK");
+    ghost.check("CLIENT NO-TOUCH on", "+OK");
+    wait_until("the key looks idle", || {
+        ghost.check("GET a", "\"1\"");
+        c.ask("OBJECT IDLETIME a").int() >= 1
+    });
+    c.check("GET a", "\"1\"");
+    c.check("OBJECT IDLETIME a", ":0");
+}

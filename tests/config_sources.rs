@@ -1,0 +1,103 @@
+//! Directives come from a file, the command line and the environment, in rising precedence.
+//! What cannot be obeyed is one clear line and exit code 1.
+
+use tierce_harness::{Launch, Outcome, TempDir};
+
+use crate::{launch, program};
+
+#[test]
+fn precedence() {
+    let dir = TempDir::new();
+    let file = dir.write("server.conf", "timeout 10\nslowlog-max-len 10\nmaxclients 10\n");
+    let server = launch()
+        .file(&file)
+        .with("slowlog-max-len", "20")
+        .with("maxclients", "20")
+        .variable("TIERCE_MAXCLIENTS", "30")
+        .variable("TIERCE_LATENCY_MONITOR_THRESHOLD", "31")
+        .start();
+    let mut c = server.connect();
+    for (name, value) in [
+        ("timeout", 10),
+        ("slowlog-max-len", 20),
+        ("maxclients", 30),
+        ("latency-monitor-threshold", 31),
+    ] {
+        c.check(&format!("CONFIG GET {name}"), &format!("[\"{name}\", \"{value}\"]"));
+    }
+}
+
+#[test]
+fn a_file_may_include_another_and_name_what_nobody_knows() {
+    let dir = TempDir::new();
+    dir.write("more.conf", "timeout 20\n");
+    let file = dir.write(
+        "server.conf",
+        "# A comment\n\n  TIMEOUT 10\ninclude more.conf\nno-such-directive 5\nrequirepass \"a \\x41\"\n",
+    );
+    // The path of an included file counts from the working directory of the server.
+    std::fs::write(
+        dir.path().join("abs.conf"),
+        std::fs::read_to_string(&file)
+            .expect("the file")
+            .replace("more.conf", &dir.path().join("more.conf").display().to_string()),
+    )
+    .expect("a file");
+    let server = launch().file(dir.path().join("abs.conf")).start();
+    let mut c = server.connect();
+    c.check("AUTH 'a A'", "+OK");
+    c.check("CONFIG GET timeout", "[\"timeout\", \"20\"]");
+    let said = server.output() + &server.errors();
+    let warnings: Vec<_> = said.lines().filter(|line| line.contains("no-such-directive")).collect();
+    assert_eq!(warnings.len(), 1, "{said}");
+    assert!(warnings[0].contains(":5"), "names the line: {}", warnings[0]);
+}
+
+/// One line on standard error that contains `named`, nothing else, and exit code 1.
+fn check_refused(outcome: &Outcome, named: &str) {
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert_eq!(outcome.errors.lines().count(), 1, "{outcome:?}");
+    assert!(outcome.errors.starts_with("tierce: "), "{outcome:?}");
+    assert!(outcome.errors.contains(named), "{named} in {outcome:?}");
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_1() {
+    let bare = || Launch::new(program());
+    check_refused(&bare().with("maxclients", "many").run(), "maxclients");
+    check_refused(&bare().with("no-such-directive", "1").run(), "no-such-directive");
+    check_refused(&bare().with("shards", "1000").run(), "shards");
+    check_refused(&bare().argument("nowhere.conf").run(), "nowhere.conf");
+    check_refused(&bare().variable("TIERCE_PORT", "x").run(), "TIERCE_PORT");
+    check_refused(&bare().with("port", "99999").run(), "port");
+    let dir = TempDir::new();
+    let file = dir.write("broken.conf", "timeout 5\nmaxclients\n");
+    check_refused(&bare().file(&file).run(), "broken.conf:2");
+    let file = dir.write("quotes.conf", "requirepass \"open\n");
+    check_refused(&bare().file(&file).run(), "quotes.conf:1");
+    check_refused(&bare().file(dir.path()).run(), dir.path().to_str().expect("UTF-8"));
+}
+
+#[test]
+fn help_and_version() {
+    let bare = || Launch::new(program());
+    for argument in ["--help", "-h", "--version", "-v", "--help-directives"] {
+        let outcome = bare().argument(argument).run();
+        assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""), "{argument}");
+        assert!(outcome.output.starts_with("tierce ") || argument == "--help-directives");
+    }
+    let help = bare().argument("--help").run().output;
+    assert!(help.contains("Usage:") && help.contains("port"), "{help}");
+    assert!(help.lines().all(|line| line.len() <= 80), "{help}");
+}
+
+#[test]
+fn the_start_says_what_runs() {
+    let server = launch().with("threads", "2").start();
+    let said = server.output() + &server.errors();
+    assert!(said.contains(&format!("127.0.0.1:{}", server.port())), "{said}");
+    let workers = said.lines().find(|line| line.contains("workers")).expect("a line on workers");
+    assert!(workers.contains(" 2 "), "{workers}");
+    assert!(said.contains(&*server.dir().to_string_lossy()), "{said}");
+    assert!(said.lines().count() <= 12, "a few lines: {said}");
+}

@@ -1,0 +1,303 @@
+//! A connection, read one reply at a time.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::patience::PATIENCE;
+use crate::{Reply, encode, words};
+
+/// A connection to a server. Whatever goes wrong on it ends the test.
+pub struct Connection {
+    stream: Stream,
+    /// Bytes that arrived and were not asked for yet: those from `taken` on.
+    received: Vec<u8>,
+    taken: usize,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Connection {
+    /// Connects over TCP.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    #[track_caller]
+    #[must_use]
+    pub fn tcp(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}"));
+        // Half a request has to leave at once.
+        stream.set_nodelay(true).expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+        Self { stream: Stream::Tcp(stream), received: Vec::new(), taken: 0 }
+    }
+
+    /// Connects over a Unix socket.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    #[track_caller]
+    #[must_use]
+    pub fn unix(path: &Path) -> Self {
+        let stream =
+            UnixStream::connect(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+        Self { stream: Stream::Unix(stream), received: Vec::new(), taken: 0 }
+    }
+
+    /// The address of this end of a TCP connection, as servers show it.
+    ///
+    /// # Panics
+    /// When it is a Unix socket.
+    #[must_use]
+    pub fn local_address(&self) -> String {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().expect("an address").to_string(),
+            Stream::Unix(_) => panic!("a Unix socket has no address"),
+        }
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Panics
+    /// When the server does not take them.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("the server takes the bytes");
+    }
+
+    /// Sends bytes to a server that may have closed the connection.
+    ///
+    /// # Errors
+    /// When it has, or does not read.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// # Panics
+    /// When the server does not take it.
+    #[track_caller]
+    pub fn request<A: AsRef<[u8]>>(&mut self, args: &[A]) {
+        self.send(encode(args));
+    }
+
+    /// Sends a request and reads its reply.
+    ///
+    /// # Panics
+    /// When the connection fails.
+    #[track_caller]
+    pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
+        self.request(args);
+        self.reply()
+    }
+
+    /// Sends a request given as a line of words, and reads its reply.
+    ///
+    /// # Panics
+    /// When the connection fails.
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> Reply {
+        self.call(&words(line))
+    }
+
+    /// Sends a request given as a line of words; its reply has to be the one written as `expected`
+    /// in the notation of [`Reply`].
+    ///
+    /// # Panics
+    /// When the reply is another one.
+    #[track_caller]
+    pub fn check(&mut self, line: &str, expected: &str) {
+        let reply = self.ask(line).to_string();
+        assert_eq!(reply, expected, "the reply to: {line}");
+    }
+
+    /// Reads a reply, which has to be the one written as `expected`.
+    ///
+    /// # Panics
+    /// When it is another one.
+    #[track_caller]
+    pub fn expect(&mut self, expected: &str) {
+        assert_eq!(self.reply().to_string(), expected);
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Panics
+    /// When none arrives, or the bytes that arrive are none.
+    #[track_caller]
+    pub fn reply(&mut self) -> Reply {
+        let bytes = self.reply_bytes();
+        Reply::decode(&bytes).expect("a whole reply").0
+    }
+
+    /// Reads a reply and returns its bytes.
+    ///
+    /// # Panics
+    /// When none arrives, or the bytes that arrive are none.
+    #[track_caller]
+    pub fn reply_bytes(&mut self) -> Vec<u8> {
+        loop {
+            if let Some((_, len)) = Reply::decode(&self.received[self.taken..]) {
+                return self.take(len);
+            }
+            assert!(self.receive(), "closed instead of a reply, after {:?}", self.unread());
+        }
+    }
+
+    /// Reads exactly so many bytes.
+    ///
+    /// # Panics
+    /// When fewer arrive.
+    #[track_caller]
+    pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
+        while self.received.len() - self.taken < len {
+            assert!(self.receive(), "closed instead of {len} bytes, after {:?}", self.unread());
+        }
+        self.take(len)
+    }
+
+    /// Reads until the server closes, and returns what came before.
+    ///
+    /// # Panics
+    /// When the server keeps the connection open.
+    #[track_caller]
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.receive() {}
+        self.take(self.received.len() - self.taken)
+    }
+
+    /// Reads a reply or, if the server closes first, what came before that.
+    ///
+    /// # Panics
+    /// When the server does neither.
+    #[track_caller]
+    pub fn reply_or_rest(&mut self) -> Vec<u8> {
+        while Reply::decode(&self.received[self.taken..]).is_none() {
+            if !self.receive() {
+                return self.rest();
+            }
+        }
+        self.reply_bytes()
+    }
+
+    /// The server has to close without another byte.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn expect_closed(&mut self) {
+        let rest = self.rest();
+        assert!(rest.is_empty(), "{} instead of an end", rest.escape_ascii());
+    }
+
+    /// Whether nothing arrives for so long. For things that must not happen.
+    ///
+    /// # Panics
+    /// When the connection fails.
+    #[track_caller]
+    pub fn is_silent_for(&mut self, time: Duration) -> bool {
+        if self.taken < self.received.len() {
+            return false;
+        }
+        self.set_read_timeout(time);
+        let mut byte = [0];
+        let result = self.read(&mut byte);
+        self.set_read_timeout(PATIENCE);
+        match result {
+            Ok(count) => {
+                self.received.extend_from_slice(&byte[..count]);
+                false
+            }
+            Err(error) if is_timeout(&error) => true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Panics
+    /// When the connection is closed.
+    pub fn finish_sending(&mut self) {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+        .expect("an open connection");
+    }
+
+    /// A second handle to the same socket, for a thread that only sends.
+    ///
+    /// # Panics
+    /// When there are no file descriptors left, or it is a Unix socket.
+    #[must_use]
+    pub fn sender(&self) -> TcpStream {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.try_clone().expect("a file descriptor"),
+            Stream::Unix(_) => panic!("only for TCP"),
+        }
+    }
+
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let bytes = self.received[self.taken..self.taken + len].to_vec();
+        self.taken += len;
+        if self.taken == self.received.len() {
+            self.received.clear();
+            self.taken = 0;
+        }
+        bytes
+    }
+
+    fn unread(&self) -> String {
+        const SHOWN: usize = 200;
+        let unread = &self.received[self.taken..];
+        unread[..unread.len().min(SHOWN)].escape_ascii().to_string()
+    }
+
+    /// Receives some bytes; false at the end of the connection.
+    #[track_caller]
+    fn receive(&mut self) -> bool {
+        let mut chunk = [0; 64 << 10];
+        match self.read(&mut chunk) {
+            Ok(count) => {
+                self.received.extend_from_slice(&chunk[..count]);
+                count > 0
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) if is_timeout(&error) => {
+                panic!("nothing for {PATIENCE:?}, after {:?}", self.unread())
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(stream) => stream.read(into),
+        }
+    }
+
+    fn set_read_timeout(&mut self, time: Duration) {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
+        }
+        .expect("a socket option");
+    }
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

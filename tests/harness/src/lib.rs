@@ -1,0 +1,34 @@
+//! Starts a server and talks to it as a stranger would: over sockets, in bytes.
+//!
+//! The black-box tests and the differential run share this crate. It uses nothing of the server,
+//! not even its codec: a fault in shared code would look right from both sides.
+//!
+//! - [`Launch`] starts a program on a free port of the loopback interface, [`Server`] is the
+//!   running program, and ends with its owner;
+//! - [`Connection`] sends bytes or requests and reads replies one at a time;
+//! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
+//! - [`Random`] makes random input from a seed;
+//! - [`wait_until`] waits for something to become true, without a fixed sleep.
+//!
+//! Everything panics when it fails: the callers are tests, and a failed expectation is their
+//! result.
+
+mod connection;
+mod launch;
+mod patience;
+mod port;
+mod random;
+mod reply;
+mod request;
+mod server;
+mod temp_dir;
+
+pub use self::connection::Connection;
+pub use self::launch::{Launch, Outcome};
+pub use self::patience::{PATIENCE, wait_until};
+pub use self::port::free_port;
+pub use self::random::Random;
+pub use self::reply::Reply;
+pub use self::request::{encode, words};
+pub use self::server::{Server, allow_many_files};
+pub use self::temp_dir::TempDir;

@@ -1,0 +1,179 @@
+//! INFO: what monitoring tools read.
+
+use std::collections::BTreeMap;
+
+use tierce_harness::Connection;
+
+use crate::server;
+
+fn info(c: &mut Connection, section: &str) -> BTreeMap<String, String> {
+    let text = c.ask(&format!("INFO {section}")).text().to_owned();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no colon: {line}"));
+            (name.to_owned(), value.to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn every_section_that_tools_read() {
+    let server = server();
+    let mut c = server.connect();
+    let text = c.ask("INFO").text().to_owned();
+    for section in [
+        "Server",
+        "Clients",
+        "Memory",
+        "Persistence",
+        "Stats",
+        "Replication",
+        "CPU",
+        "Modules",
+        "Errorstats",
+        "Cluster",
+        "Keyspace",
+    ] {
+        assert!(text.contains(&format!("# {section}\r\n")), "no {section}: {text}");
+    }
+    assert!(!text.contains("# Commandstats\r\n"));
+    for all in ["all", "everything", "commandstats latencystats"] {
+        let text = c.ask(&format!("INFO {all}")).text().to_owned();
+        assert!(
+            text.contains("# Commandstats\r\n") && text.contains("# Latencystats\r\n"),
+            "{text}"
+        );
+    }
+    let text = c.ask("INFO server memory").text().to_owned();
+    assert_eq!(text.matches("# ").count(), 2, "{text}");
+    c.check("INFO nosuch", "\"\"");
+    let resp3 = server.connect_resp3().ask("INFO server").to_string();
+    assert!(resp3.starts_with("=txt:\"# Server"), "{resp3}");
+}
+
+#[test]
+fn fields_that_dashboards_and_exporters_need() {
+    let server = server();
+    let mut c = server.connect();
+    let all = info(&mut c, "everything");
+    for name in [
+        "redis_version",
+        "redis_mode",
+        "os",
+        "arch_bits",
+        "process_id",
+        "run_id",
+        "tcp_port",
+        "uptime_in_seconds",
+        "uptime_in_days",
+        "hz",
+        "executable",
+        "config_file",
+        "connected_clients",
+        "maxclients",
+        "blocked_clients",
+        "used_memory",
+        "used_memory_human",
+        "used_memory_rss",
+        "used_memory_peak",
+        "used_memory_dataset",
+        "maxmemory",
+        "maxmemory_policy",
+        "mem_fragmentation_ratio",
+        "mem_allocator",
+        "loading",
+        "rdb_last_save_time",
+        "rdb_bgsave_in_progress",
+        "aof_enabled",
+        "total_connections_received",
+        "total_commands_processed",
+        "instantaneous_ops_per_sec",
+        "total_net_input_bytes",
+        "total_net_output_bytes",
+        "rejected_connections",
+        "expired_keys",
+        "evicted_keys",
+        "keyspace_hits",
+        "keyspace_misses",
+        "total_error_replies",
+        "role",
+        "connected_slaves",
+        "master_replid",
+        "master_repl_offset",
+        "used_cpu_sys",
+        "used_cpu_user",
+        "cluster_enabled",
+    ] {
+        assert!(all.contains_key(name), "no {name}");
+    }
+    assert_eq!(all["process_id"], server.pid().to_string());
+    assert_eq!(all["tcp_port"], server.port().to_string());
+    assert_eq!(all["role"], "master");
+    assert_eq!(all["redis_mode"], "standalone");
+}
+
+#[test]
+fn counters_count() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CONFIG RESETSTAT", "+OK");
+    c.check("SET a 1", "+OK");
+    (0..5).for_each(|_| c.check("GET a", "\"1\""));
+    (0..3).for_each(|_| c.check("GET absent", "nil"));
+    c.check("INCR a", ":2");
+    c.ask("NOSUCH");
+    c.ask("GET");
+    c.check("SET b x", "+OK");
+    c.ask("INCR b");
+    let stats = info(&mut c, "stats");
+    assert_eq!((stats["keyspace_hits"].as_str(), stats["keyspace_misses"].as_str()), ("5", "3"));
+    assert_eq!(stats["total_error_replies"], "3");
+    let commands = info(&mut c, "commandstats");
+    assert!(commands["cmdstat_get"].starts_with("calls=8,usec="), "{commands:?}");
+    assert!(commands["cmdstat_get"].ends_with(",rejected_calls=1,failed_calls=0"), "{commands:?}");
+    assert!(commands["cmdstat_incr"].ends_with(",rejected_calls=0,failed_calls=1"), "{commands:?}");
+    assert_eq!(info(&mut c, "errorstats")["errorstat_ERR"], "count=3");
+    c.check("CONFIG RESETSTAT", "+OK");
+    assert_eq!(info(&mut c, "stats")["keyspace_hits"], "0");
+    assert!(!info(&mut c, "commandstats").contains_key("cmdstat_get"));
+    assert!(info(&mut c, "errorstats").is_empty());
+}
+
+#[test]
+fn keys_are_counted_by_database() {
+    let server = server();
+    let mut c = server.connect();
+    assert!(info(&mut c, "keyspace").is_empty());
+    c.check("MSET a 1 b 2", "+OK");
+    c.check("SET c 3 EX 1000", "+OK");
+    c.check("SELECT 7", "+OK");
+    c.check("SET d 4", "+OK");
+    let keyspace = info(&mut c, "keyspace");
+    assert!(keyspace["db0"].starts_with("keys=3,expires=1,avg_ttl="), "{keyspace:?}");
+    assert!(keyspace["db7"].starts_with("keys=1,expires=0,"), "{keyspace:?}");
+    assert_eq!(keyspace.len(), 2);
+}
+
+#[test]
+fn memory_follows_the_data() {
+    let server = server();
+    let mut c = server.connect();
+    let used =
+        |c: &mut Connection| info(c, "memory")["used_memory"].parse::<usize>().expect("bytes");
+    let before = used(&mut c);
+    for n in 0..100 {
+        c.call(&["SET", &format!("key:{n}"), &"x".repeat(100_000)]);
+    }
+    let full = used(&mut c);
+    assert!((10_000_000..13_000_000).contains(&(full - before)), "{before} {full}");
+    assert!((100_000..130_000).contains(&c.ask("MEMORY USAGE key:1").int()));
+    c.check("MEMORY USAGE absent", "nil");
+    c.check("FLUSHALL SYNC", "+OK");
+    assert!(used(&mut c) < before + 1_000_000);
+    let stats = c.ask("MEMORY STATS");
+    assert_eq!(stats.field("keys.count").int(), 0);
+    c.check("MEMORY PURGE", "+OK");
+    assert!(!c.ask("MEMORY DOCTOR").text().is_empty());
+    assert!(!c.ask("MEMORY MALLOC-STATS").text().is_empty());
+}

@@ -1,0 +1,145 @@
+//! Every client has its limits; who exceeds one loses the connection, and nobody else does.
+
+use std::io::Write;
+
+use tierce_harness::{Connection, encode, wait_until};
+
+use crate::{launch, server};
+
+#[test]
+fn maxclients() {
+    let server = launch().with("maxclients", "5").start();
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|c| c.check("PING", "+PONG"));
+    let mut sixth = server.connect();
+    assert_eq!(sixth.rest(), b"-ERR max number of clients reached\r\n");
+    clients.iter_mut().for_each(|c| c.check("PING", "+PONG"));
+    let stats = clients[0].ask("INFO stats").text().to_owned();
+    assert!(stats.contains("rejected_connections:1\r\n"), "{stats}");
+    clients[0].check("CONFIG SET maxclients 6", "+OK");
+    server.connect().check("PING", "+PONG");
+    drop(clients.pop());
+    wait_until("a place is free", || {
+        let mut c = server.connect();
+        c.try_send("PING\r\n").is_ok() && c.reply_or_rest() == b"+PONG\r\n"
+    });
+}
+
+#[test]
+fn idle_clients_are_closed_after_the_timeout() {
+    let server = server();
+    let (mut idle, mut busy) = (server.connect(), server.connect());
+    idle.check("PING", "+PONG");
+    busy.check("CONFIG SET timeout 1", "+OK");
+    let mut late = server.connect();
+    late.check("PING", "+PONG");
+    let mut watcher = server.connect();
+    watcher.check("MONITOR", "+OK");
+    wait_until("the idle ones are gone", || {
+        let list = busy.ask("CLIENT LIST");
+        let left = list.text().lines().count();
+        assert!(left >= 2, "those who work or watch stay: {list}");
+        left == 2
+    });
+    idle.expect_closed();
+    late.expect_closed();
+    busy.check("CONFIG SET timeout 0", "+OK");
+}
+
+#[test]
+fn a_request_larger_than_the_query_buffer_limit() {
+    let server = launch().with("client-query-buffer-limit", "1mb").start();
+    let mut other = server.connect();
+    let mut c = server.connect();
+    let small = encode(&[&b"SET"[..], b"small", &vec![b'x'; 900_000]]);
+    c.send(&small);
+    c.expect("+OK");
+    // Many small ones are no large one.
+    c.send(small.repeat(3));
+    (0..3).for_each(|_| c.expect("+OK"));
+    let large = encode(&[&b"SET"[..], b"large", &vec![b'x'; 4 << 20]]);
+    // The server may close before it has taken everything.
+    let _ = c.try_send(&large);
+    assert_eq!(c.rest(), b"");
+    other.check("EXISTS small large", ":1");
+}
+
+#[test]
+fn an_argument_larger_than_proto_max_bulk_len() {
+    let server = launch().with("proto-max-bulk-len", "1mb").start();
+    let mut c = server.connect();
+    let fits = encode(&[&b"SET"[..], b"a", &vec![b'x'; 1 << 20]]);
+    c.send(fits);
+    c.expect("+OK");
+    let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    c.check("APPEND a x", too_long);
+    c.check("SETRANGE a 1048576 x", too_long);
+    c.check("SETRANGE a 9223372036854775807 x", too_long);
+    c.check("STRLEN a", ":1048576");
+    c.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1048577\r\n");
+    assert_eq!(c.rest(), b"-ERR Protocol error: invalid bulk length\r\n");
+}
+
+/// Sends requests and reads nothing until the server has had enough.
+fn never_read(c: &Connection, request: &[u8], times: usize) {
+    let mut sender = c.sender();
+    for _ in 0..times {
+        if sender.write_all(request).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_never_reads_is_cut_off_at_the_hard_limit() {
+    let server = launch().with("client-output-buffer-limit", "normal 4mb 0 0").start();
+    let mut other = server.connect();
+    other.call(&[&b"SET"[..], b"large", &vec![b'x'; 1 << 20]]);
+    let before = server.resident_bytes();
+    let mut c = server.connect();
+    let id = c.ask("CLIENT ID").int();
+    never_read(&c, &encode(&["GET", "large"]), 1000);
+    wait_until("the connection ends", || {
+        !other.ask("CLIENT LIST").text().contains(&format!("id={id} "))
+    });
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    let received = c.rest().len();
+    assert!(received < 500 << 20, "{received} bytes");
+    other.check("PING", "+PONG");
+    let stats = other.ask("INFO stats").text().to_owned();
+    assert!(stats.contains("client_output_buffer_limit_disconnections:1\r\n"), "{stats}");
+}
+
+#[test]
+fn who_never_reads_is_cut_off_after_the_soft_limit() {
+    let server = launch().with("client-output-buffer-limit", "normal 0 1mb 1").start();
+    let mut other = server.connect();
+    other.call(&[&b"SET"[..], b"large", &vec![b'x'; 1 << 20]]);
+    let mut c = server.connect();
+    let id = c.ask("CLIENT ID").int();
+    c.send(encode(&["GET", "large"]).repeat(20));
+    wait_until("the connection ends", || {
+        !other.ask("CLIENT LIST").text().contains(&format!("id={id} "))
+    });
+    other.check("PING", "+PONG");
+}
+
+/// Slow is not never: everything arrives, in order.
+#[test]
+fn who_reads_slowly_gets_everything() {
+    let server = server();
+    let mut c = server.connect();
+    for n in 0..4 {
+        let value = vec![b'a' + n; 3 << 20];
+        c.call(&[&b"SET"[..], format!("large:{n}").as_bytes(), &value]);
+    }
+    let requests: Vec<u8> =
+        (0..12).flat_map(|n| encode(&["GET", &format!("large:{}", n % 4)])).collect();
+    c.send(requests);
+    for n in 0..12 {
+        let reply = c.reply();
+        assert!(reply.bytes().len() == 3 << 20 && reply.bytes().iter().all(|b| *b == b'a' + n % 4));
+        server.connect().check("PING", "+PONG");
+    }
+}

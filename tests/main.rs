@@ -1,0 +1,68 @@
+//! The program from outside: started as a user starts it, driven over sockets.
+//!
+//! A file a behaviour, named as a fact. All of them are modules of one test program, because
+//! linking thirty would take longer than running them:
+//!
+//! ```text
+//! cargo test -p tierce --test program              everything
+//! cargo test -p tierce --test program expiry::     one file
+//! ```
+//!
+//! Most of it is what any server of the protocol does. To see whether an expectation is right, ask
+//! another one: `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks what came with 7.2).
+
+// The protocol.
+mod hello_and_auth;
+mod inline_commands;
+mod pipelines_of_any_depth;
+mod protocol_errors_close_the_connection;
+mod resp_split_at_any_byte;
+mod unknown_and_misused_commands;
+mod values_come_back_exactly;
+
+// The data.
+mod concurrent_counters;
+mod expiry;
+mod key_commands;
+mod scan_guarantee;
+mod select_move_swapdb;
+mod string_commands;
+
+// The server and its clients.
+mod client_commands;
+mod command_table;
+mod config_commands;
+mod config_sources;
+mod info;
+mod monitor;
+mod slowlog_and_latency;
+
+// The limits.
+mod hostile_input;
+mod idle_server_uses_no_cpu;
+mod limits;
+mod many_connections;
+
+// The process.
+mod shutdown;
+mod unix_socket_and_ipv6;
+
+use std::path::PathBuf;
+
+use tierce_harness::{Launch, Server};
+
+/// The program under test.
+fn program() -> PathBuf {
+    let other = std::env::var_os("TIERCE_TEST_PROGRAM");
+    other.map_or_else(|| env!("CARGO_BIN_EXE_tierce").into(), PathBuf::from)
+}
+
+/// A start of the program, to which directives can be added.
+fn launch() -> Launch {
+    Launch::new(program())
+}
+
+/// A server with defaults.
+fn server() -> Server {
+    launch().start()
+}

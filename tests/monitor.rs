@@ -1,0 +1,93 @@
+//! MONITOR shows what others do, as they do it.
+
+use tierce_harness::{Connection, wait_until};
+
+use crate::server;
+
+/// The next line without its time, which is only checked for its form.
+fn shown(c: &mut Connection) -> String {
+    let line = c.reply().text().to_owned();
+    let (time, rest) = line.split_once(' ').expect("a time");
+    let (seconds, micros) = time.split_once('.').expect("a point");
+    assert!(seconds.len() == 10 && micros.len() == 6, "{line}");
+    assert!(time.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'), "{line}");
+    rest.to_owned()
+}
+
+#[test]
+fn commands_are_shown_with_database_and_address() {
+    let server = server();
+    let (mut watcher, mut c) = (server.connect(), server.connect());
+    watcher.check("MONITOR", "+OK");
+    let address = c.local_address();
+    c.check("SELECT 2", "+OK");
+    c.call(&[&b"SET"[..], b"a b", b"\"\\\n\r\t\x07\x08\x00\xff"]);
+    c.ask("GET absent");
+    c.ask("NOSUCH command");
+    c.ask("client info");
+    assert_eq!(shown(&mut watcher), format!("[2 {address}] \"SELECT\" \"2\""));
+    let quoted = r#""\"\\\n\r\t\a\b\x00\xff""#;
+    assert_eq!(shown(&mut watcher), format!("[2 {address}] \"SET\" \"a b\" {quoted}"));
+    assert_eq!(shown(&mut watcher), format!("[2 {address}] \"GET\" \"absent\""));
+    assert_eq!(shown(&mut watcher), format!("[2 {address}] \"client\" \"info\""));
+}
+
+#[test]
+fn secrets_and_operators_are_not_shown() {
+    let server = server();
+    let (mut watcher, mut c) = (server.connect(), server.connect());
+    watcher.check("MONITOR", "+OK");
+    c.ask("AUTH default secret");
+    c.ask("HELLO 3 AUTH default secret");
+    c.ask("CONFIG SET requirepass ''");
+    c.ask("ECHO end");
+    loop {
+        let line = shown(&mut watcher);
+        assert!(!line.contains("secret") && !line.contains("CONFIG"), "{line}");
+        if line.ends_with("\"ECHO\" \"end\"") {
+            break;
+        }
+    }
+}
+
+#[test]
+fn all_watchers_see_the_commands_of_all() {
+    let server = server();
+    let mut watchers: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    watchers.iter_mut().for_each(|watcher| watcher.check("MONITOR", "+OK"));
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for round in 0..50 {
+        for (n, c) in clients.iter_mut().enumerate() {
+            c.check(&format!("SET key:{n} {round}"), "+OK");
+        }
+    }
+    for watcher in &mut watchers {
+        let mut seen: Vec<_> = (0..200)
+            .map(|_| shown(watcher).split_once("] ").expect("an address").1.to_owned())
+            .collect();
+        seen.sort();
+        let mut all: Vec<_> =
+            (0..200).map(|n| format!("\"SET\" \"key:{}\" \"{}\"", n % 4, n / 4)).collect();
+        all.sort();
+        assert_eq!(seen, all);
+    }
+}
+
+#[test]
+fn watching_ends_with_reset_or_the_connection() {
+    let server = server();
+    let (mut watcher, mut c) = (server.connect(), server.connect());
+    watcher.check("MONITOR", "+OK");
+    wait_until("one is watching", || {
+        c.ask("CLIENT LIST").text().lines().filter(|line| line.contains(" flags=O ")).count() == 1
+    });
+    watcher.request(&["RESET"]);
+    // Lines about the looks above may come first.
+    while watcher.reply().to_string() != "+RESET" {}
+    watcher.check("ECHO done", "\"done\"");
+    let mut watcher = server.connect();
+    watcher.check("MONITOR", "+OK");
+    drop(watcher);
+    c.check("SET a 1", "+OK");
+    wait_until("nobody is watching", || !c.ask("CLIENT LIST").text().contains(" flags=O "));
+}
