@@ -87,7 +87,8 @@ impl<'k> Meter<'k> {
     #[inline]
     pub fn before(&mut self, command: &Command, session: &Session, args: Args<'_>) -> Timing {
         self.commands += 1;
-        if command.spec.flags.contains(Flags::FAST) && !self.thresholds.exact {
+        const BRIEF: Flags = Flags::FAST.with(Flags::BRIEF);
+        if command.spec.flags.intersects(BRIEF) && !self.thresholds.exact {
             if self.calls == CALLS_MAX || !self.enter(command.id) {
                 self.end_run(session, args);
                 self.enter(command.id);

@@ -138,9 +138,15 @@ impl Spec {
             "fast" => has(Flags::FAST),
             "slow" => !has(Flags::FAST),
             "blocking" => has(Flags::BLOCKING),
-            group => self.group.category() == Some(group),
+            group => self.group.category() == Some(group) && !self.has_own_group(),
         };
         follows || self.categories.contains(&category)
+    }
+
+    /// Containers are in no category of a group, and WAIT is generic but counts as connection.
+    fn has_own_group(&self) -> bool {
+        let mut groups = Group::ALL.into_iter().filter_map(Group::category);
+        !self.subcommands.is_empty() || groups.any(|group| self.categories.contains(&group))
     }
 
     /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys.
