@@ -30,7 +30,7 @@ impl Drop for TempDir {
 }
 
 /// An address, optional if it is written with a dash in front.
-fn address(text: &str) -> BindAddress {
+fn bind_to(text: &str) -> BindAddress {
     let (presence, ip) = match text.strip_prefix('-') {
         Some(ip) => (Presence::Optional, ip),
         None => (Presence::Required, text),
@@ -52,11 +52,11 @@ fn an_address_in_use_is_named() {
 #[test]
 fn an_absent_address_is_an_error_unless_optional() {
     // An address for documentation, which no machine has.
-    let error = Listener::tcp_all(&[address("192.0.2.1")], 0, 16, TAG).unwrap_err();
+    let error = Listener::tcp_all(&[bind_to("192.0.2.1")], 0, 16, TAG).unwrap_err();
     let expected = "could not listen on 192.0.2.1:0: this machine does not have the address";
     assert_eq!(error.to_string(), expected);
     let listeners =
-        Listener::tcp_all(&[address("127.0.0.1"), address("-192.0.2.1")], 0, 16, TAG).unwrap();
+        Listener::tcp_all(&[bind_to("127.0.0.1"), bind_to("-192.0.2.1")], 0, 16, TAG).unwrap();
     assert_eq!(listeners.len(), 1);
 }
 
@@ -64,7 +64,7 @@ fn an_absent_address_is_an_error_unless_optional() {
 fn an_optional_address_in_use_is_still_an_error() {
     let first = Listener::tcp(([127, 0, 0, 1], 0).into(), 16, TAG).unwrap();
     let ListenAddress::Tcp(address) = *first.address() else { panic!("not TCP") };
-    assert!(Listener::tcp_all(&[address("-127.0.0.1")], address.port(), 16, TAG).is_err());
+    assert!(Listener::tcp_all(&[bind_to("-127.0.0.1")], address.port(), 16, TAG).is_err());
 }
 
 #[test]
