@@ -39,6 +39,9 @@ impl Flags {
     pub const NO_ASYNC_LOADING: Self = Self(1 << 13);
     /// Is not logged as slow (it waits by intention, or would log itself).
     pub const SKIP_SLOWLOG: Self = Self(1 << 14);
+    /// Usually runs as briefly as a [`FAST`](Self::FAST) one, though Redis does not call it that.
+    /// Not reported.
+    pub const BRIEF: Self = Self(1 << 15);
 
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [
@@ -69,6 +72,13 @@ impl Flags {
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any property of `other` is in this set.
+    #[must_use]
+    #[inline]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// The names of the properties in this set.

@@ -11,6 +11,20 @@ use tierce_wire::resp::Args;
 /// An error is written as the reply by the caller; the handler must not have replied yet.
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
+/// The access categories that commands of today are in, in the order of Redis.
+const CATEGORIES: [&str; 10] = [
+    "keyspace",
+    "read",
+    "write",
+    "string",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+];
+
 /// The facts about one command or subcommand, stated once, beside its handler.
 #[derive(Clone, Copy)]
 pub struct Spec {
@@ -112,23 +126,27 @@ impl Spec {
     /// All access categories, in the order Redis reports them.
     #[must_use]
     pub fn all_categories(&self) -> Vec<&'static str> {
-        let mut categories = Vec::new();
-        categories.extend(self.group.category());
-        if self.flags.contains(Flags::WRITE) {
-            categories.push("write");
-        }
-        // Only commands that touch keys count as reading for access control.
-        if self.flags.contains(Flags::READONLY) && !self.categories.contains(&"noread") {
-            categories.push("read");
-        }
-        if self.flags.contains(Flags::ADMIN) {
-            categories.push("admin");
-            categories.push("dangerous");
-        }
-        categories.push(if self.flags.contains(Flags::FAST) { "fast" } else { "slow" });
-        categories.extend(self.categories.iter().filter(|name| **name != "noread"));
-        categories.dedup();
-        categories
+        CATEGORIES.into_iter().filter(|category| self.is_in(category)).collect()
+    }
+
+    fn is_in(&self, category: &str) -> bool {
+        let has = |flag| self.flags.contains(flag);
+        let follows = match category {
+            "write" => has(Flags::WRITE),
+            "read" => has(Flags::READONLY),
+            "admin" | "dangerous" => has(Flags::ADMIN),
+            "fast" => has(Flags::FAST),
+            "slow" => !has(Flags::FAST),
+            "blocking" => has(Flags::BLOCKING),
+            group => self.group.category() == Some(group) && !self.has_own_group(),
+        };
+        follows || self.categories.contains(&category)
+    }
+
+    /// Containers are in no category of a group, and WAIT is generic but counts as connection.
+    fn has_own_group(&self) -> bool {
+        let mut groups = Group::ALL.into_iter().filter_map(Group::category);
+        !self.subcommands.is_empty() || groups.any(|group| self.categories.contains(&group))
     }
 
     /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys.

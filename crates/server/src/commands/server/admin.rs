@@ -54,12 +54,15 @@ pub(super) static COMMANDS: &[Spec] = &[
         .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
         .categories(&["admin", "dangerous"])
         .doc("2.8.12", "O(1)", "", "Returns the replication role."),
-    Spec::new("wait", 3, Group::Generic, wait).flags(Flags::BLOCKING).doc(
-        "3.0.0",
-        "O(1)",
-        "numreplicas timeout",
-        "Returns how many replicas have acknowledged the writes of the connection.",
-    ),
+    Spec::new("wait", 3, Group::Generic, wait)
+        .flags(Flags::BLOCKING)
+        .categories(&["connection"])
+        .doc(
+            "3.0.0",
+            "O(1)",
+            "numreplicas timeout",
+            "Returns how many replicas have acknowledged the writes of the connection.",
+        ),
     Spec::new("lolwut", -1, Group::Server, lolwut).flags(Flags::READONLY.with(Flags::FAST)).doc(
         "5.0.0",
         "O(1)",

@@ -12,7 +12,7 @@ const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("set", -3, Group::String, set)
-        .flags(STORE.with(Flags::FAST))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::VARIABLE)])
         .doc(
             "1.0.0",
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .keys(&[KeySpec::at(1, KeyFlags::INSERT)])
         .doc("1.0.0", "O(1)", "key value", "Sets the string value of a key only if it is absent."),
     Spec::new("setex", 4, Group::String, set_ex)
-        .flags(STORE.with(Flags::FAST))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.0.0",
@@ -36,7 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Sets the string value and expiration time of a key.",
         ),
     Spec::new("psetex", 4, Group::String, pset_ex)
-        .flags(STORE.with(Flags::FAST))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.6.0",
