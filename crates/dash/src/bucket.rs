@@ -24,7 +24,6 @@ use core::mem::MaybeUninit;
 pub(crate) const SLOTS: usize = 14;
 
 const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
-const MARKS_OFFSET: usize = SLOTS;
 const OVERFLOW_SHIFT: u32 = SLOTS as u32;
 const OVERFLOW_MAX: u16 = 3;
 
@@ -81,11 +80,20 @@ impl Iterator for SlotSet {
 }
 
 /// See the head of this file.
+///
+/// The header's two parts are fields of their own, so that reading the marks is a plain load; taken
+/// out of one array they would reach the register of the vector compare by way of the stack.
 #[repr(C, align(64))]
 pub(crate) struct Bucket<T> {
-    header: Group,
+    fingerprints: [u8; SLOTS],
+    marks: u16,
     slots: [MaybeUninit<T>; SLOTS],
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Bucket<u64>, marks) == SLOTS
+        && core::mem::offset_of!(Bucket<u64>, slots) == size_of::<Group>()
+);
 
 const _: () = assert!(size_of::<Bucket<u64>>() == 128 && align_of::<Bucket<u64>>() == 64);
 
@@ -98,13 +106,13 @@ impl<T> Bucket<T> {
     pub(crate) unsafe fn init(bucket: *mut Self) {
         // SAFETY: the caller vouches for `bucket`. Writing the header suffices: with all
         // fingerprints 0 every slot counts as uninitialized, which `MaybeUninit` permits.
-        unsafe { (&raw mut (*bucket).header).write(Group([0; 16])) };
+        unsafe { bucket.cast::<Group>().write(Group([0; 16])) };
     }
 
     /// All slots that hold an entry.
     #[inline]
     pub(crate) fn occupied(&self) -> SlotSet {
-        SlotSet(!match_byte(&self.header, 0) & ALL_SLOTS)
+        SlotSet(!match_byte(self.header(), 0) & ALL_SLOTS)
     }
 
     /// All slots that hold an entry of this origin.
@@ -173,9 +181,9 @@ impl<T> Bucket<T> {
     ) -> Result<usize, T> {
         let Some(slot) = self.vacant().first() else { return Err(entry) };
         self.slots[slot].write(entry);
-        self.header.0[slot] = fingerprint.0;
+        self.fingerprints[slot] = fingerprint.0;
         if origin == Origin::Displaced {
-            self.set_marks(self.marks() | 1 << slot);
+            self.marks = self.marks | 1 << slot;
         }
         Ok(slot)
     }
@@ -187,9 +195,9 @@ impl<T> Bucket<T> {
     /// If the slot is occupied.
     #[inline]
     pub(crate) fn put_at(&mut self, slot: usize, fingerprint: Fingerprint, entry: T) {
-        assert!(slot < SLOTS && self.header.0[slot] == 0, "slot {slot} is occupied");
+        assert!(slot < SLOTS && self.fingerprints[slot] == 0, "slot {slot} is occupied");
         self.slots[slot].write(entry);
-        self.header.0[slot] = fingerprint.0;
+        self.fingerprints[slot] = fingerprint.0;
     }
 
     /// Moves the entry out of `slot`.
@@ -199,8 +207,8 @@ impl<T> Bucket<T> {
     #[inline]
     pub(crate) fn take(&mut self, slot: usize) -> (Fingerprint, T) {
         self.assert_occupied(slot);
-        let fingerprint = Fingerprint(core::mem::take(&mut self.header.0[slot]));
-        self.set_marks(self.marks() & !(1 << slot));
+        let fingerprint = Fingerprint(core::mem::take(&mut self.fingerprints[slot]));
+        self.marks = self.marks & !(1 << slot);
         // SAFETY: the slot was occupied, hence initialized; its fingerprint is 0 now, so that
         // nobody reads the slot again before it is written.
         (fingerprint, unsafe { self.slots[slot].assume_init_read() })
@@ -209,43 +217,43 @@ impl<T> Bucket<T> {
     /// Whether the stash may hold entries that are at home in this bucket.
     #[inline(always)]
     pub(crate) fn has_overflowed(&self) -> bool {
-        self.marks() >> OVERFLOW_SHIFT != 0
+        self.marks >> OVERFLOW_SHIFT != 0
     }
 
     /// Entries of this bucket in the stash; 3 says nothing definite.
     #[cfg(test)]
     pub(crate) fn overflow(&self) -> u16 {
-        self.marks() >> OVERFLOW_SHIFT
+        self.marks >> OVERFLOW_SHIFT
     }
 
     /// Notes that an entry of this bucket went into the stash.
     pub(crate) fn note_overflow(&mut self) {
-        let count = self.marks() >> OVERFLOW_SHIFT;
+        let count = self.marks >> OVERFLOW_SHIFT;
         if count < OVERFLOW_MAX {
-            self.set_marks(self.marks() + (1 << OVERFLOW_SHIFT));
+            self.marks = self.marks + (1 << OVERFLOW_SHIFT);
         }
     }
 
     /// Notes that an entry of this bucket left the stash.
     pub(crate) fn note_overflow_gone(&mut self) {
-        let count = self.marks() >> OVERFLOW_SHIFT;
+        let count = self.marks >> OVERFLOW_SHIFT;
         debug_assert_ne!(count, 0, "an entry in the stash was not counted");
         if count < OVERFLOW_MAX {
-            self.set_marks(self.marks() - (1 << OVERFLOW_SHIFT));
+            self.marks = self.marks - (1 << OVERFLOW_SHIFT);
         }
     }
 
     #[inline(always)]
     fn matching(&self, fingerprint: Fingerprint, origin: Origin) -> SlotSet {
-        SlotSet(match_byte(&self.header, fingerprint.0) & self.slots_of(origin))
+        SlotSet(match_byte(self.header(), fingerprint.0) & self.slots_of(origin))
     }
 
     /// Slots that would hold an entry of this origin if they were occupied.
     #[inline(always)]
     fn slots_of(&self, origin: Origin) -> u16 {
         match origin {
-            Origin::Native => ALL_SLOTS & !self.marks(),
-            Origin::Displaced => ALL_SLOTS & self.marks(),
+            Origin::Native => ALL_SLOTS & !self.marks,
+            Origin::Displaced => ALL_SLOTS & self.marks,
         }
     }
 
@@ -253,22 +261,20 @@ impl<T> Bucket<T> {
     /// was just stored, because processors forward stores only to loads that they cover.
     #[inline(always)]
     fn assert_occupied(&self, slot: usize) {
-        assert!(slot < SLOTS && self.header.0[slot] != 0, "slot {slot} is vacant");
+        assert!(slot < SLOTS && self.fingerprints[slot] != 0, "slot {slot} is vacant");
     }
 
     #[inline]
     fn vacant(&self) -> SlotSet {
-        SlotSet(match_byte(&self.header, 0) & ALL_SLOTS)
+        SlotSet(match_byte(self.header(), 0) & ALL_SLOTS)
     }
 
+    /// The fingerprints, and behind them the marks, which never count as matches.
     #[inline(always)]
-    fn marks(&self) -> u16 {
-        u16::from_le_bytes([self.header.0[MARKS_OFFSET], self.header.0[MARKS_OFFSET + 1]])
-    }
-
-    #[inline(always)]
-    fn set_marks(&mut self, marks: u16) {
-        self.header.0[MARKS_OFFSET..].copy_from_slice(&marks.to_le_bytes());
+    fn header(&self) -> &Group {
+        // SAFETY: a bucket begins with 14 bytes of fingerprints and 2 bytes of marks, all of them
+        // initialized, and is aligned to more than a group is.
+        unsafe { &*core::ptr::from_ref(self).cast::<Group>() }
     }
 }
 
@@ -278,7 +284,7 @@ mod tests {
     use std::rc::Rc;
 
     fn empty<T>() -> Bucket<T> {
-        Bucket { header: Group([0; 16]), slots: [const { MaybeUninit::uninit() }; SLOTS] }
+        Bucket { fingerprints: [0; SLOTS], marks: 0, slots: [const { MaybeUninit::uninit() }; SLOTS] }
     }
 
     #[test]
@@ -317,7 +323,7 @@ mod tests {
         for _ in 0..5 {
             bucket.note_overflow();
         }
-        assert_eq!(bucket.marks(), 0xFFFF);
+        assert_eq!(bucket.marks, 0xFFFF);
         assert_eq!(bucket.matching(Fingerprint(0xFF), Origin::Displaced).count(), SLOTS);
         assert_eq!(bucket.matching(Fingerprint(0xFF), Origin::Native), SlotSet::EMPTY);
         assert_eq!(bucket.occupied().count(), SLOTS);

@@ -1,6 +1,6 @@
 //! How the keyspace scales with threads, and what prefetching a batch gains.
 //!
-//! `cargo run --release -p tierce-keyspace --example threads [keys] [threads]`
+//! `cargo run --release -p tierce-keyspace --example threads [keys] [threads] [rounds]`
 //!
 //! Each thread does what a server's worker does for batches of requests, nine reads to one
 //! overwrite: hash, prefetch, execute, release. Two workloads: uniformly distributed keys in batches
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use tierce_keyspace::{DbIndex, Expiry, Key, Keyspace, Options};
 
 const ROUND: Duration = Duration::from_millis(250);
-const ROUNDS: usize = 20;
 const VALUE: [u8; 100] = [b'v'; 100];
 const KEY_LEN: usize = 16;
 
@@ -33,6 +32,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse().expect("a number"));
     let keys: u64 = arguments.next().unwrap_or(1_000_000);
     let threads = arguments.next().unwrap_or(2) as usize;
+    let rounds = arguments.next().unwrap_or(20);
 
     let keyspace = Keyspace::new(Options::default()).expect("default options are good");
     let fill = fill(&keyspace, keys);
@@ -49,7 +49,7 @@ fn main() {
         ("hot key, 15 us between", Workload { between: 15_000, ..hot }),
     ] {
         let (mut one, mut all) = (Speed::default(), Speed::default());
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             one.keep_best(run(&keyspace, workload, 1));
             all.keep_best(run(&keyspace, workload, threads));
         }

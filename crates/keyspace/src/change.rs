@@ -1,6 +1,6 @@
 //! The one place every mutation passes, and who is told of it.
 //!
-//! All operations that change keys pass `Context::before_change` and `Context::changed` (`db.rs`),
+//! All operations that change keys pass `Context::before_change` and `Context::changed` (`context.rs`),
 //! with the shard locked throughout. In the latter the shard's count of changes grows, and an
 //! observer, if the keyspace has one, gets the [`Event`]. Without an observer that is one branch
 //! that is always predicted; the former is empty as yet.

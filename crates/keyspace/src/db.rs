@@ -7,27 +7,16 @@
 //!   method returns.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
-use crate::change::{Change, Event, Removal};
+use crate::change::{Change, Removal};
+use crate::context::Context;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::DbIndex;
 use crate::shard::{Shard, ShardDb};
-use crate::stats::{DbCounters, ShardStats};
 use crate::value::{Value, ValueType};
-
-/// Whether looking at a key counts as using it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Touch {
-    /// It does: the key's idle time starts over.
-    #[default]
-    Yes,
-    /// It does not, as CLIENT NO-TOUCH asks for.
-    No,
-}
 
 /// The time to live of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,65 +47,6 @@ pub enum DeadlineSet {
 pub struct Db<'a> {
     shard: &'a mut Shard,
     pub(crate) at: Context<'a>,
-}
-
-/// Where and when an operation takes place: everything but the data.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) keyspace: &'a Keyspace,
-    pub(crate) stats: &'a ShardStats,
-    pub(crate) shard_index: usize,
-    pub(crate) db: DbIndex,
-    pub(crate) now_ms: i64,
-    pub(crate) touch: Touch,
-}
-
-impl Context<'_> {
-    /// The time in an entry's clock.
-    #[inline]
-    pub(crate) fn clock(&self) -> u16 {
-        (self.now_ms / 1000) as u16
-    }
-
-    /// Counts a use of an entry.
-    #[inline]
-    pub(crate) fn used(&self, entry: &mut Entry) {
-        if self.touch == Touch::Yes {
-            entry.touch(self.clock());
-        }
-    }
-
-    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
-    #[inline]
-    fn before_change(&self, _hash: KeyHash) {
-        // TODO: `Snapshot::before_change` of the table goes here when there are snapshots.
-    }
-
-    /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
-    #[inline]
-    pub(crate) fn changed(&self, entry: &Entry, change: Change) {
-        self.stats.changes.add(1);
-        self.keyspace.notify(&Event::Key { db: self.db, entry, change });
-    }
-
-    #[inline]
-    fn counters(&self) -> &DbCounters {
-        &self.stats.dbs[self.db.get()]
-    }
-
-    #[inline]
-    fn count_read(&self, found: bool) {
-        if found { &self.stats.hits } else { &self.stats.misses }.add(1);
-    }
-
-    /// Makes a deadline of this shard known to the reaper.
-    fn publish_deadline(&self, deadline_ms: i64) {
-        let next = &self.keyspace.next_deadlines_ms[self.shard_index];
-        if deadline_ms < next.load(Ordering::Relaxed) {
-            next.store(deadline_ms, Ordering::Relaxed);
-            self.keyspace.alarm.deadline_published(deadline_ms);
-        }
-    }
 }
 
 /// What the figures have to know of an entry.
@@ -285,40 +215,6 @@ impl<'a> Db<'a> {
         Ok(())
     }
 
-    /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
-    /// deadlines have come. `false` if no item is due.
-    ///
-    /// A key with a later deadline than its item gets a new item even if that deadline has come,
-    /// too: other keys may be due before it.
-    pub(crate) fn expire_next(&mut self) -> bool {
-        let Context { keyspace, now_ms, stats, .. } = self.at;
-        let db = self.db();
-        let heap_bytes = db.deadlines.memory_bytes();
-        let Some((item_ms, hash)) = db.deadlines.pop_due(now_ms) else { return false };
-        stats.deadline_bytes.follow(heap_bytes, db.deadlines.memory_bytes());
-        let later_ms = loop {
-            let mut later_ms = None::<i64>;
-            let expired = self.unlink_where(hash, |entry| {
-                let Some(deadline_ms) = entry.deadline_ms() else { return false };
-                if keyspace.hash(entry.key()) != hash {
-                    return false;
-                }
-                if deadline_ms > item_ms {
-                    later_ms = Some(later_ms.map_or(deadline_ms, |time| time.min(deadline_ms)));
-                }
-                deadline_ms <= item_ms
-            });
-            match expired {
-                Some(entry) => self.forget(hash, entry, Removal::Expired),
-                None => break later_ms,
-            }
-        };
-        if let Some(deadline_ms) = later_ms {
-            self.arm(deadline_ms, hash);
-        }
-        true
-    }
-
     /// The live entry of a key. One whose deadline has come is removed.
     #[inline]
     pub(crate) fn find(&mut self, key: Key<'_>) -> Option<&mut Entry> {
@@ -407,7 +303,7 @@ impl<'a> Db<'a> {
     }
 
     #[inline]
-    fn db(&mut self) -> &mut ShardDb {
+    pub(crate) fn db(&mut self) -> &mut ShardDb {
         &mut self.shard.dbs[self.at.db.get()]
     }
 
@@ -429,7 +325,11 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
-    fn unlink_where(&mut self, hash: KeyHash, eq: impl FnMut(&Entry) -> bool) -> Option<Entry> {
+    pub(crate) fn unlink_where(
+        &mut self,
+        hash: KeyHash,
+        eq: impl FnMut(&Entry) -> bool,
+    ) -> Option<Entry> {
         let at = self.at;
         at.before_change(hash);
         let hasher = &at.keyspace.hasher;
@@ -441,7 +341,7 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
-    fn forget(&mut self, hash: KeyHash, entry: Entry, why: Removal) {
+    pub(crate) fn forget(&mut self, hash: KeyHash, entry: Entry, why: Removal) {
         self.removed(hash, &entry, why);
         self.discard(entry);
     }
@@ -466,55 +366,5 @@ impl<'a> Db<'a> {
         if before.deadline_ms != after.deadline_ms {
             self.settle_deadline(hash, before.deadline_ms, after.deadline_ms);
         }
-    }
-
-    fn settle_deadline(&mut self, hash: KeyHash, before: Option<i64>, after: Option<i64>) {
-        let counters = self.at.counters();
-        if let Some(deadline_ms) = before {
-            counters.expires.sub(1);
-            counters.deadline_sum.sub(DbCounters::summand(deadline_ms));
-        }
-        if let Some(deadline_ms) = after {
-            counters.expires.add(1);
-            counters.deadline_sum.add(DbCounters::summand(deadline_ms));
-            if before.is_none_or(|before_ms| deadline_ms < before_ms) {
-                self.arm(deadline_ms, hash);
-            }
-        }
-        let live = self.at.counters().expires.get() as usize;
-        if self.db().deadlines.is_crowded(live) {
-            self.rebuild_deadlines();
-        }
-    }
-
-    fn arm(&mut self, deadline_ms: i64, hash: KeyHash) {
-        let at = self.at;
-        let deadlines = &mut self.db().deadlines;
-        let heap_bytes = deadlines.memory_bytes();
-        deadlines.arm(deadline_ms, hash);
-        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
-        at.publish_deadline(deadline_ms);
-    }
-
-    #[cold]
-    fn rebuild_deadlines(&mut self) {
-        let at = self.at;
-        let ShardDb { table, deadlines, .. } = self.db();
-        let heap_bytes = deadlines.memory_bytes();
-        deadlines.rebuild(|hash| {
-            let mut earliest_ms = None::<i64>;
-            table.find(at.keyspace.hasher.table_hash(hash), |entry| {
-                if let Some(deadline_ms) = entry.deadline_ms()
-                    && at.keyspace.hash(entry.key()) == hash
-                {
-                    let earliest = earliest_ms.map_or(deadline_ms, |time| time.min(deadline_ms));
-                    earliest_ms = Some(earliest);
-                }
-                // No entry is the one: every candidate is to be seen.
-                false
-            });
-            earliest_ms
-        });
-        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
     }
 }

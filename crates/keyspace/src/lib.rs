@@ -61,17 +61,21 @@ mod alarm;
 mod keyspace;
 mod locker;
 
+mod context;
 mod db;
+mod expire;
+mod string;
+
 mod flush;
 mod prefetch;
 mod scan;
-mod string;
 
 mod reaper;
 
 pub use change::{Change, Event, Observer, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use db::{Db, DeadlineSet, Touch, Ttl};
+pub use context::Touch;
+pub use db::{Db, DeadlineSet, Ttl};
 pub use entry::{Entry, size_class};
 pub use error::{Error, Result};
 pub use flush::Freeing;

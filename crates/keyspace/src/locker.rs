@@ -10,7 +10,8 @@
 //!
 //! A locker must not be kept over anything that waits: it is released at the end of a batch.
 
-use crate::db::{Context, Db, Touch};
+use crate::context::{Context, Touch};
+use crate::db::Db;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::shard::Held;

@@ -39,15 +39,16 @@ impl Counter {
     }
 }
 
-/// The figures of one shard.
+/// The figures of one shard, those first that ordinary requests change.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct ShardStats {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
-    pub(crate) expired: Counter,
     pub(crate) changes: Counter,
     /// Bytes of entries and blobs.
     pub(crate) entry_bytes: Counter,
+    pub(crate) expired: Counter,
     /// Bytes of the tables.
     pub(crate) index_bytes: Counter,
     /// Bytes of the deadline heaps.

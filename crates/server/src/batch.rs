@@ -121,8 +121,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         self.prefetch(session, locker, input);
         locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
-        // What concerns all connections changes so rarely that a look a batch is enough.
-        let undisturbed = !self.server.pause.is_on(now_ms) && !self.server.clients.has_monitors();
+        // What concerns all connections changes so rarely that a look a batch is enough, and one
+        // after each command that may itself be the change.
+        let mut paused = self.server.pause.is_on(now_ms);
+        let mut watched = self.server.clients.has_monitors();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -144,7 +146,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 self.refuse(session, output, &refused);
                 continue;
             }
-            if !undisturbed && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
+            if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
@@ -153,11 +155,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             let timing = meter.enter(command);
             self.run(session, locker, output, command, args, now_ms);
-            if !undisturbed && self.server.clients.has_monitors() {
-                self.server.show_to_monitors(command, session, args);
-            }
             if timing == Timing::Alone {
                 meter.leave(command, session, args);
+                paused = self.server.pause.is_on(now_ms);
+                watched = self.server.clients.has_monitors();
+            }
+            if watched {
+                // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+                self.server.show_to_monitors(command, session, args);
             }
             if session.closing {
                 progress = Progress::Closing;
@@ -168,16 +173,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
-    }
-
-    #[cold]
-    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
-        let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
-        let mut reply = Reply::new(output, session.proto);
-        execute::refuse(self.server, self.counters, &mut reply, refused);
-        if session.reply_mode != ReplyMode::On {
-            mute(session, output, muted_from);
-        }
     }
 
     #[inline]
@@ -196,6 +191,17 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
         if session.reply_mode != ReplyMode::On {
             mute(session, output, muted_from);
+        }
+    }
+
+    /// Replies to a request that does not come to run.
+    #[cold]
+    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
+        let mark = output.mark();
+        let mut reply = Reply::new(output, session.proto);
+        execute::refuse(self.server, self.counters, &mut reply, refused);
+        if session.reply_mode != ReplyMode::On {
+            mute(session, output, Some(mark));
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `reply` | writing replies in either protocol version |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
+//! | `secrets` | what those may not show |
 
 mod batch;
 mod clients;

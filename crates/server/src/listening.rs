@@ -64,17 +64,6 @@ impl Listening {
         self.present.lock().clone()
     }
 
-    /// The path of the Unix socket; empty without one.
-    #[must_use]
-    pub fn unix_path(&self) -> String {
-        let present = self.present.lock();
-        let mut paths = present.iter().filter_map(|listener| match listener.address() {
-            ListenAddress::Unix(path) => Some(path.display().to_string()),
-            ListenAddress::Tcp(_) => None,
-        });
-        paths.next().unwrap_or_default()
-    }
-
     /// Listens where `settings` say, and has `install` accept from clones of all listeners. Unix
     /// sockets stay.
     ///

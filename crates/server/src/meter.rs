@@ -100,7 +100,7 @@ impl<'k> Meter<'k> {
 
     #[inline]
     fn is_alone(&self, command: &Command) -> bool {
-        self.thresholds.exact || !command.spec.flags.intersects(Flags::FAST.with(Flags::SHORT))
+        self.thresholds.exact || !command.is_brief
     }
 
     fn position(&self, id: CommandId) -> Option<usize> {

@@ -12,7 +12,7 @@ use tierce_wire::resp::{Args, AuthState, Limits};
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
-use crate::config::{Config, Peer};
+use crate::config::{Config, DirectiveId, Peer};
 use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
@@ -61,6 +61,8 @@ pub struct Server {
     pub memory_peak: AtomicUsize,
     /// Connections for which there was no descriptor, as far as the log knows.
     dropped_logged: AtomicU64,
+    /// Where the Unix socket is; empty if there is none.
+    pub unix_path: String,
     counters: Box<[Counters]>,
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
@@ -119,7 +121,9 @@ impl Server {
         listening: Listening,
         log: Log,
     ) -> Self {
+        const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
         let commands = commands::table();
+        let unix_path = String::from_utf8_lossy(config.settings().text(UNIXSOCKET)).into_owned();
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         Self {
             config,
@@ -139,6 +143,7 @@ impl Server {
             log,
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
+            unix_path,
             counters,
             baseline: Mutex::new(None),
             net: OnceLock::new(),

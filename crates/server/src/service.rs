@@ -54,18 +54,14 @@ impl Service for RespService {
 
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
-        let client =
-            Arc::new(Client::new(info, now.unix_ms as i64, || server.listening.unix_path()));
+        let client = Arc::new(Client::new(info, &server.unix_path, now.unix_ms as i64));
         if server.is_protected_from(&client) {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
             return Err(Refusal::Borrowed(DENIED.as_bytes()));
         }
-        if server
-            .clients
-            .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
-            .is_err()
-        {
+        let max = server.config.live().maxclients() as usize;
+        if server.clients.admit(Arc::clone(&client), max).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
         }

@@ -7,7 +7,7 @@
 //!
 //! Invariants, on which every unsafe block of this folder rests:
 //! - `handle` without its upper 16 bits points to a live allocation owned by this entry alone, of
-//!   `shape().allocated()` bytes and alignment [`ALIGN`].
+//!   `shape().allocated()` bytes.
 //! - The header at its start is initialized and tells the true shape; key and payload follow it and
 //!   are initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
@@ -16,23 +16,23 @@
 //! anybody but the one who asks.
 
 mod layout;
+mod parts;
 mod size_class;
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::dealloc;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 pub(crate) use layout::Kind;
 use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
+use parts::{
+    allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
+};
 pub use size_class::size_class;
 
 use crate::text_int::IntText;
 use crate::value::{Blob, StrView};
-
-/// Alignment of an entry's allocation. More than 1 only so that Rust's system allocator takes its
-/// plain path; nothing inside an entry is aligned.
-const ALIGN: usize = 8;
 
 /// Bits of the handle that are the address.
 const ADDRESS_BITS: u32 = 48;
@@ -65,14 +65,6 @@ impl Content<'_> {
         };
         Shape { kind, key_len, payload_len, deadline_ms }
     }
-}
-
-/// The fewest of 1, 2, 4 or 8 bytes that hold `value`.
-#[inline]
-fn int_width(value: i64) -> usize {
-    // Significant bits with the sign; one byte holds 8 of them.
-    let bits = i64::BITS - (value ^ (value >> 63)).leading_zeros() + 1;
-    (bits.div_ceil(8) as usize).next_power_of_two()
 }
 
 /// A key with its value: the owner of one allocation.
@@ -524,20 +516,6 @@ impl Drop for BlobLoan<'_> {
     }
 }
 
-#[inline]
-fn memory_layout(size: usize) -> Layout {
-    // An entry is at most a few blobs' threshold and a key long, far from `isize::MAX`.
-    Layout::from_size_align(size, ALIGN).expect("an entry's size is far below isize::MAX")
-}
-
-#[inline]
-fn allocate(shape: &Shape) -> NonNull<u8> {
-    let layout = memory_layout(shape.allocated());
-    // SAFETY: a size class is never zero.
-    let pointer = unsafe { alloc(layout) };
-    NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout))
-}
-
 /// # Panics
 ///
 /// If the address needs more than 48 bits, which neither Linux on x86_64 nor on aarch64 hands out
@@ -546,79 +524,6 @@ fn allocate(shape: &Shape) -> NonNull<u8> {
 fn with_clock(base: NonNull<u8>, clock: u16) -> NonNull<u8> {
     assert!(base.addr().get() <= ADDRESS_MASK, "an address of more than 48 bits");
     base.map_addr(|address| address | usize::from(clock) << ADDRESS_BITS)
-}
-
-/// # Safety
-///
-/// `base` must be valid for writing the header of `shape`.
-#[inline]
-unsafe fn write_header(base: NonNull<u8>, shape: &Shape) {
-    let tag = shape.tag();
-    // SAFETY: all of these lie before `tag.key_at()`, within the header.
-    unsafe {
-        base.write(tag.0);
-        let key_len = base.add(KEY_LEN_AT);
-        if tag.has_wide_key() {
-            key_len.cast::<[u8; 4]>().write((shape.key_len as u32).to_le_bytes());
-        } else {
-            key_len.write(shape.key_len as u8);
-        }
-        if tag.has_length() {
-            let payload_len = base.add(tag.payload_len_at());
-            match tag.width_bytes() {
-                1 => payload_len.write(shape.payload_len as u8),
-                2 => payload_len.cast::<[u8; 2]>().write((shape.payload_len as u16).to_le_bytes()),
-                _ => payload_len.cast::<[u8; 4]>().write((shape.payload_len as u32).to_le_bytes()),
-            }
-        }
-        if let Some(deadline_ms) = shape.deadline_ms {
-            let at = base.add(tag.key_at() - DEADLINE_LEN);
-            at.cast::<[u8; DEADLINE_LEN]>().write(deadline_ms.to_le_bytes());
-        }
-    }
-}
-
-/// # Safety
-///
-/// `payload` must be valid for writing as many bytes as `content`'s shape has payload, and be no part
-/// of `content`. Afterwards the payload owns the blob's count, if `content` is one.
-#[inline]
-unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        match content {
-            Content::Embedded(bytes) | Content::Raw(bytes) => write_bytes(payload, bytes),
-            Content::Int(value) => write_int(payload, value),
-            Content::Blob(blob) => {
-                payload.cast::<*const Vec<u8>>().write_unaligned(Arc::into_raw(blob));
-            }
-        }
-    }
-}
-
-/// # Safety
-///
-/// `payload` must be valid for writing as many bytes, and be no part of them.
-#[inline]
-unsafe fn write_bytes(payload: NonNull<u8>, bytes: &[u8]) {
-    // SAFETY: by the caller's promise.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), bytes.len()) }
-}
-
-/// # Safety
-///
-/// `payload` must be valid for writing `int_width(value)` bytes.
-#[inline]
-unsafe fn write_int(payload: NonNull<u8>, value: i64) {
-    // SAFETY: by the caller's promise; truncation drops bytes that only repeat the sign.
-    unsafe {
-        match int_width(value) {
-            1 => payload.cast::<[u8; 1]>().write((value as i8).to_le_bytes()),
-            2 => payload.cast::<[u8; 2]>().write((value as i16).to_le_bytes()),
-            4 => payload.cast::<[u8; 4]>().write((value as i32).to_le_bytes()),
-            _ => payload.cast::<[u8; 8]>().write(value.to_le_bytes()),
-        }
-    }
 }
 
 /// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place

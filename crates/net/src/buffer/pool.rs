@@ -55,7 +55,7 @@ pub(crate) struct Block {
 }
 
 /// What a pool has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolStats {
     /// Memory held, in use or not.
     pub(crate) arena_bytes: usize,

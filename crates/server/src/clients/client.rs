@@ -79,10 +79,10 @@ impl ClientFlags {
 }
 
 impl Client {
-    /// A client that has just connected; one that came through a Unix socket goes by its path.
+    /// A client that has just connected; `unix_path` is where the Unix socket is, if there is one.
     #[must_use]
-    pub fn new(info: &ConnInfo, now_ms: i64, unix_path: impl Fn() -> String) -> Self {
-        let unix_path = || format!("{}:0", unix_path());
+    pub fn new(info: &ConnInfo, unix_path: &str, now_ms: i64) -> Self {
+        let unix_path = || format!("{unix_path}:0");
         let (addr, laddr, unix, local) = match info.endpoints {
             Endpoints::Tcp { peer, local } => {
                 (peer.to_string(), local.to_string(), false, peer.ip().is_loopback())

@@ -39,8 +39,9 @@ impl Flags {
     pub const NO_ASYNC_LOADING: Self = Self(1 << 13);
     /// Is not logged as slow (it waits by intention, or would log itself).
     pub const SKIP_SLOWLOG: Self = Self(1 << 14);
-    /// Takes about as long as a fast command, though Redis does not call it one.
-    pub const SHORT: Self = Self(1 << 15);
+    /// Usually runs as briefly as a [`FAST`](Self::FAST) one, though Redis does not call it that.
+    /// Not reported.
+    pub const BRIEF: Self = Self(1 << 15);
 
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [

@@ -5,36 +5,25 @@ use crate::error::CommandError;
 use crate::execute::Context;
 use tierce_wire::resp::Args;
 
-/// The access categories in the order in which Redis reports them.
-const CATEGORIES: [&str; 21] = [
+/// Runs a command: reads `args` (the name included), writes the reply into the context.
+///
+/// # Errors
+/// An error is written as the reply by the caller; the handler must not have replied yet.
+pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
+
+/// The access categories that commands of today are in, in the order of Redis.
+const CATEGORIES: [&str; 10] = [
     "keyspace",
     "read",
     "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
     "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
     "admin",
     "fast",
     "slow",
     "blocking",
     "dangerous",
     "connection",
-    "transaction",
-    "scripting",
 ];
-
-/// Runs a command: reads `args` (the name included), writes the reply into the context.
-///
-/// # Errors
-/// An error is written as the reply by the caller; the handler must not have replied yet.
-pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
 /// The facts about one command or subcommand, stated once, beside its handler.
 #[derive(Clone, Copy)]
@@ -59,8 +48,6 @@ pub struct Spec {
     pub keys: &'static [KeySpec],
     /// Access categories beyond those that follow from flags and group.
     pub categories: &'static [&'static str],
-    /// The access category of the group does not hold.
-    pub apart: bool,
     /// Advice for clients and proxies: how to route the command and to combine replies.
     pub tips: &'static [&'static str],
     /// The version of Redis that deprecated the command, and what replaces it.
@@ -86,7 +73,6 @@ impl Spec {
             syntax: "",
             keys: &[],
             categories: &[],
-            apart: false,
             tips: &[],
             deprecated: None,
             subcommands: &[],
@@ -102,7 +88,7 @@ impl Spec {
         subcommands: &'static [Spec],
         run: Handler,
     ) -> Self {
-        let spec = Self::new(name, -2, group, run).apart();
+        let spec = Self::new(name, -2, group, run);
         Self { subcommands, complexity: "Depends on subcommand.", ..spec }
     }
 
@@ -136,12 +122,6 @@ impl Spec {
         Self { categories, ..self }
     }
 
-    /// Without the access category of its group.
-    #[must_use]
-    pub const fn apart(self) -> Self {
-        Self { apart: true, ..self }
-    }
-
     /// With advice for clients and proxies.
     #[must_use]
     pub const fn tips(self, tips: &'static [&'static str]) -> Self {
@@ -164,26 +144,27 @@ impl Spec {
     /// All access categories, in the order Redis reports them.
     #[must_use]
     pub fn all_categories(&self) -> Vec<&'static str> {
-        let mut categories = Vec::new();
-        categories.extend(self.group.category().filter(|_| !self.apart));
-        if self.flags.contains(Flags::WRITE) {
-            categories.push("write");
-        }
-        if self.flags.contains(Flags::READONLY) {
-            categories.push("read");
-        }
-        if self.flags.contains(Flags::ADMIN) {
-            categories.push("admin");
-            categories.push("dangerous");
-        }
-        if self.flags.contains(Flags::BLOCKING) {
-            categories.push("blocking");
-        }
-        categories.push(if self.flags.contains(Flags::FAST) { "fast" } else { "slow" });
-        categories.extend(self.categories);
-        categories.sort_by_key(|name| CATEGORIES.iter().position(|category| category == name));
-        categories.dedup();
-        categories
+        CATEGORIES.into_iter().filter(|category| self.is_in(category)).collect()
+    }
+
+    fn is_in(&self, category: &str) -> bool {
+        let has = |flag| self.flags.contains(flag);
+        let follows = match category {
+            "write" => has(Flags::WRITE),
+            "read" => has(Flags::READONLY),
+            "admin" | "dangerous" => has(Flags::ADMIN),
+            "fast" => has(Flags::FAST),
+            "slow" => !has(Flags::FAST),
+            "blocking" => has(Flags::BLOCKING),
+            group => self.group.category() == Some(group) && !self.has_own_group(),
+        };
+        follows || self.categories.contains(&category)
+    }
+
+    /// Containers are in no category of a group, and WAIT is generic but counts as connection.
+    fn has_own_group(&self) -> bool {
+        let mut groups = Group::ALL.into_iter().filter_map(Group::category);
+        !self.subcommands.is_empty() || groups.any(|group| self.categories.contains(&group))
     }
 
     /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys.

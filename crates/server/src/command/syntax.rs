@@ -161,10 +161,10 @@ fn push_word(arguments: &mut Vec<Argument>, word: &str, is_token: bool) {
     arguments.push(value);
 }
 
-/// Whether what follows an opening bracket is `word ... ...]`.
+/// Whether what follows an opening bracket is `word ... ...]`, without brackets inside.
 fn is_repetition(rest: &[String]) -> bool {
-    let close = rest.iter().position(|token| "[]".contains(token.as_str()));
-    close.is_some_and(|close| close > 0 && rest[close] == "]" && rest[close - 1] == "...")
+    let bracket = rest.iter().position(|token| token == "[" || token == "]");
+    bracket.is_some_and(|at| at > 0 && rest[at] == "]" && rest[at - 1] == "...")
 }
 
 /// Marks the last `count` arguments as one that may be repeated.
@@ -219,6 +219,10 @@ mod tests {
         );
         check("[ID client-id [client-id ...]]", "ID:client-id=integer?*");
         check("cursor [MATCH pattern]", "cursor=integer MATCH:pattern=pattern?");
+        check(
+            "[TYPE type] [ID client-id [client-id ...]]",
+            "TYPE:type=string? ID:client-id=integer?*",
+        );
         check("<ID client-id | ALL>", "one(ID:client-id=integer ALL:!)");
         check(
             "[protover [AUTH username password]]",

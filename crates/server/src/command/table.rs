@@ -1,6 +1,6 @@
 //! From a command's name to the command.
 
-use super::Spec;
+use super::{Flags, Spec};
 
 /// A small number that identifies a command or subcommand within one [`Table`]; counters are
 /// arrays indexed by it.
@@ -17,6 +17,8 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
+    /// Takes so little time that it is timed together with its neighbours.
+    pub is_brief: bool,
     /// Neither has subcommands nor is one, so that its first word alone names it.
     pub is_plain: bool,
 }
@@ -27,6 +29,10 @@ impl Command {
     pub fn subcommand(&self, name: &[u8]) -> Option<&Self> {
         self.subcommands.iter().find(|sub| sub.spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
+}
+
+fn is_brief(spec: &Spec) -> bool {
+    spec.flags.intersects(Flags::FAST.with(Flags::BRIEF))
 }
 
 /// All commands, found by name in any case.
@@ -73,6 +79,7 @@ impl Table {
                 spec,
                 id: next_id(),
                 full_name: spec.name.to_owned(),
+                is_brief: is_brief(spec),
                 is_plain: spec.subcommands.is_empty(),
                 subcommands: spec
                     .subcommands
@@ -82,6 +89,7 @@ impl Table {
                         id: next_id(),
                         full_name: format!("{}|{}", spec.name, sub.name),
                         subcommands: Vec::new(),
+                        is_brief: is_brief(sub),
                         is_plain: false,
                     })
                     .collect(),

@@ -19,6 +19,15 @@ pub(super) fn check_len(key: Key<'_>) -> Result<(), CommandError> {
     Err(tierce_keyspace::Error::KeyTooLong { len, max: KEY_LEN_MAX }.into())
 }
 
+/// An integer argument for which Redis has 32 bits, and says so.
+pub(super) fn small_integer(arg: &[u8]) -> Result<i64, CommandError> {
+    const OUT_OF_RANGE: CommandError = CommandError::new(
+        "ERR value is out of range, value must between -2147483648 and 2147483647",
+    );
+    let value = integer(arg)?;
+    if i32::try_from(value).is_ok() { Ok(value) } else { Err(OUT_OF_RANGE) }
+}
+
 /// How an option gives a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TimeForm {

@@ -1,11 +1,11 @@
 //! PING, ECHO, SELECT, QUIT, EXIT, RESET.
 
 use tierce_keyspace::DbIndex;
-use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Spec};
+use crate::commands::options::small_integer;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::session::ReplyMode;
@@ -61,12 +61,7 @@ fn echo(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn select(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let index = number::parse_i64(&args[1]).ok_or(CommandError::NOT_AN_INTEGER)?;
-    if i32::try_from(index).is_err() {
-        return Err(CommandError::new(
-            "ERR value is out of range, value must between -2147483648 and 2147483647",
-        ));
-    }
+    let index = small_integer(&args[1])?;
     let db = ctx.server.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     ctx.session.select(db);
     ctx.reply.ok();

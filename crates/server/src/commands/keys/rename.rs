@@ -5,7 +5,7 @@ use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
-use crate::commands::options::{check_len, integer};
+use crate::commands::options::{check_len, small_integer};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -103,7 +103,7 @@ impl CopyOptions {
                 parsed.occupied = Occupied::Replace;
             } else if options[at].eq_ignore_ascii_case(b"db") && at + 1 < options.len() {
                 at += 1;
-                let index = integer(&options[at])?;
+                let index = small_integer(&options[at])?;
                 parsed.db = ctx.server.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
             } else {
                 return Err(CommandError::SYNTAX);
@@ -142,7 +142,7 @@ fn copy(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn move_key(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let index = integer(&args[2])?;
+    let index = small_integer(&args[2])?;
     let target_db = ctx.server.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     let source_db = ctx.session.db;
     if target_db == source_db {

@@ -59,10 +59,9 @@ pub(super) static COMMANDS: &[Spec] = &[
         .categories(&["admin", "dangerous"])
         .doc("2.8.12", "O(1)", "", "Returns the replication role."),
     Spec::new("wait", 3, Group::Generic, wait)
-        .apart()
+        .flags(Flags::BLOCKING)
         .categories(&["connection"])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
-        .flags(Flags::BLOCKING)
         .doc(
             "3.0.0",
             "O(1)",

@@ -12,7 +12,7 @@ const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("set", -3, Group::String, set)
-        .flags(STORE.with(Flags::SHORT))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::VARIABLE).note("RW and access because of the option GET")])
         .doc(
             "1.0.0",
@@ -29,7 +29,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc("1.0.0", "O(1)", "key value", "Sets the string value of a key only if it is absent."),
     Spec::new("setex", 4, Group::String, set_ex)
         .deprecated("2.6.12", "`SET` with the `EX` argument")
-        .flags(STORE.with(Flags::SHORT))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.0.0",
@@ -39,7 +39,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
     Spec::new("psetex", 4, Group::String, pset_ex)
         .deprecated("2.6.12", "`SET` with the `PX` argument")
-        .flags(STORE.with(Flags::SHORT))
+        .flags(STORE.with(Flags::BRIEF))
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
         .doc(
             "2.6.0",

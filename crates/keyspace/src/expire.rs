@@ -1,0 +1,101 @@
+//! What the deadlines of entries ask of a database: the heap kept in step with them, and keys removed
+//! when their time has come.
+
+use crate::change::Removal;
+use crate::context::Context;
+use crate::db::Db;
+use crate::key::KeyHash;
+use crate::shard::ShardDb;
+use crate::stats::DbCounters;
+
+impl Db<'_> {
+    /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
+    /// deadlines have come. `false` if no item is due.
+    ///
+    /// A key with a later deadline than its item gets a new item even if that deadline has come,
+    /// too: other keys may be due before it.
+    pub(crate) fn expire_next(&mut self) -> bool {
+        let Context { keyspace, now_ms, stats, .. } = self.at;
+        let db = self.db();
+        let heap_bytes = db.deadlines.memory_bytes();
+        let Some((item_ms, hash)) = db.deadlines.pop_due(now_ms) else { return false };
+        stats.deadline_bytes.follow(heap_bytes, db.deadlines.memory_bytes());
+        let later_ms = loop {
+            let mut later_ms = None::<i64>;
+            let expired = self.unlink_where(hash, |entry| {
+                let Some(deadline_ms) = entry.deadline_ms() else { return false };
+                if keyspace.hash(entry.key()) != hash {
+                    return false;
+                }
+                if deadline_ms > item_ms {
+                    later_ms = Some(later_ms.map_or(deadline_ms, |time| time.min(deadline_ms)));
+                }
+                deadline_ms <= item_ms
+            });
+            match expired {
+                Some(entry) => self.forget(hash, entry, Removal::Expired),
+                None => break later_ms,
+            }
+        };
+        if let Some(deadline_ms) = later_ms {
+            self.arm(deadline_ms, hash);
+        }
+        true
+    }
+
+    /// Brings the figures and the heap up to date with an entry whose deadline has changed.
+    pub(crate) fn settle_deadline(
+        &mut self,
+        hash: KeyHash,
+        before: Option<i64>,
+        after: Option<i64>,
+    ) {
+        let counters = self.at.counters();
+        if let Some(deadline_ms) = before {
+            counters.expires.sub(1);
+            counters.deadline_sum.sub(DbCounters::summand(deadline_ms));
+        }
+        if let Some(deadline_ms) = after {
+            counters.expires.add(1);
+            counters.deadline_sum.add(DbCounters::summand(deadline_ms));
+            if before.is_none_or(|before_ms| deadline_ms < before_ms) {
+                self.arm(deadline_ms, hash);
+            }
+        }
+        let live = self.at.counters().expires.get() as usize;
+        if self.db().deadlines.is_crowded(live) {
+            self.rebuild_deadlines();
+        }
+    }
+
+    fn arm(&mut self, deadline_ms: i64, hash: KeyHash) {
+        let at = self.at;
+        let deadlines = &mut self.db().deadlines;
+        let heap_bytes = deadlines.memory_bytes();
+        deadlines.arm(deadline_ms, hash);
+        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
+        at.publish_deadline(deadline_ms);
+    }
+
+    #[cold]
+    fn rebuild_deadlines(&mut self) {
+        let at = self.at;
+        let ShardDb { table, deadlines, .. } = self.db();
+        let heap_bytes = deadlines.memory_bytes();
+        deadlines.rebuild(|hash| {
+            let mut earliest_ms = None::<i64>;
+            table.find(at.keyspace.hasher.table_hash(hash), |entry| {
+                if let Some(deadline_ms) = entry.deadline_ms()
+                    && at.keyspace.hash(entry.key()) == hash
+                {
+                    let earliest = earliest_ms.map_or(deadline_ms, |time| time.min(deadline_ms));
+                    earliest_ms = Some(earliest);
+                }
+                // No entry is the one: every candidate is to be seen.
+                false
+            });
+            earliest_ms
+        });
+        at.stats.deadline_bytes.follow(heap_bytes, deadlines.memory_bytes());
+    }
+}
