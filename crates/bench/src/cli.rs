@@ -1,4 +1,4 @@
-//! The command line of `tierce bench`, as the user wrote it. [`crate::plan`] resolves it.
+//! The command line of `tierce bench`, as the user wrote it. `plan.rs` and `workload.rs` resolve it.
 //!
 //! Letters mean what they mean in redis-benchmark; in particular `-h` is the host, so help is
 //! `--help` only.
@@ -118,7 +118,7 @@ pub(crate) struct LoadArgs {
     /// What keys begin with; twelve digits follow [default: key:]
     #[arg(long, value_name = "TEXT", help_heading = "Load")]
     pub(crate) key_prefix: Option<String>,
-    /// uniform, zipf[:theta], gauss or sequential [default: uniform]
+    /// uniform, zipf, zipf:THETA, gauss or sequential [default: uniform]
     #[arg(long, value_name = "SHAPE", help_heading = "Load")]
     pub(crate) distribution: Option<Distribution>,
     /// Seed of all random choices; equal seeds send equal keys [default: 1]

@@ -30,8 +30,8 @@ pub(crate) struct Process {
     directory: PathBuf,
 }
 
-/// Where a CPU time was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Where a CPU time was read, the finer source first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CpuSource {
     /// Nanoseconds per thread.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tierce_wire::resp::ReplyError;
+
 /// Why a run or a comparison ended without a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,10 +38,13 @@ pub enum Error {
         said: Option<String>,
     },
     /// The server sent what is no reply.
-    #[error("the server sent something that is not RESP: {what}")]
-    Protocol {
-        /// What is wrong with it.
-        what: String,
+    #[error("the server does not speak RESP: {0}")]
+    Protocol(ReplyError),
+    /// The server sent more replies than it got requests.
+    #[error("the server sent {replies} replies too many")]
+    Unasked {
+        /// How many nobody asked for.
+        replies: u64,
     },
     /// No reply came for a long time.
     #[error("no reply for {seconds} s with {outstanding} connections waiting")]

@@ -20,7 +20,7 @@
 //!
 //! It is a closed loop: a connection sends a batch, waits for its replies and sends the next. The
 //! generator must cost far less than any server, so requests are encoded once and only their digits
-//! change, and replies are counted, not decoded.
+//! change, and replies are counted, not decoded. The protocol itself is `tierce-wire`'s.
 
 #![forbid(unsafe_code)]
 

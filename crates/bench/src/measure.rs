@@ -24,6 +24,8 @@ pub(crate) struct Measurement {
     pub(crate) seed: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
+    /// Null replies, such as those to GET of an absent key.
+    pub(crate) nulls: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) seconds: f64,
     pub(crate) requests_per_second: f64,
@@ -146,6 +148,7 @@ impl Measurement {
             seed: load.seed,
             requests: tally.replies,
             errors: tally.errors,
+            nulls: tally.nulls,
             first_error: tally.first_error.clone(),
             seconds,
             requests_per_second: tally.replies as f64 / seconds.max(1e-9),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tierce_wire::resp::Proto;
+
 use crate::cli::{BenchArgs, TargetArgs};
 use crate::cpu::{self, Process};
 use crate::engine::Goal;
@@ -9,7 +11,7 @@ use crate::error::Error;
 use crate::measure::{Measurement, fill, measure};
 use crate::progress::Progress;
 use crate::report;
-use crate::target::{Address, Protocol, Target};
+use crate::target::{Address, Target};
 use crate::workload::Workload;
 
 /// Everything about a run that the user could decide.
@@ -85,7 +87,7 @@ impl TargetArgs {
             user: self.user.clone(),
             password: self.password.clone(),
             database: self.dbnum,
-            protocol: if self.resp3 { Protocol::Resp3 } else { Protocol::Resp2 },
+            protocol: if self.resp3 { Proto::Resp3 } else { Proto::Resp2 },
         }
     }
 }

@@ -9,7 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::target::{Address, Protocol, Target};
+use tierce_wire::resp::Proto;
+
+use crate::target::{Address, Target};
 
 /// How a responder answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +75,7 @@ impl Responder {
             user: None,
             password: None,
             database: 0,
-            protocol: Protocol::Resp2,
+            protocol: Proto::Resp2,
         }
     }
 

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
 use crate::error::Error;
-use crate::replies::ReplyCounter;
 
 /// A call that takes longer than this has failed. Generous, since FLUSHALL and the like may be slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,13 +37,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// The protocol version spoken on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Resp2,
-    Resp3,
-}
-
 /// A server and how every connection to it begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -51,7 +44,7 @@ pub(crate) struct Target {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: Proto,
 }
 
 impl Target {
@@ -67,7 +60,7 @@ impl Target {
                 None => control.must(&["AUTH", password])?,
             }
         }
-        if self.protocol == Protocol::Resp3 {
+        if self.protocol == Proto::Resp3 {
             control.must(&["HELLO", "3"])?;
         }
         if self.database != 0 {
@@ -107,12 +100,11 @@ impl AsFd for Control {
 }
 
 impl Control {
-    /// Sends a command and returns its reply as it came.
-    pub(crate) fn call(&mut self, words: &[&str]) -> Result<Reply, Error> {
+    /// Sends a command and returns its reply. Pushes that come before it are passed over.
+    pub(crate) fn call(&mut self, words: &[&str]) -> Result<Value, Error> {
         self.send(&encode(words))?;
-        let mut reply = Vec::new();
-        let mut counter = ReplyCounter::default();
-        let mut counted = 0;
+        let mut decoder = ReplyDecoder::new();
+        let mut input = Vec::new();
         loop {
             let mut piece = [0; 4096];
             let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
@@ -120,28 +112,26 @@ impl Control {
             if len == 0 {
                 return Err(Error::ConnectionLost { outstanding: 1, said: None });
             }
-            reply.extend_from_slice(&piece[..len]);
-            let step = counter
-                .count(&reply[counted..])
-                .map_err(|_| Error::Protocol { what: format!("the reply to {}", words[0]) })?;
-            counted += step.consumed;
-            if step.replies > 0 {
-                return Ok(Reply(reply));
+            input.extend_from_slice(&piece[..len]);
+            while let Some((value, len)) = decoder.decode(&input).map_err(Error::Protocol)? {
+                if !matches!(value, Value::Push(_)) {
+                    return Ok(value);
+                }
+                input.drain(..len);
             }
         }
     }
 
     /// A call whose error reply is an error.
     pub(crate) fn must(&mut self, words: &[&str]) -> Result<(), Error> {
-        let reply = self.call(words)?;
-        if !reply.is_error() {
-            return Ok(());
+        match self.call(words)? {
+            Value::Error(text) => Err(Error::Refused {
+                address: self.address.clone(),
+                command: words[0].to_owned(),
+                reply: String::from_utf8_lossy(&text).into_owned(),
+            }),
+            _ => Ok(()),
         }
-        Err(Error::Refused {
-            address: self.address.clone(),
-            command: words[0].to_owned(),
-            reply: reply.line().to_owned(),
-        })
     }
 
     /// Gives up the connection for use by an event loop.
@@ -162,40 +152,16 @@ impl Control {
 }
 
 fn encode(words: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, Proto::Resp2);
+    encoder.array(words.len());
+    words.iter().for_each(|word| encoder.bulk(word.as_bytes()));
     bytes
-}
-
-/// A reply, undecoded.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Reply(Vec<u8>);
-
-impl Reply {
-    pub(crate) fn is_error(&self) -> bool {
-        self.0.starts_with(b"-")
-    }
-
-    /// The first line without its type.
-    pub(crate) fn line(&self) -> &str {
-        let end = self.0.iter().position(|&byte| byte == b'\r').unwrap_or(self.0.len());
-        std::str::from_utf8(self.0.get(1..end).unwrap_or_default()).unwrap_or("(not text)")
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reply_shows_its_first_line() {
-        assert!(Reply(b"-ERR no\r\n".to_vec()).is_error());
-        assert_eq!(Reply(b"-ERR no\r\n".to_vec()).line(), "ERR no");
-        assert_eq!(Reply(b":12\r\n".to_vec()).line(), "12");
-        assert_eq!(Reply(Vec::new()).line(), "");
-    }
 
     #[test]
     fn addresses_are_printed_as_one_writes_them() {

@@ -9,7 +9,7 @@
 //! Placeholders may be parts of a word (`user:__rand_int__:name`) and may occur any number of
 //! times. Everything but the digits is encoded once.
 
-use std::fmt::Write as _;
+use tierce_wire::resp::{Encoder, Proto};
 
 use crate::digits::DIGITS_LEN;
 use crate::random::Random;
@@ -76,23 +76,23 @@ impl Template {
     /// stores numbers specially never takes a value for a number.
     pub(crate) fn encode(&self, filling: &Filling<'_>, random: &mut Random) -> Request {
         let mut request = Request::default();
-        request.line('*', self.words.len());
+        request.encoder().array(self.words.len());
         for word in &self.words {
-            request.line('$', word.iter().map(|part| part.len(filling)).sum());
+            let len = word.iter().map(|part| part.len(filling)).sum();
+            request.encoder().bulk_header(len);
             for part in word {
                 request.part(part, filling, random);
             }
-            request.bytes.extend_from_slice(b"\r\n");
+            request.encoder().crlf();
         }
         request
     }
 }
 
 impl Request {
-    fn line(&mut self, kind: char, number: usize) {
-        let mut line = String::new();
-        write!(line, "{kind}{number}\r\n").expect("writing to a string does not fail");
-        self.bytes.extend_from_slice(line.as_bytes());
+    /// Requests are arrays of strings in every version of the protocol.
+    fn encoder(&mut self) -> Encoder<'_> {
+        Encoder::new(&mut self.bytes, Proto::Resp2)
     }
 
     fn part(&mut self, part: &Part, filling: &Filling<'_>, random: &mut Random) {

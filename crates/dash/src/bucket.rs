@@ -212,6 +212,12 @@ impl<T> Bucket<T> {
         self.marks() >> OVERFLOW_SHIFT != 0
     }
 
+    /// Entries of this bucket in the stash; 3 says nothing definite.
+    #[cfg(test)]
+    pub(crate) fn overflow(&self) -> u16 {
+        self.marks() >> OVERFLOW_SHIFT
+    }
+
     /// Notes that an entry of this bucket went into the stash.
     pub(crate) fn note_overflow(&mut self) {
         let count = self.marks() >> OVERFLOW_SHIFT;

@@ -25,13 +25,13 @@ const BITS_BELOW_POSITION: u32 = u64::BITS - POSITION_BITS;
 /// The sizes of segments in buckets, stash included. Times 128 bytes they are sizes that common
 /// allocators (jemalloc, mimalloc) have classes for, four to each doubling, so that nothing is lost
 /// to rounding and a segment that has just grown is still three quarters full.
-const SIZES: [usize; 20] =
-    [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, SEGMENT_BUCKETS_MAX];
+const SIZES: [usize; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64];
 
 /// Buckets of a segment that has reached its full size and splits next. A rebuild of 64 x 14
 /// entries takes some ten microseconds, and a directory slot for 64 buckets costs 0.02 bytes an
-/// entry: larger segments would lengthen the former and could no longer save on the latter.
-pub(crate) const SEGMENT_BUCKETS_MAX: usize = 64;
+/// entry: larger segments would lengthen the former and could no longer save on the latter. Under
+/// Miri, segments split early, so that splits and merges are reached in the time there is.
+pub(crate) const SEGMENT_BUCKETS_MAX: usize = if cfg!(miri) { 10 } else { 64 };
 
 /// Segments are sized so that they are filled to at most this share, in percent, when they are
 /// made by a split, a merge or by shrinking: then a seventh can be added before they grow.
@@ -68,12 +68,16 @@ pub(crate) fn stash_of(buckets: usize) -> usize {
 /// The size for a new segment of `len` entries.
 pub(crate) fn size_for(len: usize) -> usize {
     let roomy = |size: &usize| len * 100 <= capacity(*size) * FILL_PERCENT_NEW;
-    SIZES.into_iter().find(roomy).unwrap_or(SEGMENT_BUCKETS_MAX)
+    sizes().find(roomy).unwrap_or(SEGMENT_BUCKETS_MAX)
 }
 
 /// The size after `buckets`; `None` when a segment of so many buckets has to split.
 pub(crate) fn next_size(buckets: usize) -> Option<usize> {
-    SIZES.into_iter().find(|size| *size > buckets)
+    sizes().find(|size| *size > buckets)
+}
+
+fn sizes() -> impl Iterator<Item = usize> {
+    SIZES.into_iter().take_while(|size| *size <= SEGMENT_BUCKETS_MAX)
 }
 
 /// Whether siblings with `len` entries together should be one segment.
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn every_size_keeps_most_buckets_as_homes() {
-        for size in SIZES {
+        for size in sizes() {
             assert!(stash_of(size) * 8 < size, "{size}");
         }
     }

@@ -28,7 +28,7 @@
 //! }
 //!
 //! let mut table = Table::new();
-//! for number in 0..1000u64 {
+//! for number in 0..200u64 {
 //!     table.insert_unique(hash(&number), number, &hash);
 //! }
 //! assert_eq!(table.find(hash(&17), |entry| *entry == 17), Some(&17));

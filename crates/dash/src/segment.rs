@@ -295,9 +295,10 @@ impl<T> Segment<T> {
     /// If the stash has 65,535 buckets already: 900,000 entries whose hashes agree in 48 bits.
     pub(crate) fn extend_stash(&mut self) {
         let old_count = self.bucket_count();
-        let by = 1 + usize::from(self.stash) / 8;
-        let stash = u16::try_from(usize::from(self.stash) + by)
-            .expect("hashes that agree in 48 bits are limited to 900,000 a segment");
+        let by = (1 + self.stash / 8).min(u16::MAX - self.stash);
+        assert!(by > 0, "at most 900,000 entries of a table have hashes that agree in 48 bits");
+        let stash = self.stash + by;
+        let by = usize::from(by);
         let layout = Self::layout(old_count + by);
         // SAFETY: `buckets` was allocated with the layout of `old_count` buckets, and the new size
         // is not 0. Buckets are moved bitwise, which is how Rust values move.

@@ -68,7 +68,7 @@ fn accounting_is_exact() {
         let held_before = held_bytes();
         let mut table = Table::new();
         let count = match hashes {
-            _ if cfg!(miri) => 60,
+            _ if cfg!(miri) => 35,
             Hashes::Even => 20_000,
             _ => 1000,
         };
@@ -89,7 +89,7 @@ fn clear_frees_everything_at_once() {
     let held_before = held_bytes();
     let mut table = Table::new();
     assert_eq!(held_bytes(), held_before, "a new table has allocated nothing");
-    (0..1000).for_each(|id| insert(&mut table, even(id)));
+    (0..if cfg!(miri) { 150 } else { 1000 }).for_each(|id| insert(&mut table, even(id)));
     assert!(held_bytes() > held_before);
     table.clear();
     assert_eq!((table.len(), table.memory_bytes()), (0, 0));
@@ -102,7 +102,7 @@ fn clear_frees_everything_at_once() {
 #[test]
 fn grows_without_valleys() {
     let mut table = Table::new();
-    for number in 0..if cfg!(miri) { 200 } else { 200_000 } {
+    for number in 0..if cfg!(miri) { 160 } else { 200_000 } {
         insert_number(&mut table, number);
         let bytes = bytes_per_entry(&table);
         assert!(table.len() < 33 || bytes < 12.5, "{bytes} at {} entries", table.len());
@@ -114,7 +114,7 @@ fn grows_without_valleys() {
 #[test]
 fn shrinks_with_its_entries() {
     let mut table = Table::new();
-    let count = if cfg!(miri) { 300 } else { 100_000 };
+    let count = if cfg!(miri) { 160 } else { 100_000 };
     (0..count).for_each(|number| insert_number(&mut table, number));
     // An order that has nothing to do with that of insertion.
     for number in (0..count).map(|n| n * 7919 % count) {
@@ -136,7 +136,7 @@ fn does_not_flutter_at_any_size() {
         mix(*number)
     };
     let mut table = Table::new();
-    let sizes = if cfg!(miri) { 60 } else { 3000 };
+    let sizes = if cfg!(miri) { 16 } else { 3000 };
     for number in 0..sizes {
         table.insert_unique(mix(number), number, &hash);
         hashed.set(0);

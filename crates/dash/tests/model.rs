@@ -116,7 +116,7 @@ fn entries_are_dropped_exactly_once() {
         }
         table
     };
-    let count = if cfg!(miri) { 200 } else { 3000 };
+    let count = if cfg!(miri) { 160 } else { 3000 };
 
     let mut table = fill(count);
     assert_eq!(Rc::strong_count(&counted), 1 + count as usize);

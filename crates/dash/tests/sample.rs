@@ -8,7 +8,7 @@ use tierce_dash::Table;
 
 #[test]
 fn every_entry_is_about_as_likely() {
-    let (count, rounds) = if cfg!(miri) { (40, 20) } else { (3000, 100) };
+    let (count, rounds) = if cfg!(miri) { (40, 10) } else { (3000, 100) };
     let mut table = Table::new();
     (0..count).for_each(|id| insert(&mut table, even(id)));
     let mut sampled: HashMap<u32, u32> = HashMap::new();
@@ -23,7 +23,7 @@ fn every_entry_is_about_as_likely() {
 
 #[test]
 fn few_entries_are_found_in_a_large_table() {
-    let count = if cfg!(miri) { 100 } else { 20_000 };
+    let count = if cfg!(miri) { 50 } else { 20_000 };
     let mut table = Table::new();
     (0..count).for_each(|id| insert(&mut table, even(id)));
     for id in 1..count {

@@ -107,7 +107,7 @@ proptest! {
         hashes in Hashes::any(),
         stable in 0..if cfg!(miri) { 60u32 } else { 1500 },
         passing in 0..if cfg!(miri) { 60u32 } else { 3000 },
-        changes in proptest::collection::vec(between(if cfg!(miri) { 80 } else { 2000 }), 0..60),
+        changes in proptest::collection::vec(between(if cfg!(miri) { 80 } else { 2000 }), 0..30),
     ) {
         check_scan(Changing::new(hashes, stable, passing), stable, &changes);
     }
@@ -116,7 +116,7 @@ proptest! {
 /// The table doubles several times within one scan, then falls back to a tenth.
 #[test]
 fn survives_mass_growth_and_mass_removal() {
-    let scale = if cfg!(miri) { 40 } else { 2000 };
+    let scale = if cfg!(miri) { 20 } else { 2000 };
     let mut changes = vec![Between::Insert { count: scale }; 8];
     changes.extend(vec![Between::Remove { count: scale }; 8]);
     check_scan(Changing::new(Hashes::Even, scale / 2, 0), scale / 2, &changes);
@@ -126,7 +126,7 @@ fn survives_mass_growth_and_mass_removal() {
 #[test]
 fn equal_positions_are_not_split_between_calls() {
     let mut table = Table::new();
-    let count = if cfg!(miri) { 60 } else { 500 };
+    let count = if cfg!(miri) { 35 } else { 500 };
     let twins: Vec<Entry> =
         (0..count).map(|id| Entry { hash: 7 << 50 | u64::from(id), id }).collect();
     twins.iter().for_each(|entry| insert(&mut table, *entry));
@@ -150,7 +150,7 @@ fn equal_positions_are_not_split_between_calls() {
 #[test]
 fn a_call_visits_few_entries() {
     let mut table = Table::new();
-    let count = if cfg!(miri) { 300 } else { 50_000 };
+    let count = if cfg!(miri) { 160 } else { 50_000 };
     (0..count).for_each(|id| insert(&mut table, even(id)));
     let (mut cursor, mut calls, mut visited_in_all) = (0, 0, 0);
     loop {
@@ -173,7 +173,7 @@ fn foreign_cursors_do_no_harm() {
     let mut table = Table::new();
     assert_eq!(table.scan(0, &hash_of, |_| unreachable!()), 0);
     assert_eq!(table.scan(12345, &hash_of, |_| unreachable!()), 0);
-    (0..1000).for_each(|id| insert(&mut table, even(id)));
+    (0..if cfg!(miri) { 40 } else { 1000 }).for_each(|id| insert(&mut table, even(id)));
     for cursor in [1 << 48, u64::MAX, (1 << 48) + 1] {
         assert_eq!(table.scan(cursor, &hash_of, |_| unreachable!()), 0);
     }

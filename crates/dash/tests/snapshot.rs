@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn saves_the_moment_of_its_beginning(
         hashes in Hashes::any(),
-        filled in 0..if cfg!(miri) { 100u32 } else { 2500 },
+        filled in 0..if cfg!(miri) { 60u32 } else { 2500 },
         steps in proptest::collection::vec(
             if cfg!(miri) { step(200, 80) } else { step(4000, 1500) },
             0..if cfg!(miri) { 12 } else { 60 },
@@ -155,12 +155,12 @@ proptest! {
 /// The table grows twentyfold and falls back while a snapshot of it goes on.
 #[test]
 fn lasts_through_growth_splits_and_merges() {
-    let scale = if cfg!(miri) { 12 } else { 700 };
+    let scale = if cfg!(miri) { 8 } else { 700 };
     let mut store = Store::new(Hashes::Even);
     (0..scale).for_each(|id| store.write(id));
     store.apply(&Step::Begin);
     for round in 0..20 {
-        store.apply(&Step::Write { from: round * scale, count: 2 * scale });
+        store.apply(&Step::Write { from: round * scale, count: scale * 3 / 2 });
         store.apply(&Step::Advance { count: 3 });
     }
     for round in 0..20 {
@@ -173,7 +173,7 @@ fn lasts_through_growth_splits_and_merges() {
 /// The memory of a snapshot is bounded by the buckets: intervals that touch become one.
 #[test]
 fn intervals_are_joined() {
-    let count = if cfg!(miri) { 200 } else { 20_000 };
+    let count = if cfg!(miri) { 100 } else { 20_000 };
     let mut store = Store::new(Hashes::Even);
     (0..count).for_each(|id| store.write(id));
     store.apply(&Step::Begin);

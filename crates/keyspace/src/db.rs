@@ -86,6 +86,12 @@ impl Context<'_> {
         }
     }
 
+    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
+    #[inline]
+    fn before_change(&self, _hash: KeyHash) {
+        // TODO: `Snapshot::before_change` of the table goes here when there are snapshots.
+    }
+
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline]
     pub(crate) fn changed(&self, entry: &Entry, change: Change) {
@@ -281,11 +287,14 @@ impl<'a> Db<'a> {
 
     /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
     /// deadlines have come. `false` if no item is due.
+    ///
+    /// A key with a later deadline than its item gets a new item even if that deadline has come,
+    /// too: other keys may be due before it.
     pub(crate) fn expire_next(&mut self) -> bool {
         let Context { keyspace, now_ms, stats, .. } = self.at;
         let db = self.db();
         let heap_bytes = db.deadlines.memory_bytes();
-        let Some(hash) = db.deadlines.pop_due(now_ms) else { return false };
+        let Some((item_ms, hash)) = db.deadlines.pop_due(now_ms) else { return false };
         stats.deadline_bytes.follow(heap_bytes, db.deadlines.memory_bytes());
         let later_ms = loop {
             let mut later_ms = None::<i64>;
@@ -294,15 +303,15 @@ impl<'a> Db<'a> {
                 if keyspace.hash(entry.key()) != hash {
                     return false;
                 }
-                if deadline_ms > now_ms {
+                if deadline_ms > item_ms {
                     later_ms = Some(later_ms.map_or(deadline_ms, |time| time.min(deadline_ms)));
                 }
-                deadline_ms <= now_ms
+                deadline_ms <= item_ms
             });
             match expired {
                 Some(entry) => self.forget(hash, entry, Removal::Expired),
                 None => break later_ms,
-            };
+            }
         };
         if let Some(deadline_ms) = later_ms {
             self.arm(deadline_ms, hash);
@@ -330,6 +339,13 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
+    /// Like [`Db::find`], for an entry that is going to be changed.
+    #[inline]
+    pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        self.at.before_change(key.hash());
+        self.find(key)
+    }
+
     /// Like [`Db::find`], and counts a read.
     #[inline]
     pub(crate) fn read(&mut self, key: Key<'_>) -> Option<&Entry> {
@@ -350,7 +366,7 @@ impl<'a> Db<'a> {
         edit: impl FnOnce(&mut Entry) -> Result<R>,
     ) -> Result<Option<R>> {
         let at = self.at;
-        let Some(entry) = self.find(key) else { return Ok(None) };
+        let Some(entry) = self.find_to_change(key) else { return Ok(None) };
         let before = Account::of(entry);
         let result = edit(entry)?;
         at.used(entry);
@@ -364,6 +380,7 @@ impl<'a> Db<'a> {
     pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
         let at = self.at;
         let hasher = &at.keyspace.hasher;
+        at.before_change(key.hash());
         let account = Account::of(&entry);
         let db = self.db();
         let index_bytes = db.table.memory_bytes();
@@ -414,6 +431,7 @@ impl<'a> Db<'a> {
 
     fn unlink_where(&mut self, hash: KeyHash, eq: impl FnMut(&Entry) -> bool) -> Option<Entry> {
         let at = self.at;
+        at.before_change(hash);
         let hasher = &at.keyspace.hasher;
         let db = self.db();
         let index_bytes = db.table.memory_bytes();

@@ -58,8 +58,8 @@ impl Deadlines {
         self.heap.push(Reverse(Item { deadline_ms, hash }));
     }
 
-    /// Takes the earliest item if it is due, and all that are equal to it.
-    pub(crate) fn pop_due(&mut self, now_ms: i64) -> Option<KeyHash> {
+    /// Takes the earliest item if it is due, and all that are equal to it: its time and its hash.
+    pub(crate) fn pop_due(&mut self, now_ms: i64) -> Option<(i64, KeyHash)> {
         if self.next_ms()? > now_ms {
             return None;
         }
@@ -68,7 +68,7 @@ impl Deadlines {
             self.heap.pop();
         }
         self.give_back();
-        Some(item.0.hash)
+        Some((item.0.deadline_ms, item.0.hash))
     }
 
     /// Whether stale items have become too many for `live` entries with a deadline.
@@ -105,10 +105,5 @@ impl Deadlines {
         if self.heap.len() * 4 <= self.heap.capacity() {
             self.heap.shrink_to(self.heap.len() * 2);
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
     }
 }

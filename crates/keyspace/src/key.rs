@@ -3,12 +3,11 @@
 //! | bits of the hash, from the top | use |
 //! |---|---|
 //! | the first `shard_bits` | the shard |
-//! | the following 48 | the position in the shard's table |
-//! | the lowest 8 | the fingerprint within a bucket |
+//! | the following 48 | the position in the shard's table, which ends with the fingerprint |
+//! | the rest, at least 6 | none |
 //!
-//! With at most [`SHARD_BITS_MAX`] shard bits, position and fingerprint share at most two bits, and
-//! those are the last of the position, which tell nothing before a shard has 2^46 keys. So all three
-//! are independent. The hash is seeded and lives as long as the process: it reaches no file.
+//! So the keys of a shard are spread over its table as if there were no shards. The hash is seeded
+//! and lives as long as the process: it reaches no file.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use tierce_dash::{EntryHash, prefetch_read};
@@ -17,9 +16,6 @@ use crate::entry::Entry;
 
 /// At most this many shard bits, 1024 shards.
 pub(crate) const SHARD_BITS_MAX: u32 = 10;
-
-/// Bits of the fingerprint that a table takes from its hash.
-const FINGERPRINT_MASK: u64 = 0xff;
 
 /// The longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 * 1024;
@@ -84,10 +80,10 @@ impl KeyHasher {
         (hash.0 >> 1 >> (63 - self.shard_bits)) as usize
     }
 
-    /// The hash that the shard's table gets: position on top, fingerprint at the bottom.
+    /// The hash that the shard's table gets.
     #[inline]
     pub(crate) fn table_hash(&self, hash: KeyHash) -> u64 {
-        hash.0 << self.shard_bits & !FINGERPRINT_MASK | hash.0 & FINGERPRINT_MASK
+        hash.0 << self.shard_bits
     }
 }
 
@@ -112,9 +108,9 @@ mod tests {
         let hash = KeyHash(0xABCD_EF01_2345_6789);
         for (shard_bits, shard, table_hash) in [
             (0, 0, 0xABCD_EF01_2345_6789),
-            (4, 0xA, 0xBCDE_F012_3456_7889),
-            (8, 0xAB, 0xCDEF_0123_4567_8989),
-            (10, 0x2AF, 0x37BC_048D_159E_2489),
+            (4, 0xA, 0xBCDE_F012_3456_7890),
+            (8, 0xAB, 0xCDEF_0123_4567_8900),
+            (10, 0x2AF, 0x37BC_048D_159E_2400),
         ] {
             let hasher = KeyHasher::new(1, shard_bits);
             assert_eq!(hasher.shard(hash), shard, "{shard_bits} bits");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
@@ -94,7 +94,8 @@ pub struct Keyspace {
     /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) alarm: Alarm,
-    pub(crate) value_len_max: usize,
+    /// A bound for writes to come; relaxed, for it orders nothing.
+    value_len_max: AtomicUsize,
     databases: usize,
     garbage: Garbage,
     observer: Option<Arc<dyn Observer>>,
@@ -119,7 +120,7 @@ impl Keyspace {
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             alarm: Alarm::default(),
-            value_len_max,
+            value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
             observer,
@@ -157,6 +158,17 @@ impl Keyspace {
     /// All databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
         (0..self.databases).map(|number| DbIndex(number as u16))
+    }
+
+    /// The longest value that an append or a write beyond the end may make.
+    #[must_use]
+    pub fn value_len_max(&self) -> usize {
+        self.value_len_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes that bound. Values that are longer already stay.
+    pub fn set_value_len_max(&self, len: usize) {
+        self.value_len_max.store(len, Ordering::Relaxed);
     }
 
     /// The number of shards.

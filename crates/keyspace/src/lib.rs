@@ -1,5 +1,48 @@
-//! Typed values in shards: expiry, memory accounting, multi-key locking.
+//! Typed values in shards: the data of a server that several threads read and write at once.
+//!
+//! A [`Keyspace`] spreads its databases over shards, each behind a small lock. A thread works
+//! through a [`Locker`]: it keeps the shard of the last request locked while the next ones go there,
+//! too, and locks the shards of a request on several keys all at once. Under the lock a [`Db`] offers
+//! the operations on keys and strings. Deadlines are Unix times in milliseconds, the time is handed
+//! in, and a key whose deadline has come is never seen again, whether or not the [`Reaper`] has
+//! removed it yet.
+//!
+//! What it guarantees:
+//!
+//! - Values come back byte by byte as they were set.
+//! - Operations on one key have one order, and those under one [`Many`] happen as one.
+//! - [`Keyspace::memory`] is exact, in the sizes that the allocator really hands out.
+//! - No operation takes longer because there are many keys, except those that go through all.
+//! - A scan visits each key that stays exactly once.
+//!
+//! ```
+//! use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options, Ttl};
+//!
+//! let keyspace = Keyspace::new(Options::default()).unwrap();
+//! let now_ms = 1_700_000_000_000;
+//!
+//! let key = keyspace.key(b"visits");
+//! let mut locker = keyspace.locker();
+//! let mut db = locker.db(DbIndex::ZERO, key.hash(), now_ms);
+//! db.set(key, "41", Expiry::At(now_ms + 1000))?;
+//! assert_eq!(db.increment(key, 1), Ok(42));
+//! assert_eq!(db.ttl(key), Ttl::Until(now_ms + 1000));
+//!
+//! // A second later it is gone.
+//! let mut db = locker.db(DbIndex::ZERO, key.hash(), now_ms + 1000);
+//! assert!(db.string(key)?.is_none());
+//!
+//! // Two keys change as one.
+//! let (from, to) = (keyspace.key(b"from"), keyspace.key(b"to"));
+//! let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+//! both.db(DbIndex::ZERO, from.hash(), now_ms).increment(from, -10)?;
+//! both.db(DbIndex::ZERO, to.hash(), now_ms).increment(to, 10)?;
+//! # Ok::<(), tierce_keyspace::Error>(())
+//! ```
 
+// In reading order: what keys are and when; how a key lies in memory with its value; what a shard
+// holds; how shards are locked; what can be done to keys and strings, to whole databases, and what
+// happens by itself.
 mod clock;
 mod error;
 mod key;

@@ -5,9 +5,8 @@
 //! with several keys, which are locked at once and in ascending order. While the latter are held,
 //! the [`Many`] borrows the locker, so nothing else can be locked by it.
 //!
-//! **Invariant**: a thread that holds a shard waits for another one only in ascending order, and
-//! never while it holds the shard of a single request. So there is no deadlock, as long as a thread
-//! has one locker at a time.
+//! **Invariant**: a thread waits for a shard only while all shards it holds are lower. So there is no
+//! deadlock, as long as a thread has one locker at a time.
 //!
 //! A locker must not be kept over anything that waits: it is released at the end of a batch.
 
@@ -74,6 +73,10 @@ impl<'k> Locker<'k> {
     /// Under another `Many`, if a shard is missing there.
     pub fn lock_many(&mut self, hashes: &[KeyHash]) -> Many<'_, 'k> {
         let hasher = &self.keyspace.hasher;
+        if let [hash] = hashes {
+            let index = hasher.shard(*hash);
+            return self.lock_ascending(index..index + 1);
+        }
         let mut indices: Vec<usize> = hashes.iter().map(|hash| hasher.shard(*hash)).collect();
         indices.sort_unstable();
         indices.dedup();
@@ -134,8 +137,15 @@ impl<'k> Locker<'k> {
             }
             return Many { locker: self, ends: Ends::Outside };
         }
-        self.sticky = None;
         let slots = &self.keyspace.slots;
+        let mut indices = indices.peekable();
+        // A lock that is held may stay if it is the lowest: the others are waited for in ascending
+        // order all the same.
+        if let Some(held) = self.sticky.take()
+            && indices.next_if_eq(&held.index).is_some()
+        {
+            self.many.push(held);
+        }
         self.many.extend(indices.map(|index| Held::lock(slots, index)));
         Many { locker: self, ends: Ends::Here }
     }
@@ -145,7 +155,8 @@ impl<'k> Locker<'k> {
     }
 }
 
-/// Several shards locked at once. Dropping it unlocks them.
+/// Several shards locked at once. Dropping it unlocks them, except that a single one stays locked
+/// until the next request or [`Locker::release`].
 #[derive(Debug)]
 pub struct Many<'l, 'k> {
     locker: &'l mut Locker<'k>,
@@ -182,7 +193,11 @@ impl<'k> Many<'_, 'k> {
 impl Drop for Many<'_, '_> {
     fn drop(&mut self) {
         if self.ends == Ends::Here {
-            self.locker.many.clear();
+            // A single shard stays locked, as after any request to one.
+            match self.locker.many.len() {
+                1 => self.locker.sticky = self.locker.many.pop(),
+                _ => self.locker.many.clear(),
+            }
         }
     }
 }

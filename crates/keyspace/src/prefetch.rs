@@ -18,15 +18,11 @@ const KEYS_MIN: u64 = 16 * 1024;
 
 impl Locker<'_> {
     /// Asks the processor to fetch what the operations on these keys will read. Best called once
-    /// for each batch, before its first operation; changes nothing and never waits. Releases the
+    /// for each batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never waits. Releases the
     /// shard of the last request.
     pub fn prefetch(&mut self, keys: &[(DbIndex, KeyHash)]) {
         self.release();
         let keyspace = self.keyspace();
-        let [first, _, ..] = keys else { return };
-        if !is_large(keyspace, *first) {
-            return;
-        }
         for &(db, hash) in keys {
             let slot = &keyspace.slots[keyspace.hasher.shard(hash)];
             if let Some(shard) = slot.shard.try_lock() {
@@ -45,8 +41,12 @@ impl Locker<'_> {
     }
 }
 
-/// Whether the database of a key is large, judged by the key's shard.
-fn is_large(keyspace: &Keyspace, (db, hash): (DbIndex, KeyHash)) -> bool {
-    let stats = &keyspace.slots[keyspace.hasher.shard(hash)].stats;
-    stats.dbs[db.get()].keys.get() * keyspace.shard_count() as u64 >= KEYS_MIN
+impl Keyspace {
+    /// Whether announcing keys of this database pays, judged by the size of one shard's part.
+    #[inline]
+    #[must_use]
+    pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
+        let keys = self.slots[0].stats.dbs[db.get()].keys.get();
+        keys * self.shard_count() as u64 >= KEYS_MIN
+    }
 }

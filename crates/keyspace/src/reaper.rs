@@ -75,8 +75,9 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
     while !ends.load(Ordering::Acquire) {
         while keyspace.garbage().free_one() {}
         let now_ms = clock.now_ms();
-        keyspace.locker().expire_due(now_ms);
-        sleep(keyspace, now_ms);
+        if keyspace.locker().expire_some(now_ms) == Left::Nothing {
+            sleep(keyspace, now_ms);
+        }
     }
 }
 
@@ -106,34 +107,43 @@ impl Locker<'_> {
     /// Removes all keys whose deadline has come: what the reaper does, for who has none. The lock
     /// of a shard is released after every few keys.
     pub fn expire_due(&mut self, now_ms: i64) {
-        let keyspace = self.keyspace();
-        loop {
-            let mut more = false;
-            for (index, next_ms) in keyspace.next_deadlines_ms.iter().enumerate() {
-                if next_ms.load(Ordering::Relaxed) <= now_ms {
-                    more |= self.expire_shard(index, now_ms, EXPIRE_BATCH);
-                    self.release();
+        while self.expire_some(now_ms) == Left::Something {}
+    }
+
+    /// One round over all shards, a batch of keys from each.
+    fn expire_some(&mut self, now_ms: i64) -> Left {
+        let mut left = Left::Nothing;
+        for (index, next_ms) in self.keyspace().next_deadlines_ms.iter().enumerate() {
+            if next_ms.load(Ordering::Relaxed) <= now_ms {
+                if self.expire_shard(index, now_ms) == Left::Something {
+                    left = Left::Something;
                 }
-            }
-            if !more {
-                return;
+                self.release();
             }
         }
+        left
     }
 
     /// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
-    /// none is left or `budget` items were handled. `true` if more are due.
-    fn expire_shard(&mut self, index: usize, now_ms: i64, budget: usize) -> bool {
+    /// none is left or [`EXPIRE_BATCH`] items of the heaps were handled.
+    fn expire_shard(&mut self, index: usize, now_ms: i64) -> Left {
         let keyspace = self.keyspace();
-        for _ in 0..budget {
+        for _ in 0..EXPIRE_BATCH {
             let Some(db) = next_due(self.held(index), now_ms) else { break };
             let db = keyspace.db_index(db).expect("a shard has the databases of its keyspace");
             self.shard_db(index, db, now_ms).expire_next();
         }
         let held = self.held(index);
         held.publish_next_deadline(keyspace);
-        next_due(held, now_ms).is_some()
+        if next_due(held, now_ms).is_some() { Left::Something } else { Left::Nothing }
     }
+}
+
+/// Whether keys are still due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Something,
+    Nothing,
 }
 
 /// The database of a shard with the earliest deadline, if that has come.

@@ -148,8 +148,9 @@ impl DbStats {
             deadlines += u128::from(db.deadline_sum.get());
         }
         if stats.expires > 0 {
-            let mean = (deadlines / u128::from(stats.expires)) as i64;
-            let ttl_ms = mean.saturating_mul(DEADLINE_UNIT_MS).saturating_sub(now_ms);
+            // Each summand was rounded down, by half a unit on average.
+            let mean_ms = deadlines * DEADLINE_UNIT_MS as u128 / u128::from(stats.expires);
+            let ttl_ms = mean_ms as i64 + DEADLINE_UNIT_MS / 2 - now_ms;
             stats.ttl_mean_ms = ttl_ms.max(0) as u64;
         }
         stats

@@ -95,7 +95,7 @@ impl Db<'_> {
             return Ok(());
         }
         let at = self.at;
-        let Some(entry) = self.find(key) else {
+        let Some(entry) = self.find_to_change(key) else {
             let deadline_ms =
                 if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
             return self.add(key, value.0, deadline_ms);
@@ -166,7 +166,7 @@ impl Db<'_> {
     /// [`Error::KeyTooLong`].
     pub fn increment(&mut self, key: Key<'_>, by: i64) -> Result<i64> {
         let at = self.at;
-        let Some(entry) = self.find(key) else {
+        let Some(entry) = self.find_to_change(key) else {
             self.add(key, Content::Int(by), None)?;
             return Ok(by);
         };
@@ -201,7 +201,7 @@ impl Db<'_> {
     }
 
     fn check_len(&self, len: u64) -> Result<()> {
-        let max = self.at.keyspace.value_len_max;
+        let max = self.at.keyspace.value_len_max();
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 

@@ -339,12 +339,16 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 256 },
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn a_keyspace_is_a_map_with_deadlines(
         shard_bits in 0u32..4,
-        steps in prop::collection::vec(step(), 1..150),
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 150 }),
     ) {
         let mut pair = Pair::new(1 << shard_bits);
         for step in steps {

@@ -18,7 +18,9 @@ use tierce_net::{
 /// One request of `-t ping_mbulk`.
 const REQUEST: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-struct Pong;
+struct Pong {
+    hold: bool,
+}
 
 impl Service for Pong {
     type Worker = ();
@@ -42,6 +44,9 @@ impl Service for Pong {
         for _ in 0..requests.max(1) {
             io.output().buffer().extend_from_slice(b"+PONG\r\n");
         }
+        if self.hold {
+            io.output().hold_for_turn();
+        }
         io.consume(consumed);
         Flow::Continue
     }
@@ -53,9 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:7201".into()).parse()?;
     let workers = args.next().map_or(Ok(1), |text| text.parse())?;
+    let hold = args.next().is_some();
     let listener = Listener::tcp(address, 511, ListenerTag::default())?;
     println!("{:?}, {workers} workers", listener.address());
     let config = Config { workers, ..Config::default() };
-    Runtime::start(config, vec![listener], Arc::new(Pong))?.join();
+    Runtime::start(config, vec![listener], Arc::new(Pong { hold }))?.join();
     Ok(())
 }

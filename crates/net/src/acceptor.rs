@@ -120,16 +120,26 @@ impl<M: Send + 'static> Acceptor<M> {
 
     fn add(&mut self, listener: Listener) -> rustix::io::Result<()> {
         let data = EventData::new_u64(self.next_token);
-        epoll::add(&self.epoll, &listener.socket, data, EventFlags::IN)?;
+        epoll::add(&self.epoll, listener.socket(), data, EventFlags::IN)?;
         self.listeners.insert(self.next_token, listener);
         self.next_token += 1;
         Ok(())
     }
 
+    /// Goes on with these listeners; those that were there before do not miss a connection.
     fn replace(&mut self, listeners: Vec<Listener>) {
-        self.listeners.clear();
+        let epoll = &self.epoll;
+        self.listeners.retain(|_, present| {
+            let stays = listeners.iter().any(|listener| listener.is_clone_of(present));
+            if !stays {
+                // A clone may keep the socket open. Nothing is lost if this fails: then it is not.
+                let _ = epoll::delete(epoll, present.socket());
+            }
+            stays
+        });
         for listener in listeners {
-            if self.add(listener).is_err() {
+            let is_there = self.listeners.values().any(|present| present.is_clone_of(&listener));
+            if !is_there && self.add(listener).is_err() {
                 self.handle.count_dropped();
             }
         }
@@ -148,7 +158,7 @@ impl<M: Send + 'static> Acceptor<M> {
     fn accept(&mut self, token: u64) -> Attempt {
         let Some(listener) = self.listeners.get(&token) else { return Attempt::NoneWaiting };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let (socket, peer) = match acceptfrom_with(&listener.socket, flags) {
+        let (socket, peer) = match acceptfrom_with(listener.socket(), flags) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN) => return Attempt::NoneWaiting,
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -184,7 +194,7 @@ impl<M: Send + 'static> Acceptor<M> {
     fn refuse_one(&mut self, token: u64) {
         let Some(listener) = self.listeners.get(&token) else { return };
         let had_spare = self.spare.take().is_some();
-        let refused = acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC).is_ok();
+        let refused = acceptfrom_with(listener.socket(), SocketFlags::CLOEXEC).is_ok();
         if refused {
             self.handle.count_dropped();
         }

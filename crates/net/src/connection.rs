@@ -112,6 +112,9 @@ pub(crate) struct Conn<S> {
     pub(crate) polled_for_room: bool,
     /// The socket may hold bytes that the poller will not report again.
     pub(crate) readable: bool,
+    /// The poller has reported that the peer sent its last byte, which it does only once: until
+    /// that byte is read, the socket counts as readable.
+    pub(crate) hang_up_reported: bool,
     /// The peer sent its last byte, and it was read.
     pub(crate) hung_up: bool,
     /// The session is to be called even if no bytes arrive.
@@ -139,6 +142,7 @@ impl<S> Conn<S> {
             writable: Writable::Yes,
             polled_for_room: false,
             readable: false,
+            hang_up_reported: false,
             hung_up: false,
             call_again: false,
             in_ready: false,
@@ -159,6 +163,13 @@ impl<S> Conn<S> {
 
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+
+    /// Takes note that a `recv` into `room` bytes brought `count`. Less than there was room for
+    /// means that the socket is empty, and that the poller will report what arrives next.
+    pub(crate) fn received(&mut self, count: usize, room: usize) {
+        self.hung_up = count == 0;
+        self.readable = !self.hung_up && (count == room || self.hang_up_reported);
     }
 
     /// Whether any output has yet to be sent.

@@ -1,20 +1,19 @@
 //! Sockets that wait for connections: TCP over v4 and v6, and Unix sockets.
 //!
-//! Addresses are written as in `redis.conf`: a leading `-` makes an address optional, `*` stands
-//! for all v4 addresses and `::*` for all v6 addresses. v6 sockets take v6 connections only, so
-//! `* ::*` listens on both without one being in the way of the other.
+//! v6 sockets take v6 connections only, so that listening on all v4 and on all v6 addresses are not
+//! in each other's way.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::sync::Arc;
 
 use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
-    socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname,
+    listen, shutdown, socket_with,
 };
 
 use crate::connection::ListenerTag;
@@ -23,12 +22,6 @@ use crate::connection::ListenerTag;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The address is not written as one.
-    #[error("{text:?} is not an address to listen on")]
-    BadAddress {
-        /// As it was given.
-        text: String,
-    },
     /// The operating system refused.
     #[error("could not listen on {address}: {}", plain(source))]
     Refused {
@@ -64,31 +57,13 @@ pub enum Presence {
     Optional,
 }
 
-/// An address to bind to, as in `redis.conf`.
+/// An address to bind to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindAddress {
     /// The address.
     pub ip: IpAddr,
     /// Whether it must be there.
     pub presence: Presence,
-}
-
-impl FromStr for BindAddress {
-    type Err = ListenError;
-
-    fn from_str(text: &str) -> Result<BindAddress, ListenError> {
-        let (presence, address) = match text.strip_prefix('-') {
-            Some(address) => (Presence::Optional, address),
-            None => (Presence::Required, text),
-        };
-        let ip = match address {
-            "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            _ => address.parse().map_err(|_| ListenError::BadAddress { text: text.into() })?,
-        };
-        Ok(BindAddress { ip, presence })
-    }
 }
 
 /// Where a listener listens.
@@ -100,11 +75,17 @@ pub enum ListenAddress {
     Unix(PathBuf),
 }
 
-/// A socket that accepts connections. Dropping it closes it; a Unix socket's file is removed.
-#[derive(Debug)]
+/// A socket that accepts connections. Clones are the same socket: when the last one is dropped it is
+/// closed, and a Unix socket's file is removed.
+#[derive(Clone, Debug)]
 pub struct Listener {
-    pub(crate) socket: OwnedFd,
+    listening: Arc<Listening>,
     pub(crate) tag: ListenerTag,
+}
+
+#[derive(Debug)]
+struct Listening {
+    socket: OwnedFd,
     address: ListenAddress,
 }
 
@@ -124,7 +105,7 @@ impl Listener {
             source: errno.into(),
         })?;
         let bound = getsockname(&socket).ok().and_then(|any| SocketAddr::try_from(any).ok());
-        Ok(Listener { socket, tag, address: ListenAddress::Tcp(bound.unwrap_or(address)) })
+        Ok(Listener::new(socket, ListenAddress::Tcp(bound.unwrap_or(address)), tag))
     }
 
     /// Listens on all of several addresses with the same port, passing over optional ones that the
@@ -171,23 +152,43 @@ impl Listener {
         let socket = bind_unix(&address).map_err(|errno| refused(errno.into()))?;
         let address = ListenAddress::Unix(path.to_path_buf());
         // From here on dropping the listener removes the file.
-        let listener = Listener { socket, tag, address };
+        let listener = Listener::new(socket, address, tag);
         if let Some(mode) = mode {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
                 .map_err(refused)?;
         }
         // Only now, so that nobody connects before the permissions are right.
-        listen(&listener.socket, backlog_argument(backlog)).map_err(|e| refused(e.into()))?;
+        listen(listener.socket(), backlog_argument(backlog)).map_err(|e| refused(e.into()))?;
         Ok(listener)
+    }
+
+    fn new(socket: OwnedFd, address: ListenAddress, tag: ListenerTag) -> Listener {
+        Listener { listening: Arc::new(Listening { socket, address }), tag }
     }
 
     /// Where it listens.
     pub fn address(&self) -> &ListenAddress {
-        &self.address
+        &self.listening.address
+    }
+
+    /// Stops listening at once, whoever has another clone, so that the address is free for others.
+    /// Connections that were accepted go on.
+    pub fn stop(&self) {
+        // It fails only when it has no effect: the socket does not listen any more.
+        let _ = shutdown(self.socket(), Shutdown::Both);
+    }
+
+    /// Whether both are clones of one listener.
+    pub(crate) fn is_clone_of(&self, other: &Listener) -> bool {
+        Arc::ptr_eq(&self.listening, &other.listening)
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.listening.socket
     }
 }
 
-impl Drop for Listener {
+impl Drop for Listening {
     fn drop(&mut self) {
         if let ListenAddress::Unix(path) = &self.address {
             // If it is gone already, somebody else has tidied up.

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sums over all workers since the start.
+use crate::buffer::pool::PoolStats;
+
+/// Sums over all workers, since the start unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Connections that were accepted, including those the service refused.
@@ -17,6 +19,10 @@ pub struct Metrics {
     pub bytes_out: u64,
     /// Turns of the workers' loops.
     pub turns: u64,
+    /// Memory held by the pools of connection buffers at the moment.
+    pub pool_bytes: u64,
+    /// Memory of them in use.
+    pub pool_bytes_used: u64,
 }
 
 /// A worker's own counters.
@@ -27,6 +33,7 @@ pub(crate) struct LocalMetrics {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) turns: u64,
+    pub(crate) pool: PoolStats,
 }
 
 /// A worker's counters as others may read them. Only the worker writes, so plain stores do; being
@@ -39,6 +46,8 @@ pub(crate) struct SharedMetrics {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     turns: AtomicU64,
+    pool_bytes: AtomicU64,
+    pool_bytes_used: AtomicU64,
 }
 
 impl LocalMetrics {
@@ -49,6 +58,8 @@ impl LocalMetrics {
         shared.bytes_in.store(self.bytes_in, Ordering::Relaxed);
         shared.bytes_out.store(self.bytes_out, Ordering::Relaxed);
         shared.turns.store(self.turns, Ordering::Relaxed);
+        shared.pool_bytes.store(self.pool.arena_bytes as u64, Ordering::Relaxed);
+        shared.pool_bytes_used.store(self.pool.used_bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -59,5 +70,7 @@ impl SharedMetrics {
         sum.bytes_in += self.bytes_in.load(Ordering::Relaxed);
         sum.bytes_out += self.bytes_out.load(Ordering::Relaxed);
         sum.turns += self.turns.load(Ordering::Relaxed);
+        sum.pool_bytes += self.pool_bytes.load(Ordering::Relaxed);
+        sum.pool_bytes_used += self.pool_bytes_used.load(Ordering::Relaxed);
     }
 }

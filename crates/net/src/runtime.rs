@@ -149,7 +149,8 @@ impl<M: Send> Handle<M> {
         self.shared.keepalive_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Listens on these listeners instead of the present ones, which are closed.
+    /// Listens on these listeners. Present ones that have no clone among them are closed; the others
+    /// go on without missing a connection.
     pub fn listen(&self, listeners: Vec<Listener>) {
         self.shared.acceptor.post(AcceptorMail::Listen(listeners));
     }

@@ -173,7 +173,8 @@ fn index(slot: u32, kind: TimerKind) -> u32 {
 }
 
 fn slot_and_kind(timer: u32) -> (u32, TimerKind) {
-    let kind = if timer % KINDS as u32 == 0 { TimerKind::Session } else { TimerKind::Worker };
+    let kind =
+        if timer.is_multiple_of(KINDS as u32) { TimerKind::Session } else { TimerKind::Worker };
     (timer / KINDS as u32, kind)
 }
 
@@ -225,6 +226,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
         fn fires_like_a_map_of_deadlines(steps in prop::collection::vec(step(), 1..300)) {
             let mut timers = Timers::default();

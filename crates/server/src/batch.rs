@@ -1,13 +1,13 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{DbIndex, KeyHash, Locker, Touch};
+use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::command::Command;
 use crate::error::CommandError;
 use crate::execute::{self, Context, Refused};
-use crate::meter::Meter;
+use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -30,6 +30,25 @@ pub struct BatchRunner<'k, 'w> {
     counters: &'k Counters,
     batch: &'w mut Batch,
     keys: &'w mut Vec<(DbIndex, KeyHash)>,
+}
+
+/// A request whose command has been found. Pipelines repeat themselves, so the next one often
+/// needs no search.
+#[derive(Clone, Copy)]
+struct Resolved<'k, 'a> {
+    command: &'k Command,
+    args: Args<'a>,
+}
+
+impl Resolved<'_, '_> {
+    /// Whether `args` are a call of the same command that is as acceptable.
+    #[inline]
+    fn is_repeated_by(&self, args: Args<'_>) -> bool {
+        // With as many arguments the arity needs no check, but a subcommand may be another one.
+        args.len() == self.args.len()
+            && args[0] == self.args[0]
+            && self.command.is_plain
+    }
 }
 
 /// How far the execution of a batch got.
@@ -102,32 +121,53 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return Progress::Through;
         }
         self.prefetch(session, locker, input);
+        locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
+        // What concerns all connections changes so rarely that a look a batch is enough, and one
+        // after each command that may itself be the change.
+        let mut paused = self.server.pause.is_on(now_ms);
+        let mut watched = self.server.clients.has_monitors();
         let mut progress = Progress::Through;
+        let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
             let args = self.batch.get(index, input);
-            let command = match execute::resolve(self.server, args) {
-                Ok(command) => command,
-                Err(refused) => {
-                    self.refuse(session, output, &refused);
-                    continue;
-                }
+            let command = match last {
+                Some(last) if last.is_repeated_by(args) => last.command,
+                _ => match execute::resolve(self.server, args) {
+                    Ok(command) => {
+                        last = Some(Resolved { command, args });
+                        command
+                    }
+                    Err(refused) => {
+                        self.refuse(session, output, &refused);
+                        continue;
+                    }
+                },
             };
-            if self.server.pause.is_on(now_ms)
-                && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms)
-            {
+            if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
-            let timing = meter.before(command, session, args);
+            if meter.must_end_run(command) {
+                meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
+            }
+            let timing = meter.enter(command);
             self.run(session, locker, output, command, args, now_ms);
-            meter.after(timing, command, session, args);
+            if timing == Timing::Alone {
+                meter.leave(command, session, args);
+                paused = self.server.pause.is_on(now_ms);
+                watched = self.server.clients.has_monitors();
+            }
+            if watched {
+                // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+                self.server.show_to_monitors(command, session, args);
+            }
             if session.closing {
                 progress = Progress::Closing;
                 break;
             }
         }
-        meter.finish(session, self.batch.get(self.batch.len() - 1, input));
+        meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
@@ -143,17 +183,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         args: Args<'_>,
         now_ms: i64,
     ) {
-        locker.set_touch(if session.no_touch { Touch::No } else { Touch::Yes });
-        let mark = output.mark();
+        let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
         Context { server, session, locker, reply, command, counters, now_ms }.run(args);
-        // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
-        if self.server.clients.has_monitors() {
-            self.server.show_to_monitors(command, session, args);
-        }
         if session.reply_mode != ReplyMode::On {
-            mute(session, output, mark);
+            mute(session, output, muted_from);
         }
     }
 
@@ -164,13 +199,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut reply = Reply::new(output, session.proto);
         execute::refuse(self.server, self.counters, &mut reply, refused);
         if session.reply_mode != ReplyMode::On {
-            mute(session, output, mark);
+            mute(session, output, Some(mark));
         }
     }
 
     /// Starts loading what the batch will look at, so that the waits for memory overlap.
     fn prefetch(&mut self, session: &Session, locker: &mut Locker<'k>, input: &[u8]) {
-        if self.batch.len() < 2 {
+        if self.batch.len() < 2 || !self.server.keyspace.gains_from_prefetch(session.db) {
             return;
         }
         self.keys.clear();
@@ -212,12 +247,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// Takes back a reply that the client does not want.
+/// Takes back what was written since `from`, for a client that wants no replies.
 #[cold]
-fn mute(session: &mut Session, output: &mut Output, mark: Mark) {
-    match session.reply_mode {
-        ReplyMode::Off | ReplyMode::SkipThis => output.truncate(mark),
-        ReplyMode::On | ReplyMode::SkipNext => {}
+fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
+    if let Some(mark) = from
+        && session.reply_mode != ReplyMode::SkipNext
+    {
+        output.truncate(mark);
     }
     session.reply_mode = match session.reply_mode {
         ReplyMode::SkipNext => ReplyMode::SkipThis,

@@ -98,7 +98,10 @@ impl Context<'_, '_> {
     pub fn run(&mut self, args: Args<'_>) {
         let client = &self.session.client;
         client.last_command.store(self.command.id.0 + 1, Relaxed);
-        if !self.session.authenticated && !self.command.spec.flags.contains(Flags::NO_AUTH) {
+        if !self.session.authenticated
+            && !self.command.spec.flags.contains(Flags::NO_AUTH)
+            && !self.admit()
+        {
             self.refuse(&Refused { command: Some(self.command), error: CommandError::NO_AUTH });
             return;
         }
@@ -106,6 +109,13 @@ impl Context<'_, '_> {
             self.counters.failed(self.command.id);
             self.fail(&error);
         }
+    }
+
+    /// Lets the client in after all when there is no password any more.
+    #[cold]
+    fn admit(&mut self) -> bool {
+        self.session.authenticated = self.server.is_open();
+        self.session.authenticated
     }
 
     #[cold]

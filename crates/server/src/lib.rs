@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`config`] | directives, their sources, and the values in force |
 //! | `start` | from a configuration to a running server, and to its end |
+//! | `listening`, `log` | where it listens, and what it tells its operator |
 //! | `service` | the server as the event loops see it |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
@@ -26,6 +27,8 @@ pub mod config;
 mod error;
 mod execute;
 mod latency;
+mod listening;
+mod log;
 pub mod memory;
 mod meter;
 mod process;
@@ -38,9 +41,13 @@ mod session;
 mod slowlog;
 mod start;
 mod stats;
+#[cfg(test)]
+mod test_dir;
 
 pub use commands::table as command_table;
-pub use start::{StartError, run};
+pub use listening::ListeningError;
+pub use log::LogError;
+pub use start::{Instance, StartError, Stopper, run};
 
 /// The version of Tierce.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

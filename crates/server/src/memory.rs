@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::server::Server;
 
 /// The allocator of the program.
 pub const ALLOCATOR: &str = "mimalloc";
-
-/// The largest use seen by any report, in bytes.
-static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory use at one moment, in bytes.
 pub struct MemoryReport {
@@ -47,7 +44,8 @@ impl MemoryReport {
             total_system: total_system_bytes(),
             limit: server.config.live().maxmemory() as usize,
         };
-        report.peak = PEAK.fetch_max(report.used(), Relaxed).max(report.used());
+        let used = report.used();
+        report.peak = server.memory_peak.fetch_max(used, Relaxed).max(used);
         report
     }
 
@@ -116,6 +114,11 @@ pub fn resident_bytes() -> usize {
 }
 
 fn total_system_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(read_total_system_bytes)
+}
+
+fn read_total_system_bytes() -> usize {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());

@@ -27,9 +27,10 @@ pub struct Meter<'k> {
     since: Instant,
     kinds: [(CommandId, u64); KINDS_MAX],
     kinds_len: usize,
+    /// The kind of the last command, an index into `kinds`.
+    latest: usize,
     calls: u64,
     commands: u64,
-    /// The first request of the run, should it have to be logged.
     thresholds: Thresholds,
 }
 
@@ -77,56 +78,66 @@ impl<'k> Meter<'k> {
             since: Instant::now(),
             kinds: [(CommandId(0), 0); KINDS_MAX],
             kinds_len: 0,
+            latest: 0,
             calls: 0,
             commands: 0,
             thresholds: Thresholds::of(server),
         }
     }
 
+    /// Whether the run has to be booked before this command is entered.
+    #[inline]
+    pub fn must_end_run(&self, command: &Command) -> bool {
+        if self.calls == 0 {
+            return false;
+        }
+        if command.id == self.kinds[self.latest].0 {
+            return self.calls == CALLS_MAX;
+        }
+        let joins = self.kinds_len < KINDS_MAX || self.position(command.id).is_some();
+        self.calls == CALLS_MAX || self.is_alone(command) || !joins
+    }
+
+    #[inline]
+    fn is_alone(&self, command: &Command) -> bool {
+        self.thresholds.exact || !command.is_brief
+    }
+
+    fn position(&self, id: CommandId) -> Option<usize> {
+        self.kinds[..self.kinds_len].iter().position(|(kind, _)| *kind == id)
+    }
+
     /// Called before a command runs.
     #[inline]
-    pub fn before(&mut self, command: &Command, session: &Session, args: Args<'_>) -> Timing {
+    pub fn enter(&mut self, command: &Command) -> Timing {
         self.commands += 1;
-        const BRIEF: Flags = Flags::FAST.with(Flags::BRIEF);
-        if command.spec.flags.intersects(BRIEF) && !self.thresholds.exact {
-            if self.calls == CALLS_MAX || !self.enter(command.id) {
-                self.end_run(session, args);
-                self.enter(command.id);
+        if self.calls == 0 || command.id != self.kinds[self.latest].0 {
+            if self.is_alone(command) {
+                return Timing::Alone;
             }
-            return Timing::Run;
+            self.enter_kind(command.id);
         }
-        self.end_run(session, args);
-        Timing::Alone
-    }
-
-    /// Counts a call of the run, if it has room for that kind.
-    #[inline]
-    fn enter(&mut self, id: CommandId) -> bool {
-        let kind = self.kinds[..self.kinds_len].iter().position(|(kind, _)| *kind == id);
-        let at = match kind {
-            Some(at) => at,
-            None if self.kinds_len < KINDS_MAX => {
-                self.kinds[self.kinds_len] = (id, 0);
-                self.kinds_len += 1;
-                self.kinds_len - 1
-            }
-            None => return false,
-        };
-        self.kinds[at].1 += 1;
+        self.kinds[self.latest].1 += 1;
         self.calls += 1;
-        true
+        Timing::Run
     }
 
-    /// Called after a command has run.
-    #[inline]
-    pub fn after(&mut self, timing: Timing, command: &Command, session: &Session, args: Args<'_>) {
-        if timing == Timing::Alone {
-            let nanos = self.lap();
-            self.counters.ran(command.id, 1, nanos);
-            let fast = command.spec.flags.contains(Flags::FAST);
-            if !command.spec.flags.contains(Flags::SKIP_SLOWLOG) {
-                self.note(nanos, 1, fast, session, args);
-            }
+    /// Makes `id` the latest kind; there is room for it.
+    fn enter_kind(&mut self, id: CommandId) {
+        self.latest = self.position(id).unwrap_or_else(|| {
+            self.kinds[self.kinds_len] = (id, 0);
+            self.kinds_len += 1;
+            self.kinds_len - 1
+        });
+    }
+
+    /// Called after a command that is timed alone.
+    pub fn leave(&mut self, command: &Command, session: &Session, args: Args<'_>) {
+        let nanos = self.lap();
+        self.counters.ran(command.id, 1, nanos);
+        let fast = command.spec.flags.contains(Flags::FAST);
+        if !command.spec.flags.contains(Flags::SKIP_SLOWLOG) {
+            self.note(nanos, 1, fast, session, || args);
         }
     }
 
@@ -138,8 +149,8 @@ impl<'k> Meter<'k> {
         nanos
     }
 
-    /// Books the run, which ended before `next`.
-    fn end_run(&mut self, session: &Session, last: Args<'_>) {
+    /// Books the run, whose last request is `last`.
+    pub fn end_run<'a>(&mut self, session: &Session, last: impl FnOnce() -> Args<'a>) {
         if self.calls == 0 {
             return;
         }
@@ -149,27 +160,38 @@ impl<'k> Meter<'k> {
             self.counters.ran(*id, *count, nanos * count / calls);
         }
         self.kinds_len = 0;
+        self.latest = 0;
         self.calls = 0;
         self.note(nanos, calls, true, session, last);
     }
 
-    /// Ends the batch; `last` is its last request.
+    /// Ends the batch, whose last request is `last`.
     #[inline]
-    pub fn finish(&mut self, session: &Session, last: Args<'_>) {
+    pub fn finish<'a>(&mut self, session: &Session, last: impl FnOnce() -> Args<'a>) {
+        if self.kinds_len > 0 {
+            session.note_command(self.kinds[self.latest].0);
+        }
         self.end_run(session, last);
         self.counters.add(Stat::Commands, self.commands);
     }
 
     /// Looks whether something took too long.
     #[inline]
-    fn note(&self, nanos: u64, calls: u64, fast: bool, session: &Session, args: Args<'_>) {
+    fn note<'a>(
+        &self,
+        nanos: u64,
+        calls: u64,
+        fast: bool,
+        session: &Session,
+        args: impl FnOnce() -> Args<'a>,
+    ) {
         if nanos / 1000 >= self.thresholds.slow_micros {
-            self.log_slow(nanos, calls, session, args);
+            self.log_slow(nanos, calls, session, args());
         }
         if nanos / 1_000_000 >= self.thresholds.spike_millis {
             let event = if fast { "fast-command" } else { "command" };
-            let now = (crate::clock::unix_ms() / 1000, nanos / 1_000_000);
-            self.server.latency.lock().record(event, now.0, now.1);
+            let seconds = crate::clock::unix_ms() / 1000;
+            self.server.latency.lock().record(event, seconds, nanos / 1_000_000);
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the system knows of this process.
 
 use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// CPU time used so far, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +28,28 @@ fn parse_stat(stat: &str) -> Option<CpuTimes> {
     let user = fields.next()?.parse::<f64>().ok()? / TICKS;
     let system = fields.next()?.parse::<f64>().ok()? / TICKS;
     Some(CpuTimes { user, system })
+}
+
+/// A file with the process id, removed when this is dropped.
+#[derive(Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes the file, over one that is there.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(path: &Path) -> io::Result<Self> {
+        fs::write(path, format!("{}\n", std::process::id()))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // If it is gone already, somebody else has tidied up.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 #[cfg(test)]

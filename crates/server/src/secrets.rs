@@ -1,94 +1,94 @@
-//! Passwords among the arguments of commands, which neither monitors nor the slow log may show.
+//! What the slow log and monitors may show of a request: all but passwords.
 
 use tierce_wire::resp::Args;
 
 use crate::config;
 
-/// What is shown in place of a secret, in the words of Redis.
+/// What stands in the place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// The arguments of a call, with [`REDACTED`] in the places of secrets.
-pub fn redacted<'a>(args: Args<'a>) -> impl ExactSizeIterator<Item = &'a [u8]> {
-    let secrets = Secrets::of(args);
-    (0..args.len()).map(
-        move |index| {
-            if secrets.include(args, index) { REDACTED } else { args.at(index) }
-        },
-    )
+/// The arguments of a request, the name included, as others than its sender may see them.
+pub fn shown<'a>(args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let request = Request::of(args);
+    (0..args.len()).map(move |at| if request.is_secret(args, at) { REDACTED } else { args.at(at) })
 }
 
-/// Where the secrets of a call are.
-#[derive(Clone, Copy)]
-enum Secrets {
-    None,
-    /// AUTH: user and password.
-    AllArguments,
-    /// HELLO: the two arguments that follow an AUTH.
-    BehindAuth,
-    /// CONFIG SET: the values of some directives.
-    ValuesOfDirectives,
+/// Requests that carry passwords, as far as their arguments have to be told apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Auth,
+    Hello,
+    ConfigSet,
+    Harmless,
 }
 
-impl Secrets {
+impl Request {
     fn of(args: Args<'_>) -> Self {
-        let word = |index: usize| args.get(index).unwrap_or_default().to_ascii_lowercase();
-        match word(0).as_slice() {
-            b"auth" => Self::AllArguments,
-            b"hello" => Self::BehindAuth,
-            b"config" if word(1) == b"set" => Self::ValuesOfDirectives,
-            _ => Self::None,
+        let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+        if is(0, b"auth") {
+            Self::Auth
+        } else if is(0, b"hello") {
+            Self::Hello
+        } else if is(0, b"config") && is(1, b"set") {
+            Self::ConfigSet
+        } else {
+            Self::Harmless
         }
     }
 
-    fn include(self, args: Args<'_>, index: usize) -> bool {
+    /// Whether the argument at `at` is a password, or may be one: whoever mistypes a request still
+    /// typed a password.
+    fn is_secret(self, args: Args<'_>, at: usize) -> bool {
         match self {
-            Self::None => false,
-            Self::AllArguments => index >= 1,
-            Self::BehindAuth => {
-                let is_auth = |at: usize| at >= 2 && args[at].eq_ignore_ascii_case(b"auth");
-                index >= 3 && (is_auth(index - 1) || (index >= 4 && is_auth(index - 2)))
+            Self::Auth => at > 0,
+            // `AUTH user password` behind the version.
+            Self::Hello => {
+                (2..at).rev().take(2).any(|before| args[before].eq_ignore_ascii_case(b"auth"))
             }
-            Self::ValuesOfDirectives => {
-                index >= 3 && index % 2 == 1 && config::is_secret(&args[index - 1])
-            }
+            // Names and values alternate from the third argument on.
+            Self::ConfigSet => at >= 3 && at % 2 == 1 && config::is_secret(&args[at - 1]),
+            Self::Harmless => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::shown;
     use tierce_wire::resp::{Batch, Limits, Parser};
 
-    use super::*;
-
-    fn check(line: &str, expected: &str) {
-        let (mut parser, mut batch) = (Parser::new(), Batch::default());
-        let input = format!("{line}\n");
-        parser.parse(input.as_bytes(), &Limits::default(), 1, &mut batch);
-        let args = batch.get(0, input.as_bytes());
-        let shown: Vec<_> = redacted(args).map(String::from_utf8_lossy).collect();
-        assert_eq!(shown.join(" "), expected);
+    #[track_caller]
+    fn check(request: &str, expected: &str) {
+        let (mut parser, mut batch) = (Parser::new(), Batch::new());
+        let input = format!("{request}\r\n").into_bytes();
+        parser.parse(&input, &Limits::default(), 1, &mut batch);
+        let words: Vec<_> = shown(batch.get(0, &input)).map(String::from_utf8_lossy).collect();
+        assert_eq!(words.join(" "), expected);
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn passwords_are_hidden() {
         check("AUTH secret", "AUTH (redacted)");
-        check("auth default secret", "auth (redacted) (redacted)");
+        check("auth user secret", "auth (redacted) (redacted)");
+        check("AUTH a b c", "AUTH (redacted) (redacted) (redacted)");
+        check("HELLO 3 AUTH user secret", "HELLO 3 AUTH (redacted) (redacted)");
+        check("HELLO 3 AUTH secret", "HELLO 3 AUTH (redacted)");
         check(
-            "HELLO 3 AUTH default secret SETNAME me",
-            "HELLO 3 AUTH (redacted) (redacted) SETNAME me",
+            "HELLO 2 SETNAME me auth user secret SETNAME you",
+            "HELLO 2 SETNAME me auth (redacted) (redacted) SETNAME you",
         );
-        check("HELLO 3 SETNAME me AUTH a b", "HELLO 3 SETNAME me AUTH (redacted) (redacted)");
         check(
-            "CONFIG SET timeout 5 requirepass secret",
-            "CONFIG SET timeout 5 requirepass (redacted)",
+            "CONFIG set timeout 5 RequirePass secret MASTERAUTH secret port 1",
+            "CONFIG set timeout 5 RequirePass (redacted) MASTERAUTH (redacted) port 1",
         );
     }
 
     #[test]
-    fn everything_else_is() {
-        for line in ["GET auth", "SET a b", "CONFIG GET requirepass", "HELLO 3", "ECHO auth x y"] {
-            check(line, line);
+    fn all_else_is_shown() {
+        for request in
+            ["AUTH", "HELLO 3", "CONFIG GET requirepass", "CONFIG SET requirepass", "SET auth secret"]
+        {
+            check(request, request);
         }
     }
 }

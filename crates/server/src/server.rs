@@ -1,7 +1,8 @@
 //! What all workers share.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
@@ -11,12 +12,18 @@ use tierce_wire::resp::{Args, AuthState, Limits};
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
-use crate::config::{Config, DirectiveId};
+use crate::config::{Config, DirectiveId, Peer};
 use crate::latency::LatencyMonitor;
+use crate::listening::Listening;
+use crate::log::Log;
+use crate::memory::MemoryReport;
 use crate::service::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
+
+/// How often the server does its chores.
+const CHORES_EVERY: Duration = Duration::from_secs(1);
 
 /// The server: data, clients, configuration and accounts.
 pub struct Server {
@@ -46,8 +53,14 @@ pub struct Server {
     pub run_id: String,
     /// Resident memory before there was data, in bytes.
     pub startup_memory: usize,
-    /// Addresses listened to, for INFO.
-    pub listeners: Vec<String>,
+    /// Where clients connect to.
+    pub listening: Listening,
+    /// What the operator is told.
+    pub log: Log,
+    /// The largest memory use seen so far, in bytes.
+    pub memory_peak: AtomicUsize,
+    /// Connections for which there was no descriptor, as far as the log knows.
+    dropped_logged: AtomicU64,
     /// Where the Unix socket is; empty if there is none.
     pub unix_path: String,
     counters: Box<[Counters]>,
@@ -65,6 +78,8 @@ pub enum Shutdown {
     Command,
     /// SIGTERM or SIGINT.
     Signal,
+    /// The program that the server is a part of.
+    Owner,
 }
 
 /// What was counted when statistics were last reset.
@@ -103,7 +118,8 @@ impl Server {
         config: Arc<Config>,
         keyspace: Arc<Keyspace>,
         workers: usize,
-        listeners: Vec<String>,
+        listening: Listening,
+        log: Log,
     ) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
         let commands = commands::table();
@@ -123,7 +139,10 @@ impl Server {
             started_unix_seconds: crate::clock::unix_ms() / 1000,
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
-            listeners,
+            listening,
+            log,
+            memory_peak: AtomicUsize::new(0),
+            dropped_logged: AtomicU64::new(0),
             unix_path,
             counters,
             baseline: Mutex::new(None),
@@ -171,6 +190,12 @@ impl Server {
         Limits { max_bulk_len, auth, ..Limits::default() }
     }
 
+    /// Whether protected mode keeps this client out: a stranger, while there is no password.
+    #[must_use]
+    pub fn is_protected_from(&self, client: &Client) -> bool {
+        client.peer() == Peer::Remote && self.is_open() && self.config.live().protected_mode()
+    }
+
     /// Whether `candidate` is the password. Takes the same time wherever they differ.
     #[must_use]
     pub fn is_password(&self, candidate: &[u8]) -> bool {
@@ -204,15 +229,14 @@ impl Server {
     #[cold]
     pub fn show_to_monitors(&self, command: &Command, session: &Session, args: Args<'_>) {
         use crate::command::Flags;
-        if command.spec.flags.contains(Flags::ADMIN)
-            || command.spec.flags.contains(Flags::SKIP_MONITOR)
-        {
+        let is = |flag| command.spec.flags.contains(flag);
+        let refused = !session.authenticated && !is(Flags::NO_AUTH);
+        if refused || is(Flags::ADMIN) || is(Flags::SKIP_MONITOR) {
             return;
         }
         let micros = crate::clock::unix_micros();
         let line = commands::monitor_line(micros, session.db.get(), &session.client.addr, args);
-        let line: Arc<str> = line.into();
-        self.post_to_all(&Message::Monitor(line));
+        self.post_to_all(&Message::Monitor(line.into()));
     }
 
     /// Counters since the start, or since they were reset.
@@ -297,14 +321,31 @@ impl Server {
         self.shutdown.1.notify_all();
     }
 
-    /// Sleeps until somebody asks for the end.
+    /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         let mut reason = self.shutdown.0.lock();
         loop {
             if let Some(reason) = *reason {
                 return reason;
             }
-            self.shutdown.1.wait(&mut reason);
+            if self.shutdown.1.wait_for(&mut reason, CHORES_EVERY).timed_out() {
+                self.do_chores();
+            }
+        }
+    }
+
+    /// What has to be done whether or not anybody is connected: some microseconds.
+    fn do_chores(&self) {
+        self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        // For the peak, which taking a report notes.
+        let _ = MemoryReport::take(self);
+        let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
+        let before = self.dropped_logged.swap(dropped, Relaxed);
+        if dropped > before {
+            self.log.warning(format_args!(
+                "{} connections were closed at once: this process has no more file descriptors",
+                dropped - before
+            ));
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_net::{CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId};
+use tierce_net::{
+    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
+};
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;
@@ -11,13 +13,20 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stat;
 
+/// What strangers get to read in protected mode; clients and people look for its first sentence.
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
+     and no password is set for the default user. Until one is, connections are accepted from this \
+     machine only. To let others in, do one of these from here: set a password with CONFIG SET \
+     requirepass, or, if nobody but friends can reach this server, switch the protection off with \
+     CONFIG SET protected-mode no; CONFIG REWRITE makes either permanent.\r\n";
+
 /// What workers are told by others.
 #[derive(Clone)]
 pub enum Message {
     /// Sessions that wait for the end of a pause may go on.
     Resume,
     /// A line for those who watch all commands.
-    Monitor(Arc<str>),
+    Monitor(Arc<[u8]>),
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -46,11 +55,13 @@ impl Service for RespService {
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
         let server = &self.0;
         let client = Arc::new(Client::new(info, &server.unix_path, now.unix_ms as i64));
-        if server
-            .clients
-            .admit(Arc::clone(&client), server.config.live().maxclients() as usize)
-            .is_err()
-        {
+        if server.is_protected_from(&client) {
+            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
+            return Err(Refusal::Borrowed(DENIED.as_bytes()));
+        }
+        let max = server.config.live().maxclients() as usize;
+        if server.clients.admit(Arc::clone(&client), max).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(b"-ERR max number of clients reached\r\n"));
         }
@@ -100,7 +111,7 @@ impl Service for RespService {
             Message::Monitor(line) => conns.for_each(|conn| {
                 let (session, output) = conn.split();
                 if session.monitor {
-                    output.buffer().extend_from_slice(line.as_bytes());
+                    output.buffer().extend_from_slice(&line);
                 }
             }),
             Message::IdleTimeout { timeout_ms } => {
@@ -117,8 +128,13 @@ impl Service for RespService {
         if session.monitor {
             server.clients.count_monitor(false);
         }
-        if let CloseReason::OutputLimit { .. } = reason {
+        if let CloseReason::OutputLimit { pending } = reason {
             server.counters(worker.index).add(Stat::OutputLimitDisconnections, 1);
+            server.log.warning(format_args!(
+                "Closed {}: {pending} bytes of replies waited for it, and client-output-buffer-limit \
+                 allows less",
+                session.client.addr
+            ));
         }
         server.clients.remove(session.client.id);
     }

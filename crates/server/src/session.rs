@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::DbIndex;
+use tierce_keyspace::{DbIndex, Touch};
 use tierce_wire::resp::{Parser, Proto};
 
 use crate::clients::Client;
+use crate::command::CommandId;
 
 /// What a connection remembers from one request to the next.
 pub struct Session {
@@ -63,6 +64,13 @@ impl Session {
         }
     }
 
+    /// Whether its commands count as uses of keys.
+    #[must_use]
+    #[inline]
+    pub fn touch(&self) -> Touch {
+        if self.no_touch { Touch::No } else { Touch::Yes }
+    }
+
     /// Switches to another database.
     pub fn select(&mut self, db: DbIndex) {
         self.db = db;
@@ -73,6 +81,12 @@ impl Session {
     pub fn set_proto(&mut self, proto: Proto) {
         self.proto = proto;
         self.client.protocol.store(if proto == Proto::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// Lets others see which command came last.
+    #[inline]
+    pub fn note_command(&self, id: CommandId) {
+        self.client.last_command.store(id.0 + 1, Relaxed);
     }
 
     /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tierce_wire::resp::Args;
 
-use crate::secrets::redacted;
+use crate::secrets;
 
 /// Arguments kept of one command, and bytes kept of one argument; what is left out is said in the
 /// last place.
@@ -67,11 +67,11 @@ impl SlowLog {
     }
 }
 
-/// The arguments as the log keeps them.
+/// The arguments as the log keeps them: without passwords, and not too many or too long.
 #[must_use]
 pub fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut short: Vec<_> = redacted(args).take(kept).map(shorten_one).collect();
+    let mut short: Vec<_> = secrets::shown(args).take(kept).map(shorten_one).collect();
     if kept < args.len() {
         short.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
-use tierce_net::{
-    Handle, ListenAddress, ListenError, Listener, ListenerTag, OutputClass, OutputLimit,
-    OutputLimits, Presence, Runtime,
-};
+use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
-use crate::config::{self, ClientClass, Config, DirectiveId, Settings, Startup};
+use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::listening::{self, Listening, ListeningError};
+use crate::log::{Log, LogError};
+use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{Message, RespService};
 
@@ -27,53 +27,118 @@ const OTHER_DESCRIPTORS: u64 = 64;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An address to listen on.
+    /// Something about the addresses to listen on.
     #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// A host name of `bind`.
-    #[error("could not look up {host}: {error}")]
-    UnknownHost {
-        /// The name.
-        host: String,
-        /// The resolver's reason.
-        error: io::Error,
-    },
-    /// Neither a port nor a Unix socket is configured.
-    #[error("nothing to listen on: port is 0 and there is no unixsocket")]
-    NoListener,
+    Listening(#[from] ListeningError),
     /// The number of shards or databases.
     #[error("{0}")]
     Keyspace(#[from] OptionsError),
+    /// The file to log into.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The system has no threads or descriptors to give.
     #[error("could not start: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Runs the server until somebody ends it.
+/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When it cannot start; the message is one line that names the cause.
 pub fn run(settings: Settings) -> Result<(), StartError> {
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let startup = settings.startup(cores);
-    let config = Arc::new(Config::new(settings));
     // Before any other thread is there, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGINT, SIGTERM])?;
-    let listeners = listen(&startup)?;
-    let listening = listeners.iter().map(describe_address).collect::<Vec<_>>();
-    tierce_net::raise_fd_limit(config.live().maxclients() + OTHER_DESCRIPTORS);
-    let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
-    let workers = startup.threads.get();
-    let server = Arc::new(Server::new(config, keyspace, workers, listening));
-    server.set_active_expiry(true)?;
-    let runtime = serve(&server, listeners, workers)?;
-    server.attach(runtime.handle().clone());
-    watch_config(&server, runtime.handle());
-    watch_signals(signals, &server);
-    announce(&server, &startup);
-    let reason = server.wait_for_shutdown();
-    end(&server, runtime, reason);
+    let instance = Instance::start(settings)?;
+    watch_signals(signals, &instance.server);
+    announce(&instance);
+    instance.wait();
     Ok(())
+}
+
+/// A running server.
+pub struct Instance {
+    server: Arc<Server>,
+    runtime: Runtime<Message>,
+    startup: Startup,
+    /// Removed when the server has ended.
+    _pid_file: Option<PidFile>,
+}
+
+impl Instance {
+    /// Starts to serve, on threads of its own.
+    ///
+    /// # Errors
+    /// When it cannot start; the message is one line that names the cause.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let startup = settings.startup(cores);
+        let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        let config = Arc::new(Config::new(settings));
+        let listening = Listening::start(&startup)?;
+        fit_to_descriptors(&config, &log);
+        let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
+        let workers = startup.threads.get();
+        let server = Arc::new(Server::new(config, keyspace, workers, listening, log));
+        server.set_active_expiry(true)?;
+        let runtime = serve(&server, workers)?;
+        server.attach(runtime.handle().clone());
+        watch_config(&server, runtime.handle());
+        let pid_file = write_pid_file(&server, &startup);
+        Ok(Self { server, runtime, startup, _pid_file: pid_file })
+    }
+
+    /// Ends the server from anywhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.server))
+    }
+
+    /// Serves until somebody ends the server, and then until the last replies are sent.
+    pub fn wait(self) {
+        let log = &self.server.log;
+        match self.server.wait_for_shutdown() {
+            Shutdown::Command => log.notice("A client asked for shutdown"),
+            Shutdown::Signal => log.notice("A signal asks for shutdown"),
+            Shutdown::Owner => log.notice("The program asks for shutdown"),
+        }
+        self.runtime.handle().drain(DRAIN_MAX);
+        self.runtime.join();
+        // The last clones, so that Unix sockets leave no file behind.
+        self.server.listening.close();
+        // The thread that removes expired keys ends; it was there already, so nothing can fail.
+        let _ = self.server.set_active_expiry(false);
+        log.notice("All replies are sent, bye");
+    }
+}
+
+/// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
+#[derive(Clone)]
+pub struct Stopper(Arc<Server>);
+
+impl Stopper {
+    /// Asks for the end; [`Instance::wait`] returns.
+    pub fn stop(&self) {
+        self.0.request_shutdown(Shutdown::Owner);
+    }
+}
+
+/// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
+fn fit_to_descriptors(config: &Config, log: &Log) {
+    let asked = config.live().maxclients();
+    let Err(fitting) = raise_descriptors(asked) else { return };
+    log.warning(format_args!(
+        "maxclients is {fitting} instead of {asked}: the system gives this process no more file \
+         descriptors (see ulimit -n)"
+    ));
+    // Nobody watches the directive yet, and a smaller number is valid.
+    let _ = config.set(&[(b"maxclients", fitting.to_string().as_bytes())], Peer::Local);
+}
+
+/// Makes room for so many clients; otherwise the number there is room for.
+fn raise_descriptors(clients: u64) -> Result<(), u64> {
+    let granted = tierce_net::raise_fd_limit(clients + OTHER_DESCRIPTORS);
+    let fitting = granted.saturating_sub(OTHER_DESCRIPTORS).max(1);
+    if fitting < clients { Err(fitting) } else { Ok(()) }
 }
 
 fn keyspace_options(config: &Config, startup: &Startup) -> Options {
@@ -88,64 +153,81 @@ fn keyspace_options(config: &Config, startup: &Startup) -> Options {
     }
 }
 
-fn listen(startup: &Startup) -> Result<Vec<Listener>, StartError> {
-    const RESP: ListenerTag = ListenerTag(0);
-    let mut listeners = Vec::new();
-    if startup.port != 0 {
-        let addresses = startup.bind.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-        listeners.extend(Listener::tcp_all(&addresses, startup.port, startup.tcp_backlog, RESP)?);
-    }
-    if let Some(path) = &startup.unixsocket {
-        let mode = startup.unixsocket_permissions;
-        listeners.push(Listener::unix(path, mode, startup.tcp_backlog, RESP)?);
-    }
-    if listeners.is_empty() { Err(StartError::NoListener) } else { Ok(listeners) }
-}
-
-/// Looks up an address of `bind`.
-fn resolve(address: &config::BindAddress) -> Result<tierce_net::BindAddress, StartError> {
-    let unknown = |error| StartError::UnknownHost { host: address.host.to_string(), error };
-    let presence = if address.optional { Presence::Optional } else { Presence::Required };
-    Ok(tierce_net::BindAddress { ip: address.resolve(0).map_err(unknown)?.ip(), presence })
-}
-
-fn describe_address(listener: &Listener) -> String {
-    match listener.address() {
-        ListenAddress::Tcp(address) => address.to_string(),
-        ListenAddress::Unix(path) => path.display().to_string(),
-    }
-}
-
 /// Lets CONFIG SET reach what holds a copy of a value.
 fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
     const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
     const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
+    const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
+    const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+    let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
+        server.config.on_change([id], move |settings| {
+            act(settings);
+            Ok(())
+        });
+    };
     let handle = net.clone();
-    server.config.on_change([LIMITS], move |settings| {
-        handle.set_output_limits(output_limits(settings));
-        Ok(())
-    });
+    watch(LIMITS, Box::new(move |settings| handle.set_output_limits(output_limits(settings))));
     let handle = net.clone();
-    server.config.on_change([KEEPALIVE], move |settings| {
-        handle.set_keepalive(settings.count(KEEPALIVE) as u32);
-        Ok(())
-    });
+    watch(KEEPALIVE, Box::new(move |settings| handle.set_keepalive(settings.count(KEEPALIVE) as u32)));
     let handle = net.clone();
-    server.config.on_change([TIMEOUT], move |settings| {
-        let timeout_ms = settings.count(TIMEOUT) * 1000;
-        handle.broadcast(|_| Message::IdleTimeout { timeout_ms });
-        Ok(())
+    watch(
+        TIMEOUT,
+        Box::new(move |settings| {
+            let timeout_ms = settings.count(TIMEOUT) * 1000;
+            handle.broadcast(|_| Message::IdleTimeout { timeout_ms });
+        }),
+    );
+    let keyspace = Arc::clone(&server.keyspace);
+    watch(
+        VALUE_LEN,
+        Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
+    );
+    let log = Arc::downgrade(server);
+    watch(
+        LOG_LEVEL,
+        Box::new(move |settings| {
+            if let Some(server) = log.upgrade() {
+                server.log.set_level(settings.log_level());
+            }
+        }),
+    );
+    server.config.on_change([MAXCLIENTS], |settings| {
+        raise_descriptors(settings.count(MAXCLIENTS)).map_err(|fitting| {
+            format!(
+                "The operating system is not able to handle the specified number of clients, try \
+                 with {fitting}"
+            )
+        })
     });
-    server.config.on_change([MAXCLIENTS], move |settings| {
-        let wanted = settings.count(MAXCLIENTS) + OTHER_DESCRIPTORS;
-        if tierce_net::raise_fd_limit(wanted) < wanted {
-            return Err("The operating system is not able to handle the specified number of \
-                        clients"
-                .to_owned());
-        }
-        Ok(())
+    watch_addresses(server, net);
+}
+
+/// Registered behind all others: what they refuse need not be undone here, where that could fail.
+fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
+    const BIND: DirectiveId = DirectiveId::of("bind");
+    const PORT: DirectiveId = DirectiveId::of("port");
+    let (weak, net) = (Arc::downgrade(server), net.clone());
+    server.config.on_change([BIND, PORT], move |settings| {
+        let Some(server) = weak.upgrade() else { return Ok(()) };
+        let install = |listeners| net.listen(listeners);
+        let changed = server.listening.change(settings, install);
+        let changed = changed.inspect(|()| {
+            for listener in server.listening.listeners() {
+                server.log.notice(format_args!("Listening on {}", listening::describe(&listener)));
+            }
+        });
+        changed.map_err(|error| {
+            server.log.warning(format_args!("Listening as before: {error}"));
+            let same_port = settings.port() == server.config.settings().port();
+            let what = if same_port {
+                "Failed to bind to specified addresses."
+            } else {
+                "Unable to listen on this port."
+            };
+            format!("{what} {error}")
+        })
     });
 }
 
@@ -162,38 +244,54 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     limits
 }
 
-fn serve(
-    server: &Arc<Server>,
-    listeners: Vec<Listener>,
-    workers: usize,
-) -> io::Result<Runtime<Message>> {
+fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
     let config = tierce_net::Config {
         workers,
         output_limits: output_limits(&server.config.settings()),
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
         ..tierce_net::Config::default()
     };
-    Runtime::start(config, listeners, Arc::new(RespService(Arc::clone(server))))
+    let service = Arc::new(RespService(Arc::clone(server)));
+    Runtime::start(config, server.listening.listeners(), service)
+}
+
+/// A file that cannot be written is no reason not to serve.
+fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
+    let path = startup.pidfile.as_deref()?;
+    let written = PidFile::write(path);
+    let complain = |error: &io::Error| {
+        server.log.warning(format_args!("could not write pidfile {}: {error}", path.display()));
+    };
+    written.inspect_err(complain).ok()
 }
 
 /// A few lines on what runs where. Whoever starts the server waits for the last one.
-fn announce(server: &Server, startup: &Startup) {
-    let mut lines =
-        format!("Tierce {} ({}-bit), pid {}\n", crate::VERSION, usize::BITS, std::process::id());
-    for address in &server.listeners {
-        lines += &format!("  listening on  {address}\n");
+fn announce(instance: &Instance) {
+    let Instance { server, startup, .. } = instance;
+    let mut lines = vec![format!(
+        "Tierce {} ({}-bit), pid {}",
+        crate::VERSION,
+        usize::BITS,
+        std::process::id()
+    )];
+    for listener in server.listening.listeners() {
+        lines.push(format!("  listening on  {}", listening::describe(&listener)));
     }
-    lines += &format!(
-        "  workers       {} ({} shards, {} databases)\n",
+    lines.push(format!(
+        "  workers       {} ({} shards, {} databases)",
         server.workers(),
         server.keyspace.shard_count(),
         server.keyspace.db_indices().count()
-    );
+    ));
     let dir = startup.dir.display();
-    lines += &format!("  data          in memory only; a later version keeps it in {dir}\n");
-    lines += "Ready to accept connections\n";
+    lines.push(format!("  data          in memory only; a later version keeps it in {dir}"));
+    if let Some(path) = &startup.logfile {
+        lines.push(format!("  log           {}", path.display()));
+        lines.iter().for_each(|line| server.log.notice(line.trim_start()));
+    }
+    lines.push("Ready to accept connections\n".to_owned());
     // Nobody may be listening, and that is no reason to stop.
-    let _ = io::stdout().lock().write_all(lines.as_bytes());
+    let _ = io::stdout().lock().write_all(lines.join("\n").as_bytes());
 }
 
 /// The first signal ends the server gracefully, a second one at once.
@@ -204,22 +302,11 @@ fn watch_signals(mut signals: Signals, server: &Arc<Server>) {
         .spawn(move || {
             for (count, _) in signals.forever().enumerate() {
                 if count > 0 {
+                    server.log.warning("A second signal: ending without sending the last replies");
                     std::process::exit(1);
                 }
                 server.request_shutdown(Shutdown::Signal);
             }
         })
         .expect("a thread at start-up");
-}
-
-fn end(server: &Server, runtime: Runtime<Message>, reason: Shutdown) {
-    let cause = match reason {
-        Shutdown::Command => "SHUTDOWN",
-        Shutdown::Signal => "a signal",
-    };
-    let _ = writeln!(io::stdout(), "Ending on {cause}: sending the last replies");
-    runtime.handle().drain(DRAIN_MAX);
-    runtime.join();
-    let _ = server.set_active_expiry(false);
-    let _ = writeln!(io::stdout(), "Bye");
 }

@@ -27,6 +27,12 @@ pub enum Case {
     Ignored,
 }
 
+/// Whether `text` has anything of a pattern in it. One without stands for itself, but for escapes.
+#[must_use]
+pub fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|byte| b"*?[".contains(byte))
+}
+
 /// Whether `pattern` matches the whole of `text`.
 ///
 /// ```

@@ -6,6 +6,7 @@
 //! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
 //! * [`number`]: numbers as Redis reads and prints them.
 //! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
+//! * [`words`]: lines of quoted words, as in inline requests and `redis.conf`.
 //!
 //! Whatever bytes come in, the answer is a request, "more bytes please" or an error: no panic, and
 //! no memory reserved because of a length the peer merely claimed.
@@ -29,6 +30,9 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod glob;
 pub mod number;
 pub mod resp;
+pub mod words;

@@ -9,6 +9,7 @@ use super::idle::Idle;
 use super::memory::Memory;
 use super::pair::Pair;
 use super::rounds::Rounds;
+use crate::cpu::CpuSource;
 
 /// One figure of both servers.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +39,11 @@ pub(crate) fn of_rounds(rounds: &Rounds) -> Vec<Finding> {
     let median = &rounds.median;
     let mut findings = Vec::new();
     if let Some(cpu) = &median.cpu_us {
-        let cpu = finding(&workload, "server CPU, µs per request", cpu, 3);
+        let measure = match median.cpu_source {
+            Some(CpuSource::Ticks) => "server CPU by 10 ms ticks, µs per request",
+            _ => "server CPU, µs per request",
+        };
+        let cpu = finding(&workload, measure, cpu, 3);
         findings.push(Finding { ratio: median.cpu_ratio, ..cpu });
     }
     let throughput = finding(&workload, "requests per second", &median.requests_per_second, 0);

@@ -102,13 +102,13 @@ fn resident(server: &Server, workload: &Workload, progress: &Progress) -> Result
 
 fn expect_entries(server: &Server, entries: u64) -> Result<(), Error> {
     let reply = server.target.connect()?.call(&["DBSIZE"])?;
-    if reply.line() == entries.to_string() {
+    if reply.as_int().is_some_and(|count| count as u64 == entries) {
         return Ok(());
     }
     Err(Error::Refused {
         address: server.target.address.to_string(),
         command: format!("to keep {entries} entries"),
-        reply: format!("DBSIZE {}", reply.line()),
+        reply: format!("DBSIZE {reply:?}"),
     })
 }
 

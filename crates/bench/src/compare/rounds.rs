@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::pair::{Pair, median};
 use super::servers::Server;
 use crate::cli::LoadArgs;
+use crate::cpu::CpuSource;
 use crate::engine::Goal;
 use crate::error::Error;
 use crate::measure::{Measurement, fill, measure};
@@ -38,6 +39,8 @@ pub(crate) struct Median {
     /// Absent if a server's process is not known.
     pub(crate) cpu_us: Option<Pair<f64>>,
     pub(crate) cpu_ratio: Option<f64>,
+    /// The coarsest account that any round's CPU time was read from.
+    pub(crate) cpu_source: Option<CpuSource>,
     pub(crate) p50_ms: Pair<f64>,
     pub(crate) p99_ms: Pair<f64>,
     pub(crate) p99_ratio: Option<f64>,
@@ -100,10 +103,19 @@ impl Median {
             throughput_ratio: ratio(|of| of.requests_per_second),
             cpu_ratio: ratio(cpu),
             cpu_us,
+            cpu_source: rounds
+                .iter()
+                .flat_map(|round| [&round.a, &round.b])
+                .filter_map(source)
+                .max(),
             p50_ms: side(|of| of.latency_ms.p50),
             p99_ms: side(|of| of.latency_ms.p99),
             p99_ratio: ratio(|of| of.latency_ms.p99),
             p999_ms: side(|of| of.latency_ms.p999),
         }
     }
+}
+
+fn source(of: &Measurement) -> Option<CpuSource> {
+    of.server.map(|server| server.cpu_source)
 }

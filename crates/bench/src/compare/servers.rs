@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tierce_wire::resp::Proto;
+
 use super::pair::Pair;
 use super::reaper::{Child, Reaper};
 use super::words;
 use crate::cli::CompareArgs;
 use crate::cpu::{self, Process};
 use crate::error::Error;
-use crate::target::{Address, Protocol, Target};
+use crate::target::{Address, Target};
 
 /// A server that does not answer PING for so long has failed to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,7 +33,7 @@ pub(crate) struct Contender {
     /// Its name in tables.
     pub(crate) label: String,
     source: Source,
-    protocol: Protocol,
+    protocol: Proto,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ pub(crate) struct Server {
 impl Contender {
     /// Both contenders of a command line.
     pub(crate) fn both(args: &CompareArgs) -> Result<Pair<Self>, Error> {
-        let protocol = if args.resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        let protocol = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
         let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }
             .try_map(|(line, address)| Self::new(line.as_deref(), address, protocol))?;
         if both.a.label == both.b.label {
@@ -66,7 +68,7 @@ impl Contender {
     fn new(
         line: Option<&str>,
         address: Option<SocketAddr>,
-        protocol: Protocol,
+        protocol: Proto,
     ) -> Result<Self, Error> {
         let source = match (line, address) {
             (Some(line), _) => Source::command(line)?,
@@ -219,7 +221,7 @@ mod tests {
     use super::*;
 
     fn contender(line: &str) -> Result<Contender, Error> {
-        Contender::new(Some(line), None, Protocol::Resp2)
+        Contender::new(Some(line), None, Proto::Resp2)
     }
 
     #[test]

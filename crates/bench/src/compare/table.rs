@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::pair::Pair;
 use super::rounds::Rounds;
+use crate::cpu::CpuSource;
 use crate::measure::Measurement;
 
 const HEAD: [&str; 5] = ["requests/s", "CPU µs/request", "p50 ms", "p99 ms", "p99.9 ms"];
@@ -36,6 +37,11 @@ pub(crate) fn rounds(labels: &Pair<&str>, of: &Rounds) -> String {
     ratios[1] = median.cpu_ratio;
     ratios[3] = median.p99_ratio;
     text.push_str(&row("median", &figures, &ratios));
+    if median.cpu_source == Some(CpuSource::Ticks) {
+        text.push_str(
+            "  CPU time is from ticks of 10 ms, since threads ended or kept no account\n",
+        );
+    }
     text.push_str(&errors(labels, of));
     text + "\n"
 }

@@ -98,12 +98,11 @@ impl Connection {
             Err(error) => return Err(Error::io("receiving replies")(error)),
         };
         let input = &buffer[..carried + received];
-        let counted =
-            self.counter.count(input).map_err(|malformed| malformed_at(input, malformed.at))?;
+        let counted = self.counter.count(input).map_err(Error::Protocol)?;
         self.carry.clear();
         self.carry.extend_from_slice(&input[counted.consumed..]);
         if counted.replies > self.outstanding {
-            return Err(Error::Protocol { what: "more replies than requests".into() });
+            return Err(Error::Unasked { replies: counted.replies - self.outstanding });
         }
         self.outstanding -= counted.replies;
         Ok(Some(Received { counted, filled: carried + received == buffer.len() }))
@@ -119,10 +118,4 @@ fn try_send(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Error> {
         Err(Errno::PIPE | Errno::CONNRESET) => Ok(bytes.len()),
         Err(error) => Err(Error::io("sending requests")(error)),
     }
-}
-
-#[cold]
-fn malformed_at(input: &[u8], at: usize) -> Error {
-    let shown = &input[at..input.len().min(at + 40)];
-    Error::Protocol { what: format!("{:?}", String::from_utf8_lossy(shown)) }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Load {
 pub(crate) struct Tally {
     pub(crate) replies: u64,
     pub(crate) errors: u64,
+    /// Null replies, such as those to GET of an absent key.
+    pub(crate) nulls: u64,
     pub(crate) first_error: Option<String>,
     /// Nanoseconds from sending a batch to reading each of its replies.
     pub(crate) latency: Histogram<u64>,
@@ -73,6 +75,7 @@ impl Tally {
         Self {
             replies: 0,
             errors: 0,
+            nulls: 0,
             first_error: None,
             latency,
             elapsed: Duration::ZERO,
@@ -83,6 +86,7 @@ impl Tally {
     fn merge(&mut self, other: Self) {
         self.replies += other.replies;
         self.errors += other.errors;
+        self.nulls += other.nulls;
         self.first_error = self.first_error.take().or(other.first_error);
         self.latency.add(&other.latency).expect("all tallies have histograms of the same bounds");
         self.elapsed = self.elapsed.max(other.elapsed);

@@ -21,14 +21,14 @@ use super::{Load, Tally};
 use crate::distribution::KeyPicker;
 use crate::error::Error;
 use crate::random::Random;
-use crate::replies::{Counted, LINE_LEN_MAX};
+use crate::replies::{CARRY_LEN_MAX, Counted};
 use crate::ring::{Mix, Ring};
 use crate::target::Target;
 use crate::template::Filling;
 
 /// Room for replies: large enough for a deep batch of small ones, small enough for the L2 cache.
 const INPUT_LEN: usize = 128 * 1024;
-const _: () = assert!(INPUT_LEN > LINE_LEN_MAX, "a carried line must leave room");
+const _: () = assert!(INPUT_LEN > CARRY_LEN_MAX, "a carried line must leave room");
 
 /// Events taken per wait.
 const EVENTS_MAX: usize = 512;
@@ -247,6 +247,7 @@ impl Run<'_> {
         let latency = now.saturating_duration_since(begun).as_nanos() as u64;
         self.tally.latency.saturating_record_n(latency, counted.replies);
         self.tally.replies += counted.replies;
+        self.tally.nulls += counted.nulls;
         self.last_reply = now;
         if counted.errors > 0 {
             self.tally.errors += counted.errors;

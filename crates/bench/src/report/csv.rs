@@ -2,7 +2,7 @@
 
 use crate::measure::Measurement;
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "test",
     "clients",
     "threads",
@@ -25,6 +25,7 @@ const COLUMNS: [&str; 22] = [
     "server_cpu_source",
     "server_resident_before",
     "server_resident_after",
+    "nulls",
 ];
 
 pub(super) fn header() -> String {
@@ -59,6 +60,7 @@ pub(super) fn row(of: &Measurement) -> String {
         server(&|cost| format!("{:?}", cost.cpu_source).to_lowercase()),
         server(&|cost| cost.resident_before.to_string()),
         server(&|cost| cost.resident_after.to_string()),
+        of.nulls.to_string(),
     ];
     fields.join(",") + "\n"
 }

@@ -32,12 +32,15 @@ pub(super) fn block(of: &Measurement) -> String {
         count(of.threads as u64, "thread"),
     );
     let mut line = |label: &str, value: String| {
-        let _ = writeln!(text, "  {label:<12}{value}");
+        let _ = writeln!(text, "  {label:<14}{value}");
     };
     let requests = format!("{} in {:.2} s", of.requests, of.seconds);
     line("throughput", format!("{:.0} requests/s  ({requests})", of.requests_per_second));
     if of.errors > 0 {
         line("ERRORS", errors(of));
+    }
+    if of.nulls > 0 {
+        line("null replies", format!("{} ({:.2} %)", of.nulls, percent(of.nulls, of.requests)));
     }
     line("latency ms", latency(of));
     if let Some(server) = &of.server {
@@ -63,9 +66,13 @@ pub(super) fn block(of: &Measurement) -> String {
 }
 
 fn errors(of: &Measurement) -> String {
-    let share = 100.0 * of.errors as f64 / of.requests.max(1) as f64;
+    let share = percent(of.errors, of.requests);
     let first = of.first_error.as_deref().unwrap_or_default();
     format!("{} error replies ({share:.2} %), the first: {first}", of.errors)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
 }
 
 fn latency(of: &Measurement) -> String {

@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn a_class_holds_its_request_and_is_its_own_class() {
-        for bytes in (0..70_000).chain([1 << 20, (1 << 20) + 1, 512 << 20]) {
+        let small = if cfg!(miri) { 700 } else { 70_000 };
+        for bytes in (0..small).chain([1 << 20, (1 << 20) + 1, 512 << 20]) {
             let class = size_class(bytes);
             assert!(class >= bytes, "{bytes} does not fit into {class}");
             assert_eq!(size_class(class), class, "of {bytes}");

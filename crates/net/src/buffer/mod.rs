@@ -1,4 +1,6 @@
-//! Buffers that connections own for a while.
+//! Buffers that connections own for a while, from a pool of their worker.
 
+mod arena;
+mod buddy;
 pub(crate) mod pool;
 pub(crate) mod rest;

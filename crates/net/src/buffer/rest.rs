@@ -2,14 +2,20 @@
 //! of a suspended session.
 //!
 //! - Owns nothing while empty.
-//! - Reserves at most [`READ_AHEAD_BYTES_MAX`] beyond twice the bytes that have arrived, whatever
-//!   length a request announces.
+//! - Whatever length a request announces, room is made for at most [`READ_AHEAD_FACTOR`] times the
+//!   bytes that have arrived, and at most [`READ_AHEAD_BYTES_MAX`] more than have arrived or twice
+//!   as many.
 
 use super::pool::{BLOCK_BYTES_MAX, Block, Pool};
 
 /// Room made for announced bytes before they arrive. A peer that announces much and sends little
 /// costs no more than this.
 pub const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Room made for announced bytes, as a multiple of those that have arrived. The first 64 KiB of a
+/// large value get a megabyte, while thousands of connections with a length and nothing behind it
+/// get the smallest block each.
+const READ_AHEAD_FACTOR: usize = 16;
 
 #[derive(Debug, Default)]
 enum Storage {
@@ -125,12 +131,123 @@ impl Rest {
         if len + more <= capacity && len <= capacity / 2 {
             self.storage.bytes_mut().copy_within(self.start..self.end, 0);
         } else {
-            let expected = self.wanted.min(len + READ_AHEAD_BYTES_MAX);
-            let mut storage = Storage::with_room((2 * len).max(len + more).max(expected), pool);
+            let arrived = len + more;
+            let ahead_max = READ_AHEAD_BYTES_MAX.min((READ_AHEAD_FACTOR - 1) * arrived);
+            let expected = self.wanted.min(arrived + ahead_max);
+            let mut storage = Storage::with_room((2 * len).max(arrived).max(expected), pool);
             storage.bytes_mut()[..len].copy_from_slice(self.bytes());
             self.storage = storage;
         }
         self.start = 0;
         self.end = len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(usize),
+        Receive { min: usize, count: usize },
+        Discard { count: usize, wanted: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..3000usize).prop_map(Step::Append),
+            (1..3000usize, 0..5000usize).prop_map(|(min, count)| Step::Receive { min, count }),
+            (0..6000usize, 0..100_000usize)
+                .prop_map(|(count, wanted)| Step::Discard { count, wanted }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+        #[test]
+        fn keeps_the_bytes_like_a_queue(steps in prop::collection::vec(step(), 1..40)) {
+            let pool = Pool::default();
+            let mut rest = Rest::default();
+            let mut model: VecDeque<u8> = VecDeque::new();
+            let mut bytes = (0..=250u8).cycle();
+            let mut next = |count: usize| -> Vec<u8> { bytes.by_ref().take(count).collect() };
+            for step in steps {
+                match step {
+                    Step::Append(count) => {
+                        let new = next(count);
+                        rest.append(&new, 0, &pool);
+                        model.extend(new);
+                    }
+                    Step::Receive { min, count } => {
+                        let spare = rest.spare(min, &pool);
+                        prop_assert!(spare.len() >= min);
+                        let new = next(count.min(spare.len()));
+                        spare[..new.len()].copy_from_slice(&new);
+                        rest.extend(new.len());
+                        model.extend(new);
+                    }
+                    Step::Discard { count, wanted } => {
+                        let count = count.min(rest.len());
+                        rest.discard(count, wanted);
+                        model.drain(..count);
+                    }
+                }
+                prop_assert!(model.iter().eq(rest.bytes()));
+                prop_assert_eq!(model.len(), rest.len());
+            }
+            rest.clear();
+            prop_assert_eq!(pool.stats().used_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn owns_nothing_while_empty() {
+        let pool = Pool::default();
+        let mut rest = Rest::default();
+        rest.append(b"GET ", 0, &pool);
+        assert_eq!(rest.capacity(), 256);
+        rest.discard(4, 0);
+        assert_eq!((rest.capacity(), pool.stats().used_bytes), (0, 0));
+    }
+
+    #[test]
+    fn an_announced_length_reserves_only_so_much_ahead() {
+        let pool = Pool::default();
+        let announced = 512 * 1024 * 1024;
+        let mut rest = Rest::default();
+        rest.append(b"*3 $512m", announced, &pool);
+        assert_eq!(rest.capacity(), 256);
+        for _ in 0..64 {
+            rest.append(&[0; 64 * 1024], announced, &pool);
+            let (arrived, capacity) = (rest.len(), rest.capacity());
+            assert!(capacity >= 1024 * 1024, "{capacity} for {arrived}");
+            // The next power of two, while the pool has blocks of the size.
+            assert!(capacity <= 2 * (arrived + READ_AHEAD_BYTES_MAX), "{capacity} for {arrived}");
+        }
+    }
+
+    #[test]
+    fn a_growing_request_is_moved_few_times() {
+        let pool = Pool::default();
+        let mut rest = Rest::default();
+        let (mut moves, mut capacity) = (0, 0);
+        let piece = [1; 16 * 1024];
+        for _ in 0..1024 {
+            rest.append(&piece, 0, &pool);
+            moves += usize::from(rest.capacity() != capacity);
+            capacity = rest.capacity();
+        }
+        assert_eq!(rest.len(), 16 * 1024 * 1024);
+        assert!(moves <= 11, "{moves} moves for 10 doublings");
+        assert!(capacity <= 2 * rest.len());
     }
 }

@@ -243,3 +243,44 @@ impl Output {
         count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncate_takes_back_bytes_and_attachments() {
+        let mut output = Output::new();
+        output.buffer().extend_from_slice(b"other");
+        output.begin(10);
+        output.buffer().extend_from_slice(b"kept");
+        let mark = output.mark();
+        output.attach(Arc::new(vec![1; ATTACH_BYTES_MIN]));
+        output.buffer().extend_from_slice(b"dropped");
+        assert_eq!(output.written(), 4 + ATTACH_BYTES_MIN + 7);
+        output.truncate(mark);
+        assert_eq!((output.written(), output.pending()), (4, 14));
+        assert_eq!(output.plain_bytes(output.part()), Some(&b"kept"[..]));
+    }
+
+    #[test]
+    fn an_unusually_large_buffer_is_given_back() {
+        let mut output = Output::new();
+        output.buffer().resize(SCRATCH_BYTES_MAX + 1, 0);
+        output.reset();
+        assert_eq!(output.buffer().capacity(), SCRATCH_BYTES_START);
+        output.buffer().resize(SCRATCH_BYTES_MAX / 2, 0);
+        output.reset();
+        assert!(output.buffer().capacity() >= SCRATCH_BYTES_MAX / 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "output of another connection was removed")]
+    fn output_of_others_is_protected() {
+        let mut output = Output::new();
+        output.buffer().extend_from_slice(b"other");
+        output.begin(0);
+        output.buffer().clear();
+        output.part();
+    }
+}

@@ -133,3 +133,114 @@ impl OutputQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::output::ATTACH_BYTES_MIN;
+
+    /// One output: runs of bytes and attached values by turns, and how much of it was sent before
+    /// the rest was queued.
+    #[derive(Clone, Debug)]
+    struct Reply {
+        runs: Vec<(usize, usize)>,
+        sent_percent: usize,
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let attached = prop_oneof![Just(0), 1..20usize, ATTACH_BYTES_MIN..2 * ATTACH_BYTES_MIN];
+        let runs = prop::collection::vec((0..700usize, attached), 0..4);
+        (runs, 0..100usize).prop_map(|(runs, sent_percent)| Reply { runs, sent_percent })
+    }
+
+    fn write(output: &mut Output, reply: &Reply, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
+        let mut written = Vec::new();
+        for &(plain, attached) in &reply.runs {
+            let plain: Vec<u8> = bytes.take(plain).collect();
+            output.buffer().extend_from_slice(&plain);
+            written.extend(plain);
+            if attached > 0 {
+                let value: Vec<u8> = bytes.take(attached + 2).collect();
+                written.extend(&value[1..=attached]);
+                output.attach_range(Arc::new(value), 1..attached + 1);
+            }
+        }
+        written
+    }
+
+    fn collect(slices: &[IoSlice<'_>]) -> Vec<u8> {
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 3 } else { 200 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+        #[test]
+        fn bytes_leave_in_the_order_they_were_written(
+            replies in prop::collection::vec(reply(), 1..12),
+            steps in prop::collection::vec(1..5000usize, 1..20),
+        ) {
+            let pool = Pool::default();
+            let mut queue = OutputQueue::default();
+            let mut output = Output::new();
+            // Output of another connection that stays in the buffer.
+            output.buffer().extend_from_slice(b"other");
+            let mut expected = Vec::new();
+            let mut bytes = (0..=250u8).cycle();
+            for reply in &replies {
+                output.begin(queue.bytes());
+                let written = write(&mut output, reply, &mut bytes);
+                let part = output.part();
+                prop_assert_eq!(part.len(), written.len());
+                prop_assert_eq!(output.pending(), queue.bytes() + written.len());
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = output.slices(part, &mut slices);
+                prop_assert_eq!(&collect(&slices[..count]), &written);
+                if let Some(plain) = output.plain_bytes(part) {
+                    prop_assert_eq!(plain, &written);
+                }
+                let sent = written.len() * reply.sent_percent / 100;
+                queue.push_part(&output, part, sent, &pool);
+                expected.extend(&written[sent..]);
+                output.discard_part();
+                prop_assert_eq!(output.part().len(), 0);
+            }
+            let mut steps = steps.into_iter().cycle();
+            let mut received = Vec::new();
+            while queue.bytes() > 0 {
+                prop_assert_eq!(queue.bytes(), expected.len() - received.len());
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = queue.slices(&mut slices);
+                let mut bytes = collect(&slices[..count]);
+                bytes.truncate(steps.next().expect("an endless iterator"));
+                queue.advance(bytes.len());
+                received.extend(bytes);
+            }
+            prop_assert_eq!(received, expected);
+            prop_assert_eq!((queue.chunks(), pool.stats().used_bytes), (0, 0));
+        }
+    }
+
+    #[test]
+    fn many_small_outputs_make_few_chunks() {
+        let pool = Pool::default();
+        let mut queue = OutputQueue::default();
+        let mut output = Output::new();
+        for _ in 0..100_000 {
+            output.begin(queue.bytes());
+            output.buffer().extend_from_slice(b"+OK\r\n");
+            queue.push_part(&output, output.part(), 0, &pool);
+            output.discard_part();
+        }
+        assert_eq!(queue.bytes(), 500_000);
+        assert!(queue.chunks() < 20, "{} chunks", queue.chunks());
+        assert!(pool.stats().used_bytes < 600_000);
+    }
+}

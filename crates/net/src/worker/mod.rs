@@ -252,6 +252,7 @@ impl<S: Service> Worker<S> {
         self.fire_timers();
         self.end_turn();
         self.core.metrics.turns += 1;
+        self.core.metrics.pool = self.core.pool.stats();
         self.core.metrics.publish(self.handle.metrics_of(self.core.id));
     }
 

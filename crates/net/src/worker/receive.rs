@@ -47,23 +47,26 @@ impl<S: Service> Worker<S> {
             conn.writable = Writable::Yes;
             self.core.list_for_flush(token);
         }
-        let input = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        if !flags.intersects(input) {
+        let Some(conn) = self.core.conn(token) else { return };
+        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        let hang_up = broken || flags.contains(EventFlags::RDHUP);
+        if !hang_up && !flags.contains(EventFlags::IN) {
             return;
         }
-        let Some(conn) = self.core.conn(token) else { return };
-        conn.readable = true;
-        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        // Both directions are gone: no reply can reach the peer, so nothing is worth waiting for.
-        if broken && conn.phase != Phase::Open {
+        conn.readable = !conn.hung_up;
+        conn.hang_up_reported |= hang_up;
+        let waits_in_vain = match conn.phase {
+            Phase::Open => false,
+            Phase::Suspended(OnHangup::Close) => hang_up,
+            // Both directions are gone: no reply can reach the peer.
+            Phase::Suspended(OnHangup::Wait) | Phase::Flushing | Phase::Lingering => broken,
+        };
+        if waits_in_vain {
             self.core.doom(token, CloseReason::Peer);
             self.close_doomed();
         } else if !conn.in_ready {
-            // One that is listed is served later in this turn.
+            // One that is listed is served anyway.
             self.serve(token);
-        }
-        if broken || flags.contains(EventFlags::RDHUP) {
-            self.core.expect_hang_up(token);
         }
     }
 
@@ -97,14 +100,8 @@ impl<S: Service> Worker<S> {
             }
             Received::Nothing if conn.call_again => self.call(token, Place::Rest),
             Received::Nothing => {}
-            Received::HangUp if conn.call_again => {
-                conn.hung_up = true;
-                self.call(token, Place::Rest);
-            }
-            Received::HangUp => {
-                conn.hung_up = true;
-                core.finish_hung_up(token);
-            }
+            Received::HangUp if conn.call_again => self.call(token, Place::Rest),
+            Received::HangUp => core.finish_hung_up(token),
             Received::Failed(error) => core.doom(token, CloseReason::Io(error)),
         }
         self.close_doomed();
@@ -150,18 +147,16 @@ impl<S: Service> Worker<S> {
         if !conn.readable || conn.rest.len() >= core.suspended_input_bytes_max {
             return;
         }
-        match conn.transport.receive(conn.socket.as_fd(), &mut self.scratch) {
-            Ok(0) => {
-                conn.readable = false;
-                conn.hung_up = true;
-                if on_hangup == OnHangup::Close {
-                    core.doom(token, CloseReason::Peer);
-                }
-            }
+        let result = conn.transport.receive(conn.socket.as_fd(), &mut self.scratch);
+        if let Ok(count) = result {
+            conn.received(count, self.scratch.len());
+        }
+        match result {
+            Ok(0) if on_hangup == OnHangup::Close => core.doom(token, CloseReason::Peer),
+            Ok(0) => {}
             Ok(count) => {
                 core.metrics.bytes_in += count as u64;
                 conn.last_input_ms = core.now.monotonic_ms;
-                conn.readable = count == self.scratch.len();
                 conn.rest.append(&self.scratch[..count], 0, &core.pool);
                 if conn.readable {
                     core.make_ready(token);
@@ -180,7 +175,7 @@ impl<S: Service> Worker<S> {
         match conn.transport.receive(conn.socket.as_fd(), &mut self.scratch) {
             Ok(0) => core.doom(token, CloseReason::Peer),
             Ok(count) => {
-                conn.readable = count == self.scratch.len();
+                conn.received(count, self.scratch.len());
                 if conn.readable {
                     core.make_ready(token);
                 }
@@ -206,27 +201,12 @@ impl<S> Core<S> {
             }
             (Flow::Suspend(on_hangup), _) => {
                 conn.phase = Phase::Suspended(on_hangup);
-                if conn.hung_up && on_hangup == OnHangup::Close {
+                let hang_up = conn.hang_up_reported || conn.hung_up;
+                if hang_up && on_hangup == OnHangup::Close {
                     self.doom(token, CloseReason::Peer);
                 }
             }
             (Flow::Close, _) => self.begin_flushing(token),
-        }
-    }
-
-    /// The poller reported that the peer has sent its last byte, and will not report it again: the
-    /// connection is read until that byte is found.
-    fn expect_hang_up(&mut self, token: Token) {
-        let kept_bytes_max = self.suspended_input_bytes_max;
-        let Some(conn) = self.conn(token) else { return };
-        let blocked = match conn.phase {
-            Phase::Open | Phase::Lingering => false,
-            Phase::Suspended(_) => conn.rest.len() >= kept_bytes_max,
-            Phase::Flushing => true,
-        };
-        conn.readable = !conn.hung_up;
-        if conn.readable && !blocked {
-            self.make_ready(token);
         }
     }
 
@@ -256,13 +236,13 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
         &mut spare[..room]
     };
     let room = buffer.len();
-    match conn.transport.receive(socket, buffer) {
-        Ok(0) => {
-            conn.readable = false;
-            Received::HangUp
-        }
+    let result = conn.transport.receive(socket, buffer);
+    if let Ok(count) = result {
+        conn.received(count, room);
+    }
+    match result {
+        Ok(0) => Received::HangUp,
         Ok(count) => {
-            conn.readable = count == room;
             if into_scratch {
                 conn.rest.clear();
                 Received::Bytes { count, place: Place::Scratch(kept + count) }

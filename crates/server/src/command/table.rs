@@ -1,6 +1,6 @@
 //! From a command's name to the command.
 
-use super::Spec;
+use super::{Flags, Spec};
 
 /// A small number that identifies a command or subcommand within one [`Table`]; counters are
 /// arrays indexed by it.
@@ -17,6 +17,10 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
+    /// Takes so little time that it is timed together with its neighbours.
+    pub is_brief: bool,
+    /// Neither has subcommands nor is one, so that its first word alone names it.
+    pub is_plain: bool,
 }
 
 impl Command {
@@ -27,24 +31,34 @@ impl Command {
     }
 }
 
+fn is_brief(spec: &Spec) -> bool {
+    spec.flags.intersects(Flags::FAST.with(Flags::BRIEF))
+}
+
 /// All commands, found by name in any case.
 ///
-/// The lookup is open addressing over a power of two at least four times the number of commands,
-/// keyed by the first eight bytes of the name folded to lower case and its length: one multiply
-/// and, nearly always, one comparison.
+/// Open addressing over a power of two at least four times the number of commands. A slot holds
+/// the name itself, folded to lower case and packed into words, so that a lookup is a few
+/// shifts, one multiplication and, nearly always, one comparison.
 pub struct Table {
     commands: Vec<Command>,
     slots: Box<[Slot]>,
     ids: u16,
 }
 
-/// `prefix` alone decides for names of up to eight bytes.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    prefix: u64,
-    len: u8,
+    name: PackedName,
     /// Index into `commands` plus one; zero is an empty slot.
     command: u16,
+}
+
+/// A name of up to [`PackedName::LEN_MAX`] bytes in lower case, padded with zeros. The length tells
+/// padding from zeros that a client sent.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct PackedName {
+    words: [u64; 3],
+    len: usize,
 }
 
 impl Table {
@@ -65,6 +79,8 @@ impl Table {
                 spec,
                 id: next_id(),
                 full_name: spec.name.to_owned(),
+                is_brief: is_brief(spec),
+                is_plain: spec.subcommands.is_empty(),
                 subcommands: spec
                     .subcommands
                     .iter()
@@ -73,6 +89,8 @@ impl Table {
                         id: next_id(),
                         full_name: format!("{}|{}", spec.name, sub.name),
                         subcommands: Vec::new(),
+                        is_brief: is_brief(sub),
+                        is_plain: false,
                     })
                     .collect(),
             })
@@ -89,41 +107,38 @@ impl Table {
     }
 
     fn enter(&mut self, index: usize) {
-        let name = self.commands[index].spec.name.as_bytes();
-        assert!(self.find(name).is_none(), "two commands named {name:?}");
-        let prefix = folded_prefix(name);
-        let mut at = self.home(prefix, name.len());
+        let name = self.commands[index].spec.name;
+        let packed = PackedName::of(name.as_bytes()).expect("a name that can be packed");
+        assert!(self.find(name.as_bytes()).is_none(), "two commands named {name}");
+        let mut at = self.home(packed);
         while self.slots[at].command != 0 {
             at = (at + 1) & (self.slots.len() - 1);
         }
-        self.slots[at] = Slot { prefix, len: name.len() as u8, command: index as u16 + 1 };
+        self.slots[at] = Slot { name: packed, command: index as u16 + 1 };
     }
 
     /// The command called `name` in any case.
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Command> {
-        let prefix = folded_prefix(name);
-        let mut at = self.home(prefix, name.len());
+        let name = PackedName::of(name)?;
+        let mut at = self.home(name);
         loop {
-            let slot = self.slots[at];
+            let slot = &self.slots[at];
+            if slot.name == name {
+                return self.commands.get(usize::from(slot.command).wrapping_sub(1));
+            }
             if slot.command == 0 {
                 return None;
-            }
-            if slot.prefix == prefix && usize::from(slot.len) == name.len() {
-                let command = &self.commands[usize::from(slot.command) - 1];
-                if command.spec.name.as_bytes().eq_ignore_ascii_case(name) {
-                    return Some(command);
-                }
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
     }
 
     #[inline]
-    fn home(&self, prefix: u64, len: usize) -> usize {
+    fn home(&self, name: PackedName) -> usize {
         // The multiplier is 2^64 divided by the golden ratio (Fibonacci hashing, Knuth volume 3).
-        let mixed = (prefix ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (name.words[0] ^ name.words[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as usize & (self.slots.len() - 1)
     }
 
@@ -147,25 +162,63 @@ impl Table {
     }
 }
 
-/// The first eight bytes with bit 5 set, which folds letters to lower case.
+impl PackedName {
+    const LEN_MAX: usize = 24;
+
+    /// `name` packed, or `None` if it is too long for any command, or empty.
+    #[inline]
+    fn of(name: &[u8]) -> Option<Self> {
+        let len = name.len();
+        let mut words = [0; 3];
+        match len {
+            1..=8 => words[0] = to_lower(load_padded(name)),
+            9..=Self::LEN_MAX => {
+                for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
+                    *word = to_lower(load_padded(bytes));
+                }
+            }
+            _ => return None,
+        }
+        Some(Self { words, len })
+    }
+}
+
+/// Up to eight bytes as a word, the missing ones zero.
 ///
-/// Other bytes may collide by it, so a match is always confirmed.
+/// Two loads that may overlap instead of a loop: their common bytes agree, so they can be joined
+/// by `|`.
 #[inline]
-fn folded_prefix(name: &[u8]) -> u64 {
-    const LOWER: u64 = 0x2020_2020_2020_2020;
-    if let Some(first) = name.first_chunk::<8>() {
-        return u64::from_le_bytes(*first) | LOWER;
+fn load_padded(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    if len >= 4 {
+        let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) else {
+            return 0;
+        };
+        let last = u64::from(u32::from_le_bytes(*last));
+        u64::from(u32::from_le_bytes(*first)) | last << (8 * (len - 4))
+    } else {
+        // One to three bytes: the first, the middle and the last cover them all.
+        let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
+        byte(0) | byte(len / 2) | byte(len - 1)
     }
-    let mut bytes = 0;
-    for (shift, byte) in name.iter().enumerate() {
-        bytes |= u64::from(*byte) << (8 * shift);
-    }
-    bytes | LOWER
+}
+
+/// Sets bit 5 of the bytes from `A` to `Z`, all eight at once, and leaves all others alone.
+#[inline]
+fn to_lower(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    // Without their high bits no addition below carries into the next byte.
+    let low_bits = word & !HIGH;
+    let from_a = low_bits + (0x80 - b'A' as u64) * ONES;
+    let beyond_z = low_bits + (0x7f - b'Z' as u64) * ONES;
+    let is_upper = from_a & !beyond_z & !word & HIGH;
+    word | is_upper >> 2
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::PackedName;
     use crate::commands;
 
     #[test]
@@ -193,8 +246,23 @@ mod tests {
     #[test]
     fn near_misses_are_not_found() {
         let table = commands::table();
-        for name in ["", "ge", "gett", "g\x45T\0", "\x07et", "setrang", "setrangee"] {
+        for name in ["", "ge", "gett", "get\0", "\x07et", "setrang", "setrangee", "setrange\0get"] {
             assert!(table.find(name.as_bytes()).is_none(), "{name:?}");
+        }
+        assert!(table.find(&[b'x'; 1000]).is_none());
+    }
+
+    #[test]
+    fn packing_folds_letters_and_nothing_else() {
+        for byte in 0..=u8::MAX {
+            for len in 1..=PackedName::LEN_MAX {
+                let name = vec![byte; len];
+                let packed = PackedName::of(&name).unwrap();
+                let mut bytes = [0; PackedName::LEN_MAX];
+                bytes[..len].copy_from_slice(&name.to_ascii_lowercase());
+                let words = packed.words.map(u64::to_le_bytes);
+                assert_eq!(words.as_flattened(), bytes);
+            }
         }
     }
 }

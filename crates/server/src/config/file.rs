@@ -1,6 +1,6 @@
 //! Configuration files in the syntax of redis.conf.
 //!
-//! A line is a name and its arguments (see [`super::quoting`]), empty, or a comment that starts with
+//! A line is a name and its arguments (see [`tierce_wire::words`]), empty, or a comment that starts with
 //! `#`. `include` reads other files in its place; a path with `*`, `?` or `[` stands for all files
 //! that match, in the order of their names, and for none if there are none. As in Redis, a relative
 //! path starts at the working directory and not at the including file.
@@ -12,10 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tierce_wire::glob::{self, Case};
+use tierce_wire::words;
+
 use super::error::{ConfigError, os_reason};
-use super::glob::{self, Case};
 use super::origin::{Assignment, Origin};
-use super::quoting;
 use super::table::{FileLine, Handling};
 
 /// A larger file is not read: somebody has named a wrong one.
@@ -79,7 +80,7 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Assignment>, ConfigE
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let mut words = quoting::split(line)
+        let mut words = words::split(line)
             .map_err(|_| ConfigError::UnbalancedQuotes { path: path.to_path_buf(), line: number })?
             .into_iter();
         let Some(name) = words.next() else { continue };
@@ -156,7 +157,7 @@ fn matching_entries(directory: &Path, pattern: &[u8]) -> Result<Vec<PathBuf>, Co
         let name = entry.map_err(|error| unreadable(listed, &error))?.file_name();
         let bytes = name.as_bytes();
         let visible = !bytes.starts_with(b".") || pattern.starts_with(b".");
-        if visible && glob::matches(pattern, bytes, Case::Exact) {
+        if visible && glob::matches(pattern, bytes, Case::Sensitive) {
             found.push(directory.join(&name));
         }
     }
@@ -169,7 +170,7 @@ fn is_absence(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_dir::TestDir;
+    use crate::test_dir::TestDir;
     use super::{parse, read};
     use std::path::Path;
 

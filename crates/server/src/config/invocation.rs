@@ -12,12 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use tierce_wire::words;
+
 use super::directive::DirectiveId;
 use super::environment;
 use super::error::{ConfigError, directive_hint};
 use super::help;
 use super::origin::{Assignment, Origin};
-use super::quoting;
 use super::sources::{FileSource, Sources};
 use super::suggest::suggest;
 use super::table::FileLine;
@@ -199,7 +200,7 @@ fn new_option(word: &[u8]) -> CommandOption {
     let args = match value {
         None => Vec::new(),
         Some([b'=', value @ ..]) => vec![value.to_vec()],
-        Some(values) => quoting::split(values).unwrap_or_else(|_| vec![values.to_vec()]),
+        Some(values) => words::split(values).unwrap_or_else(|_| vec![values.to_vec()]),
     };
     CommandOption { name: name.to_ascii_lowercase(), args }
 }

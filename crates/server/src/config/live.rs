@@ -64,14 +64,6 @@ live! {
     latency_monitor_threshold: AtomicU64<u64> = count("latency-monitor-threshold");
     /// Whether durations are recorded by command.
     latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
-    /// Whether evicted values are freed in the background.
-    lazyfree_lazy_eviction: AtomicBool<bool> = is_on("lazyfree-lazy-eviction");
-    /// Whether expired values are freed in the background.
-    lazyfree_lazy_expire: AtomicBool<bool> = is_on("lazyfree-lazy-expire");
-    /// Whether replaced values are freed in the background.
-    lazyfree_lazy_server_del: AtomicBool<bool> = is_on("lazyfree-lazy-server-del");
-    /// Whether DEL is UNLINK.
-    lazyfree_lazy_user_del: AtomicBool<bool> = is_on("lazyfree-lazy-user-del");
     /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
 }

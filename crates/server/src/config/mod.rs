@@ -30,14 +30,12 @@ mod environment;
 mod error;
 mod events;
 mod file;
-mod glob;
 mod help;
 mod invocation;
 mod kind;
 mod limits;
 mod live;
 mod origin;
-mod quoting;
 #[cfg(test)]
 mod reference;
 mod rewrite;
@@ -47,8 +45,6 @@ mod sources;
 mod startup;
 mod suggest;
 pub mod table;
-#[cfg(test)]
-mod test_dir;
 mod value;
 
 pub use directive::{

@@ -14,11 +14,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use tierce_wire::words;
+
 use super::directive::{Directive, DirectiveId};
 use super::error::os_reason;
 use super::file;
 use super::kind::Kind;
-use super::quoting;
 use super::settings::Settings;
 use super::sources;
 use super::value::Value;
@@ -70,7 +71,7 @@ fn repeat_what_is_overruled(text: &mut Vec<u8>, path: &Path, settings: &Settings
     for id in DirectiveId::all().filter(|&id| next.value(id) != settings.value(id)) {
         if matches!(id.directive().kind, Kind::SavePoints) {
             // Save points add up; an empty line makes an end to the ones before.
-            text.extend(line(id.directive(), &quoting::quote(b"")));
+            text.extend(line(id.directive(), &words::quote(b"")));
             text.push(b'\n');
         }
         for args in settings.value(id).file_lines() {
@@ -173,7 +174,7 @@ fn setting_of(text: &[u8]) -> Option<(DirectiveId, Vec<Vec<u8>>)> {
     if text.starts_with(b"#") {
         return None;
     }
-    let mut words = quoting::split(text).ok()?.into_iter();
+    let mut words = words::split(text).ok()?.into_iter();
     let id = DirectiveId::find(&words.next()?)?;
     Some((id, words.collect()))
 }
@@ -228,7 +229,7 @@ mod tests {
     use super::super::runtime::{Config, Peer};
     use super::super::settings::Settings;
     use super::super::sources::{FileSource, Sources};
-    use super::super::test_dir::TestDir;
+    use crate::test_dir::TestDir;
     use super::rewritten;
     use proptest::prelude::*;
     use std::fs;
@@ -451,7 +452,7 @@ mod tests {
                     let names: Vec<&str> = id.directive().names().collect();
                     let name = if *alias { names[names.len() - 1] } else { names[0] };
                     text.extend(name.bytes().chain(*b" "));
-                    text.extend(super::quoting::quote(value.as_bytes()));
+                    text.extend(tierce_wire::words::quote(value.as_bytes()));
                     text.push(b'\n');
                 }
                 text.extend(other.bytes().chain(*b"\n"));

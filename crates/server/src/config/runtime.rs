@@ -8,9 +8,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use tierce_wire::glob::{self, Case};
 
 use super::directive::{DirectiveId, Mutability, Secrecy, Visibility};
-use super::glob::{self, Case};
 use super::live::Live;
 use super::rewrite::{self, RewriteError};
 use super::settings::Settings;

@@ -214,7 +214,7 @@ mod tests {
     use super::super::environment;
     use super::super::error::Severity;
     use super::super::invocation::{Invocation, parse};
-    use super::super::test_dir::TestDir;
+    use crate::test_dir::TestDir;
     use super::{FileSource, Loaded, Sources};
     use std::ffi::OsString;
 

@@ -1,8 +1,9 @@
 //! A checked value of a directive, and the two ways it is written: for CONFIG GET and in a file.
 
+use tierce_wire::words::quote;
+
 use super::events::Events;
 use super::limits::OutputLimits;
-use super::quoting::quote;
 
 /// What a directive is set to. Which variant it is follows from the directive's kind.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,8 +8,8 @@
 //! It was dropped because large ones, or many decimals, would have needed a second way with results
 //! of its own.
 //!
-//! A conversion costs a fraction of a microsecond for common numbers. Its cost grows with the
-//! square of the exponent, to about a millisecond for 1e-4900.
+//! Reading two common numbers, adding them and printing the sum takes less than a microsecond. The
+//! cost grows with the square of the digits, to about a millisecond at the ends of the range.
 
 use std::cmp::Ordering;
 

@@ -88,6 +88,7 @@ fn reset(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
         session.client.set(flag, false);
     }
     session.no_touch = false;
+    ctx.locker.set_touch(session.touch());
     session.reply_mode = ReplyMode::On;
     session.authenticated = ctx.server.is_open();
     session.select(DbIndex::ZERO);

@@ -232,6 +232,7 @@ fn no_evict(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn no_touch(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     ctx.session.no_touch = on_off(&args[2])?;
+    ctx.locker.set_touch(ctx.session.touch());
     ctx.session.client.set(ClientFlags::NO_TOUCH, ctx.session.no_touch);
     ctx.reply.ok();
     Ok(())

@@ -1,6 +1,7 @@
 //! INFO.
 
 use std::fmt::{Display, Write as _};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use tierce_wire::resp::Args;
@@ -136,7 +137,22 @@ fn server(report: &mut Report<'_>) {
     report.line("io_threads_active", u8::from(server.workers() > 1));
     report.line("threads", server.workers());
     report.line("shards", server.keyspace.shard_count());
-    report.line("listener0", server.listeners.join(","));
+    listeners(report);
+}
+
+/// A line for each kind of socket, with its number among all kinds that Redis knows.
+fn listeners(report: &mut Report<'_>) {
+    let settings = report.server.config.settings();
+    let startup = settings.startup(NonZeroUsize::MIN);
+    if startup.port != 0 {
+        let bind = settings.list(const { DirectiveId::of("bind") });
+        let bind: String =
+            bind.iter().map(|host| format!(",bind={}", String::from_utf8_lossy(host))).collect();
+        report.line("listener0", format_args!("name=tcp{bind},port={}", startup.port));
+    }
+    if let Some(path) = startup.unixsocket {
+        report.line("listener1", format_args!("name=unix,bind={}", path.display()));
+    }
 }
 
 fn os() -> String {

@@ -1,14 +1,13 @@
 //! MONITOR: every command, as it is executed, to whoever asked for it.
 
-use std::fmt::Write as _;
-
 use tierce_wire::resp::Args;
+use tierce_wire::words;
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::secrets::redacted;
+use crate::secrets;
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("monitor", 1, Group::Server, monitor)
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))
@@ -24,46 +23,15 @@ fn monitor(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandErro
     Ok(())
 }
 
-/// The line that monitors get for a command: time, database, address, and the quoted arguments.
-pub(crate) fn line(unix_micros: u64, db: usize, addr: &str, args: Args<'_>) -> String {
+/// The line that monitors get for a command: time, database, address, and the quoted arguments,
+/// but no passwords.
+pub(crate) fn line(unix_micros: u64, db: usize, addr: &str, args: Args<'_>) -> Vec<u8> {
     let (seconds, micros) = (unix_micros / 1_000_000, unix_micros % 1_000_000);
-    let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]");
-    for arg in redacted(args) {
-        line.push(' ');
-        quote(&mut line, arg);
+    let mut line = format!("+{seconds}.{micros:06} [{db} {addr}]").into_bytes();
+    for arg in secrets::shown(args) {
+        line.push(b' ');
+        words::quote_into(&mut line, arg);
     }
-    line.push_str("\r\n");
+    line.extend(b"\r\n");
     line
-}
-
-/// Appends `bytes` in quotes, with escapes for all that is not printable ASCII.
-fn quote(out: &mut String, bytes: &[u8]) {
-    out.push('"');
-    for byte in bytes {
-        match byte {
-            b'\\' | b'"' => out.extend(['\\', char::from(*byte)]),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            7 => out.push_str("\\a"),
-            8 => out.push_str("\\b"),
-            b' '..=b'~' => out.push(char::from(*byte)),
-            _ => {
-                let _ = write!(out, "\\x{byte:02x}");
-            }
-        }
-    }
-    out.push('"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quoting() {
-        let mut out = String::new();
-        quote(&mut out, b"a\"\\\n\r\t\x07\x08\0\xffz");
-        assert_eq!(out, r#""a\"\\\n\r\t\a\b\x00\xffz""#);
-    }
 }

@@ -40,11 +40,15 @@ pub(super) const ROWS: &[Directive] = &[
         "Free evicted values in the background.")
         .later(),
     row("lazyfree-lazy-expire", Kind::Bool, "no",
-        "Free expired values in the background."),
+        "Free expired values in the background. Tierce always does so with large ones.")
+        .later(),
     row("lazyfree-lazy-server-del", Kind::Bool, "no",
-        "Free values that a command replaces (RENAME, SET) in the background."),
+        "Free values that a command replaces (RENAME, SET) in the background. Tierce always does so \
+         with large ones.")
+        .later(),
     row("lazyfree-lazy-user-del", Kind::Bool, "no",
-        "Let DEL free values in the background, as UNLINK does."),
+        "Let DEL free values in the background, as UNLINK does. In Tierce they do the same.")
+        .later(),
     row("lazyfree-lazy-user-flush", Kind::Bool, "no",
         "Let FLUSHALL and FLUSHDB work in the background unless they say SYNC."),
     row("active-expire-effort", Kind::Int(1, 10), "1",

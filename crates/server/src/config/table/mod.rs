@@ -86,7 +86,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::super::directive::{DirectiveId, Group, Mutability, Visibility};
-    use super::super::quoting;
     use super::super::value::Value;
     use super::{CHAPTERS, DIRECTIVES, FILE_LINES};
 
@@ -143,7 +142,7 @@ mod tests {
             let default = directive.default_value();
             let lines = default.file_lines();
             let read = lines.iter().fold(None, |read: Option<Value>, line| {
-                let words = quoting::split(line).expect("balanced quotes");
+                let words = tierce_wire::words::split(line).expect("balanced quotes");
                 let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
                 let next = directive.parse(&words, read.as_ref()).expect(directive.name);
                 Some(read.map_or_else(|| next.clone(), |read| read.followed_by(next.clone())))

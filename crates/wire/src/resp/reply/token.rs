@@ -95,7 +95,7 @@ pub(super) fn read_token(input: &[u8]) -> Result<Option<(Token<'_>, usize)>, Rep
 #[inline]
 fn read_short_token(input: &[u8]) -> Option<(Token<'_>, usize)> {
     let (&kind, digits) = match input {
-        [b'+', _, _, b'\r', b'\n', ..] => return Some((Token::Simple(&input[1..3]), 5)),
+        [b'+', b'O', b'K', b'\r', b'\n', ..] => return Some((Token::Simple(&input[1..3]), 5)),
         [kind @ (b':' | b'$'), digits @ ..] => (kind, digits),
         _ => return None,
     };

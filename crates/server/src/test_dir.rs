@@ -4,22 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Owns a directory that no other test uses.
-pub(super) struct TestDir(PathBuf);
+pub(crate) struct TestDir(PathBuf);
 
 impl TestDir {
     /// Makes a directory; each test gives another name.
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tierce-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("temporary directory");
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Writes a file, and the directories it is in.
-    pub(super) fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().expect("inside the directory")).expect("directory");
         fs::write(&path, text).expect("file");

@@ -1,0 +1,67 @@
+//! What a key costs in memory, by our own account and by the operating system's.
+//!
+//! `cargo run --release -p tierce-keyspace --example memory [keys]`
+//!
+//! For values of 10, 100 and 1,000 bytes under keys of 16 bytes: the bytes of memory above key and
+//! value for each key. The account is `Keyspace::memory`; the other figure is by how much the
+//! resident memory of the process grew, with an allocator that returns free memory at once. They
+//! should agree to a few megabytes of pages that are not quite full: the account claims to know the
+//! sizes that the allocator hands out.
+
+use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const KEY_LEN: usize = 16;
+
+fn main() {
+    let keys = std::env::args().nth(1).map_or(1_000_000, |text| text.parse().expect("a number"));
+    println!("{:>10} {:>10} {:>10} {:>10}", "value", "entries", "account", "resident");
+    for len in [10, 100, 1000] {
+        // One after the other in one process would find the memory of the one before.
+        let child = std::env::args().nth(2);
+        match child {
+            None => run_child(keys, len),
+            Some(only) if only == len.to_string() => measure(keys, len),
+            Some(_) => {}
+        }
+    }
+}
+
+fn run_child(keys: u64, len: usize) {
+    let program = std::env::current_exe().expect("this program has a path");
+    let arguments = [keys.to_string(), len.to_string()];
+    let mut command = std::process::Command::new(program);
+    command.args(arguments).env("MIMALLOC_PURGE_DELAY", "0");
+    let output = command.output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{}", text.lines().last().unwrap_or("no figures"));
+}
+
+fn measure(keys: u64, len: usize) {
+    let keyspace = Keyspace::new(Options::default()).expect("default options are good");
+    let value = vec![b'v'; len];
+    let empty = resident_bytes();
+    for number in 0..keys {
+        let name = format!("key:{number:012}");
+        let key = keyspace.key(name.as_bytes());
+        let mut locker = keyspace.locker();
+        let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+        db.set(key, &value, Expiry::Never).expect("a short key and value");
+    }
+    let each = |bytes: u64| bytes as f64 / keys as f64 - (KEY_LEN + len) as f64;
+    let memory = keyspace.memory();
+    println!(
+        "{len:>10} {:>10.1} {:>10.1} {:>10.1}",
+        each(memory.entries),
+        each(memory.total()),
+        each(resident_bytes() - empty),
+    );
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("and this line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}

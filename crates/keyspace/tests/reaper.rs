@@ -1,0 +1,107 @@
+//! The reaper removes what is due when it is due, and frees what is large.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tierce_keyspace::{
+    BLOB_LEN_MIN, Change, Clock, DbIndex, Event, Expiry, Freeing, Keyspace, ManualClock, Observer,
+    Options, Reaper, Removal, SystemClock,
+};
+
+/// So long a test waits for something that should happen at once before it fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sends the names of expired keys.
+struct Expired(Mutex<Sender<Vec<u8>>>);
+
+impl Observer for Expired {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Key { entry, change: Change::Removed(Removal::Expired), .. } = event {
+            self.0.lock().unwrap().send(entry.key().to_vec()).expect("the test is still there");
+        }
+    }
+}
+
+fn keyspace() -> (Arc<Keyspace>, Receiver<Vec<u8>>) {
+    let (sender, expired) = channel();
+    let observer: Arc<dyn Observer> = Arc::new(Expired(Mutex::new(sender)));
+    let options = Options { observer: Some(observer), ..Options::default() };
+    (Arc::new(Keyspace::new(options).expect("good options")), expired)
+}
+
+fn set(keyspace: &Keyspace, name: &[u8], value: &[u8], expiry: Expiry, now_ms: i64) {
+    let key = keyspace.key(name);
+    keyspace.locker().db(DbIndex::ZERO, key.hash(), now_ms).set(key, value, expiry).unwrap();
+}
+
+#[test]
+fn keys_go_when_the_clock_reaches_their_deadline() {
+    let (keyspace, expired) = keyspace();
+    let clock = Arc::new(ManualClock::new(1000));
+    let reaper = Reaper::start(Arc::clone(&keyspace), clock.clone()).unwrap();
+    for number in 0..200u8 {
+        set(&keyspace, &[number], b"v", Expiry::At(2000 + i64::from(number)), 1000);
+    }
+    for (now_ms, names) in [(2099, 0..100u8), (5000, 100..200)] {
+        clock.set(now_ms);
+        reaper.wake();
+        let mut seen: Vec<u8> = names
+            .clone()
+            .map(|_| expired.recv_timeout(PATIENCE).expect("an expired key")[0])
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, names.collect::<Vec<u8>>());
+        assert!(expired.try_recv().is_err());
+    }
+    drop(reaper);
+    assert_eq!(keyspace.memory().total(), 0);
+}
+
+#[test]
+fn a_sleeping_reaper_wakes_for_an_earlier_deadline() {
+    let (keyspace, expired) = keyspace();
+    let _reaper = Reaper::start(Arc::clone(&keyspace), Arc::new(SystemClock)).unwrap();
+    let now_ms = SystemClock.now_ms();
+    set(&keyspace, b"in an hour", b"v", Expiry::At(now_ms + 3_600_000), now_ms);
+    for name in ["one", "two", "three"] {
+        let now_ms = SystemClock.now_ms();
+        set(&keyspace, name.as_bytes(), b"v", Expiry::At(now_ms + 5), now_ms);
+        assert_eq!(expired.recv_timeout(PATIENCE).expect("it expires"), name.as_bytes());
+        assert!(SystemClock.now_ms() >= now_ms + 5, "not before its time");
+    }
+}
+
+#[test]
+fn large_values_and_flushed_tables_are_freed_by_the_reaper() {
+    let (keyspace, _expired) = keyspace();
+    let reaper = Reaper::start(Arc::clone(&keyspace), Arc::new(ManualClock::new(0))).unwrap();
+    let large = vec![b'x'; 16 * BLOB_LEN_MIN];
+    for number in 0..50u8 {
+        set(&keyspace, &[number], &large, Expiry::Never, 0);
+        set(&keyspace, &[number], &large, Expiry::Never, 0);
+    }
+    let key = keyspace.key(&[0]);
+    assert!(keyspace.locker().db(DbIndex::ZERO, key.hash(), 0).remove(key));
+    assert_eq!(keyspace.locker().flush([DbIndex::ZERO], Freeing::Later), 49);
+    assert_eq!(keyspace.memory().entries, 0, "what waits for the reaper is counted as garbage");
+    drop(reaper);
+    assert_eq!(keyspace.memory().total(), 0);
+}
+
+#[test]
+fn a_reply_keeps_its_bytes_when_the_value_is_gone() {
+    let (keyspace, _expired) = keyspace();
+    let large = vec![b'x'; BLOB_LEN_MIN];
+    set(&keyspace, b"key", &large, Expiry::Never, 0);
+    let key = keyspace.key(b"key");
+    let mut locker = keyspace.locker();
+    let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+    let Ok(Some(tierce_keyspace::StrView::Shared(blob))) = db.string(key) else {
+        panic!("a string of this size can be shared");
+    };
+    let reply = blob.to_arc();
+    assert_eq!(db.append(key, b"more"), Ok(large.len() + 4));
+    assert!(db.remove(key));
+    assert_eq!(*reply, large);
+}

@@ -1,0 +1,36 @@
+//! A server without file descriptors turns connections away and neither spins nor stops. A file of
+//! its own, since the limit is the whole process'.
+
+mod support;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpStream;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::{Server, Stream, eventually};
+
+#[test]
+fn connections_beyond_the_descriptors_are_closed_and_the_others_served() {
+    let server = Server::one_worker();
+    let (mut served, _) = server.connect_known();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(200), ..limit }).unwrap();
+    let mut filling = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        filling.push(file);
+    }
+    // One for a client's end, none for the server's.
+    filling.pop();
+    for _ in 0..20 {
+        let mut client = TcpStream::connect(server.tcp_address()).unwrap();
+        client.set_patience();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0, "closed without a byte");
+        served.check("echo alive", "alive");
+    }
+    eventually(|| server.handle().metrics().dropped == 20);
+    drop(filling);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let (mut late, _) = server.connect_known();
+    late.check("echo late", "late");
+}

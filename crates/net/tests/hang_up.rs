@@ -1,0 +1,133 @@
+//! Connections end: by the peer, by the service, by shutting down.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Event, Server, Stream};
+use tierce_net::CloseReason;
+
+#[test]
+fn requests_before_the_peers_last_byte_are_answered() {
+    let server = Server::one_worker();
+    for count in [1, 10, 20_000] {
+        let (mut client, key) = server.connect_known();
+        let requests = "echo x\n".repeat(count);
+        let mut writer = support::Client::new(client.stream.try_clone().unwrap());
+        let sender = std::thread::spawn(move || {
+            writer.send(&requests);
+            // The incomplete rest is forgotten.
+            writer.send("echo incompl");
+            writer.stream.shut_write();
+        });
+        assert_eq!(client.rest(), "x\n".repeat(count));
+        sender.join().unwrap();
+        assert!(matches!(server.wait_for_close(key), CloseReason::Peer));
+    }
+}
+
+#[test]
+fn large_output_reaches_a_peer_that_has_shut_its_sending_half() {
+    let server = Server::one_worker();
+    let (mut client, key) = server.connect_known();
+    client.send("attach 20000000\nbytes 3000000\n");
+    client.stream.shut_write();
+    server.report_when(key, |report| report.output_bytes > 0);
+    client.expect_pattern(20_000_000);
+    client.expect_pattern(3_000_000);
+    assert_eq!(client.rest(), "");
+}
+
+#[test]
+fn last_words_survive_input_that_nobody_reads() {
+    let server = Server::one_worker();
+    let (mut client, key) = server.connect_known();
+    // More than the loop has read when the session ends. Closing right away would reset the
+    // connection, and the reply would be lost.
+    let mut writer = support::Client::new(client.stream.try_clone().unwrap());
+    let sender = std::thread::spawn(move || {
+        writer.send(&format!("quit\n{}", "x".repeat(3_000_000)));
+    });
+    assert!(matches!(server.wait_for_close(key), CloseReason::Service));
+    sender.join().unwrap();
+    assert_eq!(client.rest(), "bye\n");
+}
+
+#[test]
+fn a_peer_that_vanishes_ends_its_session_and_no_other() {
+    let server = Server::one_worker();
+    let (mut other, _) = server.connect_known();
+    for _ in 0..20 {
+        let (mut client, key) = server.connect_known();
+        // Unread replies make the close a reset.
+        client.send("bytes 100000\necho x\n");
+        server.report_when(key, |report| report.lines == 2);
+        drop(client);
+        let reason = server.wait_for_close(key);
+        assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason:?}");
+    }
+    other.check("echo alive", "alive");
+    assert_eq!(server.handle().connections_by_worker(), [1]);
+}
+
+#[test]
+fn draining_sends_what_waits_and_ends() {
+    let server = Server::one_worker();
+    let (mut busy, key) = server.connect_known();
+    let (mut idle, idle_key) = server.connect_known();
+    busy.send("attach 20000000\n");
+    server.report_when(key, |report| report.output_bytes > 0);
+    server.handle().drain(support::PATIENCE);
+    assert!(matches!(server.wait_for_close(idle_key), CloseReason::Shutdown));
+    assert_eq!(idle.rest(), "");
+    busy.expect_pattern(20_000_000);
+    assert_eq!(busy.rest(), "");
+    let address = server.tcp_address();
+    server.join();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn draining_does_not_wait_for_ever() {
+    let server = Server::one_worker();
+    let (mut client, key) = server.connect_known();
+    client.send("attach 20000000\n");
+    server.report_when(key, |report| report.output_bytes > 0);
+    server.handle().drain(Duration::from_millis(20));
+    assert!(matches!(server.wait_for_close(key), CloseReason::Shutdown));
+    server.join();
+}
+
+#[test]
+fn accepting_can_stop_while_connections_go_on() {
+    let server = Server::one_worker();
+    let (mut client, _) = server.connect_known();
+    server.handle().stop_accepting();
+    // Waits until the listener is closed: until then connections are still completed.
+    while let Ok(stream) = std::net::TcpStream::connect(server.tcp_address()) {
+        drop(stream);
+    }
+    client.check("echo alive", "alive");
+}
+
+#[test]
+fn every_session_ends_exactly_once() {
+    let server = Server::one_worker();
+    let mut clients: Vec<_> = (0..40).map(|_| server.connect_known().0).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.send(["quit\n", "suspend\n", "attach 9000000\n", "echo x\n"][index % 4]);
+    }
+    clients.truncate(20);
+    server.handle().drain(Duration::from_millis(10));
+    let mut ended: Vec<u64> = (0..40)
+        .map(|_| {
+            server.wait_for(|event| match event {
+                Event::Closed(key, _) => Some(key.id),
+                _ => None,
+            })
+        })
+        .collect();
+    server.join();
+    ended.sort_unstable();
+    assert!(ended.into_iter().eq(1..=40));
+}

@@ -1,0 +1,8 @@
+//! The operations side of the server, over real sockets: what CONFIG SET does, who gets in, what is
+//! logged, and what CLIENT, INFO and the like tell.
+
+mod access;
+mod listening;
+mod process;
+mod secrets;
+mod support;

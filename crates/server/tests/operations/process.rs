@@ -1,0 +1,43 @@
+//! Log, pid file, and the end of the server.
+
+use crate::support::TestServer;
+
+#[test]
+fn the_log_file_tells_of_start_change_and_end() {
+    let mut server = TestServer::with("--logfile {dir}/log --loglevel verbose");
+    let path = server.dir.join("log");
+    let mut client = server.client();
+    client.check(&[
+        ("CONFIG SET bind \"127.0.0.1 127.0.0.2\"", "OK"),
+        ("CONFIG SET loglevel warning", "OK"),
+        ("CONFIG SET bind 127.0.0.1", "OK"),
+        ("CONFIG SET loglevel notice", "OK"),
+    ]);
+    client.send("SHUTDOWN NOSAVE");
+    assert_eq!(client.next(), "(closed)");
+    server.join();
+    let text = std::fs::read_to_string(path).unwrap();
+    let messages: Vec<_> = text.lines().map(|line| line.splitn(7, ' ').skip(5).collect::<Vec<_>>().join(" ")).collect();
+    let listening = |ip: &str| format!("* Listening on {ip}:{}", server.port);
+    assert_eq!(
+        messages,
+        [
+            listening("127.0.0.1"),
+            listening("127.0.0.2"),
+            "* A client asked for shutdown".to_owned(),
+            "* All replies are sent, bye".to_owned(),
+        ]
+    );
+    let pid = format!("{}:M ", std::process::id());
+    assert!(text.lines().all(|line| line.starts_with(&pid)), "{text}");
+}
+
+#[test]
+fn the_pid_file_lives_as_long_as_the_server() {
+    let mut server = TestServer::with("--pidfile {dir}/pid");
+    let path = server.dir.join("pid");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+    server.client().send("SHUTDOWN");
+    server.join();
+    assert!(!path.exists());
+}

@@ -1,0 +1,79 @@
+//! Signals end the program: gracefully, with exit code 0, and without files left behind.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Starts the program and waits until it accepts connections.
+fn start(args: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        .args(args)
+        .env_clear()
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.starts_with("Ready to accept connections") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).expect("text"), 0, "the program ended");
+    }
+    (child, output)
+}
+
+fn end_by(signal: &str) {
+    let dir = std::env::temp_dir().join(format!("tierce-signal-{signal}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let (socket, pid_file) = (dir.join("s.sock"), dir.join("pid"));
+    let (socket_path, pid_path) = (socket.to_str().expect("text"), pid_file.to_str().expect("text"));
+    let (mut child, mut output) =
+        start(&["--port", "0", "--unixsocket", socket_path, "--pidfile", pid_path]);
+    let pid = std::fs::read_to_string(&pid_file).expect("a pid file");
+    assert_eq!(pid.trim(), child.id().to_string());
+    let killed = Command::new("kill").args(["-s", signal, pid.trim()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    assert_eq!(child.wait().expect("the program").code(), Some(0));
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    assert!(rest.contains("* A signal asks for shutdown\n"), "{rest}");
+    assert!(!socket.exists() && !pid_file.exists());
+    std::fs::remove_dir_all(&dir).expect("the directory");
+}
+
+#[test]
+fn sigterm_ends_the_program() {
+    end_by("TERM");
+}
+
+#[test]
+fn sigint_ends_the_program() {
+    end_by("INT");
+}
+
+#[test]
+fn a_port_in_use_is_one_line_and_exit_code_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let output = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+        .env_clear()
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(1));
+    let expected =
+        format!("tierce: could not listen on 127.0.0.1:{port}: address already in use\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_one_line_and_exit_code_1() {
+    let output = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        .args(["--port", "0", "--logfile", "/no/such/dir/log"])
+        .env_clear()
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.starts_with("tierce: could not open the log /no/such/dir/log: "), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}

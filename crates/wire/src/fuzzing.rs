@@ -1,0 +1,144 @@
+//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds,
+//! and the test `fuzz_smoke` hands in seeded random bytes, so that everyone runs the same checks.
+//!
+//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+
+use crate::glob::{Case, matches};
+use crate::number::{LongDouble, format_f64, parse_f64, parse_i64, parse_u64};
+use crate::resp::{
+    AuthState, Batch, Limits, Parser, ProtocolError, ReplyDecoder, ReplyError, ReplyScanner,
+    Status, Value,
+};
+
+/// Memory that parsing may take for each byte of input. The worst are lines of one letter: two
+/// bytes for a request of 12 and a span of 8, in vectors that are half empty.
+const PARSE_MEMORY_FACTOR: usize = 32;
+
+/// What an empty batch may have at first.
+const PARSE_MEMORY_BASE: usize = 4096;
+
+/// Takes the first byte as parameters of the run, the others as input.
+fn split_parameters(data: &[u8]) -> (usize, &[u8]) {
+    match data.split_first() {
+        Some((&first, input)) => (usize::from(first), input),
+        None => (0, data),
+    }
+}
+
+/// The requests of an input do not depend on where it was cut, and take no more memory than a
+/// multiple of it.
+pub fn resp_request(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let limits = Limits {
+        max_inline_len: if parameters & 1 == 0 { 64 * 1024 } else { 20 },
+        auth: if parameters & 2 == 0 { AuthState::Granted } else { AuthState::Required },
+        ..Limits::default()
+    };
+    let whole = parse_in_pieces(input, &limits, input.len().max(1), usize::MAX);
+    let pieces = parse_in_pieces(input, &limits, 1 + parameters / 16, 1 + parameters % 5);
+    assert_eq!(pieces, whole);
+}
+
+type Requests = (Vec<Vec<Vec<u8>>>, Result<usize, ProtocolError>);
+
+fn parse_in_pieces(input: &[u8], limits: &Limits, piece: usize, max_requests: usize) -> Requests {
+    let (mut parser, mut batch) = (Parser::new(), Batch::new());
+    let (mut requests, mut consumed, mut arrived) = (Vec::new(), 0, 0);
+    loop {
+        let view = &input[consumed..arrived];
+        let parsed = parser.parse(view, limits, max_requests, &mut batch);
+        for args in batch.iter(view) {
+            assert!(!args.is_empty(), "a request has a name");
+            requests.push(args.iter().map(<[u8]>::to_vec).collect());
+        }
+        assert!(batch.len() <= max_requests);
+        let memory = parser.memory_bytes() + batch.memory_bytes();
+        assert!(memory <= PARSE_MEMORY_BASE + PARSE_MEMORY_FACTOR * input.len(), "{memory} bytes");
+        consumed += parsed.consumed;
+        match parsed.status {
+            Status::Error(error) => return (requests, Err(error)),
+            Status::Full => {}
+            Status::NeedMore { .. } if arrived == input.len() => return (requests, Ok(consumed)),
+            Status::NeedMore { .. } => arrived = (arrived + piece).min(input.len()),
+        }
+    }
+}
+
+/// The replies of an input do not depend on where it was cut, and are counted as they are decoded.
+pub fn resp_reply(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let whole = decode_in_pieces(input, input.len().max(1));
+    let pieces = decode_in_pieces(input, 1 + parameters);
+    // Compared as text, since a double that is not a number does not equal itself.
+    assert_eq!(format!("{pieces:?}"), format!("{whole:?}"));
+    if let Ok(values) = whole {
+        let pushes = values.iter().filter(|value| is_push(value)).count();
+        let scanned = ReplyScanner::new().scan(input, usize::MAX).expect("it was decoded");
+        assert_eq!((scanned.replies, scanned.pushes), (values.len() - pushes, pushes));
+    }
+}
+
+fn is_push(value: &Value) -> bool {
+    match value {
+        Value::Push(_) => true,
+        Value::Attributed { value, .. } => is_push(value),
+        _ => false,
+    }
+}
+
+fn decode_in_pieces(input: &[u8], piece: usize) -> Result<Vec<Value>, ReplyError> {
+    let mut decoder = ReplyDecoder::new();
+    let (mut values, mut consumed, mut arrived) = (Vec::new(), 0, 0);
+    loop {
+        while let Some((value, len)) = decoder.decode(&input[consumed..arrived])? {
+            values.push(value);
+            consumed += len;
+        }
+        if arrived == input.len() {
+            return Ok(values);
+        }
+        arrived = (arrived + piece).min(input.len());
+    }
+}
+
+/// Any pattern can be tried on any text, and patterns without special bytes mean what they say.
+pub fn glob(data: &[u8]) {
+    let (cut, rest) = split_parameters(data);
+    let (pattern, text) = rest.split_at(cut.min(rest.len()));
+    let sensitive = matches(pattern, text, Case::Sensitive);
+    // Classes may lose what they match when case is ignored, all else gains.
+    if sensitive && !pattern.contains(&b'[') {
+        assert!(matches(pattern, text, Case::Ignored));
+    }
+    let literal: Vec<u8> = pattern.iter().flat_map(|&byte| [b'\\', byte]).collect();
+    assert_eq!(matches(&literal, text, Case::Sensitive), pattern == text);
+    let contained = text.windows(pattern.len().max(1)).any(|window| window == pattern);
+    let somewhere = [b"*", &literal[..], b"*"].concat();
+    assert_eq!(matches(&somewhere, text, Case::Sensitive), contained || pattern.is_empty());
+}
+
+/// A text that is read as a number is printed as the same number.
+pub fn number(data: &[u8]) {
+    let (cut, rest) = split_parameters(data);
+    let (text, other) = rest.split_at(cut.min(rest.len()));
+    if let Some(value) = parse_i64(text) {
+        assert_eq!(value.to_string().as_bytes(), text);
+        assert_eq!(LongDouble::parse(text), Some(LongDouble::from(value)));
+    }
+    if let Some(value) = parse_u64(text) {
+        assert_eq!(value.to_string().as_bytes(), text);
+    }
+    if let Some(value) = parse_f64(text) {
+        let printed = format_f64(value);
+        assert_eq!(parse_f64(&printed).map(f64::to_bits), Some(value.to_bits()));
+    }
+    if let Some(value) = LongDouble::parse(text) {
+        let printed = value.to_text();
+        let read = LongDouble::parse(printed.as_bytes()).expect("its own text");
+        assert_eq!(read.to_text(), printed);
+        if let Some(other) = LongDouble::parse(other) {
+            let sum = value.checked_add(other).map(LongDouble::to_text);
+            assert_eq!(other.checked_add(value).map(LongDouble::to_text), sum);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A short run of every fuzz target on seeded random bytes, for machines without a fuzzer. A
+//! failure prints the input; `TIERCE_SEED` chooses another run, `TIERCE_FUZZ_ROUNDS` a longer one.
+
+use tierce_wire::fuzzing;
+
+const ROUNDS_DEFAULT: u64 = 20_000;
+
+/// Longest input that is generated from nothing.
+const INPUT_LEN_MAX: u64 = 64;
+
+/// Bytes that mean something to one of the decoders.
+const ALPHABET: &[u8] = b"*$:+-_#,!=%~|>(\r\n\r\n0123456789.eExinfa'\"\\[]^?tz ";
+
+/// SplitMix64: small, and good enough to choose bytes.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn byte(&mut self) -> u8 {
+        match self.below(4) {
+            0 => self.next() as u8,
+            _ => ALPHABET[self.below(ALPHABET.len() as u64) as usize],
+        }
+    }
+
+    /// A new input, or one of `seeds` with a few changes.
+    fn input(&mut self, seeds: &[&[u8]]) -> Vec<u8> {
+        let chosen = self.below(seeds.len() as u64 + 1) as usize;
+        let mut input = vec![self.next() as u8];
+        match seeds.get(chosen) {
+            Some(seed) => input.extend_from_slice(seed),
+            None => {
+                let len = self.below(INPUT_LEN_MAX);
+                input.extend((0..len).map(|_| self.byte()));
+            }
+        }
+        for _ in 0..self.below(5) {
+            self.mutate(&mut input);
+        }
+        input
+    }
+
+    fn mutate(&mut self, input: &mut Vec<u8>) {
+        let at = self.below(input.len() as u64 + 1) as usize;
+        match (self.below(4), at < input.len()) {
+            (0, true) => input[at] = self.byte(),
+            (1, true) => {
+                input.remove(at);
+            }
+            (2, _) => {
+                let tail = input[at..].to_vec();
+                input.extend(tail);
+            }
+            _ => input.insert(at, self.byte()),
+        }
+    }
+}
+
+/// Says which input it was when a target panics.
+struct Trace<'a>(&'a [u8]);
+
+impl Drop for Trace<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input was b\"{}\"", self.0.escape_ascii());
+        }
+    }
+}
+
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn run(target: fn(&[u8]), seeds: &[&[u8]]) {
+    let seed = number_from_environment("TIERCE_SEED").unwrap_or(1);
+    let rounds = number_from_environment("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT);
+    println!("TIERCE_SEED={seed}");
+    let mut random = Random(seed);
+    for _ in 0..rounds {
+        let input = random.input(seeds);
+        let _trace = Trace(&input);
+        target(&input);
+    }
+}
+
+#[test]
+fn resp_request() {
+    run(fuzzing::resp_request, &[
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$12\r\nvalue\r\nvalue\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+        b"*0\r\n*-1\r\n\r\nPING\r\nSET k \"a\\x41\\n\" 'b\\''\nGET k\n",
+        b"*12\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n",
+        b"*2147483647\r\n$536870912\r\nabc",
+    ]);
+}
+
+#[test]
+fn resp_reply() {
+    run(fuzzing::resp_reply, &[
+        b"+OK\r\n-ERR no\r\n:12\r\n$5\r\nab\r\nc\r\n$-1\r\n*-1\r\n_\r\n",
+        b"*3\r\n%1\r\n+a\r\n:1\r\n~2\r\n#t\r\n#f\r\n,1.5\r\n>2\r\n+x\r\n(123456789012345678901\r\n",
+        b"|1\r\n+ttl\r\n:3600\r\n*2\r\n=7\r\ntxt:abc\r\n!5\r\nERR x\r\n$?\r\n",
+        b"*9223372036854775807\r\n*2\r\n$9223372036854775807\r\n",
+        b"+\r\n\r\n;",
+    ]);
+}
+
+#[test]
+fn glob() {
+    run(
+        fuzzing::glob,
+        &[
+            b"user:*:[0-9a-f]?user:12:a0",
+            b"*a*a*a*baaaaaaaaaaaaaaaaaaaaab",
+            b"[^a-c\\]]\\*dd*",
+            b"abcabc",
+        ],
+    );
+}
+
+#[test]
+fn number() {
+    run(
+        fuzzing::number,
+        &[
+            b"-92233720368547758080.1",
+            b"18446744073709551615",
+            b"1.5e-10-3.25e+12",
+            b"0x1.8p-4infinity",
+            b"1e49321.7976931348623157e308",
+        ],
+    );
+}
