@@ -45,9 +45,7 @@ impl Resolved<'_, '_> {
     #[inline]
     fn is_repeated_by(&self, args: Args<'_>) -> bool {
         // With as many arguments the arity needs no check, but a subcommand may be another one.
-        args.len() == self.args.len()
-            && args[0] == self.args[0]
-            && self.command.is_plain
+        args.len() == self.args.len() && args[0] == self.args[0] && self.command.is_plain
     }
 }
 

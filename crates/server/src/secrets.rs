@@ -24,7 +24,8 @@ enum Request {
 
 impl Request {
     fn of(args: Args<'_>) -> Self {
-        let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+        let is =
+            |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
         if is(0, b"auth") {
             Self::Auth
         } else if is(0, b"hello") {
@@ -85,9 +86,13 @@ mod tests {
 
     #[test]
     fn all_else_is_shown() {
-        for request in
-            ["AUTH", "HELLO 3", "CONFIG GET requirepass", "CONFIG SET requirepass", "SET auth secret"]
-        {
+        for request in [
+            "AUTH",
+            "HELLO 3",
+            "CONFIG GET requirepass",
+            "CONFIG SET requirepass",
+            "SET auth secret",
+        ] {
             check(request, request);
         }
     }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId,
-};
+use tierce_net::{CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, Refusal, Service, WorkerId};
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;

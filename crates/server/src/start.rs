@@ -170,7 +170,10 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     let handle = net.clone();
     watch(LIMITS, Box::new(move |settings| handle.set_output_limits(output_limits(settings))));
     let handle = net.clone();
-    watch(KEEPALIVE, Box::new(move |settings| handle.set_keepalive(settings.count(KEEPALIVE) as u32)));
+    watch(
+        KEEPALIVE,
+        Box::new(move |settings| handle.set_keepalive(settings.count(KEEPALIVE) as u32)),
+    );
     let handle = net.clone();
     watch(
         TIMEOUT,

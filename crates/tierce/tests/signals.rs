@@ -25,7 +25,8 @@ fn end_by(signal: &str) {
     let dir = std::env::temp_dir().join(format!("tierce-signal-{signal}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
     let (socket, pid_file) = (dir.join("s.sock"), dir.join("pid"));
-    let (socket_path, pid_path) = (socket.to_str().expect("text"), pid_file.to_str().expect("text"));
+    let (socket_path, pid_path) =
+        (socket.to_str().expect("text"), pid_file.to_str().expect("text"));
     let (mut child, mut output) =
         start(&["--port", "0", "--unixsocket", socket_path, "--pidfile", pid_path]);
     let pid = std::fs::read_to_string(&pid_file).expect("a pid file");

@@ -196,7 +196,7 @@ impl Duel {
             let missing = b"(no reply)".to_vec();
             let tested = tested.get(n).unwrap_or(&missing);
             let reference = reference.get(n).unwrap_or(&missing);
-            if !Comparison::of(call).accepts(tested, reference) {
+            if !Comparison::of(call).accepts(call, tested, reference) {
                 let sent = calls.iter().position(|other| std::ptr::eq(other, *call));
                 let with = &calls[..sent.unwrap_or(calls.len())];
                 let before = self.history.of_keys_in(call, connection, with);
@@ -269,7 +269,7 @@ impl Duel {
         };
         let tested = exchange(&mut self.tested);
         let reference = exchange(&mut self.reference);
-        if !Comparison::of(call).accepts(&tested, &reference) {
+        if !Comparison::of(call).accepts(call, &tested, &reference) {
             let before = self.history.of_keys_in(call, CONNECTIONS, &[]);
             return Err(Difference { call: call.clone(), tested, reference, before });
         }

@@ -92,7 +92,7 @@ const TEMPLATES: &[(usize, &str)] = &[
     (2, "WAIT 0 {small}"),
     (2, "COMMAND GETKEYS (GET {key} | MSET {key} 1 {key} | DEL {key}+ | LCS {key} {key} LEN)"),
     (1, "COMMAND GETKEYSANDFLAGS (SET {key} 1 | RENAME {key} {key} | COPY {key} {key})"),
-    (1, "COMMAND INFO (incr | strlen | expire | nosuch) [(append | setrange | move)]"),
+    (1, "COMMAND INFO (incr | strlen | expire | nosuch) [(append | setrange | rename)]"),
     (1, "COMMAND COUNT {value}"),
     (1, "ROLE"),
     (1, "{unknown} {value}"),

@@ -39,7 +39,11 @@ impl Filter {
             0 => {}
             2 if args[0].eq_ignore_ascii_case(b"type") => filter.kind = Some(kind(&args[1])?),
             n if n >= 2 && args[0].eq_ignore_ascii_case(b"id") => {
-                let id = |arg: &[u8]| id(arg).ok_or(CommandError::new("ERR Invalid client ID"));
+                // Any number will do; there just is no client with a negative one.
+                let id = |arg: &[u8]| {
+                    let number = number::parse_i64(arg).map(|id| u64::try_from(id).unwrap_or(0));
+                    number.ok_or(CommandError::new("ERR Invalid client ID"))
+                };
                 filter.ids = Some(args.iter().skip(1).map(id).collect::<Result<_, _>>()?);
             }
             _ => return Err(CommandError::SYNTAX),

@@ -138,7 +138,8 @@ impl Table {
     #[inline]
     fn home(&self, name: PackedName) -> usize {
         // The multiplier is 2^64 divided by the golden ratio (Fibonacci hashing, Knuth volume 3).
-        let mixed = (name.words[0] ^ name.words[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed =
+            (name.words[0] ^ name.words[1].rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as usize & (self.slots.len() - 1)
     }
 

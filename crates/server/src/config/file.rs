@@ -170,8 +170,8 @@ fn is_absence(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::test_dir::TestDir;
     use super::{parse, read};
+    use crate::test_dir::TestDir;
     use std::path::Path;
 
     /// The assignments as text, `name=arg,arg` separated by blanks.

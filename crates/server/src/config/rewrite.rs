@@ -229,8 +229,8 @@ mod tests {
     use super::super::runtime::{Config, Peer};
     use super::super::settings::Settings;
     use super::super::sources::{FileSource, Sources};
-    use crate::test_dir::TestDir;
     use super::rewritten;
+    use crate::test_dir::TestDir;
     use proptest::prelude::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

@@ -214,8 +214,8 @@ mod tests {
     use super::super::environment;
     use super::super::error::Severity;
     use super::super::invocation::{Invocation, parse};
-    use crate::test_dir::TestDir;
     use super::{FileSource, Loaded, Sources};
+    use crate::test_dir::TestDir;
     use std::ffi::OsString;
 
     /// Loads what the three sources say: `conf` as standard input, the others separated by blanks.

@@ -10,7 +10,8 @@ fn config_set_port_moves_the_listener_and_keeps_the_clients() {
     let server = TestServer::start();
     let (mut client, other) = (server.client(), free_port());
     client.check(&[(&format!("CONFIG SET port {other}"), "OK"), ("PING", "PONG")]);
-    Client::connect(other).check(&[("PING", "PONG"), ("CONFIG GET port", &format!("[port, {other}]"))]);
+    Client::connect(other)
+        .check(&[("PING", "PONG"), ("CONFIG GET port", &format!("[port, {other}]"))]);
     assert!(is_closed(server.port));
     // There and back at once: nothing of the first listener is in the way.
     client.check(&[(&format!("CONFIG SET port {}", server.port), "OK")]);
@@ -81,7 +82,9 @@ fn an_address_that_cannot_be_had_leaves_all_as_it_was() {
 #[test]
 fn an_optional_address_may_be_missing() {
     let server = TestServer::with("--bind \"127.0.0.1 -203.0.113.1\"");
-    server.client().check(&[("CONFIG SET bind \"-203.0.113.2 127.0.0.1\"", "OK"), ("PING", "PONG")]);
+    server
+        .client()
+        .check(&[("CONFIG SET bind \"-203.0.113.2 127.0.0.1\"", "OK"), ("PING", "PONG")]);
 }
 
 #[test]

@@ -17,7 +17,10 @@ fn the_log_file_tells_of_start_change_and_end() {
     assert_eq!(client.next(), "(closed)");
     server.join();
     let text = std::fs::read_to_string(path).unwrap();
-    let messages: Vec<_> = text.lines().map(|line| line.splitn(7, ' ').skip(5).collect::<Vec<_>>().join(" ")).collect();
+    let messages: Vec<_> = text
+        .lines()
+        .map(|line| line.splitn(7, ' ').skip(5).collect::<Vec<_>>().join(" "))
+        .collect();
     let listening = |ip: &str| format!("* Listening on {ip}:{}", server.port);
     assert_eq!(
         messages,

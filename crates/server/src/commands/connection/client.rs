@@ -260,7 +260,7 @@ fn pause(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         4 if args[3].eq_ignore_ascii_case(b"write") => PauseMode::Write,
         4 if args[3].eq_ignore_ascii_case(b"all") => PauseMode::All,
         4 => return Err(CommandError::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(CommandError::arity(ctx.name())),
+        _ => return Err(CommandError::subcommand_syntax(&args[1], "client")),
     };
     let timeout = number::parse_i64(&args[2])
         .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;
@@ -286,7 +286,10 @@ fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let known = |reason: &[u8]| {
         reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
     };
-    if args.len() > 4 || (args.len() == 4 && !known(&args[3])) {
+    if args.len() > 4 {
+        return Err(CommandError::subcommand_syntax(&args[1], "client"));
+    }
+    if args.len() == 4 && !known(&args[3]) {
         return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     ctx.reply.int(0);

@@ -4,7 +4,7 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::{Args, Proto};
 
 use super::help;
-use crate::command::{Argument, ArgumentKind, Command, Flags, Group, KeySpec, Spec};
+use crate::command::{Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -281,13 +281,26 @@ fn get_keys(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
+/// What a call does with its keys, where that depends on options: SET reads only with GET.
+fn flags_in_call(keys: KeySpec, call: Args<'_>) -> KeyFlags {
+    let reads = || call.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"get"));
+    match keys.flags {
+        KeyFlags::VARIABLE if reads() => KeyFlags::READ_UPDATE,
+        KeyFlags::VARIABLE => KeyFlags::OVERWRITE,
+        fixed => fixed,
+    }
+}
+
 fn get_keys_and_flags(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (command, call) = called(ctx, args)?;
     let keys: Vec<_> = command
         .spec
         .keys
         .iter()
-        .flat_map(|keys| keys.indexes(call.len()).map(|index| (call.at(index), keys.flags.0)))
+        .flat_map(|keys| {
+            let flags = flags_in_call(*keys, call);
+            keys.indexes(call.len()).map(move |index| (call.at(index), flags.0))
+        })
         .collect();
     ctx.reply.array(keys.len());
     for (key, flags) in keys {
