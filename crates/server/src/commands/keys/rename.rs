@@ -1,7 +1,6 @@
 //! RENAME, RENAMENX, COPY, MOVE, SWAPDB: keys that change their name or place.
 
 use tierce_keyspace::{DbIndex, Removal};
-use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -163,7 +162,7 @@ fn move_key(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn swap_db(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let index = |arg: &[u8], error| number::parse_i64(arg).ok_or(CommandError::new(error));
+    let index = |arg: &[u8], error| small_integer(arg).map_err(|_| CommandError::new(error));
     let a = index(&args[1], "ERR invalid first DB index")?;
     let b = index(&args[2], "ERR invalid second DB index")?;
     let a = ctx.server.database(a).ok_or(CommandError::DB_OUT_OF_RANGE)?;

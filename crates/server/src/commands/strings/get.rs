@@ -88,32 +88,61 @@ fn get_del(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 /// What GETEX does to the key's time to live.
-enum Ttl {
+#[derive(Clone, Copy)]
+enum Ttl<'a> {
     Keep,
-    Set(i64),
+    Set(TimeForm, &'a [u8]),
     Persist,
 }
 
-fn get_ex(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let ttl = match args.len() {
-        2 => Ttl::Keep,
-        3 if args[2].eq_ignore_ascii_case(b"persist") => Ttl::Persist,
-        4 => {
-            let form = TimeForm::named(&args[2]).ok_or(CommandError::SYNTAX)?;
-            Ttl::Set(form.expiry(&args[3], ctx.now_ms, ctx.name())?)
+impl<'a> Ttl<'a> {
+    fn parse(options: Args<'a>) -> Result<Self, CommandError> {
+        let mut ttl = Self::Keep;
+        let mut at = 0;
+        while at < options.len() {
+            let form = TimeForm::named(&options[at]);
+            ttl = match (ttl, form) {
+                (Self::Keep | Self::Persist, None)
+                    if options[at].eq_ignore_ascii_case(b"persist") =>
+                {
+                    Self::Persist
+                }
+                (Self::Keep, Some(form)) if at + 1 < options.len() => {
+                    at += 1;
+                    Self::Set(form, options.at(at))
+                }
+                (Self::Set(earlier, _), Some(form))
+                    if earlier == form && at + 1 < options.len() =>
+                {
+                    at += 1;
+                    Self::Set(form, options.at(at))
+                }
+                _ => return Err(CommandError::SYNTAX),
+            };
+            at += 1;
         }
-        _ => return Err(CommandError::SYNTAX),
-    };
+        Ok(ttl)
+    }
+}
+
+fn get_ex(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let ttl = Ttl::parse(args.from(2))?;
+    let (now_ms, name) = (ctx.now_ms, ctx.name());
     let (mut db, key, reply) = ctx.open(args.at(1));
     let Some(value) = db.string(key)? else {
         reply.null();
         return Ok(());
     };
+    // A time that makes no sense is no mistake as long as there is no key.
+    let deadline_ms = match ttl {
+        Ttl::Set(form, time) => Some(form.expiry(time, now_ms, name)?),
+        Ttl::Keep | Ttl::Persist => None,
+    };
     reply.value(value);
-    match ttl {
-        Ttl::Keep => {}
-        Ttl::Set(at_ms) => _ = db.set_deadline(key, at_ms),
-        Ttl::Persist => _ = db.clear_deadline(key),
+    match (ttl, deadline_ms) {
+        (_, Some(at_ms)) => _ = db.set_deadline(key, at_ms),
+        (Ttl::Persist, None) => _ = db.clear_deadline(key),
+        (_, None) => {}
     }
     Ok(())
 }

@@ -78,8 +78,8 @@ struct SetOptions {
 impl SetOptions {
     fn parse(options: Args<'_>, now_ms: i64) -> Result<Self, CommandError> {
         let mut parsed = Self { condition: Condition::Always, get: false, expiry: Expiry::Never };
-        // Which words were seen matters only for refusing two of a kind.
-        let mut timed = false;
+        // Looked at last, because a word that makes no sense is the worse mistake.
+        let mut time: Option<(TimeForm, &[u8])> = None;
         let mut at = 0;
         while at < options.len() {
             let word = &options[at];
@@ -90,20 +90,22 @@ impl SetOptions {
                 parsed.condition = Condition::IfPresent;
             } else if is(b"get") {
                 parsed.get = true;
-            } else if is(b"keepttl") && !timed {
+            } else if is(b"keepttl") && time.is_none() {
                 parsed.expiry = Expiry::Keep;
             } else if let Some(form) = TimeForm::named(word)
-                && !timed
+                && time.is_none_or(|(earlier, _)| earlier == form)
                 && parsed.expiry == Expiry::Never
                 && at + 1 < options.len()
             {
                 at += 1;
-                timed = true;
-                parsed.expiry = Expiry::At(form.expiry(&options[at], now_ms, "set")?);
+                time = Some((form, options.at(at)));
             } else {
                 return Err(CommandError::SYNTAX);
             }
             at += 1;
+        }
+        if let Some((form, value)) = time {
+            parsed.expiry = Expiry::At(form.expiry(value, now_ms, "set")?);
         }
         Ok(parsed)
     }

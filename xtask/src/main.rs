@@ -1,0 +1,37 @@
+//! Chores of this repository, behind `cargo xtask`.
+
+mod differential;
+mod documents;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Send the same random commands to Tierce and to redis-server, and compare all replies.
+    Differential(differential::Options),
+    /// Write the pages of docs/ that are made from tables in the code.
+    Documents,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().chore {
+        Chore::Differential(options) => differential::run(&options),
+        Chore::Documents => documents::write(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
