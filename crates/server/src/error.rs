@@ -103,16 +103,6 @@ impl CommandError {
         }
     }
 
-    /// A subcommand called with too many arguments, where Redis leaves the check to the subcommand.
-    #[must_use]
-    pub fn subcommand_syntax(name: &[u8], container: &str) -> Self {
-        let name = printable(name, 128);
-        let container = container.to_ascii_uppercase();
-        Self::text(format!(
-            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
-        ))
-    }
-
     /// The whole line.
     #[must_use]
     pub fn as_str(&self) -> &str {
