@@ -9,6 +9,7 @@ mod disk;
 mod error;
 mod hash;
 mod hint;
+mod index;
 mod location;
 mod manifest;
 mod names;
