@@ -136,6 +136,8 @@ impl Partition {
         let slots = slots.max(locations.len() + TAIL_SLOTS / 2);
         fingerprints.resize(slots, 0);
         locations.resize(slots, EMPTY);
+        fingerprints.shrink_to_fit();
+        locations.shrink_to_fit();
         Partition { fingerprints, locations, homes, len }
     }
 
@@ -282,7 +284,7 @@ mod tests {
         for n in 0..count {
             index.insert(mix(n), location(n));
             if n > 200_000 && n.is_multiple_of(10_007) {
-                assert!(index.memory_bytes() <= 16 * index.len(), "at {n}");
+                assert!(index.memory_bytes() <= 16 * index.len(), "{} at {n}", index.memory_bytes());
             }
         }
         let mut found = Vec::new();
