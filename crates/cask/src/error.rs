@@ -7,12 +7,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything the engine refuses or fails to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system failed a call.
@@ -23,7 +24,7 @@ pub enum Error {
         /// The file or directory concerned.
         path: PathBuf,
         /// The operating system's answer.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The device is full. Nothing of the refused write was kept; writing may be tried again.
     #[error("no space left on the device of {path}", path = path.display())]
@@ -133,7 +134,12 @@ impl Error {
         {
             return Error::NoSpace { path: path.to_owned() };
         }
-        Error::Io { action, path: path.to_owned(), source }
+        Self::failed(action, path, source)
+    }
+
+    /// Wraps an operating system failure after which a full device is as bad as any other cause.
+    pub(crate) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Error::Io { action, path: path.to_owned(), source: Arc::new(source) }
     }
 
     pub(crate) fn corrupt(path: &Path, offset: u64, what: &'static str) -> Self {

@@ -189,13 +189,20 @@ fn decode_entry(cursor: &mut Cursor<'_>) -> Option<(SegmentId, Entry)> {
 /// Puts a file into place so that after a crash either the old or the new one is there, whole.
 pub(crate) fn replace_file(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = names::temporary(path);
-    let file = disk
-        .open(&temporary, OpenMode::Truncate)
-        .map_err(|e| Error::io("create", &temporary, e))?;
-    file.write_all_at(&[IoSlice::new(bytes)], 0).map_err(|e| Error::io("write", &temporary, e))?;
-    file.sync_data().map_err(|e| Error::io("sync", &temporary, e))?;
-    disk.rename(&temporary, path).map_err(|e| Error::io("rename", &temporary, e))?;
-    disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))
+    if let Err(error) = write_aside(disk, &temporary, path, bytes) {
+        // On a full disk the leftover would be in the way.
+        let _ = disk.remove(&temporary);
+        return Err(error);
+    }
+    disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))
+}
+
+fn write_aside(disk: &dyn Disk, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let file =
+        disk.open(temporary, OpenMode::Truncate).map_err(|e| Error::io("create", temporary, e))?;
+    file.write_all_at(&[IoSlice::new(bytes)], 0).map_err(|e| Error::io("write", temporary, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", temporary, e))?;
+    disk.rename(temporary, path).map_err(|e| Error::io("rename", temporary, e))
 }
 
 #[cfg(test)]

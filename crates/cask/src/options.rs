@@ -54,9 +54,9 @@ pub enum Durability {
 /// When and how hard compaction works.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CompactionOptions {
-    /// Whether a background thread compacts by itself; [`Db::compact`](crate::Db::compact) works
-    /// in any case.
-    pub background: bool,
+    /// Whether the store compacts by itself; [`Db::compact`](crate::Db::compact) works in any
+    /// case.
+    pub automatic: bool,
     /// A segment is rewritten when at least this part of it is garbage.
     pub garbage_ratio: f64,
     /// How often the background thread looks for work.
@@ -93,6 +93,11 @@ pub struct Options {
     pub direct_io: bool,
     /// Threads that read segments and hint files while opening, 0 for one a core.
     pub open_threads: usize,
+    /// Whether the store has threads that sync, finish segments and compact. Without them segments
+    /// are finished by the writer that fills them, compaction waits for
+    /// [`Db::compact`](crate::Db::compact), and [`SyncPolicy::Every`] is up to
+    /// [`Db::flush`](crate::Db::flush): everything then happens in the order of the calls.
+    pub background_threads: bool,
 }
 
 impl Default for Options {
@@ -109,6 +114,7 @@ impl Default for Options {
             open_files_max: 512,
             direct_io: false,
             open_threads: 0,
+            background_threads: true,
         }
     }
 }
@@ -116,7 +122,7 @@ impl Default for Options {
 impl Default for CompactionOptions {
     fn default() -> Self {
         CompactionOptions {
-            background: true,
+            automatic: true,
             garbage_ratio: 0.5,
             interval: Duration::from_secs(5),
             bytes_per_second: 64 << 20,

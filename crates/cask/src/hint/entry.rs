@@ -4,7 +4,6 @@ use crate::bytes::{Cursor, put_varint};
 use crate::hash::HashKey;
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX};
 use crate::options::IndexKind;
-use crate::segment::record::Kind;
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX};
 use std::cmp::Ordering;
 
@@ -26,12 +25,6 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) is_tombstone: bool,
-}
-
-impl Place {
-    pub(crate) fn kind(&self) -> Kind {
-        if self.is_tombstone { Kind::Delete } else { Kind::Put }
-    }
 }
 
 /// The order of hint files of a store with this index.

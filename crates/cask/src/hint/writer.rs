@@ -107,7 +107,11 @@ impl HintBuilder {
             file.write_all_at(&[IoSlice::new(&header)], 0)?;
             file.sync_data()
         });
-        written.map_err(|e| Error::io("write", &temporary, e))?;
+        if let Err(e) = written {
+            // On a full disk the leftover would be in the way.
+            let _ = disk.remove(&temporary);
+            return Err(Error::io("write", &temporary, e));
+        }
         disk.rename(&temporary, &path).map_err(|e| Error::io("rename", &temporary, e))?;
         disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         Ok(self.summary())

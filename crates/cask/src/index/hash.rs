@@ -284,7 +284,11 @@ mod tests {
         for n in 0..count {
             index.insert(mix(n), location(n));
             if n > 200_000 && n.is_multiple_of(10_007) {
-                assert!(index.memory_bytes() <= 16 * index.len(), "{} at {n}", index.memory_bytes());
+                assert!(
+                    index.memory_bytes() <= 16 * index.len(),
+                    "{} at {n}",
+                    index.memory_bytes()
+                );
             }
         }
         let mut found = Vec::new();

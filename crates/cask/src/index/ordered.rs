@@ -74,10 +74,6 @@ enum Change {
 }
 
 impl OrderedIndex {
-    pub(crate) fn new() -> Self {
-        Self::from_leaves(vec![(Box::default(), Leaf::default())])
-    }
-
     /// An index of leaves that [`LeafBuilder`]s made, in order.
     pub(crate) fn from_leaves(leaves: Vec<(Box<[u8]>, Leaf)>) -> Self {
         let len: usize = leaves.iter().map(|(_, leaf)| leaf.len()).sum();
@@ -347,7 +343,7 @@ mod tests {
             bounds in prop::collection::vec((0u16..1300, 0u16..1300, any::<bool>(), any::<bool>()), 8),
             growing in any::<bool>(),
         ) {
-            let index = OrderedIndex::new();
+            let index = OrderedIndex::from_leaves(Vec::new());
             let mut model = BTreeMap::new();
             for (n, (key, long, op)) in ops.into_iter().enumerate() {
                 let mut key = key.to_string().into_bytes();
@@ -387,7 +383,7 @@ mod tests {
 
     #[test]
     fn at_most_32_bytes_for_an_8_byte_key() {
-        let index = OrderedIndex::new();
+        let index = OrderedIndex::from_leaves(Vec::new());
         for n in 0..200_000u64 {
             let key = crate::hash::HashKey([1, 2]).hash(&n.to_le_bytes()).to_be_bytes();
             index.put(&key, location(n));

@@ -35,7 +35,7 @@ pub(crate) struct Segment {
     pub(crate) salt: Salt,
     pub(crate) origin: Origin,
     /// No record in it has a lower sequence number.
-    pub(crate) seq_min: u64,
+    seq_min: AtomicU64,
     pub(crate) path: PathBuf,
     home: Arc<SegmentHome>,
     file: RwLock<Option<Arc<dyn DiskFile>>>,
@@ -49,6 +49,7 @@ pub(crate) struct Segment {
     /// Bytes of tombstones.
     tombstones: AtomicU64,
     doomed: AtomicBool,
+    damaged: AtomicBool,
 }
 
 impl Segment {
@@ -95,7 +96,7 @@ impl Segment {
             id: header.id,
             salt: header.salt,
             origin: header.origin,
-            seq_min,
+            seq_min: AtomicU64::new(seq_min),
             path: names::segment(&home.dir, header.id),
             home: home.clone(),
             file: RwLock::new(None),
@@ -105,6 +106,7 @@ impl Segment {
             live: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
             doomed: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
         }
     }
 
@@ -119,6 +121,24 @@ impl Segment {
 
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn seq_min(&self) -> u64 {
+        self.seq_min.load(Ordering::Acquire)
+    }
+
+    /// Called when the segment is finished and the number is known exactly.
+    pub(crate) fn set_seq_min(&self, seq: u64) {
+        self.seq_min.store(seq, Ordering::Release);
+    }
+
+    /// Notes that compaction could not read the segment to its end.
+    pub(crate) fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
     }
 
     pub(crate) fn live(&self) -> u64 {
@@ -193,7 +213,7 @@ impl Segment {
         self.open_file(OpenMode::ReadOnly)
     }
 
-    fn open_file(&self, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
+    pub(crate) fn open_file(&self, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
         match self.home.disk.open(&self.path, mode) {
             Ok(file) => Ok(file),
             Err(e) if e.kind() == ErrorKind::NotFound => {

@@ -2,7 +2,7 @@
 //!
 //! Two checksums guard a record. The header's makes lengths trustworthy before a single byte of
 //! the body is read, and binds the record to its place; the body's covers key, value and padding.
-//! Compaction stamps a new header and keeps the body as it is.
+//! Compaction stamps a new header; the body's checksum stays what it was.
 //!
 //! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the
 //! members; it is there when all of it is there.
@@ -73,6 +73,13 @@ pub(crate) struct Fields<'a> {
     pub(crate) key: &'a [u8],
     /// As stored, that is, after compression.
     pub(crate) value: &'a [u8],
+}
+
+impl Fields<'_> {
+    /// Bytes before the key.
+    pub(crate) fn header_len(&self) -> usize {
+        header_len(self.expiry.is_some(), self.version.is_some())
+    }
 }
 
 /// A whole record in a buffer.
@@ -186,7 +193,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, fields: &Fields<'_>) {
     if fields.membership == Membership::BatchMember {
         flags |= FLAG_BATCH_MEMBER;
     }
-    let header_len = header_len(fields.expiry.is_some(), fields.version.is_some());
+    let header_len = fields.header_len();
     let len = header_len + fields.key.len() + fields.value.len();
     out.reserve(padded(len as u64) as usize);
     out.extend_from_slice(&[0; 16]);
@@ -233,12 +240,6 @@ pub(crate) fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset
     record[28..32].copy_from_slice(&((synced / ALIGNMENT) as u32).to_le_bytes());
     let crc = crc32c_append(crc32c_of_place(salt, offset), &record[4..len]);
     record[..4].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// Makes a record that was read from elsewhere one that stands alone, before it is stamped anew.
-pub(crate) fn leave_batch(record: &mut [u8]) {
-    let flags = u16_at(record, 26) & !FLAG_BATCH_MEMBER;
-    record[26..28].copy_from_slice(&flags.to_le_bytes());
 }
 
 fn header_len(has_expiry: bool, has_version: bool) -> usize {

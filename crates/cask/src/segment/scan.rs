@@ -102,12 +102,6 @@ impl Scanner {
         }
     }
 
-    /// Goes on at a later place, after damage.
-    pub(crate) fn skip_to(&mut self, offset: u64) {
-        self.position = offset;
-        self.members = 0;
-    }
-
     fn check_order(&self, header: &Header) -> Result<(), Damage> {
         if self.origin == Origin::Log && header.seq <= self.last_seq {
             return Err(Damage("sequence number does not ascend"));
