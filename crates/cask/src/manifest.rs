@@ -86,7 +86,7 @@ impl Manifest {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("open", &path, e)),
         };
-        let len = file.len().map_err(|e| Error::io("measure", &path, e))?;
+        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
         // Far above any real store, far below what could exhaust memory.
         if len > 1 << 30 {
             return Err(Error::corrupt(&path, 0, "manifest is impossibly long"));

@@ -45,6 +45,8 @@ pub(crate) fn open(
     let mut recovered = recover_segments(&home, order, &listed, threads)?;
     let report = settle(&mut manifest, &mut recovered, &options);
     manifest.store(&*home.disk, dir)?;
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
     let store =
@@ -105,6 +107,11 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
             FileKind::Manifest | FileKind::Lock | FileKind::Other => false,
         };
         if is_rubbish {
+            if !removed {
+                // The manifest that was read may itself not be durable yet, if the process died
+                // right after renaming it; a power cut must not bring back one that lists these.
+                disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+            }
             disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
             removed = true;
         }
@@ -120,7 +127,7 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
 /// Lists recovered segments as what they are now, and takes over what the options change.
 fn settle(
     manifest: &mut Manifest,
-    recovered: &mut Vec<Recovered>,
+    recovered: &mut [Recovered],
     options: &Options,
 ) -> RecoveryReport {
     let mut report = RecoveryReport::default();
@@ -139,8 +146,7 @@ fn settle(
             }
         }
     }
-    recovered.retain(|recovered| recovered.hint.is_some());
-    report.segments = recovered.len();
+    report.segments = recovered.iter().filter(|recovered| recovered.hint.is_some()).count();
     manifest.index = options.index;
     manifest.shards = options.shards.unwrap_or(manifest.shards);
     report

@@ -14,23 +14,33 @@ use crate::segment::record::{HEADER_LEN_MAX, Header, Record};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A value, as bytes.
+/// A value, as bytes. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Value {
-    buf: Vec<u8>,
+    buf: Arc<Vec<u8>>,
     range: Range<usize>,
 }
 
 impl Value {
-    fn whole(buf: Vec<u8>) -> Self {
-        Value { range: 0..buf.len(), buf }
+    pub(crate) fn whole(buf: Vec<u8>) -> Self {
+        Value { range: 0..buf.len(), buf: Arc::new(buf) }
     }
 
-    /// The bytes as a vector, moved rather than copied where they stand alone.
-    pub fn into_vec(mut self) -> Vec<u8> {
-        self.buf.truncate(self.range.end);
-        self.buf.drain(..self.range.start);
-        self.buf
+    /// The bytes as a vector; copied when somebody else holds them too.
+    pub fn into_vec(self) -> Vec<u8> {
+        match Arc::try_unwrap(self.buf) {
+            Ok(mut buf) => {
+                buf.truncate(self.range.end);
+                buf.drain(..self.range.start);
+                buf
+            }
+            Err(shared) => shared[self.range].to_vec(),
+        }
+    }
+
+    /// Memory the bytes take, with what they were read together with.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buf.capacity()
     }
 }
 
@@ -84,7 +94,8 @@ impl Fetched {
         let stored = start..start + self.header.value_len;
         let value = if self.header.compression == 0 {
             let skip = self.buf.start;
-            Value { range: stored.start + skip..stored.end + skip, buf: self.buf.bytes }
+            let range = stored.start + skip..stored.end + skip;
+            Value { range, buf: Arc::new(self.buf.bytes) }
         } else {
             let id = self.header.compression;
             let value = decompress(id, &self.buf.as_slice()[stored]).map_err(|e| match e {
@@ -153,10 +164,17 @@ impl Store {
         let mut moved = false;
         let mut damage = None;
         for &location in candidates {
+            if let Some(cached) = self.cache.get(location)
+                && *cached.key == *key
+            {
+                return Ok(Match::Found(cached.entry.clone()));
+            }
             match self.fetch(location) {
                 Ok(None) => moved = true,
                 Ok(Some((fetched, segment))) if fetched.key() == key => {
-                    return fetched.into_entry(&segment, location).map(Match::Found);
+                    let entry = fetched.into_entry(&segment, location)?;
+                    self.cache.insert(location, key, &entry);
+                    return Ok(Match::Found(entry));
                 }
                 // Another key with the same fingerprint, if the index keeps fingerprints.
                 Ok(Some(_)) if matches!(self.index, Index::Hash(_)) => {}

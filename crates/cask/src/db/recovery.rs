@@ -165,7 +165,11 @@ fn cut_torn_tail(segment: &Arc<Segment>) -> Result<Option<TornTail>> {
             crate::segment::scan::Step::Damaged(offset, damage) => break Some((offset, damage.0)),
         }
     };
-    let Some((offset, reason)) = damage else { return Ok(None) };
+    let Some((offset, reason)) = damage else {
+        // The process may have died and the machine gone on: then nothing of this is durable yet.
+        segment.cut(segment.len())?;
+        return Ok(None);
+    };
     if scanner.trusts_beyond(offset)? {
         return Err(Error::corrupt(&segment.path, offset, reason));
     }
@@ -179,7 +183,9 @@ impl Segment {
     pub(crate) fn cut(&self, offset: u64) -> Result<()> {
         debug_assert!(offset >= SEGMENT_HEADER_LEN);
         let file = self.open_file(OpenMode::Existing)?;
-        file.truncate(offset).map_err(|e| Error::io("truncate", &self.path, e))?;
+        if offset < self.len() {
+            file.truncate(offset).map_err(|e| Error::io("truncate", &self.path, e))?;
+        }
         file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
         self.set_len(offset);
         Ok(())

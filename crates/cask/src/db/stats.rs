@@ -37,6 +37,8 @@ pub struct Stats {
     pub tombstone_bytes: u64,
     /// Memory of the index.
     pub index_bytes: u64,
+    /// Memory of the read cache.
+    pub cache_bytes: u64,
     /// Segments open for reading.
     pub open_files: u64,
     /// Bytes of records written by users since opening.
@@ -79,6 +81,7 @@ impl Store {
             live_bytes: sum(&|segment| segment.live()),
             tombstone_bytes: sum(&|segment| segment.tombstones()),
             index_bytes: index_bytes as u64,
+            cache_bytes: self.cache.memory_bytes() as u64,
             open_files: self.home.open_files.count() as u64,
             bytes_written: count(&self.counters.bytes_written),
             bytes_compacted: count(&self.counters.bytes_compacted),

@@ -1,6 +1,7 @@
 //! The state all handles of an open store share, and the few rules that everybody obeys.
 
 use super::stats::Counters;
+use crate::cache::ReadCache;
 use crate::disk::DiskLock;
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
@@ -33,6 +34,7 @@ pub(crate) struct Store {
     pub(crate) order: HintOrder,
     pub(crate) index: Index,
     pub(crate) history: History,
+    pub(crate) cache: ReadCache,
     /// Every segment a location may name.
     pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
     pub(crate) lanes: Vec<Lane>,
@@ -72,6 +74,7 @@ impl Store {
         counters: Counters,
     ) -> Self {
         Store {
+            cache: ReadCache::new(options.read_cache_bytes),
             home,
             options,
             order,

@@ -74,7 +74,7 @@ pub trait DiskFile: Send + Sync {
     /// Cuts or extends the file.
     fn truncate(&self, len: u64) -> io::Result<()>;
     /// Length in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
     /// Tells the disk that reads will jump about, so that reading ahead is wasted.
     fn expect_random_reads(&self) {}
     /// Whether this handle bypasses the page cache and so needs aligned reads.

@@ -22,9 +22,17 @@ struct OsFile {
     direct: bool,
 }
 
-struct OsLock(#[expect(dead_code, reason = "held for its lock, released when closed")] File);
+struct OsLock(File);
 
 impl DiskLock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing is not enough when another thread is just starting a process: until that has
+        // closed its copy of the descriptor, the lock would stay.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 /// The kernel takes at most this many buffers in one call (`UIO_MAXIOV`).
 const BUFFERS_PER_CALL: usize = 1024;
@@ -127,7 +135,7 @@ impl DiskFile for OsFile {
         self.file.set_len(len)
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 

@@ -551,7 +551,7 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         let sim = self.disk.0.lock();
         sim.check_halted()?;
         Ok(sim.files.inodes[self.inode].data.len() as u64)
@@ -622,7 +622,7 @@ mod tests {
         disk.set_capacity(Some(10));
         let error = write(&*file, 0, &[1; 16]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(file.len().unwrap(), 10);
+        assert_eq!(file.size().unwrap(), 10);
         disk.set_capacity(None);
         write(&*file, 0, &[1; 16]).unwrap();
     }

@@ -53,7 +53,7 @@ impl HintReader {
         }
         let expected = Expected { store_id, segment, segment_len, order };
         let reader = Self::decode(file, checked, &expected).ok_or(Invalid)?;
-        let len = reader.file.len().map_err(|_| Invalid)?;
+        let len = reader.file.size().map_err(|_| Invalid)?;
         let end = reader.ranges[RANGES].checked_add(reader.filter_len).ok_or(Invalid)?;
         let ascends = reader.ranges.is_sorted() && reader.ranges[0] == HINT_HEADER_LEN as u64;
         if ascends && len == end { Ok(reader) } else { Err(Invalid) }

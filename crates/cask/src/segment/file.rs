@@ -87,7 +87,7 @@ impl Segment {
         if header.store_id != home.store_id || header.id != id {
             return Err(Error::Foreign { path, what: "its header names another store or segment" });
         }
-        let len = file.len().map_err(|e| Error::io("measure", &path, e))?;
+        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
         Ok(Arc::new(Self::new(home, &header, seq_min, len)))
     }
 

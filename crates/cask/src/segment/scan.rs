@@ -149,6 +149,19 @@ impl Scanner {
         Ok(Ok(()))
     }
 
+    /// Where the batch whose head stands at `at` ends, if all its members are good.
+    pub(crate) fn batch_end(&mut self, at: u64) -> Result<Result<u64, Damage>> {
+        self.members = 0;
+        if let Err(damage) = self.load_record(at)?.and_then(|()| Ok(self.record_at(at)?.batch()?.1))
+        {
+            return Ok(Err(damage));
+        }
+        let members_len = self.record_at(at).and_then(|head| head.batch()).map_or(0, |b| b.1);
+        let entered = self.enter_batch(at)?;
+        self.members = 0;
+        Ok(entered.map(|()| at + BATCH_HEAD_LEN as u64 + members_len))
+    }
+
     /// Makes the record at `at` available in the buffer, verified.
     fn load_record(&mut self, at: u64) -> Result<Result<(), Damage>> {
         let available = self.len.saturating_sub(at);
@@ -164,7 +177,8 @@ impl Scanner {
         Ok(self.record_at(at).map(|_| ()))
     }
 
-    fn record_at(&self, at: u64) -> Result<Record<'_>, Damage> {
+    /// The record [`Self::find_record`] found.
+    pub(crate) fn record_at(&self, at: u64) -> Result<Record<'_>, Damage> {
         Record::decode(self.loaded(at), self.salt, at)
     }
 
