@@ -48,7 +48,7 @@ fn value(n: u64) -> [u8; 100] {
 
 fn report(what: &str, count: u64, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
-    println!("  {what}: {:.0} k/s, {seconds:.2} s", count as f64 / seconds / 1e3);
+    println!("  {what}: {:.2} k/s, {seconds:.2} s", count as f64 / seconds / 1e3);
 }
 
 fn small_values(

@@ -29,6 +29,8 @@ const VERSION: u32 = 1;
 const HASH_SIPHASH_1_3: u8 = 1;
 pub(crate) const HEAD_LEN: usize = 72;
 pub(crate) const ENTRY_LEN: usize = 32;
+// The offsets given in `docs/formats/cask-manifest.md`.
+const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8);
 
 /// What a segment is to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -249,6 +249,40 @@ fn limits_are_errors_and_the_largest_key_works() {
 }
 
 #[test]
+fn values_longer_than_a_segment_work() {
+    for index in [IndexKind::Hash, IndexKind::Ordered] {
+        let disk = SimDisk::new(1);
+        let db = open(&disk, index);
+        let long =
+            |n: u32| -> Vec<u8> { (0..100_000).map(|i| (i * n).wrapping_mul(i) as u8).collect() };
+        for n in 1..6 {
+            db.put(&[n as u8 % 3], &long(n)).unwrap();
+            db.put(b"short", &n.to_le_bytes()).unwrap();
+        }
+        db.compact().unwrap();
+        for (key, n) in [(0, 3), (1, 4), (2, 5)] {
+            assert_eq!(db.get(&[key]).unwrap().unwrap().into_vec(), long(n));
+        }
+        drop(db);
+        let db = open(&disk, index);
+        assert_eq!(db.get(&[1]).unwrap().unwrap().into_vec(), long(4));
+        assert!(disk.used() < 420_000, "garbage is gone: {} bytes", disk.used());
+    }
+}
+
+#[test]
+fn iterating_a_closed_store_fails_once_and_ends() {
+    for index in [IndexKind::Hash, IndexKind::Ordered] {
+        let db = open(&SimDisk::new(1), index);
+        db.put(b"k", b"v").unwrap();
+        let iter = db.iter();
+        db.close().unwrap();
+        let items: Vec<_> = iter.collect();
+        assert!(matches!(items[..], [Err(Error::Closed)]), "{index:?}");
+    }
+}
+
+#[test]
 fn second_opening_is_refused_while_the_first_lives() {
     let disk = SimDisk::new(1);
     let db = open(&disk, IndexKind::Hash);

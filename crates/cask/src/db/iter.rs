@@ -75,7 +75,16 @@ impl Partitions {
                     return Ok(Some(found));
                 }
             }
-            self.store.check_open()?;
+            if let Err(closed) = self.store.check_open() {
+                // Once is enough: a loop that passes over errors must come to an end.
+                return if std::mem::replace(&mut self.next, HashIndex::PARTITIONS)
+                    < HashIndex::PARTITIONS
+                {
+                    Err(closed)
+                } else {
+                    Ok(None)
+                };
+            }
             if self.next == HashIndex::PARTITIONS {
                 return Ok(None);
             }

@@ -77,7 +77,11 @@ impl Range {
         if self.finished {
             return Ok(None);
         }
-        self.store.check_open()?;
+        if let Err(closed) = self.store.check_open() {
+            // Once is enough: a loop that passes over errors must come to an end.
+            self.finished = true;
+            return Err(closed);
+        }
         let buffered = match side {
             Side::Lower => &self.front,
             Side::Upper => &self.back,

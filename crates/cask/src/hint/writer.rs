@@ -208,6 +208,9 @@ struct Body {
     filter: Filter,
 }
 
+// The offsets given in `docs/formats/cask-hint.md`.
+const _: () = assert!(FIELDS_LEN == 88 && HINT_HEADER_LEN == 612);
+
 /// Writes a file front to back in large pieces.
 struct Appender<'a> {
     file: &'a dyn DiskFile,

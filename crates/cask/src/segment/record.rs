@@ -299,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn format_page_shows_these_bytes() {
+        let page = include_str!("../../../../docs/formats/cask-segment.md");
+        let hex = |line: &[u8]| {
+            line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+        };
+        for line in example().chunks(16).map(hex) {
+            assert!(page.contains(&line), "the page lacks {line}");
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let bytes = example();
         for bit in 0..bytes.len() * 8 {
