@@ -1,4 +1,4 @@
-//! Prints figures: `measure DIR [KEYS]`. The directory's file system is what is measured, with the
+//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large]`. The directory's file system is what is measured, with the
 //! page cache warm; for cold reads see the race.
 
 use std::path::Path;
@@ -11,6 +11,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = arguments.next().ok_or("usage: measure DIR [KEYS]")?;
     let keys: u64 = arguments.next().map_or(Ok(1_000_000), |keys| keys.parse())?;
     let dir = Path::new(&dir);
+    match arguments.next().as_deref() {
+        Some("open-hash") => return Ok(opening(dir, IndexKind::Hash, keys)?),
+        Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
+        Some("compaction") => return Ok(compaction(dir, keys)?),
+        Some("large") => return Ok(large_values(dir, keys)?),
+        _ => {}
+    }
     for compression in [Compression::None, Compression::Snappy, Compression::Lz4] {
         small_values(
             &dir.join(format!("small-{compression:?}")),
@@ -138,6 +145,64 @@ fn large_values(dir: &Path, count: u64) -> tierce_cask::Result<()> {
     report("random read", count, start);
     println!("  index: {:.2} bytes a key", db.stats().index_bytes as f64 / count as f64);
     db.close()
+}
+
+/// Index memory and opening time with many keys of 8 bytes.
+fn opening(dir: &Path, index: IndexKind, keys: u64) -> tierce_cask::Result<()> {
+    println!("{keys} keys of 8 bytes, values of 8, {index:?}");
+    let options = Options { index, sync: SyncPolicy::None, ..Options::default() };
+    let db = Db::open(dir, options.clone())?;
+    let start = Instant::now();
+    for n in 0..keys {
+        db.put(&key(n)[..8], &n.to_le_bytes())?;
+    }
+    report("random fill", keys, start);
+    let bytes_a_key = |db: &Db| db.stats().index_bytes as f64 / keys as f64;
+    println!("  index as written: {:.2} bytes a key", bytes_a_key(&db));
+    db.close()?;
+    drop(db);
+    let start = Instant::now();
+    let db = Db::open(dir, options)?;
+    println!("  open with hint files: {:.2} s", start.elapsed().as_secs_f64());
+    println!("  index as opened: {:.2} bytes a key", bytes_a_key(&db));
+    assert_eq!(db.stats().keys, keys);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let memory =
+        status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"));
+    memory.for_each(|line| println!("  process: {line}"));
+    Ok(())
+}
+
+/// Overwriting with compaction at work and without.
+fn compaction(dir: &Path, keys: u64) -> tierce_cask::Result<()> {
+    for automatic in [false, true] {
+        let mut options = Options { sync: SyncPolicy::None, ..Options::default() };
+        options.segment_size_bytes = 8 << 20;
+        options.compaction.automatic = automatic;
+        options.compaction.interval = Duration::from_millis(200);
+        let db = Db::open(dir.join(format!("compaction-{automatic}")), options)?;
+        for n in 0..keys {
+            db.put(&key(n), &value(n))?;
+        }
+        let start = Instant::now();
+        let mut count = 0;
+        while start.elapsed() < Duration::from_secs(10) {
+            let n = (count * 7_368_787) % keys;
+            db.put(&key(n), &value(n))?;
+            count += 1;
+        }
+        println!("overwriting, compaction {}", if automatic { "at work" } else { "off" });
+        report("put", count, start);
+        let stats = db.stats();
+        println!(
+            "  {} segments compacted; write amplification {:.2}, space amplification {:.2}",
+            stats.compactions,
+            stats.write_amplification(),
+            stats.space_amplification(),
+        );
+        db.close()?;
+    }
+    Ok(())
 }
 
 fn durable_writes(dir: &Path, writers: u64) -> tierce_cask::Result<()> {

@@ -230,7 +230,7 @@ fn check_moment(moment: &Moment, writes: &[Write], seed: u64) -> usize {
         let db = open_image(&disk, seed, &context);
         verify(&db, writes, calls, crash, &context);
         images += 1;
-        if variant % 23 == 0 {
+        if variant.is_multiple_of(23) {
             // The store works on after recovery, and closes and opens to the same content.
             db.put(b"key0", &value(0, 0)).unwrap();
             db.delete(b"key0").unwrap();
@@ -241,7 +241,7 @@ fn check_moment(moment: &Moment, writes: &[Write], seed: u64) -> usize {
             let after: Vec<_> = db.iter().map(|item| item.unwrap().0).collect();
             assert_eq!(before.len(), after.len(), "{context}");
         }
-        if variant % 29 == 0 {
+        if variant.is_multiple_of(29) {
             images += crash_recovery(image(), writes, calls, crash, seed);
         }
     }

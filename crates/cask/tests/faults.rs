@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tierce_cask::disk::{Fault, SimDisk};
 use tierce_cask::{CompactionOptions, Db, Error, IndexKind, Options, SyncPolicy};
 
+type Pair = (Vec<u8>, Vec<u8>);
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(disk: &SimDisk, sync: SyncPolicy) -> tierce_cask::Result<Db> {
@@ -28,7 +29,7 @@ fn contents(db: &Db) -> Model {
 
 /// Puts, compacts and flushes until something fails. Returns what was acknowledged, the write
 /// that failed if it was one, and the error.
-fn work(db: &Db, model: &mut Model) -> Option<(Option<(Vec<u8>, Vec<u8>)>, Error)> {
+fn work(db: &Db, model: &mut Model) -> Option<(Option<Pair>, Error)> {
     for i in 0..60u8 {
         let (key, value) = (vec![i % 9], vec![i; 90]);
         if let Err(error) = db.put(&key, &value) {

@@ -43,20 +43,19 @@ fn run_and_kill(dir: &Path, round: u64, index: &str, lines: usize) -> Vec<String
         .unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut said = Vec::new();
-    loop {
+    let mut line = String::new();
+    // After the kill, what is left in the pipe was acknowledged as well.
+    while output.read_line(&mut line).unwrap() > 0 {
+        if line.ends_with('\n') {
+            said.push(std::mem::take(&mut line));
+        }
         if said.len() == lines {
             child.kill().unwrap();
         }
-        let mut line = String::new();
-        // After the kill, what is left in the pipe was acknowledged as well.
-        if output.read_line(&mut line).unwrap() == 0 {
-            child.wait().unwrap();
-            return said;
-        }
-        if line.ends_with('\n') {
-            said.push(line);
-        }
+        line.clear();
     }
+    child.wait().unwrap();
+    said
 }
 
 fn check(index: &str, kind: IndexKind) {
@@ -88,9 +87,9 @@ fn check(index: &str, kind: IndexKind) {
             let (key, entry) = item.unwrap();
             let key = String::from_utf8(key).unwrap();
             let value = String::from_utf8(entry.value.into_vec()).unwrap();
-            if !acknowledged.contains_key(&key) {
+            if let std::collections::hash_map::Entry::Vacant(vacant) = acknowledged.entry(key) {
                 unsaid += 1;
-                acknowledged.insert(key, value);
+                vacant.insert(value);
             }
         }
         assert!(unsaid <= 4, "{unsaid} differences after round {round}");
