@@ -15,7 +15,7 @@ use crate::log::lane::Lane;
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::file::Segment;
-use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
+use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::record::Kind;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Store {
                 return Ok((active, space));
             }
         }
-        let next = self.create_segment(Origin::Log)?;
+        let next = self.next_log_segment()?;
         let space = size.saturating_sub(next.len());
         if let Some(filled) = lane.set_active(Some(next.clone())) {
             self.filled.lock().push(filled);

@@ -223,8 +223,13 @@ impl Store {
     ) -> bool {
         let others: Vec<Arc<Segment>> = {
             let segments = self.segments.read();
-            let other =
-                |segment: &&Arc<Segment>| segment.seq_min() < seq && !besides.contains(&segment.id);
+            // What an empty segment will get is newer than any tombstone there is: of one key, all
+            // writes pass through one lane, one after the other.
+            let other = |segment: &&Arc<Segment>| {
+                segment.seq_min() < seq
+                    && segment.len() > SEGMENT_HEADER_LEN
+                    && !besides.contains(&segment.id)
+            };
             segments.values().filter(other).cloned().collect()
         };
         others.iter().any(|segment| {

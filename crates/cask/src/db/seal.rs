@@ -82,6 +82,17 @@ impl Store {
                 None => {}
             }
         }
+        let spares = std::mem::take(&mut *self.spares.lock());
+        if !spares.is_empty() {
+            self.update_manifest(|manifest| {
+                for spare in &spares {
+                    if let Some(entry) = manifest.segments.get_mut(&spare.id) {
+                        entry.state = State::Doomed;
+                    }
+                }
+            })?;
+            self.retire(spares.iter().map(|spare| spare.id));
+        }
         self.seal_filled()
     }
 }

@@ -40,6 +40,9 @@ pub(crate) struct Store {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) next_seq: AtomicU64,
+    /// Empty segments for writers to go on with, one a lane, made in the background: creating one
+    /// takes several syncs, which a writer should not wait for.
+    pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
     /// Filled segments that are not sealed yet.
     pub(crate) filled: Mutex<Vec<Arc<Segment>>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
@@ -84,6 +87,7 @@ impl Store {
             lanes: (0..manifest.shards).map(|_| Lane::default()).collect(),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
+            spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             sealing: Mutex::new(()),
@@ -199,6 +203,28 @@ impl Store {
         }
         self.segments.write().insert(id, segment.clone());
         Ok(segment)
+    }
+
+    /// A segment for a lane to write to.
+    pub(crate) fn next_log_segment(&self) -> Result<Arc<Segment>> {
+        match self.spares.lock().pop() {
+            Some(spare) => {
+                // Nothing is in it yet, and what comes has a higher number than anything now.
+                spare.set_seq_min(self.next_seq.load(Ordering::Acquire));
+                Ok(spare)
+            }
+            None => self.create_segment(Origin::Log),
+        }
+    }
+
+    /// Has a spare segment ready for every lane.
+    pub(crate) fn prepare_spares(&self) -> Result<()> {
+        while self.spares.lock().len() < self.lanes.len() {
+            self.check_writable()?;
+            let spare = self.create_segment(Origin::Log)?;
+            self.spares.lock().push(spare);
+        }
+        Ok(())
     }
 
     /// Tries to remove a segment's file that could not be created whole.

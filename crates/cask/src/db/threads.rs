@@ -81,6 +81,10 @@ impl Drop for Threads {
 fn seal(store: &Store) {
     // Woken by rotation; the time limit only retries what a full disk prevented.
     while store.wakeup.sleep(Duration::from_secs(1)) {
+        // A store that never fills a segment needs no spares.
+        if !store.filled.lock().is_empty() {
+            let _ = store.prepare_spares();
+        }
         let _ = store.seal_filled();
     }
 }
