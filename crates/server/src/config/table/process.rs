@@ -111,7 +111,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Show the logo at the start even if nobody watches. Tierce never shows one.")
         .before_start().later(),
     row("set-proc-title", Kind::Bool, "yes",
-        "Mutability the process title to `proc-title-template`.")
+        "Set the process title to `proc-title-template`.")
         .before_start().later(),
     row("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}",
         "What the process title says.")
