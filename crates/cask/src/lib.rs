@@ -1,1 +1,79 @@
-//! Embeddable log-structured storage engine.
+//! Embeddable log-structured storage engine: segments of checksummed records, an index in memory,
+//! compaction in the background.
+//!
+//! ```
+//! use tierce_cask::{Batch, Db, IndexKind, Options};
+//! # let dir = std::env::temp_dir().join(format!("tierce-cask-doc-{}", std::process::id()));
+//!
+//! let options = Options { index: IndexKind::Ordered, ..Options::default() };
+//! let db = Db::open(&dir, options)?;
+//! db.put(b"bordeaux/1982", b"a good year")?;
+//! let mut batch = Batch::new();
+//! batch.put("porto/1994", "great").delete("bordeaux/1984");
+//! db.write(&batch)?;
+//!
+//! let snapshot = db.snapshot()?;
+//! db.delete(b"porto/1994")?;
+//! assert_eq!(snapshot.get(b"porto/1994")?.as_deref(), Some(&b"great"[..]));
+//! let keys = db.range(b"", b"")?.map(|item| Ok(item?.0));
+//! assert_eq!(keys.collect::<Result<Vec<_>, _>>()?, [b"bordeaux/1982"]);
+//! db.close()?;
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok::<(), tierce_cask::Error>(())
+//! ```
+//!
+//! In reading order:
+//! * `segment`: records and the files they stand in. `hint`: the same without values, sorted.
+//!   `manifest`: which files count.
+//! * `log`: writes, and the queue before a shard's log (group commit).
+//! * `index`: from a key, or its hash, to a place.
+//! * `db`: all of these together. Recovery, reading, compaction.
+//! * [`disk`]: the only door to the file system, with a simulated one for tests.
+//!
+//! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
+#![forbid(unsafe_code)]
+
+pub mod disk;
+
+mod bytes;
+mod checksum;
+mod compression;
+mod error;
+mod hash;
+mod location;
+mod names;
+mod options;
+
+mod hint;
+mod manifest;
+mod segment;
+
+mod cache;
+mod db;
+mod index;
+mod log;
+mod upkeep;
+
+pub use compression::Compression;
+pub use db::batch::Batch;
+pub use db::compaction::CompactionReport;
+pub use db::handle::Db;
+pub use db::iter::Iter;
+pub use db::range::Range;
+pub use db::read::{Entry, Value};
+pub use db::recovery::{RecoveryReport, TornTail};
+pub use db::snapshot::Snapshot;
+pub use db::stats::Stats;
+pub use error::{Error, Result};
+pub use log::write::Attributes;
+pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy};
+pub use upkeep::Progress;
+pub use upkeep::check::{CheckReport, check, check_on};
+pub use upkeep::repair::{RepairReport, repair, repair_on};
+
+/// Longest key in bytes.
+pub const KEY_LEN_MAX: usize = 64 << 10;
+/// Longest value in bytes.
+pub const VALUE_LEN_MAX: usize = 512 << 20;
+/// Longest batch in bytes, as encoded.
+pub const BATCH_LEN_MAX: usize = 1 << 30;

@@ -183,7 +183,7 @@ impl<T> Bucket<T> {
         self.slots[slot].write(entry);
         self.fingerprints[slot] = fingerprint.0;
         if origin == Origin::Displaced {
-            self.marks = self.marks | 1 << slot;
+            self.marks |= 1 << slot;
         }
         Ok(slot)
     }
@@ -208,7 +208,7 @@ impl<T> Bucket<T> {
     pub(crate) fn take(&mut self, slot: usize) -> (Fingerprint, T) {
         self.assert_occupied(slot);
         let fingerprint = Fingerprint(core::mem::take(&mut self.fingerprints[slot]));
-        self.marks = self.marks & !(1 << slot);
+        self.marks &= !(1 << slot);
         // SAFETY: the slot was occupied, hence initialized; its fingerprint is 0 now, so that
         // nobody reads the slot again before it is written.
         (fingerprint, unsafe { self.slots[slot].assume_init_read() })
@@ -230,7 +230,7 @@ impl<T> Bucket<T> {
     pub(crate) fn note_overflow(&mut self) {
         let count = self.marks >> OVERFLOW_SHIFT;
         if count < OVERFLOW_MAX {
-            self.marks = self.marks + (1 << OVERFLOW_SHIFT);
+            self.marks += 1 << OVERFLOW_SHIFT;
         }
     }
 
@@ -239,7 +239,7 @@ impl<T> Bucket<T> {
         let count = self.marks >> OVERFLOW_SHIFT;
         debug_assert_ne!(count, 0, "an entry in the stash was not counted");
         if count < OVERFLOW_MAX {
-            self.marks = self.marks - (1 << OVERFLOW_SHIFT);
+            self.marks -= 1 << OVERFLOW_SHIFT;
         }
     }
 
@@ -284,7 +284,11 @@ mod tests {
     use std::rc::Rc;
 
     fn empty<T>() -> Bucket<T> {
-        Bucket { fingerprints: [0; SLOTS], marks: 0, slots: [const { MaybeUninit::uninit() }; SLOTS] }
+        Bucket {
+            fingerprints: [0; SLOTS],
+            marks: 0,
+            slots: [const { MaybeUninit::uninit() }; SLOTS],
+        }
     }
 
     #[test]

@@ -304,7 +304,7 @@ impl<'a> Db<'a> {
 
     #[inline]
     pub(crate) fn db(&mut self) -> &mut ShardDb {
-        &mut self.shard.dbs[self.at.db.get()]
+        self.shard.db_mut(self.at.db)
     }
 
     /// Removes a key that was found to be expired.

@@ -56,7 +56,7 @@ impl Locker<'_> {
         let keyspace = self.keyspace();
         let mut all = self.lock_all();
         for held in all.locker().all_held() {
-            held.shard.dbs.swap(a.get(), b.get());
+            held.shard.swap(a, b);
             held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
             held.stats.changes.add(1);
         }
@@ -77,7 +77,7 @@ impl Locker<'_> {
 
 /// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
 fn take_table(held: &mut Held<'_>, db: DbIndex) -> (Table<Entry>, usize) {
-    let ShardDb { table, deadlines, entry_bytes } = mem::take(&mut held.shard.dbs[db.get()]);
+    let ShardDb { table, deadlines, entry_bytes } = mem::take(held.shard.db_mut(db));
     let stats = held.stats;
     stats.changes.add(table.len() as u64);
     stats.entry_bytes.follow(entry_bytes, 0);

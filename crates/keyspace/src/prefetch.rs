@@ -26,13 +26,13 @@ impl Locker<'_> {
         for &(db, hash) in keys {
             let slot = &keyspace.slots[keyspace.hasher.shard(hash)];
             if let Some(shard) = slot.shard.try_lock() {
-                shard.dbs[db.get()].table.prefetch(keyspace.hasher.table_hash(hash));
+                shard.db(db).table.prefetch(keyspace.hasher.table_hash(hash));
             }
         }
         for &(db, hash) in keys {
             let slot = &keyspace.slots[keyspace.hasher.shard(hash)];
             if let Some(shard) = slot.shard.try_lock()
-                && let table = &shard.dbs[db.get()].table
+                && let table = &shard.db(db).table
                 && let Some(entry) = table.candidate(keyspace.hasher.table_hash(hash))
             {
                 prefetch_read(entry.address());

@@ -148,7 +148,7 @@ enum Left {
 
 /// The database of a shard with the earliest deadline, if that has come.
 fn next_due(held: &Held<'_>, now_ms: i64) -> Option<usize> {
-    let times = held.shard.dbs.iter().enumerate();
+    let times = held.shard.dbs().enumerate();
     let times = times.filter_map(|(db, data)| Some((data.deadlines.next_ms()?, db)));
     times.min().filter(|(deadline_ms, _)| *deadline_ms <= now_ms).map(|(_, db)| db)
 }

@@ -33,7 +33,7 @@ impl Locker<'_> {
         let mut visited = 0;
         // A cursor that nobody was given may name a shard that does not exist: that is the end.
         for index in (cursor >> POSITION_BITS) as usize..keyspace.shard_count() {
-            let table = &self.held(index).shard.dbs[db.get()].table;
+            let table = &self.held(index).shard.db(db).table;
             loop {
                 position = table.scan(position, &keyspace.hasher, |entry| {
                     visited += 1;
@@ -59,7 +59,7 @@ impl Locker<'_> {
     /// picture of one moment, unless all shards are locked already.
     pub fn for_each(&mut self, db: DbIndex, now_ms: i64, mut visit: impl FnMut(&Entry)) {
         for index in 0..self.keyspace().shard_count() {
-            let table = &self.held(index).shard.dbs[db.get()].table;
+            let table = &self.held(index).shard.db(db).table;
             table.iter().filter(|entry| !entry.is_expired(now_ms)).for_each(&mut visit);
         }
         self.release();
@@ -74,7 +74,7 @@ impl Locker<'_> {
         loop {
             let index = self.random_shard(db, random)?;
             random = mix(random);
-            if let Some(entry) = self.held(index).shard.dbs[db.get()].table.sample(random) {
+            if let Some(entry) = self.held(index).shard.db(db).table.sample(random) {
                 let key = entry.key().to_vec();
                 if !entry.is_expired(now_ms) {
                     return Some(key);

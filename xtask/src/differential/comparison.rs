@@ -49,6 +49,7 @@ impl Comparison {
             ("CLIENT", "ID" | "INFO" | "LIST") => Self::Kind,
             ("OBJECT", "ENCODING" | "IDLETIME" | "REFCOUNT") => Self::Kind,
             (_, "HELP") => Self::Kind,
+            ("COMMAND", "COUNT") => Self::Kind,
             // Without names, of all commands.
             ("COMMAND", "INFO") if call.len() == 2 => Self::Kind,
             ("COMMAND", "INFO") => Self::CommandInfo,

@@ -58,11 +58,9 @@ impl Filter {
     /// A syntax error or a value that cannot be.
     pub fn for_kill(args: Args<'_>, own_id: u64) -> Result<Self, CommandError> {
         let mut filter = Self { skip: Some(own_id), ..Self::default() };
-        if !args.len().is_multiple_of(2) {
-            return Err(CommandError::SYNTAX);
-        }
         for pair in (0..args.len()).step_by(2) {
-            filter.add(&args[pair], &args[pair + 1], own_id)?;
+            let value = args.get(pair + 1).ok_or(CommandError::SYNTAX)?;
+            filter.add(&args[pair], value, own_id)?;
         }
         Ok(filter)
     }

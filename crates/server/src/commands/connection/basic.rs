@@ -85,7 +85,9 @@ fn reset(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
     }
     session.no_touch = false;
     ctx.locker.set_touch(session.touch());
-    session.reply_mode = ReplyMode::On;
+    if session.reply_mode != ReplyMode::SkipThis {
+        session.reply_mode = ReplyMode::On;
+    }
     session.authenticated = ctx.server.is_open();
     session.select(DbIndex::ZERO);
     session.set_proto(Proto::Resp2);

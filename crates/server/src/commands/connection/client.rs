@@ -288,7 +288,6 @@ fn unpause(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 
 /// No command blocks yet, so there is never anybody to wake.
 fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
     let known = |reason: &[u8]| {
         reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")
     };
@@ -298,6 +297,7 @@ fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if args.len() == 4 && !known(&args[3]) {
         return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
+    number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
     ctx.reply.int(0);
     Ok(())
 }

@@ -1,0 +1,228 @@
+//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large]`. The directory's file system is what is measured, with the
+//! page cache warm; for cold reads see the race.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tierce_cask::{Compression, Db, IndexKind, Options, SyncPolicy};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let dir = arguments.next().ok_or("usage: measure DIR [KEYS]")?;
+    let keys: u64 = arguments.next().map_or(Ok(1_000_000), |keys| keys.parse())?;
+    let dir = Path::new(&dir);
+    match arguments.next().as_deref() {
+        Some("open-hash") => return Ok(opening(dir, IndexKind::Hash, keys)?),
+        Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
+        Some("compaction") => return Ok(compaction(dir, keys)?),
+        Some("large") => return Ok(large_values(dir, keys)?),
+        _ => {}
+    }
+    for compression in [Compression::None, Compression::Snappy, Compression::Lz4] {
+        small_values(
+            &dir.join(format!("small-{compression:?}")),
+            IndexKind::Hash,
+            compression,
+            keys,
+        )?;
+    }
+    small_values(&dir.join("small-ordered"), IndexKind::Ordered, Compression::Lz4, keys)?;
+    large_values(&dir.join("large"), keys / 8)?;
+    for writers in [1, 64] {
+        durable_writes(&dir.join(format!("durable-{writers}")), writers)?;
+    }
+    Ok(())
+}
+
+/// The key with number `n`: random order, 16 bytes.
+fn key(n: u64) -> [u8; 16] {
+    let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&mixed.to_be_bytes());
+    key[8..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+/// 100 bytes, about half of them compressible.
+fn value(n: u64) -> [u8; 100] {
+    let mut value = [b' '; 100];
+    for (i, chunk) in value[..48].chunks_mut(8).enumerate() {
+        chunk.copy_from_slice(&n.wrapping_mul(0xd6e8_feb8_6659_fd93 + i as u64).to_le_bytes());
+    }
+    value
+}
+
+fn report(what: &str, count: u64, start: Instant) {
+    let seconds = start.elapsed().as_secs_f64();
+    println!("  {what}: {:.2} k/s, {seconds:.2} s", count as f64 / seconds / 1e3);
+}
+
+fn small_values(
+    dir: &Path,
+    index: IndexKind,
+    compression: Compression,
+    keys: u64,
+) -> tierce_cask::Result<()> {
+    println!("{keys} keys of 16 bytes, values of 100, {index:?}, {compression:?}, 1 thread");
+    let options = Options { index, compression, sync: SyncPolicy::None, ..Options::default() };
+    let db = Db::open(dir, options.clone())?;
+    let start = Instant::now();
+    for n in 0..keys {
+        db.put(&key(n), &value(n))?;
+    }
+    report("random fill", keys, start);
+    let start = Instant::now();
+    for n in 0..keys {
+        let n = n.wrapping_mul(7_368_787) % keys;
+        let found = db.get(&key(n))?.map(|found| *found == value(n));
+        assert_eq!(found, Some(true), "key {n}");
+    }
+    report("random get", keys, start);
+    let start = Instant::now();
+    let mut count = 0;
+    for item in db.iter() {
+        count += u64::from(item?.1.value.len() == 100);
+    }
+    assert_eq!(count, keys);
+    report("scan", keys, start);
+    let start = Instant::now();
+    for n in 0..keys / 4 {
+        db.put(&key(n * 4), &value(n * 4))?;
+    }
+    report("overwrite", keys / 4, start);
+    let start = Instant::now();
+    db.close()?;
+    println!("  close: {:.2} s", start.elapsed().as_secs_f64());
+    let start = Instant::now();
+    let db = Db::open(dir, options)?;
+    println!("  open with hint files: {:.2} s", start.elapsed().as_secs_f64());
+    let stats = db.stats();
+    println!(
+        "  index: {:.2} bytes a key; disk: {:.1} bytes a key; space amplification {:.2}",
+        stats.index_bytes as f64 / keys as f64,
+        stats.disk_bytes as f64 / keys as f64,
+        stats.space_amplification(),
+    );
+    Ok(())
+}
+
+fn large_values(dir: &Path, count: u64) -> tierce_cask::Result<()> {
+    println!("{count} keys of 8 bytes, values of 4 KiB, Ordered, uncompressed, 64 threads");
+    let options = Options {
+        index: IndexKind::Ordered,
+        compression: Compression::None,
+        sync: SyncPolicy::None,
+        ..Options::default()
+    };
+    let db = Db::open(dir, options)?;
+    let threads = 64;
+    let run = |work: &(dyn Fn(u64) -> tierce_cask::Result<()> + Sync)| {
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= count {
+                            return;
+                        }
+                        work(n).expect("the store works");
+                    }
+                });
+            }
+        });
+    };
+    let start = Instant::now();
+    run(&|n| db.put(&key(n)[..8], &value(n).repeat(41)[..4096]));
+    report("random write", count, start);
+    let start = Instant::now();
+    run(&|n| {
+        let found = db.get(&key(n)[..8])?.map(|found| found[..48] == value(n)[..48]);
+        assert_eq!(found, Some(true));
+        Ok(())
+    });
+    report("random read", count, start);
+    println!("  index: {:.2} bytes a key", db.stats().index_bytes as f64 / count as f64);
+    db.close()
+}
+
+/// Index memory and opening time with many keys of 8 bytes.
+fn opening(dir: &Path, index: IndexKind, keys: u64) -> tierce_cask::Result<()> {
+    println!("{keys} keys of 8 bytes, values of 8, {index:?}");
+    let options = Options { index, sync: SyncPolicy::None, ..Options::default() };
+    let db = Db::open(dir, options.clone())?;
+    let start = Instant::now();
+    for n in 0..keys {
+        db.put(&key(n)[..8], &n.to_le_bytes())?;
+    }
+    report("random fill", keys, start);
+    let bytes_a_key = |db: &Db| db.stats().index_bytes as f64 / keys as f64;
+    println!("  index as written: {:.2} bytes a key", bytes_a_key(&db));
+    db.close()?;
+    drop(db);
+    let start = Instant::now();
+    let db = Db::open(dir, options)?;
+    println!("  open with hint files: {:.2} s", start.elapsed().as_secs_f64());
+    println!("  index as opened: {:.2} bytes a key", bytes_a_key(&db));
+    assert_eq!(db.stats().keys, keys);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let memory =
+        status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"));
+    memory.for_each(|line| println!("  process: {line}"));
+    Ok(())
+}
+
+/// Overwriting with compaction at work and without.
+fn compaction(dir: &Path, keys: u64) -> tierce_cask::Result<()> {
+    for automatic in [false, true] {
+        let mut options = Options { sync: SyncPolicy::None, ..Options::default() };
+        options.segment_size_bytes = 8 << 20;
+        options.compaction.automatic = automatic;
+        options.compaction.interval = Duration::from_millis(200);
+        let db = Db::open(dir.join(format!("compaction-{automatic}")), options)?;
+        for n in 0..keys {
+            db.put(&key(n), &value(n))?;
+        }
+        let start = Instant::now();
+        let mut count = 0;
+        while start.elapsed() < Duration::from_secs(10) {
+            let n = (count * 7_368_787) % keys;
+            db.put(&key(n), &value(n))?;
+            count += 1;
+        }
+        println!("overwriting, compaction {}", if automatic { "at work" } else { "off" });
+        report("put", count, start);
+        let stats = db.stats();
+        println!(
+            "  {} segments compacted; write amplification {:.2}, space amplification {:.2}",
+            stats.compactions,
+            stats.write_amplification(),
+            stats.space_amplification(),
+        );
+        db.close()?;
+    }
+    Ok(())
+}
+
+fn durable_writes(dir: &Path, writers: u64) -> tierce_cask::Result<()> {
+    let options = Options { sync: SyncPolicy::Always, ..Options::default() };
+    let db = Db::open(dir, options)?;
+    let start = Instant::now();
+    let count = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..writers {
+            scope.spawn(|| {
+                while start.elapsed() < Duration::from_secs(3) {
+                    let n = count.fetch_add(1, Ordering::Relaxed);
+                    db.put(&key(n), &value(n)).expect("the store works");
+                }
+            });
+        }
+    });
+    let count = count.into_inner();
+    println!("always durable, {writers} writers");
+    report("put", count, start);
+    println!("  {:.1} writes a sync", count as f64 / db.stats().syncs as f64);
+    db.close()
+}

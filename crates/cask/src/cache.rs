@@ -1,0 +1,154 @@
+//! Records read lately, within a budget of memory.
+//!
+//! Keyed by location: a location never means another record, so nothing has to be invalidated;
+//! what was superseded is not asked for again and is evicted. Each part of the cache evicts in the
+//! order of a clock: what was used since the hand last passed is spared once.
+//!
+//! * The memory of all entries stays within the budget, except that of entries still in a
+//!   caller's hands.
+//! * A record of more than an eighth of a part's budget is not kept: it would evict everything.
+
+use crate::db::read::Entry;
+use crate::location::Location;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Parts with locks of their own.
+const PARTS: usize = 16;
+/// What an entry costs beside its bytes: the map's slot, the ring's slot, two headers.
+const ENTRY_OVERHEAD: usize = 160;
+
+/// A record as the cache keeps it. Its key is kept too: a location may have been found by a
+/// fingerprint.
+pub(crate) struct Cached {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) entry: Entry,
+}
+
+pub(crate) struct ReadCache {
+    parts: Vec<Mutex<Part>>,
+}
+
+#[derive(Default)]
+struct Part {
+    budget: usize,
+    bytes: usize,
+    slots: HashMap<Location, usize>,
+    ring: Vec<Slot>,
+    hand: usize,
+}
+
+struct Slot {
+    location: Location,
+    cached: Arc<Cached>,
+    cost: usize,
+    used: bool,
+}
+
+impl ReadCache {
+    pub(crate) fn new(budget: usize) -> Self {
+        let part = || Mutex::new(Part { budget: budget / PARTS, ..Part::default() });
+        ReadCache {
+            parts: if budget == 0 { Vec::new() } else { (0..PARTS).map(|_| part()).collect() },
+        }
+    }
+
+    fn part(&self, location: Location) -> Option<&Mutex<Part>> {
+        // Neighbouring records go to different parts.
+        let mixed = (location.raw() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.parts.get(mixed as usize % PARTS)
+    }
+
+    pub(crate) fn get(&self, location: Location) -> Option<Arc<Cached>> {
+        let mut part = self.part(location)?.lock();
+        let at = *part.slots.get(&location)?;
+        let slot = &mut part.ring[at];
+        slot.used = true;
+        Some(slot.cached.clone())
+    }
+
+    pub(crate) fn insert(&self, location: Location, key: &[u8], entry: &Entry) {
+        let Some(part) = self.part(location) else { return };
+        let cost = ENTRY_OVERHEAD + key.len() + entry.value.memory_bytes();
+        let mut part = part.lock();
+        if cost > part.budget / 8 || part.slots.contains_key(&location) {
+            return;
+        }
+        while part.bytes + cost > part.budget {
+            part.evict();
+        }
+        let cached = Arc::new(Cached { key: key.into(), entry: entry.clone() });
+        let at = part.ring.len();
+        part.ring.push(Slot { location, cached, cost, used: false });
+        part.slots.insert(location, at);
+        part.bytes += cost;
+    }
+
+    /// Memory of all entries.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.lock().bytes).sum()
+    }
+}
+
+impl Part {
+    /// Drops the first entry at the hand that was not used since it last passed.
+    fn evict(&mut self) {
+        loop {
+            if self.hand >= self.ring.len() {
+                self.hand = 0;
+            }
+            let slot = &mut self.ring[self.hand];
+            if std::mem::take(&mut slot.used) {
+                self.hand += 1;
+                continue;
+            }
+            let gone = self.ring.swap_remove(self.hand);
+            self.slots.remove(&gone.location);
+            self.bytes -= gone.cost;
+            if let Some(moved) = self.ring.get(self.hand) {
+                self.slots.insert(moved.location, self.hand);
+            }
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::read::Value;
+    use crate::location::SegmentId;
+    use crate::log::write::Attributes;
+
+    fn location(n: u64) -> Location {
+        Location::new(SegmentId(1), n * 8, 8)
+    }
+
+    fn entry(len: usize) -> Entry {
+        Entry { value: Value::whole(vec![7; len]), attributes: Attributes::default(), seq: 1 }
+    }
+
+    #[test]
+    fn stays_within_its_budget_and_keeps_what_is_used() {
+        let cache = ReadCache::new(1 << 20);
+        cache.insert(location(0), b"hot", &entry(100));
+        for n in 1..20_000 {
+            cache.insert(location(n), b"cold", &entry(100));
+            assert!(cache.get(location(0)).is_some_and(|cached| *cached.key == *b"hot"));
+            assert!(n % 997 != 0 || cache.memory_bytes() <= 1 << 20);
+        }
+        assert!(cache.memory_bytes() > 1 << 19);
+        assert!(cache.get(location(1)).is_none());
+    }
+
+    #[test]
+    fn large_records_and_a_budget_of_nothing_keep_nothing() {
+        let cache = ReadCache::new(1 << 20);
+        cache.insert(location(0), b"k", &entry(1 << 20));
+        assert_eq!(cache.memory_bytes(), 0);
+        let none = ReadCache::new(0);
+        none.insert(location(0), b"k", &entry(1));
+        assert!(none.get(location(0)).is_none());
+    }
+}

@@ -1,0 +1,239 @@
+//! [`Db`], the handle users hold.
+
+use super::batch::{Batch, Change};
+use super::compaction::{CompactionReport, Pace};
+use super::iter::Iter;
+use super::open::open;
+use super::range::Range;
+use super::read::{Entry, Value};
+use super::recovery::RecoveryReport;
+use super::snapshot::Snapshot;
+use super::stats::Stats;
+use super::store::Store;
+use super::threads::Threads;
+use crate::disk::{Disk, OsDisk};
+use crate::error::{Error, Result};
+use crate::log::write::{Attributes, BatchEncoder, Write};
+use crate::options::{Durability, Options};
+use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
+use parking_lot::Mutex;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open store. Clones are handles to the same store, for any thread; the store is closed by
+/// [`Db::close`] or with the last handle.
+#[derive(Clone)]
+pub struct Db(Arc<Handle>);
+
+struct Handle {
+    store: Arc<Store>,
+    threads: Mutex<Threads>,
+    recovery: RecoveryReport,
+}
+
+impl Db {
+    /// Opens the store in a directory, which must be on a local file system.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when somebody has it open, [`Error::Corrupt`], [`Error::Missing`] or
+    /// [`Error::Foreign`] with the file concerned when the files are not what was written.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_on(Arc::new(OsDisk), dir, options)
+    }
+
+    /// As [`Db::open`], on another disk than the operating system's.
+    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let (store, recovery) = open(disk, dir.as_ref(), options)?;
+        let store = Arc::new(store);
+        let threads = Threads::start(&store).map_err(|e| Error::io("serve", dir.as_ref(), e))?;
+        Ok(Db(Arc::new(Handle { store, threads: Mutex::new(threads), recovery })))
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.0.store
+    }
+
+    /// What opening found.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.0.recovery
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        Ok(self.get_entry(key)?.map(|entry| entry.value))
+    }
+
+    /// The value of a key with its attributes.
+    pub fn get_entry(&self, key: &[u8]) -> Result<Option<Entry>> {
+        check_key(key)?;
+        self.store().get(key)
+    }
+
+    /// Whether a key has a value.
+    pub fn exists(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        self.store().exists(key)
+    }
+
+    /// Sets a key to a value, as durably as [`Options::sync`] says.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, Attributes::default(), Durability::Policy)
+    }
+
+    /// Sets a key to a value with attributes.
+    ///
+    /// # Errors
+    /// After [`Error::NoSpace`] nothing of the write was kept, and it may be tried again. After
+    /// another I/O error it is open whether the write will be there when the store is opened
+    /// again, and until then the store is read-only.
+    pub fn put_with(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        attributes: Attributes,
+        durability: Durability,
+    ) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        let store = self.store();
+        store.check_writable()?;
+        let write = Write::put(store.encoder(), key, value, attributes, durability);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        store.submit(lane, write)
+    }
+
+    /// Removes a key; fine when there is none.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.delete_with(key, Durability::Policy)
+    }
+
+    /// Removes a key.
+    pub fn delete_with(&self, key: &[u8], durability: Durability) -> Result<()> {
+        check_key(key)?;
+        let store = self.store();
+        store.check_writable()?;
+        let write = Write::delete(store.encoder(), key, durability);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        store.submit(lane, write)
+    }
+
+    /// Makes all changes of a batch, or none, whatever happens. Snapshots see all or none too;
+    /// other readers may see the changes one after the other.
+    pub fn write(&self, batch: &Batch) -> Result<()> {
+        self.write_with(batch, Durability::Policy)
+    }
+
+    /// As [`Db::write`], with a durability of its own.
+    pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
+        let store = self.store();
+        store.check_writable()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut encoder = BatchEncoder::new(store.encoder());
+        for change in &batch.changes {
+            check_key(change.key())?;
+            match change {
+                Change::Put { key, value, attributes } => {
+                    check_value(value)?;
+                    encoder.put(key, value, *attributes);
+                }
+                Change::Delete { key } => encoder.delete(key),
+            }
+            if encoder.frame_len() > BATCH_LEN_MAX {
+                return Err(Error::BatchTooLarge { len: encoder.frame_len(), max: BATCH_LEN_MAX });
+            }
+        }
+        let write = encoder.finish(durability);
+        let mut lanes: Vec<_> =
+            write.ops.as_slice().iter().map(|op| store.lane_of(op.hash)).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        match lanes[..] {
+            [lane] => store.submit(lane, write),
+            _ => store.submit_across(&lanes, write),
+        }
+    }
+
+    /// All keys and values, in no order.
+    pub fn iter(&self) -> Iter {
+        Iter::new(self.store().clone(), None)
+    }
+
+    /// Keys from `lower` on and below `upper`, in order, from both ends. An empty bound is open.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`] unless the store was opened with
+    /// [`IndexKind::Ordered`](crate::IndexKind).
+    pub fn range(&self, lower: &[u8], upper: &[u8]) -> Result<Range> {
+        let upper = if upper.is_empty() { Bound::Unbounded } else { Bound::Excluded(upper) };
+        Range::new(self.store().clone(), None, lower, upper)
+    }
+
+    /// Keys that begin with `prefix`, in order, from both ends.
+    ///
+    /// # Errors
+    /// As [`Db::range`].
+    pub fn prefix(&self, prefix: &[u8]) -> Result<Range> {
+        Range::with_prefix(self.store().clone(), None, prefix)
+    }
+
+    /// A view of the store as it is now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Snapshot::new(self.store())
+    }
+
+    /// Makes every write that returned durable.
+    pub fn flush(&self) -> Result<()> {
+        self.store().flush()
+    }
+
+    /// Rewrites every finished segment with too much garbage, as fast as the disk allows.
+    pub fn compact(&self) -> Result<CompactionReport> {
+        self.store().compact(&mut Pace::unlimited())
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> Stats {
+        self.store().stats()
+    }
+
+    /// Makes everything durable and closes the store; other handles then get [`Error::Closed`].
+    pub fn close(&self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+impl Handle {
+    fn close(&self) -> Result<()> {
+        self.threads.lock().stop();
+        if self.store.check_open().is_err() {
+            return Ok(());
+        }
+        let sealed = self.store.shut_down();
+        *self.store.lock.lock() = None;
+        sealed
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`. Nothing that was acknowledged depends on it.
+        let _ = self.close();
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_LEN_MAX {
+        return Err(Error::KeyTooLong { len: key.len(), max: KEY_LEN_MAX });
+    }
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_LEN_MAX {
+        return Err(Error::ValueTooLong { len: value.len(), max: VALUE_LEN_MAX });
+    }
+    Ok(())
+}

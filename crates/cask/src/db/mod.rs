@@ -1,0 +1,24 @@
+//! The database: what users hold.
+//!
+//! * [`store`]: the state all handles share.
+//! * [`open`], [`recovery`]: from a directory to a store.
+//! * [`commit`]: appending groups of writes and applying them to the index.
+//! * [`read`], [`range`], [`iter`], [`snapshot`]: the ways to look.
+//! * [`seal`]: finishing segments, and making things durable.
+//! * [`compaction`]: getting space back.
+//! * [`handle`]: the public face, [`Db`](handle::Db).
+
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod compaction;
+pub(crate) mod handle;
+pub(crate) mod iter;
+pub(crate) mod open;
+pub(crate) mod range;
+pub(crate) mod read;
+pub(crate) mod recovery;
+pub(crate) mod seal;
+pub(crate) mod snapshot;
+pub(crate) mod stats;
+pub(crate) mod store;
+pub(crate) mod threads;

@@ -1,0 +1,160 @@
+//! From a directory to an open store: `lock_dir`, `load_manifest`, `sort_out_files`,
+//! `recover_segments`, `load_index`, in this order.
+
+use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
+use super::stats::Counters;
+use super::store::Store;
+use crate::disk::{Disk, DiskLock};
+use crate::error::{Error, Result};
+use crate::hint::entry::HintOrder;
+use crate::location::SegmentId;
+use crate::manifest::{Entry, Manifest, State};
+use crate::names::{self, FileKind};
+use crate::options::{Options, SHARDS_DEFAULT};
+use crate::segment::file::{OpenFiles, SegmentHome};
+use parking_lot::Mutex;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Opens a store, making it if there is none and that is wanted.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: Options,
+) -> Result<(Store, RecoveryReport)> {
+    options.validate()?;
+    if options.create_if_missing {
+        disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    }
+    let lock = lock_dir(&*disk, dir, &options)?;
+    let mut manifest = load_manifest(&*disk, dir, &options)?;
+    sort_out_files(&*disk, dir, &mut manifest)?;
+    let home = Arc::new(SegmentHome {
+        disk,
+        dir: dir.to_owned(),
+        store_id: manifest.store_id,
+        direct_io: options.direct_io,
+        open_files: OpenFiles::new(options.open_files_max),
+        removed: Mutex::new(Vec::new()),
+    });
+    let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
+    let threads = thread_count(&options);
+    let listed: Vec<(SegmentId, Entry)> =
+        manifest.segments.iter().map(|(id, entry)| (*id, *entry)).collect();
+    let mut recovered = recover_segments(&home, order, &listed, threads)?;
+    let report = settle(&mut manifest, &mut recovered, &options);
+    manifest.store(&*home.disk, dir)?;
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    recovered.retain(|recovered| recovered.hint.is_some());
+    let index = load_index(order, &recovered, &home, threads)?;
+    let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
+    let store =
+        Store::new(home, options, order, index, segments, manifest, lock, Counters::default());
+    let report = RecoveryReport { keys: store.stats().keys, ..report };
+    Ok((store, report))
+}
+
+fn lock_dir(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Box<dyn DiskLock>> {
+    let path = names::lock(dir);
+    disk.lock(&path).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
+        ErrorKind::NotFound if !options.create_if_missing => {
+            Error::NotAStore { path: dir.to_owned() }
+        }
+        _ => Error::io("lock", &path, e),
+    })
+}
+
+fn load_manifest(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Manifest> {
+    if let Some(manifest) = Manifest::load(disk, dir)? {
+        return Ok(manifest);
+    }
+    let is_ours =
+        |path: &PathBuf| matches!(names::kind_of(path), FileKind::Segment(_) | FileKind::Hint(_));
+    if list(disk, dir)?.iter().any(is_ours) {
+        return Err(Error::Missing { path: names::manifest(dir) });
+    }
+    if !options.create_if_missing {
+        return Err(Error::NotAStore { path: dir.to_owned() });
+    }
+    let manifest = Manifest::new(disk, options.index, options.shards.unwrap_or(SHARDS_DEFAULT));
+    manifest.store(disk, dir)?;
+    if let Some(parent) = dir.parent() {
+        // The directory itself may be new. Not everybody may sync the parent, a mount point's for
+        // instance, and then its name is none of our business.
+        let _ = disk.sync_dir(parent);
+    }
+    Ok(manifest)
+}
+
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
+    disk.list(dir).map_err(|e| Error::io("list", dir, e))
+}
+
+/// Removes what crashes and compaction left, and refuses what is not ours.
+fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
+    let mut removed = false;
+    for path in list(disk, dir)? {
+        let state = |id| manifest.segments.get(&id).map(|entry| entry.state);
+        let is_rubbish = match names::kind_of(&path) {
+            FileKind::Temporary => true,
+            FileKind::Hint(id) => matches!(state(id), None | Some(State::Doomed)),
+            FileKind::Segment(id) => match state(id) {
+                None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
+                Some(state) => state == State::Doomed,
+            },
+            FileKind::Manifest | FileKind::Lock | FileKind::Other => false,
+        };
+        if is_rubbish {
+            if !removed {
+                // The manifest that was read may itself not be durable yet, if the process died
+                // right after renaming it; a power cut must not bring back one that lists these.
+                disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+            }
+            disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+            removed = true;
+        }
+    }
+    if removed {
+        disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+    }
+    // Their files are gone for good now.
+    manifest.segments.retain(|_, entry| entry.state != State::Doomed);
+    Ok(())
+}
+
+/// Lists recovered segments as what they are now, and takes over what the options change.
+fn settle(
+    manifest: &mut Manifest,
+    recovered: &mut [Recovered],
+    options: &Options,
+) -> RecoveryReport {
+    let mut report = RecoveryReport::default();
+    for recovered in recovered.iter_mut() {
+        report.note(recovered);
+        let Some(entry) = manifest.segments.get_mut(&recovered.segment.id) else { continue };
+        match &recovered.hint {
+            Some(hint) => {
+                entry.state = State::Sealed { len: recovered.segment.len() };
+                entry.seq_min = hint.summary.seq_min;
+                manifest.next_seq = manifest.next_seq.max(hint.summary.seq_max + 1);
+            }
+            None => {
+                entry.state = State::Doomed;
+                recovered.segment.doom();
+            }
+        }
+    }
+    report.segments = recovered.iter().filter(|recovered| recovered.hint.is_some()).count();
+    manifest.index = options.index;
+    manifest.shards = options.shards.unwrap_or(manifest.shards);
+    report
+}
+
+fn thread_count(options: &Options) -> usize {
+    match options.open_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}

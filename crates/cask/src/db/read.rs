@@ -1,0 +1,241 @@
+//! From a key to its record.
+//!
+//! A location that was copied out of the index may name a segment that compaction has just taken
+//! out of use. Then the index knows a newer place, and the reader looks again; it never waits.
+
+use super::store::{Index, Store};
+use crate::compression::{DecompressError, decompress};
+use crate::error::{Error, Result};
+use crate::index::hash::HashIndex;
+use crate::location::Location;
+use crate::log::write::Attributes;
+use crate::segment::file::{ReadBuf, Segment};
+use crate::segment::record::{HEADER_LEN_MAX, Header, Record};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// A value, as bytes. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Value {
+    buf: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Value {
+    pub(crate) fn whole(buf: Vec<u8>) -> Self {
+        Value { range: 0..buf.len(), buf: Arc::new(buf) }
+    }
+
+    /// The bytes as a vector; copied when somebody else holds them too.
+    pub fn into_vec(self) -> Vec<u8> {
+        match Arc::try_unwrap(self.buf) {
+            Ok(mut buf) => {
+                buf.truncate(self.range.end);
+                buf.drain(..self.range.start);
+                buf
+            }
+            Err(shared) => shared[self.range].to_vec(),
+        }
+    }
+
+    /// Memory the bytes take, with what they were read together with.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buf[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+/// A value with what the store knows about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The value.
+    pub value: Value,
+    /// What it was put with.
+    pub attributes: Attributes,
+    /// The number of the write in the order of all writes.
+    pub seq: u64,
+}
+
+/// A verified record that was fetched from disk.
+pub(crate) struct Fetched {
+    buf: ReadBuf,
+    pub(crate) header: Header,
+}
+
+impl Fetched {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.buf.as_slice()[self.header.len()..][..self.header.key_len]
+    }
+
+    /// The value, decompressed.
+    pub(crate) fn into_entry(self, segment: &Segment, location: Location) -> Result<Entry> {
+        let start = self.header.len() + self.header.key_len;
+        let stored = start..start + self.header.value_len;
+        let value = if self.header.compression == 0 {
+            let skip = self.buf.start;
+            let range = stored.start + skip..stored.end + skip;
+            Value { range, buf: Arc::new(self.buf.bytes) }
+        } else {
+            let id = self.header.compression;
+            let value = decompress(id, &self.buf.as_slice()[stored]).map_err(|e| match e {
+                DecompressError::Unsupported => Error::UnsupportedCompression { id },
+                DecompressError::Damaged => {
+                    Error::corrupt(&segment.path, location.offset(), "value does not decompress")
+                }
+            })?;
+            Value::whole(value)
+        };
+        let attributes = Attributes { expiry_ms: self.header.expiry, version: self.header.version };
+        Ok(Entry { value, attributes, seq: self.header.seq })
+    }
+}
+
+/// What looking for a key among equal fingerprints came to.
+pub(crate) enum Found {
+    At(Location),
+    Nowhere,
+    /// Compaction interfered; look again.
+    Moved,
+}
+
+impl Store {
+    /// The newest value of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
+        self.check_open()?;
+        let mut candidates = Vec::new();
+        loop {
+            candidates.clear();
+            self.candidates(key, &mut candidates);
+            match self.first_match(key, &candidates)? {
+                Match::Found(entry) => return Ok(Some(entry)),
+                Match::Absent => return Ok(None),
+                Match::Moved => {}
+            }
+        }
+    }
+
+    /// Where records of this key may be.
+    pub(crate) fn candidates(&self, key: &[u8], out: &mut Vec<Location>) {
+        match &self.index {
+            Index::Hash(index) => index.candidates(self.order.hash_key.hash(key), out),
+            Index::Ordered(index) => out.extend(index.get(key)),
+        }
+    }
+
+    /// Whether the key has a value.
+    pub(crate) fn exists(&self, key: &[u8]) -> Result<bool> {
+        self.check_open()?;
+        match &self.index {
+            Index::Ordered(index) => Ok(index.get(key).is_some()),
+            Index::Hash(index) => loop {
+                let hash = self.order.hash_key.hash(key);
+                match self.find_by_hash(index, hash, key) {
+                    Found::At(_) => return Ok(true),
+                    // A damaged candidate must not pass for absence; reading tells the damage.
+                    Found::Nowhere => return Ok(self.get(key)?.is_some()),
+                    Found::Moved => {}
+                }
+            },
+        }
+    }
+
+    fn first_match(&self, key: &[u8], candidates: &[Location]) -> Result<Match> {
+        let mut moved = false;
+        let mut damage = None;
+        for &location in candidates {
+            if let Some(cached) = self.cache.get(location)
+                && *cached.key == *key
+            {
+                return Ok(Match::Found(cached.entry.clone()));
+            }
+            match self.fetch(location) {
+                Ok(None) => moved = true,
+                Ok(Some((fetched, segment))) if fetched.key() == key => {
+                    let entry = fetched.into_entry(&segment, location)?;
+                    self.cache.insert(location, key, &entry);
+                    return Ok(Match::Found(entry));
+                }
+                // Another key with the same fingerprint, if the index keeps fingerprints.
+                Ok(Some(_)) if matches!(self.index, Index::Hash(_)) => {}
+                Ok(Some((_, segment))) => {
+                    let offset = location.offset();
+                    return Err(Error::corrupt(&segment.path, offset, "record of another key"));
+                }
+                Err(error) => damage = Some(error),
+            }
+        }
+        match (moved, damage) {
+            (true, _) => Ok(Match::Moved),
+            (false, Some(error)) => Err(error),
+            (false, None) => Ok(Match::Absent),
+        }
+    }
+
+    /// Reads and verifies the record at a location; `None` when its segment is out of use.
+    pub(crate) fn fetch(&self, location: Location) -> Result<Option<(Fetched, Arc<Segment>)>> {
+        let segment = self.segment(location.segment());
+        segment.map(|segment| Self::fetch_from(&segment, location)).transpose()
+    }
+
+    /// Reads and verifies the record at a location of a segment that is held.
+    pub(crate) fn fetch_from(
+        segment: &Arc<Segment>,
+        location: Location,
+    ) -> Result<(Fetched, Arc<Segment>)> {
+        let offset = location.offset();
+        let buf = segment.read(offset, location.len_bound() as usize)?;
+        let header = Record::decode(buf.as_slice(), segment.salt, offset)
+            .map_err(|damage| Error::corrupt(&segment.path, offset, damage.0))?
+            .header;
+        Ok((Fetched { buf, header }, segment.clone()))
+    }
+
+    /// Which of the entries with this fingerprint is the key's, looking at headers and keys only.
+    /// A record that cannot be read is taken for another key's: a new write thereby heals it.
+    pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Found {
+        let mut candidates = Vec::new();
+        index.candidates(hash, &mut candidates);
+        for location in candidates {
+            let Some(segment) = self.segment(location.segment()) else { return Found::Moved };
+            let len = (HEADER_LEN_MAX + key.len()).min(location.len_bound() as usize);
+            let Ok(buf) = segment.read(location.offset(), len) else { continue };
+            let bytes = buf.as_slice();
+            let Ok(header) = Header::decode(bytes, segment.salt, location.offset()) else {
+                continue;
+            };
+            if header.key_len == key.len()
+                && bytes.get(header.len()..).is_some_and(|rest| rest.starts_with(key))
+            {
+                return Found::At(location);
+            }
+        }
+        Found::Nowhere
+    }
+}
+
+enum Match {
+    Found(Entry),
+    Absent,
+    Moved,
+}

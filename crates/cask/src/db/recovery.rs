@@ -1,0 +1,293 @@
+//! From the files of a directory to an index.
+//!
+//! Every segment gets a hint file first, if it has none that is valid; then all hint files are
+//! merged into the index. A segment that was being written ends where its records end: what
+//! follows is a torn tail, unless a later record vouches that it was durable. Anything else that
+//! does not check out is an error, never skipped.
+
+use super::store::Index;
+use crate::disk::OpenMode;
+use crate::error::{Error, Result};
+use crate::hint::entry::{HintOrder, RANGES};
+use crate::hint::merge::{Standing, merge};
+use crate::hint::reader::HintReader;
+use crate::hint::writer::{HintBuilder, HintSummary};
+use crate::index::hash::HashIndex;
+use crate::index::ordered::{LeafBuilder, OrderedIndex};
+use crate::location::{Location, SegmentId};
+use crate::manifest::{Entry, State};
+use crate::names;
+use crate::options::IndexKind;
+use crate::segment::file::{Segment, SegmentHome};
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::segment::scan::Scanner;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The end of a segment that was cut off because it was not whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TornTail {
+    /// The segment.
+    pub path: PathBuf,
+    /// Where it ends now.
+    pub offset: u64,
+    /// How much was cut off.
+    pub bytes: u64,
+    /// What was wrong with the first bytes cut off.
+    pub reason: &'static str,
+}
+
+/// What opening found and did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Segments in use.
+    pub segments: usize,
+    /// Keys with a value.
+    pub keys: u64,
+    /// Segments read from end to end because they had no valid hint file.
+    pub segments_scanned: usize,
+    /// Tails that were cut off. Nothing in them was acknowledged as durable.
+    pub torn_tails: Vec<TornTail>,
+}
+
+/// A segment that is ready to be merged; `hint` is missing when it has no records.
+pub(crate) struct Recovered {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) hint: Option<HintReader>,
+    torn: Option<TornTail>,
+    scanned: bool,
+}
+
+/// Brings every listed segment into a state from which the index can be made.
+pub(crate) fn recover_segments(
+    home: &Arc<SegmentHome>,
+    order: HintOrder,
+    listed: &[(SegmentId, Entry)],
+    threads: usize,
+) -> Result<Vec<Recovered>> {
+    let results: Mutex<Vec<Result<Recovered>>> = Mutex::new(Vec::new());
+    in_parallel(threads, listed.len(), |at| {
+        let (id, entry) = listed[at];
+        let recovered = recover_segment(home, order, id, entry);
+        let is_ok = recovered.is_ok();
+        results.lock().push(recovered);
+        is_ok
+    });
+    let mut recovered = results.into_inner().into_iter().collect::<Result<Vec<_>>>()?;
+    recovered.sort_by_key(|recovered| recovered.segment.id);
+    Ok(recovered)
+}
+
+impl RecoveryReport {
+    pub(crate) fn note(&mut self, recovered: &mut Recovered) {
+        self.segments_scanned += usize::from(recovered.scanned);
+        self.torn_tails.extend(recovered.torn.take());
+    }
+}
+
+fn recover_segment(
+    home: &Arc<SegmentHome>,
+    order: HintOrder,
+    id: SegmentId,
+    entry: Entry,
+) -> Result<Recovered> {
+    let segment = Segment::open(home, id, entry.seq_min)?;
+    let (hint, torn, scanned) = match entry.state {
+        State::Sealed { len } => {
+            if segment.len() != len {
+                let what = "segment has not the length it was finished with";
+                return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
+            }
+            match open_hint(home, order, &segment) {
+                Some(hint) => (Some(hint), None, false),
+                None => (make_hint(home, order, &segment)?, None, true),
+            }
+        }
+        _ => {
+            let torn = cut_torn_tail(&segment)?;
+            (make_hint(home, order, &segment)?, torn, true)
+        }
+    };
+    if let Some(hint) = &hint {
+        segment.set_seq_min(hint.summary.seq_min);
+        segment.add_tombstone(hint.summary.tombstones);
+    }
+    Ok(Recovered { segment, hint, torn, scanned })
+}
+
+fn open_hint(home: &SegmentHome, order: HintOrder, segment: &Segment) -> Option<HintReader> {
+    let (id, len) = (segment.id, segment.len());
+    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, order).ok()?;
+    hint.verify().is_ok().then_some(hint)
+}
+
+/// Reads a whole segment and writes its hint file; `None` when there is no record in it.
+fn make_hint(
+    home: &SegmentHome,
+    order: HintOrder,
+    segment: &Arc<Segment>,
+) -> Result<Option<HintReader>> {
+    let mut builder = HintBuilder::new(order);
+    if let (offset, Some(what)) = builder.collect(&mut scanner(segment)?)? {
+        return Err(Error::corrupt(&segment.path, offset, what));
+    }
+    if builder.is_empty() {
+        return Ok(None);
+    }
+    let _: HintSummary =
+        builder.write(&*home.disk, &home.dir, home.store_id, segment.id, segment.len())?;
+    match open_hint(home, order, segment) {
+        Some(hint) => Ok(Some(hint)),
+        None => {
+            let path = names::hint(&home.dir, segment.id);
+            Err(Error::corrupt(&path, 0, "hint file is not what was just written"))
+        }
+    }
+}
+
+fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
+    let file = segment.sequential()?;
+    Ok(Scanner::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
+}
+
+/// Ends a segment that was being written behind its last whole record, durably.
+fn cut_torn_tail(segment: &Arc<Segment>) -> Result<Option<TornTail>> {
+    let mut scanner = scanner(segment)?;
+    let damage = loop {
+        match scanner.next()? {
+            crate::segment::scan::Step::Record(..) => {}
+            crate::segment::scan::Step::End => break None,
+            crate::segment::scan::Step::Damaged(offset, damage) => break Some((offset, damage.0)),
+        }
+    };
+    let Some((offset, reason)) = damage else {
+        // The process may have died and the machine gone on: then nothing of this is durable yet.
+        segment.cut(segment.len())?;
+        return Ok(None);
+    };
+    if scanner.trusts_beyond(offset)? {
+        return Err(Error::corrupt(&segment.path, offset, reason));
+    }
+    let bytes = segment.len() - offset;
+    segment.cut(offset)?;
+    Ok(Some(TornTail { path: segment.path.clone(), offset, bytes, reason }))
+}
+
+impl Segment {
+    /// Ends the file at an offset, durably.
+    pub(crate) fn cut(&self, offset: u64) -> Result<()> {
+        debug_assert!(offset >= SEGMENT_HEADER_LEN);
+        let file = self.open_file(OpenMode::Existing)?;
+        if offset < self.len() {
+            file.truncate(offset).map_err(|e| Error::io("truncate", &self.path, e))?;
+        }
+        file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        self.set_len(offset);
+        Ok(())
+    }
+}
+
+/// Merges hint files into an index, and tells the segments how much of them is live.
+pub(crate) fn load_index(
+    order: HintOrder,
+    recovered: &[Recovered],
+    home: &SegmentHome,
+    threads: usize,
+) -> Result<Index> {
+    let segments: HashMap<SegmentId, &Segment> =
+        recovered.iter().map(|recovered| (recovered.segment.id, &*recovered.segment)).collect();
+    let hash = HashIndex::new();
+    let leaves = Mutex::new(Vec::new());
+    let failure = Mutex::new(None);
+    in_parallel(threads, RANGES, |range| {
+        let cursors = recovered
+            .iter()
+            .filter_map(|recovered| recovered.hint.as_ref())
+            .map(|hint| hint.cursor(range..range + 1))
+            .collect();
+        let mut partition = Vec::new();
+        let mut builder = LeafBuilder::default();
+        let merged = merge(cursors, order, |entry, id, standing| {
+            if standing == Standing::Superseded || entry.place.is_tombstone {
+                return;
+            }
+            let location = Location::new(id, entry.place.offset, entry.place.len);
+            if let Some(segment) = segments.get(&id) {
+                segment.add_live(location.len_bound());
+            }
+            match order.index {
+                IndexKind::Hash => load_hashed(&hash, &mut partition, entry.hash, location),
+                IndexKind::Ordered => builder.push(&entry.key, location),
+            }
+        });
+        if let Err((id, _)) = merged {
+            *failure.lock() = Some(id);
+        }
+        finish_partition(&hash, &mut partition);
+        leaves.lock().push((range, builder.finish()));
+        merged.is_ok()
+    });
+    if let Some(id) = failure.into_inner() {
+        let path = names::hint(&home.dir, id);
+        return Err(Error::corrupt(&path, 0, "hint file changed while it was read"));
+    }
+    if order.index == IndexKind::Hash {
+        return Ok(Index::Hash(hash));
+    }
+    let mut leaves = leaves.into_inner();
+    leaves.sort_by_key(|(range, _)| *range);
+    let leaves = leaves.into_iter().flat_map(|(_, leaves)| leaves).collect();
+    Ok(Index::Ordered(OrderedIndex::from_leaves(leaves)))
+}
+
+/// Collects entries of one partition; those of the next one complete it.
+fn load_hashed(
+    index: &HashIndex,
+    partition: &mut Vec<(u64, Location)>,
+    hash: u64,
+    location: Location,
+) {
+    let differs =
+        |first: &(u64, Location)| HashIndex::partition_of(first.0) != HashIndex::partition_of(hash);
+    if partition.first().is_some_and(differs) {
+        finish_partition(index, partition);
+    }
+    partition.push((hash, location));
+}
+
+fn finish_partition(index: &HashIndex, partition: &mut Vec<(u64, Location)>) {
+    if let Some(first) = partition.first() {
+        index.load_partition(HashIndex::partition_of(first.0), partition);
+        partition.clear();
+    }
+}
+
+/// Does pieces of work on some threads, until one of them returns `false`. With one thread,
+/// everything happens on this one, in order.
+fn in_parallel(threads: usize, pieces: usize, work: impl Fn(usize) -> bool + Sync) {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                return;
+            }
+            if !work(piece) {
+                next.store(pieces, Ordering::Relaxed);
+            }
+        }
+    };
+    if threads <= 1 || pieces <= 1 {
+        return run();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(pieces) {
+            scope.spawn(run);
+        }
+    });
+}

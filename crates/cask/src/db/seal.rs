@@ -1,0 +1,98 @@
+//! Making things durable, and finishing segments.
+//!
+//! A filled segment is sealed off the writers' path: synced, read once to make its hint file, and
+//! listed as sealed. Until then a restart reads it from end to end, which is slower and no less
+//! right.
+
+use super::store::Store;
+use crate::error::{Error, Result};
+use crate::hint::writer::HintBuilder;
+use crate::manifest::State;
+use crate::segment::file::Segment;
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::segment::scan::Scanner;
+use std::sync::Arc;
+
+impl Store {
+    /// Makes every write that returned before durable.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        // Active segments first: what rotates meanwhile then stands in the other list.
+        let mut segments: Vec<_> = self.lanes.iter().filter_map(|lane| lane.active()).collect();
+        segments.extend(self.filled.lock().iter().cloned());
+        for segment in segments {
+            segment.sync().map_err(|e| self.latch_always(e))?;
+        }
+        Ok(())
+    }
+
+    /// Seals the segments that writers have filled. A full disk is no failure: the segments stay
+    /// as they are, and are tried again.
+    pub(crate) fn seal_filled(&self) -> Result<()> {
+        let _one_at_a_time = self.sealing.lock();
+        loop {
+            let Some(segment) = self.filled.lock().first().cloned() else { return Ok(()) };
+            match self.seal(&segment) {
+                Err(error) if error.is_no_space() => return Ok(()),
+                result => result?,
+            }
+            self.filled.lock().retain(|filled| filled.id != segment.id);
+        }
+    }
+
+    fn seal(&self, segment: &Arc<Segment>) -> Result<()> {
+        segment.sync().map_err(|e| self.latch_always(e))?;
+        let len = segment.len();
+        let file = segment.sequential()?;
+        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+        let mut builder = HintBuilder::new(self.order);
+        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
+            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
+        }
+        let home = &self.home;
+        let summary = builder
+            .write(&*home.disk, &home.dir, home.store_id, segment.id, len)
+            .map_err(|e| self.latch(e))?;
+        self.set_state(segment.id, State::Sealed { len }, summary.seq_min)?;
+        segment.set_seq_min(summary.seq_min);
+        segment.finish();
+        Ok(())
+    }
+
+    /// Ends all writing and seals everything; the next opening then reads hint files only.
+    ///
+    /// When this returns, whatever the result, no thread changes a file of the store any more, so
+    /// the lock may go.
+    pub(crate) fn shut_down(&self) -> Result<()> {
+        let writable = self.check_writable();
+        let _leaderships: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        self.mark_closed();
+        // A compaction in progress notices before long that the store is closed.
+        let _no_compaction = self.compacting.lock();
+        writable?;
+        for lane in &self.lanes {
+            match lane.set_active(None) {
+                Some(active) if active.len() > SEGMENT_HEADER_LEN => {
+                    self.filled.lock().push(active);
+                }
+                Some(empty) => {
+                    self.set_state(empty.id, State::Doomed, 0)?;
+                    self.retire([empty.id]);
+                }
+                None => {}
+            }
+        }
+        let spares = std::mem::take(&mut *self.spares.lock());
+        if !spares.is_empty() {
+            self.update_manifest(|manifest| {
+                for spare in &spares {
+                    if let Some(entry) = manifest.segments.get_mut(&spare.id) {
+                        entry.state = State::Doomed;
+                    }
+                }
+            })?;
+            self.retire(spares.iter().map(|spare| spare.id));
+        }
+        self.seal_filled()
+    }
+}

@@ -1,0 +1,92 @@
+//! What the store can tell about itself.
+
+use super::store::{Index, Store};
+use crate::log::write::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counted while running; added up by [`Store::stats`].
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes_asked: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) bytes_compacted: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+}
+
+impl Counters {
+    /// Notes that a write was committed.
+    pub(crate) fn written(&self, write: &Write) {
+        self.bytes_asked.fetch_add(write.frame.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Figures about a store. Sizes are those of records, headers and padding included.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Keys with a value.
+    pub keys: u64,
+    /// Segments, those being written included.
+    pub segments: u64,
+    /// Bytes of all segments.
+    pub disk_bytes: u64,
+    /// Bytes of records that are the newest of their keys.
+    pub live_bytes: u64,
+    /// Bytes of tombstones.
+    pub tombstone_bytes: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Memory of the read cache.
+    pub cache_bytes: u64,
+    /// Segments open for reading.
+    pub open_files: u64,
+    /// Bytes of records written by users since opening.
+    pub bytes_written: u64,
+    /// Bytes of records moved by compaction since opening.
+    pub bytes_compacted: u64,
+    /// Segments compacted since opening.
+    pub compactions: u64,
+    /// Syncs made for writers since opening; below the number of their writes when groups share.
+    pub syncs: u64,
+}
+
+impl Stats {
+    /// Bytes written to the disk for each byte written by users.
+    pub fn write_amplification(&self) -> f64 {
+        (self.bytes_written + self.bytes_compacted) as f64 / (self.bytes_written.max(1)) as f64
+    }
+
+    /// Bytes on disk for each byte of newest records.
+    pub fn space_amplification(&self) -> f64 {
+        self.disk_bytes as f64 / (self.live_bytes.max(1)) as f64
+    }
+}
+
+impl Store {
+    pub(crate) fn stats(&self) -> Stats {
+        let segments = self.segments.read();
+        let sum = |of: &dyn Fn(&crate::segment::file::Segment) -> u64| -> u64 {
+            segments.values().map(|segment| of(segment)).sum()
+        };
+        let (keys, index_bytes) = match &self.index {
+            Index::Hash(index) => (index.len(), index.memory_bytes()),
+            Index::Ordered(index) => (index.len(), index.memory_bytes()),
+        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            keys: keys as u64,
+            segments: segments.len() as u64,
+            disk_bytes: sum(&|segment| segment.len()),
+            live_bytes: sum(&|segment| segment.live()),
+            tombstone_bytes: sum(&|segment| segment.tombstones()),
+            index_bytes: index_bytes as u64,
+            cache_bytes: self.cache.memory_bytes() as u64,
+            open_files: self.home.open_files.count() as u64,
+            bytes_written: count(&self.counters.bytes_written),
+            bytes_compacted: count(&self.counters.bytes_compacted),
+            compactions: count(&self.counters.compactions),
+            syncs: count(&self.counters.syncs),
+        }
+    }
+}

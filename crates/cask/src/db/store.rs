@@ -1,0 +1,274 @@
+//! The state all handles of an open store share, and the few rules that everybody obeys.
+
+use super::stats::Counters;
+use crate::cache::ReadCache;
+use crate::disk::DiskLock;
+use crate::error::{Error, Result};
+use crate::hint::entry::HintOrder;
+use crate::index::hash::HashIndex;
+use crate::index::history::History;
+use crate::index::ordered::OrderedIndex;
+use crate::location::SegmentId;
+use crate::log::lane::Lane;
+use crate::log::write::Encoder;
+use crate::manifest::{Entry, Manifest, State};
+use crate::options::Options;
+use crate::segment::file::{Segment, SegmentHome};
+use crate::segment::header::Origin;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The index of the kind the store was opened with.
+pub(crate) enum Index {
+    Hash(HashIndex),
+    Ordered(OrderedIndex),
+}
+
+/// An open store.
+pub(crate) struct Store {
+    pub(crate) home: Arc<SegmentHome>,
+    pub(crate) options: Options,
+    pub(crate) order: HintOrder,
+    pub(crate) index: Index,
+    pub(crate) history: History,
+    pub(crate) cache: ReadCache,
+    /// Every segment a location may name.
+    pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) next_seq: AtomicU64,
+    /// Empty segments for writers to go on with, one a lane, made in the background: creating one
+    /// takes several syncs, which a writer should not wait for.
+    pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
+    /// Filled segments that are not sealed yet.
+    pub(crate) filled: Mutex<Vec<Arc<Segment>>>,
+    /// Segments that were compacted away and that snapshots below the number may still read.
+    pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
+    /// Only one thread seals, and only one compacts, at a time.
+    pub(crate) sealing: Mutex<()>,
+    pub(crate) compacting: Mutex<()>,
+    pub(crate) counters: Counters,
+    pub(crate) wakeup: Wakeup,
+    latch: OnceLock<String>,
+    closed: AtomicBool,
+    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+/// Lets background threads sleep until there is something to do.
+#[derive(Default)]
+pub(crate) struct Wakeup {
+    pub(crate) stop: Mutex<bool>,
+    pub(crate) changed: Condvar,
+}
+
+impl Store {
+    #[expect(clippy::too_many_arguments, reason = "called once, by opening, which made each part")]
+    pub(crate) fn new(
+        home: Arc<SegmentHome>,
+        options: Options,
+        order: HintOrder,
+        index: Index,
+        segments: HashMap<SegmentId, Arc<Segment>>,
+        manifest: Manifest,
+        lock: Box<dyn DiskLock>,
+        counters: Counters,
+    ) -> Self {
+        Store {
+            cache: ReadCache::new(options.read_cache_bytes),
+            home,
+            options,
+            order,
+            index,
+            history: History::default(),
+            segments: RwLock::new(segments),
+            lanes: (0..manifest.shards).map(|_| Lane::default()).collect(),
+            next_seq: AtomicU64::new(manifest.next_seq),
+            manifest: Mutex::new(manifest),
+            spares: Mutex::new(Vec::new()),
+            filled: Mutex::new(Vec::new()),
+            retired: Mutex::new(Vec::new()),
+            sealing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            counters,
+            wakeup: Wakeup::default(),
+            latch: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+
+    pub(crate) fn encoder(&self) -> Encoder {
+        Encoder { hash_key: self.order.hash_key, compression: self.options.compression }
+    }
+
+    /// Which lane the writes of a key take: the same for all of them, which puts them in order.
+    pub(crate) fn lane_of(&self, hash: u64) -> usize {
+        // The low half: the high bits order the index and would make neighbours share a lane.
+        (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize
+    }
+
+    pub(crate) fn segment(&self, id: SegmentId) -> Option<Arc<Segment>> {
+        self.segments.read().get(&id).cloned()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(crate) fn mark_closed(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        match self.latch.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::ReadOnly { cause: cause.clone() }),
+        }
+    }
+
+    /// Makes the store read-only after a failure that leaves open what reached the disk. A full
+    /// disk is no such failure.
+    pub(crate) fn latch(&self, error: Error) -> Error {
+        if !error.is_no_space() {
+            let _ = self.latch.set(error.to_string());
+        }
+        error
+    }
+
+    pub(crate) fn is_latched(&self) -> bool {
+        self.latch.get().is_some()
+    }
+
+    /// As [`Self::latch`], for failures of a sync: then even a full disk has lost something.
+    pub(crate) fn latch_always(&self, error: Error) -> Error {
+        let _ = self.latch.set(error.to_string());
+        error
+    }
+
+    /// Changes the manifest, durably. On failure nothing has changed here; on disk, the old or
+    /// the new one is there, and both are right.
+    pub(crate) fn update_manifest<T>(&self, change: impl FnOnce(&mut Manifest) -> T) -> Result<T> {
+        let mut manifest = self.manifest.lock();
+        let mut next = manifest.clone();
+        let removed = std::mem::take(&mut *self.home.removed.lock());
+        if !removed.is_empty() {
+            // A removed file is forgotten only when it cannot come back.
+            let synced = self.home.disk.sync_dir(&self.home.dir);
+            synced.map_err(|e| self.latch(Error::io("sync", &self.home.dir, e)))?;
+            next.segments.retain(|id, entry| entry.state != State::Doomed || !removed.contains(id));
+        }
+        let result = change(&mut next);
+        next.next_seq = next.next_seq.max(self.next_seq.load(Ordering::Acquire));
+        next.store(&*self.home.disk, &self.home.dir).map_err(|e| self.latch(e))?;
+        *manifest = next;
+        Ok(result)
+    }
+
+    /// Creates a segment that the manifest lists as open (logs) or doomed (compaction, until it
+    /// is complete).
+    pub(crate) fn create_segment(&self, origin: Origin) -> Result<Arc<Segment>> {
+        let seq_min = match origin {
+            Origin::Log => self.next_seq.load(Ordering::Acquire),
+            Origin::Compaction => 0,
+        };
+        let id = self.update_manifest(|manifest| {
+            if manifest.next_segment > SegmentId::MAX {
+                return Err(Error::SegmentsExhausted { max: SegmentId::MAX });
+            }
+            let id = SegmentId(manifest.next_segment);
+            manifest.next_segment += 1;
+            manifest.segments.insert(id, Entry { state: State::Doomed, origin, seq_min });
+            Ok(id)
+        })??;
+        let created = Segment::create(&self.home, id, origin, seq_min);
+        let segment = match created {
+            Ok(segment) => segment,
+            Err(error) => {
+                self.forget_file(id);
+                return Err(self.latch(error));
+            }
+        };
+        if origin == Origin::Log
+            && let Err(error) = self.set_state(id, State::Open, seq_min)
+        {
+            // After a failure that latches, the manifest on disk may list the segment as open.
+            if !self.is_latched() {
+                segment.doom();
+            }
+            return Err(error);
+        }
+        self.segments.write().insert(id, segment.clone());
+        Ok(segment)
+    }
+
+    /// A segment for a lane to write to.
+    pub(crate) fn next_log_segment(&self) -> Result<Arc<Segment>> {
+        match self.spares.lock().pop() {
+            Some(spare) => {
+                // Nothing is in it yet, and what comes has a higher number than anything now.
+                spare.set_seq_min(self.next_seq.load(Ordering::Acquire));
+                Ok(spare)
+            }
+            None => self.create_segment(Origin::Log),
+        }
+    }
+
+    /// Has a spare segment ready for every lane.
+    pub(crate) fn prepare_spares(&self) -> Result<()> {
+        while self.spares.lock().len() < self.lanes.len() {
+            self.check_writable()?;
+            let spare = self.create_segment(Origin::Log)?;
+            self.spares.lock().push(spare);
+        }
+        Ok(())
+    }
+
+    /// Tries to remove a segment's file that could not be created whole.
+    fn forget_file(&self, id: SegmentId) {
+        let path = crate::names::segment(&self.home.dir, id);
+        if self.home.disk.remove(&path).is_ok() {
+            self.home.removed.lock().push(id);
+        }
+    }
+
+    pub(crate) fn set_state(&self, id: SegmentId, state: State, seq_min: u64) -> Result<()> {
+        self.update_manifest(|manifest| {
+            if let Some(entry) = manifest.segments.get_mut(&id) {
+                entry.state = state;
+                entry.seq_min = seq_min;
+            }
+        })
+    }
+
+    /// Takes segments out of use that no location names any more: at once, or when the last
+    /// snapshot that may read them is gone.
+    pub(crate) fn retire(&self, ids: impl IntoIterator<Item = SegmentId>) {
+        let stamp = self.next_seq.load(Ordering::Acquire);
+        self.retired.lock().extend(ids.into_iter().map(|id| (stamp, id)));
+        self.release_retired();
+    }
+
+    pub(crate) fn release_retired(&self) {
+        let mut retired = self.retired.lock();
+        // Looked at with the list locked: a snapshot opened later cannot see what is on it.
+        let oldest = self.history.oldest_snapshot().unwrap_or(u64::MAX);
+        let mut segments = self.segments.write();
+        let mut gone = Vec::new();
+        retired.retain(|&(stamp, id)| {
+            let needed = oldest < stamp;
+            if !needed && let Some(segment) = segments.remove(&id) {
+                segment.doom();
+                gone.push(segment);
+            }
+            needed
+        });
+        drop(segments);
+        drop(retired);
+        // Files go here, with no lock held, or later with the last reader.
+        drop(gone);
+    }
+}

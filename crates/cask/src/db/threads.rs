@@ -1,0 +1,105 @@
+//! What happens by itself: syncing by the clock, sealing, compacting.
+//!
+//! Errors here have nobody to be returned to. Those that matter latch the store, so the next write
+//! reports them.
+
+use super::compaction::Pace;
+use super::store::{Store, Wakeup};
+use crate::options::SyncPolicy;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The threads of an open store.
+pub(crate) struct Threads {
+    store: Arc<Store>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Wakeup {
+    /// Sleeps until woken, at most this long; `false` when it is time to stop.
+    pub(crate) fn sleep(&self, at_most: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.changed.wait_for(&mut stop, at_most);
+        }
+        !*stop
+    }
+
+    /// Sleeps until the time has come, whoever wakes; `false` when it is time to stop.
+    pub(crate) fn sleep_until(&self, then: Instant) -> bool {
+        let mut stop = self.stop.lock();
+        while !*stop && !self.changed.wait_until(&mut stop, then).timed_out() {}
+        !*stop
+    }
+}
+
+impl Threads {
+    pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Self> {
+        let mut threads = Threads { store: store.clone(), handles: Vec::new() };
+        if !store.options.background_threads {
+            return Ok(threads);
+        }
+        threads.spawn("cask-seal", seal)?;
+        if let SyncPolicy::Every(interval) = store.options.sync {
+            threads.spawn("cask-sync", move |store| sync(store, interval))?;
+        }
+        if store.options.compaction.automatic {
+            threads.spawn("cask-compact", compact)?;
+        }
+        Ok(threads)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Store) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let store = self.store.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        self.handles.push(thread.spawn(move || run(&store))?);
+        Ok(())
+    }
+
+    /// Stops all threads; what they were doing is finished or given up cleanly.
+    pub(crate) fn stop(&mut self) {
+        *self.store.wakeup.stop.lock() = true;
+        self.store.wakeup.changed.notify_all();
+        for handle in self.handles.drain(..) {
+            // A panic in there was printed by the thread; closing goes on all the same.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn seal(store: &Store) {
+    // Woken by rotation; the time limit only retries what a full disk prevented.
+    while store.wakeup.sleep(Duration::from_secs(1)) {
+        // A store that never fills a segment needs no spares.
+        if !store.filled.lock().is_empty() {
+            let _ = store.prepare_spares();
+        }
+        let _ = store.seal_filled();
+    }
+}
+
+fn sync(store: &Store, interval: Duration) {
+    let mut next = Instant::now() + interval;
+    while store.wakeup.sleep_until(next) {
+        let _ = store.flush();
+        next = Instant::now() + interval;
+    }
+}
+
+fn compact(store: &Store) {
+    let options = store.options.compaction;
+    while store.wakeup.sleep_until(Instant::now() + options.interval) {
+        let _ = store.compact(&mut Pace::new(options.bytes_per_second));
+    }
+}

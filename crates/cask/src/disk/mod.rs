@@ -1,0 +1,92 @@
+//! The only door to the file system.
+//!
+//! Everything the engine does to files goes through [`Disk`] and [`DiskFile`], of which there are
+//! two implementations: [`OsDisk`], the real one, and [`SimDisk`], which lives in memory and tears
+//! writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call.
+//!
+//! What the engine assumes of a disk, and no more:
+//! * `sync_data` makes the file's bytes and length survive a power cut; before it, any subset of
+//!   the written sectors may survive, in any order.
+//! * `sync_dir` does the same for a directory's names. `rename` is atomic.
+//! * A write that returned is seen by every later read, and survives the death of the process.
+
+mod os;
+mod sim;
+
+pub use os::OsDisk;
+pub use sim::{Fault, Moment, SimDisk};
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// Reading and writing; the file must exist.
+    Existing,
+    /// Reading only; the file must exist.
+    ReadOnly,
+    /// Reading only, past the page cache where the file system allows it. Offsets, lengths and
+    /// addresses must then be multiples of [`DIRECT_ALIGNMENT`].
+    Direct,
+    /// Reading and writing; created empty, an existing file is an error.
+    CreateNew,
+    /// Reading and writing; created empty, an existing file is emptied.
+    Truncate,
+}
+
+/// Alignment that satisfies direct I/O on common devices.
+pub const DIRECT_ALIGNMENT: usize = 4096;
+
+/// A file system, or something that behaves like one.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Renames a file over whatever has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name; open handles stay good.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, in no order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Creates a directory and its parents; an existing one is fine.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock on a file, creating it. `WouldBlock` when somebody else has it.
+    /// The lock goes with the returned value, or with the process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// A random number, for identities, salts and the hash secret of a new store.
+    fn entropy(&self) -> u64;
+}
+
+/// Proof of holding a lock.
+pub trait DiskLock: Send + Sync {}
+
+/// An open file. All offsets are explicit, so handles can be shared between threads.
+pub trait DiskFile: Send + Sync {
+    /// Reads at an offset; fewer bytes than asked for only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all buffers at an offset, one after the other. On an error a part may be written.
+    fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Makes bytes and length durable.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Cuts or extends the file.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+    /// Length in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Tells the disk that reads will jump about, so that reading ahead is wasted.
+    fn expect_random_reads(&self) {}
+    /// Whether this handle bypasses the page cache and so needs aligned reads.
+    fn is_direct(&self) -> bool {
+        false
+    }
+}
+
+/// Reads exactly `buf.len()` bytes, or reports the file's end as `UnexpectedEof`.
+pub(crate) fn read_exact_at(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    if file.read_at(buf, offset)? == buf.len() {
+        return Ok(());
+    }
+    Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+}

@@ -1,0 +1,164 @@
+//! The real file system, by way of Linux system calls.
+//!
+//! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to
+//! ordinary reads where the file system refuses it, which [`DiskFile::is_direct`] tells.
+
+use super::{Disk, DiskFile, DiskLock, OpenMode};
+use rustix::fs::{self, Advice, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files of the operating system.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OsDisk;
+
+struct OsFile {
+    file: File,
+    direct: bool,
+}
+
+struct OsLock(File);
+
+impl DiskLock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Closing is not enough when another thread is just starting a process: until that has
+        // closed its copy of the descriptor, the lock would stay.
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// The kernel takes at most this many buffers in one call (`UIO_MAXIOV`).
+const BUFFERS_PER_CALL: usize = 1024;
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let flags = OFlags::CLOEXEC
+            | match mode {
+                OpenMode::Existing => OFlags::RDWR,
+                OpenMode::ReadOnly => OFlags::RDONLY,
+                OpenMode::Direct => OFlags::RDONLY | OFlags::DIRECT,
+                OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+                OpenMode::Truncate => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
+            };
+        match fs::open(path, flags, Mode::from_raw_mode(0o644)) {
+            Ok(fd) => Ok(Arc::new(OsFile { file: fd.into(), direct: mode == OpenMode::Direct })),
+            // Some file systems know no direct I/O; what was asked for is only a faster way.
+            Err(Errno::INVAL) if mode == OpenMode::Direct => self.open(path, OpenMode::ReadOnly),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(fs::rename(from, to)?)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        Ok(fs::unlink(path)?)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+        fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Box::new(OsLock(fd.into())))
+    }
+
+    fn entropy(&self) -> u64 {
+        // The standard library draws the keys of a `RandomState` from the operating system once
+        // a thread and hands out a different pair each time; hashing nothing exposes 64 bits.
+        std::hash::RandomState::new().hash_one(std::process::id())
+    }
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                // A direct read that ends inside the last block is at the end of the file.
+                Ok(n) if self.direct && !n.is_multiple_of(super::DIRECT_ALIGNMENT) => {
+                    return Ok(done + n);
+                }
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if let [buf] = bufs {
+            return self.file.write_all_at(buf, offset);
+        }
+        let mut position = offset;
+        for chunk in bufs.chunks(BUFFERS_PER_CALL) {
+            let len: usize = chunk.iter().map(|b| b.len()).sum();
+            let written = match rustix::io::pwritev(&self.file, chunk, position) {
+                Ok(written) => written,
+                Err(Errno::INTR) => 0,
+                Err(errno) => return Err(errno.into()),
+            };
+            if written < len {
+                write_rest(&self.file, chunk, written, position)?;
+            }
+            position += len as u64;
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn expect_random_reads(&self) {
+        // Only advice: a kernel that ignores it reads ahead in vain and is right all the same.
+        let _ = fs::fadvise(&self.file, 0, None, Advice::Random);
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+/// Continues a short vectored write, buffer by buffer.
+fn write_rest(file: &File, bufs: &[IoSlice<'_>], mut skip: usize, start: u64) -> io::Result<()> {
+    let mut position = start;
+    for buf in bufs {
+        let skipped = skip.min(buf.len());
+        if skipped < buf.len() {
+            file.write_all_at(&buf[skipped..], position + skipped as u64)?;
+        }
+        skip -= skipped;
+        position += buf.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What can go wrong, by cause.
+//!
+//! Absent keys are not errors. A full disk is not a failed disk: after [`Error::NoSpace`] nothing
+//! acknowledged is lost and the next write may succeed, whereas any other failed write or sync
+//! latches the store ([`Error::ReadOnly`]) until it is opened again, because the operating system
+//! no longer says which of the earlier writes it still holds.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Result of this crate's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything the engine refuses or fails to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system failed a call.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The device is full. Nothing of the refused write was kept; writing may be tried again.
+    #[error("no space left on the device of {path}", path = path.display())]
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// Bytes on disk are not what was written.
+    #[error("{path} is damaged at offset {offset}: {what}", path = path.display())]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where the damage was noticed.
+        offset: u64,
+        /// Which check failed.
+        what: &'static str,
+    },
+    /// A file in the directory has the name of one of ours but does not belong to this store.
+    #[error("{path} does not belong to this store: {what}", path = path.display())]
+    Foreign {
+        /// The file found.
+        path: PathBuf,
+        /// Why it is not ours.
+        what: &'static str,
+    },
+    /// A file the manifest lists is not there.
+    #[error("{path} is missing, though the manifest lists it", path = path.display())]
+    Missing {
+        /// The file expected.
+        path: PathBuf,
+    },
+    /// The directory holds no store and `create_if_missing` is off.
+    #[error("{path} holds no store", path = path.display())]
+    NotAStore {
+        /// The directory given.
+        path: PathBuf,
+    },
+    /// Another process, or another handle in this one, has the store open.
+    #[error("the store in {path} is in use by another process", path = path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// An earlier write or sync failed, so the store takes no writes until it is opened again.
+    #[error("the store is read-only since a failure: {cause}")]
+    ReadOnly {
+        /// The failure that latched it.
+        cause: String,
+    },
+    /// The key exceeds [`KEY_LEN_MAX`](crate::KEY_LEN_MAX).
+    #[error("key of {len} bytes exceeds the limit of {max}")]
+    KeyTooLong {
+        /// Length given.
+        len: usize,
+        /// Longest allowed.
+        max: usize,
+    },
+    /// The value exceeds [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
+    #[error("value of {len} bytes exceeds the limit of {max}")]
+    ValueTooLong {
+        /// Length given.
+        len: usize,
+        /// Longest allowed.
+        max: usize,
+    },
+    /// The batch exceeds [`BATCH_LEN_MAX`](crate::BATCH_LEN_MAX).
+    #[error("batch of {len} bytes exceeds the limit of {max}")]
+    BatchTooLarge {
+        /// Encoded length of the batch.
+        len: usize,
+        /// Longest allowed.
+        max: usize,
+    },
+    /// An option has a value the engine cannot work with.
+    #[error("option {option} is out of range: {detail}")]
+    InvalidOption {
+        /// Name of the option.
+        option: &'static str,
+        /// What is allowed.
+        detail: String,
+    },
+    /// A record was compressed by a method this build does not contain.
+    #[error("this build cannot decompress method {id}")]
+    UnsupportedCompression {
+        /// The method's number in the record format.
+        id: u8,
+    },
+    /// Ordered reads need the ordered index.
+    #[error("ranges need a store opened with the ordered index")]
+    Unordered,
+    /// All segment numbers the format can express have been used.
+    #[error("the store has used all {max} segment numbers")]
+    SegmentsExhausted {
+        /// How many there are.
+        max: u32,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl Error {
+    /// Wraps an operating system failure; a full device gets its own kind.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::StorageFull
+            || source.kind() == io::ErrorKind::QuotaExceeded
+        {
+            return Error::NoSpace { path: path.to_owned() };
+        }
+        Self::failed(action, path, source)
+    }
+
+    /// Wraps an operating system failure after which a full device is as bad as any other cause.
+    pub(crate) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Error::Io { action, path: path.to_owned(), source: Arc::new(source) }
+    }
+
+    pub(crate) fn corrupt(path: &Path, offset: u64, what: &'static str) -> Self {
+        Error::Corrupt { path: path.to_owned(), offset, what }
+    }
+
+    /// Whether trying again later can help without reopening.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Error::NoSpace { .. })
+    }
+}

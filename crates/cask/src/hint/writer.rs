@@ -1,0 +1,256 @@
+//! Making a hint file. Byte table in `docs/formats/cask-hint.md`.
+
+use super::entry::{HintOrder, Place, RANGES, encode};
+use super::filter::Filter;
+use crate::checksum::crc32c;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::location::SegmentId;
+use crate::names;
+use crate::segment::scan::{Scanner, Step};
+use std::io::IoSlice;
+use std::path::Path;
+
+pub(crate) const MAGIC: &[u8; 8] = b"TIERCEHT";
+pub(crate) const VERSION: u32 = 1;
+/// Bytes before the first block: fields, range table, checksum.
+pub(crate) const HINT_HEADER_LEN: usize = FIELDS_LEN + (RANGES + 1) * 8 + 4;
+pub(crate) const FIELDS_LEN: usize = 88;
+/// A block is written when its entries have reached this length.
+const BLOCK_LEN: usize = 16 << 10;
+/// Bytes before a block's entries: length and checksum.
+pub(crate) const BLOCK_HEADER_LEN: usize = 8;
+/// How many bytes are collected before they are written.
+const WRITE_LEN: usize = 1 << 20;
+
+/// Collects what a segment's records are about.
+pub(crate) struct HintBuilder {
+    order: HintOrder,
+    keys: Vec<u8>,
+    entries: Vec<Collected>,
+}
+
+struct Collected {
+    hash: u64,
+    key_start: usize,
+    key_len: usize,
+    place: Place,
+}
+
+/// What was learned while collecting, for the segment's accounts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct HintSummary {
+    pub(crate) entries: u64,
+    pub(crate) seq_min: u64,
+    pub(crate) seq_max: u64,
+    /// Bytes of tombstones that no later record of the segment supersedes.
+    pub(crate) tombstones: u64,
+}
+
+impl HintBuilder {
+    pub(crate) fn new(order: HintOrder) -> Self {
+        HintBuilder { order, keys: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Collects all records a scanner finds and returns the offset where it stopped: the end, or
+    /// the first damage.
+    pub(crate) fn collect(&mut self, scanner: &mut Scanner) -> Result<(u64, Option<&'static str>)> {
+        loop {
+            match scanner.next()? {
+                Step::Record(offset, record) => {
+                    let place = Place {
+                        seq: record.header.seq,
+                        offset,
+                        len: record.header.record_len(),
+                        is_tombstone: record.header.kind == crate::segment::record::Kind::Delete,
+                    };
+                    self.add(record.key, place);
+                }
+                Step::End => return Ok((scanner.position(), None)),
+                Step::Damaged(offset, damage) => return Ok((offset, Some(damage.0))),
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], place: Place) {
+        let hash = self.order.hash_key.hash(key);
+        self.entries.push(Collected {
+            hash,
+            key_start: self.keys.len(),
+            key_len: key.len(),
+            place,
+        });
+        self.keys.extend_from_slice(key);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Writes the hint file of a segment of length `segment_len`, durable when this returns.
+    pub(crate) fn write(
+        mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        store_id: u128,
+        segment: SegmentId,
+        segment_len: u64,
+    ) -> Result<HintSummary> {
+        self.sort();
+        let path = names::hint(dir, segment);
+        let temporary = names::temporary(&path);
+        let file = disk
+            .open(&temporary, OpenMode::Truncate)
+            .map_err(|e| Error::io("create", &temporary, e))?;
+        let written = self.write_body(&*file).and_then(|body| {
+            let header = self.encode_header(store_id, segment, segment_len, &body);
+            file.write_all_at(&[IoSlice::new(&header)], 0)?;
+            file.sync_data()
+        });
+        if let Err(e) = written {
+            // On a full disk the leftover would be in the way.
+            let _ = disk.remove(&temporary);
+            return Err(Error::io("write", &temporary, e));
+        }
+        disk.rename(&temporary, &path).map_err(|e| Error::io("rename", &temporary, e))?;
+        disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
+        Ok(self.summary())
+    }
+
+    /// Brings the newest record of every key to the front and drops the others.
+    fn sort(&mut self) {
+        let (order, keys) = (self.order, &self.keys);
+        let key = |c: &Collected| &keys[c.key_start..c.key_start + c.key_len];
+        self.entries.sort_unstable_by(|a, b| {
+            order
+                .compare((a.hash, key(a)), (b.hash, key(b)))
+                .then_with(|| b.place.seq.cmp(&a.place.seq))
+        });
+        self.entries.dedup_by(|b, a| a.hash == b.hash && key(a) == key(b));
+    }
+
+    fn summary(&self) -> HintSummary {
+        let seqs = || self.entries.iter().map(|c| c.place.seq);
+        let tombstones = self.entries.iter().filter(|c| c.place.is_tombstone);
+        HintSummary {
+            entries: self.entries.len() as u64,
+            seq_min: seqs().min().unwrap_or(u64::MAX),
+            seq_max: seqs().max().unwrap_or(0),
+            tombstones: tombstones.map(|c| c.place.len).sum(),
+        }
+    }
+
+    fn write_body(&self, file: &dyn DiskFile) -> std::io::Result<Body> {
+        let mut out = Appender::new(file, HINT_HEADER_LEN as u64);
+        let mut ranges = [0; RANGES + 1];
+        let mut next_range = 0;
+        let mut block = Vec::with_capacity(BLOCK_LEN + 64);
+        let mut filter = Filter::with_capacity(self.entries.len());
+        for collected in &self.entries {
+            let key = &self.keys[collected.key_start..collected.key_start + collected.key_len];
+            let range = self.order.range_of(collected.hash, key);
+            // A range begins with a block of its own.
+            if range >= next_range {
+                out.block(&mut block)?;
+                ranges[next_range..=range].fill(out.position());
+                next_range = range + 1;
+            }
+            encode(&mut block, key, collected.place);
+            filter.insert(collected.hash);
+            if block.len() >= BLOCK_LEN {
+                out.block(&mut block)?;
+            }
+        }
+        out.block(&mut block)?;
+        ranges[next_range..].fill(out.position());
+        out.append(filter.as_bytes())?;
+        out.flush()?;
+        Ok(Body { ranges, filter })
+    }
+
+    fn encode_header(
+        &self,
+        store_id: u128,
+        segment: SegmentId,
+        segment_len: u64,
+        body: &Body,
+    ) -> Vec<u8> {
+        let summary = self.summary();
+        let mut out = Vec::with_capacity(HINT_HEADER_LEN);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&segment.0.to_le_bytes());
+        out.extend_from_slice(&store_id.to_le_bytes());
+        out.extend_from_slice(&[self.order.index as u8, 0, 0, 0]);
+        out.extend_from_slice(&crc32c(body.filter.as_bytes()).to_le_bytes());
+        for field in [
+            segment_len,
+            summary.entries,
+            summary.seq_min,
+            summary.seq_max,
+            summary.tombstones,
+            body.filter.as_bytes().len() as u64,
+        ] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        debug_assert_eq!(out.len(), FIELDS_LEN);
+        for offset in body.ranges {
+            out.extend_from_slice(&offset.to_le_bytes());
+        }
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+}
+
+struct Body {
+    ranges: [u64; RANGES + 1],
+    filter: Filter,
+}
+
+// The offsets given in `docs/formats/cask-hint.md`.
+const _: () = assert!(FIELDS_LEN == 88 && HINT_HEADER_LEN == 612);
+
+/// Writes a file front to back in large pieces.
+struct Appender<'a> {
+    file: &'a dyn DiskFile,
+    start: u64,
+    buf: Vec<u8>,
+}
+
+impl<'a> Appender<'a> {
+    fn new(file: &'a dyn DiskFile, start: u64) -> Self {
+        Appender { file, start, buf: Vec::new() }
+    }
+
+    fn position(&self) -> u64 {
+        self.start + self.buf.len() as u64
+    }
+
+    /// Writes a block, if there is anything in it, and empties it.
+    fn block(&mut self, entries: &mut Vec<u8>) -> std::io::Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.append(&(entries.len() as u32).to_le_bytes())?;
+        self.append(&crc32c(entries).to_le_bytes())?;
+        self.append(entries)?;
+        entries.clear();
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.buf.extend_from_slice(bytes);
+        if self.buf.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.buf.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(&[IoSlice::new(&self.buf)], self.start)?;
+        self.start += self.buf.len() as u64;
+        self.buf.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Where keys pointed before they were overwritten or deleted, for as long as a snapshot looks.
+//!
+//! A snapshot with number S sees, of each key, the record written last at or before S. The index
+//! knows only the newest records; what a write supersedes while snapshots are open is noted here
+//! with the number of the superseding write. The version S sees is the one with the lowest such
+//! number above S, if its own number is not above S.
+//!
+//! Writers note before they change the index and snapshots look at the index first, so nothing
+//! falls between the two.
+
+use crate::location::Location;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A place a key pointed to until write `superseded_by`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    pub(crate) superseded_by: u64,
+    pub(crate) location: Location,
+}
+
+/// Superseded versions by key, or by big-endian hash for an index without keys, and the numbers
+/// of the open snapshots.
+#[derive(Default)]
+pub(crate) struct History {
+    versions: RwLock<BTreeMap<Vec<u8>, Vec<Version>>>,
+    snapshots: RwLock<BTreeMap<u64, usize>>,
+    snapshot_count: AtomicUsize,
+}
+
+impl History {
+    /// Registers a snapshot. The caller keeps writers out, so that none is between noting and
+    /// changing the index.
+    pub(crate) fn open_snapshot(&self, seq: u64) {
+        *self.snapshots.write().entry(seq).or_insert(0) += 1;
+        self.snapshot_count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Forgets a snapshot and what only it could see.
+    pub(crate) fn close_snapshot(&self, seq: u64) {
+        let oldest = {
+            let mut snapshots = self.snapshots.write();
+            if let Some(count) = snapshots.get_mut(&seq) {
+                *count -= 1;
+                if *count == 0 {
+                    snapshots.remove(&seq);
+                }
+            }
+            snapshots.keys().next().copied()
+        };
+        self.snapshot_count.fetch_sub(1, Ordering::SeqCst);
+        let mut versions = self.versions.write();
+        match oldest {
+            None => versions.clear(),
+            Some(oldest) if oldest > seq => versions.retain(|_, chain| {
+                chain.retain(|version| version.superseded_by > oldest);
+                !chain.is_empty()
+            }),
+            Some(_) => {}
+        }
+    }
+
+    /// The lowest number of an open snapshot.
+    pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
+        self.snapshots.read().keys().next().copied()
+    }
+
+    pub(crate) fn is_needed(&self) -> bool {
+        self.snapshot_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes that write `superseded_by` is about to replace what the key points to.
+    pub(crate) fn note(&self, key: &[u8], superseded_by: u64, location: Location) {
+        let mut versions = self.versions.write();
+        let chain = versions.entry(key.to_vec()).or_default();
+        chain.push(Version { superseded_by, location });
+    }
+
+    /// The versions of a key (or of all keys with a hash) that were superseded after `seq`, the
+    /// earliest superseded first.
+    pub(crate) fn versions_after(&self, key: &[u8], seq: u64) -> Vec<Version> {
+        let versions = self.versions.read();
+        let chain = versions.get(key).map_or(&[][..], |chain| chain);
+        chain.iter().filter(|version| version.superseded_by > seq).copied().collect()
+    }
+
+    /// Keys in a range with versions superseded after `seq`, ascending, with the earliest
+    /// superseded of each.
+    pub(crate) fn range_after(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        seq: u64,
+    ) -> Vec<(Vec<u8>, Location)> {
+        let versions = self.versions.read();
+        let visible = |chain: &Vec<Version>| {
+            chain.iter().find(|version| version.superseded_by > seq).map(|v| v.location)
+        };
+        versions
+            .range::<[u8], _>((lower, upper))
+            .filter_map(|(key, chain)| Some((key.clone(), visible(chain)?)))
+            .collect()
+    }
+
+    /// All versions with hashes in a range that were superseded after `seq`.
+    pub(crate) fn all_after(
+        &self,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        seq: u64,
+    ) -> Vec<Location> {
+        let versions = self.versions.read();
+        versions
+            .range::<[u8], _>((lower, upper))
+            .flat_map(|(_, chain)| chain.iter())
+            .filter(|version| version.superseded_by > seq)
+            .map(|version| version.location)
+            .collect()
+    }
+}

@@ -1,0 +1,283 @@
+//! The manifest: which segments make up the store. Byte table in `docs/formats/cask-manifest.md`.
+//!
+//! The file is small and always replaced as a whole: written aside, synced, renamed, directory
+//! synced. So it is never torn, and a manifest that does not check out is damage.
+//!
+//! Invariants:
+//! * A segment is listed before its file is created and until its removal is durable; a file with
+//!   a segment's name that is not listed is foreign.
+//! * [`State::Open`] and [`State::Sealed`] segments hold data and must exist.
+//! * [`State::Doomed`] ones hold nothing the store needs, and may or may not exist. Compaction
+//!   output begins as doomed and becomes sealed in the same replacement that dooms its input.
+//! * `next_segment` and `next_seq` are above everything ever used before the last replacement.
+
+use crate::bytes::Cursor;
+use crate::checksum::crc32c;
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Result};
+use crate::hash::HashKey;
+use crate::location::SegmentId;
+use crate::names;
+use crate::options::IndexKind;
+use crate::segment::header::Origin;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, IoSlice};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"TIERCEMF";
+const VERSION: u32 = 1;
+const HASH_SIPHASH_1_3: u8 = 1;
+pub(crate) const HEAD_LEN: usize = 72;
+pub(crate) const ENTRY_LEN: usize = 32;
+// The offsets given in `docs/formats/cask-manifest.md`.
+const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8);
+
+/// What a segment is to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Being written, or was when the process ended: its tail may be torn.
+    Open,
+    /// Complete and durable.
+    Sealed {
+        /// Length of the file.
+        len: u64,
+    },
+    /// To be removed.
+    Doomed,
+}
+
+/// A segment as the manifest knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) state: State,
+    pub(crate) origin: Origin,
+    /// No record of the segment has a lower sequence number.
+    pub(crate) seq_min: u64,
+}
+
+/// The manifest's content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Manifest {
+    pub(crate) store_id: u128,
+    pub(crate) hash_key: HashKey,
+    pub(crate) index: IndexKind,
+    pub(crate) shards: u32,
+    pub(crate) next_segment: u32,
+    pub(crate) next_seq: u64,
+    pub(crate) segments: BTreeMap<SegmentId, Entry>,
+}
+
+impl Manifest {
+    pub(crate) fn new(disk: &dyn Disk, index: IndexKind, shards: u32) -> Self {
+        Manifest {
+            store_id: u128::from(disk.entropy()) << 64 | u128::from(disk.entropy()),
+            hash_key: HashKey([disk.entropy(), disk.entropy()]),
+            index,
+            shards,
+            next_segment: 1,
+            next_seq: 1,
+            segments: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the manifest of a directory, `None` when there is none.
+    pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
+        let path = names::manifest(dir);
+        let file = match disk.open(&path, OpenMode::ReadOnly) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("open", &path, e)),
+        };
+        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
+        // Far above any real store, far below what could exhaust memory.
+        if len > 1 << 30 {
+            return Err(Error::corrupt(&path, 0, "manifest is impossibly long"));
+        }
+        let mut bytes = vec![0; len as usize];
+        let read = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
+        Self::decode(&bytes[..read]).map(Some).map_err(|what| Error::corrupt(&path, 0, what))
+    }
+
+    /// Replaces the manifest of a directory; durable when this returns.
+    pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        replace_file(disk, dir, &names::manifest(dir), &self.encode())
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_LEN + self.segments.len() * ENTRY_LEN + 4);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.store_id.to_le_bytes());
+        out.extend_from_slice(&self.hash_key.0[0].to_le_bytes());
+        out.extend_from_slice(&self.hash_key.0[1].to_le_bytes());
+        out.extend_from_slice(&[HASH_SIPHASH_1_3, self.index as u8, 0, 0]);
+        out.extend_from_slice(&self.shards.to_le_bytes());
+        out.extend_from_slice(&self.next_segment.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.next_seq.to_le_bytes());
+        debug_assert_eq!(out.len(), HEAD_LEN);
+        for (id, entry) in &self.segments {
+            let (state, len) = match entry.state {
+                State::Open => (1, 0),
+                State::Sealed { len } => (2, len),
+                State::Doomed => (3, 0),
+            };
+            out.extend_from_slice(&id.0.to_le_bytes());
+            out.extend_from_slice(&[state, entry.origin as u8, 0, 0]);
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(&entry.seq_min.to_le_bytes());
+            out.extend_from_slice(&[0; 8]);
+        }
+        let crc = crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        if bytes.get(..8) != Some(MAGIC) {
+            return Err("manifest has no magic number");
+        }
+        let (checked, crc) = bytes.split_last_chunk::<4>().ok_or("manifest is cut off")?;
+        if crc32c(checked) != u32::from_le_bytes(*crc) {
+            return Err("manifest checksum does not match");
+        }
+        let mut cursor = Cursor::new(&checked[8..]);
+        if cursor.u32() != Some(VERSION) {
+            return Err("manifest has an unknown format version");
+        }
+        Self::decode_fields(&mut cursor)
+            .filter(|_| cursor.is_empty())
+            .ok_or("manifest has impossible fields")
+    }
+
+    fn decode_fields(cursor: &mut Cursor<'_>) -> Option<Self> {
+        let count = cursor.u32()?;
+        let store_id = cursor.u128()?;
+        let hash_key = HashKey([cursor.u64()?, cursor.u64()?]);
+        (cursor.u8()? == HASH_SIPHASH_1_3).then_some(())?;
+        let index = IndexKind::from_byte(cursor.u8()?)?;
+        cursor.u16()?;
+        let shards = cursor.u32()?;
+        let next_segment = cursor.u32()?;
+        cursor.u32()?;
+        let next_seq = cursor.u64()?;
+        let mut segments = BTreeMap::new();
+        for _ in 0..count {
+            let (id, entry) = decode_entry(cursor)?;
+            segments.insert(id, entry);
+        }
+        Some(Manifest { store_id, hash_key, index, shards, next_segment, next_seq, segments })
+    }
+}
+
+fn decode_entry(cursor: &mut Cursor<'_>) -> Option<(SegmentId, Entry)> {
+    let id = SegmentId(cursor.u32()?);
+    let state = cursor.u8()?;
+    let origin = Origin::from_byte(cursor.u8()?)?;
+    cursor.u16()?;
+    let len = cursor.u64()?;
+    let seq_min = cursor.u64()?;
+    cursor.u64()?;
+    let state = match state {
+        1 => State::Open,
+        2 => State::Sealed { len },
+        3 => State::Doomed,
+        _ => return None,
+    };
+    Some((id, Entry { state, origin, seq_min }))
+}
+
+/// Puts a file into place so that after a crash either the old or the new one is there, whole.
+pub(crate) fn replace_file(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = names::temporary(path);
+    if let Err(error) = write_aside(disk, &temporary, path, bytes) {
+        // On a full disk the leftover would be in the way.
+        let _ = disk.remove(&temporary);
+        return Err(error);
+    }
+    disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))
+}
+
+fn write_aside(disk: &dyn Disk, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let file =
+        disk.open(temporary, OpenMode::Truncate).map_err(|e| Error::io("create", temporary, e))?;
+    file.write_all_at(&[IoSlice::new(bytes)], 0).map_err(|e| Error::io("write", temporary, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", temporary, e))?;
+    disk.rename(temporary, path).map_err(|e| Error::io("rename", temporary, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+
+    fn example() -> Manifest {
+        let mut manifest = Manifest::new(&SimDisk::new(1), IndexKind::Hash, 8);
+        for (id, state) in [(3, State::Open), (4, State::Sealed { len: 4096 }), (9, State::Doomed)]
+        {
+            let entry = Entry { state, origin: Origin::Log, seq_min: 17 };
+            manifest.segments.insert(SegmentId(id), entry);
+        }
+        manifest
+    }
+
+    #[test]
+    fn manifest_comes_back() {
+        let disk = SimDisk::new(1);
+        let dir = Path::new("/d");
+        assert_eq!(Manifest::load(&disk, dir).unwrap(), None);
+        example().store(&disk, dir).unwrap();
+        assert_eq!(Manifest::load(&disk, dir).unwrap(), Some(example()));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let bytes = example().encode();
+        assert_eq!(bytes.len(), HEAD_LEN + 3 * ENTRY_LEN + 4);
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(Manifest::decode(&changed).is_err(), "bit {bit}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn replacement_is_atomic_at_every_crash() {
+        let disk = SimDisk::new(1);
+        let dir = Path::new("/d");
+        let old = example();
+        old.store(&disk, dir).unwrap();
+        disk.record_history();
+        let new = Manifest { next_seq: 99, ..old.clone() };
+        new.store(&disk, dir).unwrap();
+        for moment in disk.take_history() {
+            for seed in 0..50 {
+                for image in [moment.after_kill(seed), moment.after_power_cut(seed)] {
+                    let found = Manifest::load(&image, dir).unwrap().unwrap();
+                    assert!(found == old || found == new);
+                }
+            }
+        }
+        let durable = disk.now().after_power_cut(1);
+        assert_eq!(Manifest::load(&durable, dir).unwrap(), Some(new));
+    }
+
+    #[test]
+    fn protocol_of_replacement() {
+        let disk = SimDisk::new(1);
+        disk.record_trace();
+        example().store(&disk, Path::new("/d")).unwrap();
+        let golden = [
+            "create MANIFEST.tmp",
+            "write MANIFEST.tmp 0+172",
+            "sync MANIFEST.tmp",
+            "rename MANIFEST.tmp to MANIFEST",
+            "sync directory",
+        ];
+        assert_eq!(disk.take_trace(), golden);
+    }
+}

@@ -1,0 +1,162 @@
+//! What a store can be told when it is opened.
+
+use crate::compression::Compression;
+use crate::error::{Error, Result};
+use std::time::Duration;
+
+/// How keys are found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum IndexKind {
+    /// At most 16 bytes of memory a key, however long the keys: the index knows a fingerprint and
+    /// a position, the key is verified on disk. No ranges.
+    #[default]
+    Hash = 0,
+    /// Keys are in memory, in order: ranges and prefixes, and overwriting reads nothing.
+    Ordered = 1,
+}
+
+impl IndexKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(IndexKind::Hash),
+            1 => Some(IndexKind::Ordered),
+            _ => None,
+        }
+    }
+}
+
+/// When writes reach the device.
+///
+/// Under every policy a write that returned survives the death of the process; the policy says
+/// what survives a power cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncPolicy {
+    /// Whenever the operating system likes.
+    None,
+    /// At most this much is lost.
+    Every(Duration),
+    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync.
+    Always,
+}
+
+/// How durable one write is when it returns, whatever the store's policy.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Durability {
+    /// As [`Options::sync`] says.
+    #[default]
+    Policy,
+    /// In the operating system's hands: survives the process, not a power cut.
+    Written,
+    /// On the device.
+    Synced,
+}
+
+/// When and how hard compaction works.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CompactionOptions {
+    /// Whether the store compacts by itself; [`Db::compact`](crate::Db::compact) works in any
+    /// case.
+    pub automatic: bool,
+    /// A segment is rewritten when at least this part of it is garbage.
+    pub garbage_ratio: f64,
+    /// How often the background thread looks for work.
+    pub interval: Duration,
+    /// Bytes read and written a second by the background thread, 0 for no limit.
+    pub bytes_per_second: u64,
+}
+
+/// How to open a store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Whether a store is made where there is none.
+    pub create_if_missing: bool,
+    /// Independent logs that are written in parallel. `None` takes what the store was made with
+    /// (8 for a new one); another number than before is no loss, since a record is found
+    /// wherever it stands: new records are spread over the new number.
+    pub shards: Option<u32>,
+    /// How keys are found. A store opened with another kind than before is indexed anew from its
+    /// segments, once.
+    pub index: IndexKind,
+    /// A segment is finished when it has reached this length.
+    pub segment_size_bytes: u64,
+    /// How new values are compressed.
+    pub compression: Compression,
+    /// When writes reach the device.
+    pub sync: SyncPolicy,
+    /// When garbage is collected.
+    pub compaction: CompactionOptions,
+    /// Memory for values read lately, 0 for none.
+    pub read_cache_bytes: usize,
+    /// Segments open at a time, beside those being written.
+    pub open_files_max: usize,
+    /// Reads values of finished segments past the page cache.
+    pub direct_io: bool,
+    /// Threads that read segments and hint files while opening, 0 for one a core.
+    pub open_threads: usize,
+    /// Whether the store has threads that sync, finish segments and compact. Without them segments
+    /// are finished by the writer that fills them, compaction waits for
+    /// [`Db::compact`](crate::Db::compact), and [`SyncPolicy::Every`] is up to
+    /// [`Db::flush`](crate::Db::flush): everything then happens in the order of the calls.
+    pub background_threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create_if_missing: true,
+            shards: None,
+            index: IndexKind::default(),
+            segment_size_bytes: 128 << 20,
+            compression: Compression::default(),
+            sync: SyncPolicy::Every(Duration::from_secs(1)),
+            compaction: CompactionOptions::default(),
+            read_cache_bytes: 32 << 20,
+            open_files_max: 512,
+            direct_io: false,
+            open_threads: 0,
+            background_threads: true,
+        }
+    }
+}
+
+impl Default for CompactionOptions {
+    fn default() -> Self {
+        CompactionOptions {
+            automatic: true,
+            garbage_ratio: 0.5,
+            interval: Duration::from_secs(5),
+            bytes_per_second: 64 << 20,
+        }
+    }
+}
+
+/// Logs of a store for which nothing else was asked.
+pub(crate) const SHARDS_DEFAULT: u32 = 8;
+/// More logs than this only cost memory and file handles.
+const SHARDS_MAX: u32 = 1024;
+const SEGMENT_SIZE_MIN: u64 = 256;
+/// A segment of this size plus one batch still fits the format's offsets.
+const SEGMENT_SIZE_MAX: u64 = 1 << 30;
+
+impl Options {
+    pub(crate) fn validate(&self) -> Result<()> {
+        let invalid = |option, detail: String| Err(Error::InvalidOption { option, detail });
+        if self.shards.is_some_and(|n| !(1..=SHARDS_MAX).contains(&n)) {
+            return invalid("shards", format!("1 to {SHARDS_MAX}"));
+        }
+        if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size_bytes) {
+            let detail = format!("{SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX}");
+            return invalid("segment_size_bytes", detail);
+        }
+        if !(0.01..=1.0).contains(&self.compaction.garbage_ratio) {
+            return invalid("compaction.garbage_ratio", "0.01 to 1".to_owned());
+        }
+        if self.open_files_max == 0 {
+            return invalid("open_files_max", "at least 1".to_owned());
+        }
+        if matches!(self.sync, SyncPolicy::Every(interval) if interval.is_zero()) {
+            return invalid("sync", "an interval above zero".to_owned());
+        }
+        Ok(())
+    }
+}

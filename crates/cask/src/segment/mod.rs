@@ -1,0 +1,11 @@
+//! Segments: append-only files of records.
+//!
+//! * [`record`]: the unit, checksummed.
+//! * [`header`]: the first 64 bytes, which say whose segment this is.
+//! * [`scan`]: reading a segment from end to end, for recovery, compaction and checking.
+//! * [`file`]: an open segment, and the limit on how many are open.
+
+pub(crate) mod file;
+pub(crate) mod header;
+pub(crate) mod record;
+pub(crate) mod scan;

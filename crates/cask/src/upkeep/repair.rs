@@ -1,0 +1,258 @@
+//! Saving what can be saved of a damaged store, into a new directory.
+//!
+//! Every record that checks out is copied, with its sequence number, into a segment of the new
+//! store; opening that then decides as always which record of each key is the newest. The damaged
+//! store is not touched.
+//!
+//! * A damaged record is lost, which may let an older record of its key come back: a repair is a
+//!   deliberate act, and the report says how much was passed over.
+//! * Of a batch in an unfinished segment, members are only saved when all of it is there.
+//! * When the manifest is lost too, all segments found are taken, even those that compaction had
+//!   replaced and not yet removed.
+
+use super::Progress;
+use super::check::{home, lock};
+use crate::disk::{Disk, OsDisk};
+use crate::error::{Error, Result};
+use crate::location::SegmentId;
+use crate::manifest::{Entry, Manifest, State};
+use crate::names::{self, FileKind};
+use crate::options::{IndexKind, SHARDS_DEFAULT};
+use crate::segment::file::{Segment, SegmentHome, read_header};
+use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
+use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
+use crate::segment::scan::Scanner;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes collected before they are written.
+const WRITE_LEN: usize = 1 << 20;
+
+/// What a repair saved.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Segments from which records were saved.
+    pub segments: usize,
+    /// Records saved.
+    pub records: u64,
+    /// Bytes passed over because they are no records.
+    pub bytes_skipped: u64,
+    /// Records passed over because their batch is not whole.
+    pub members_skipped: u64,
+    /// Segments that could not be read at all.
+    pub problems: Vec<Error>,
+}
+
+/// Saves what can be saved of the store in `from` into the directory `to`, which must hold no
+/// store. The new store is opened like any other.
+///
+/// # Errors
+/// When one of the stores is open, there are no segments in `from`, there is a store in `to`, or
+/// writing fails; the new store is then of no use.
+pub fn repair(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    progress: impl FnMut(Progress),
+) -> Result<RepairReport> {
+    repair_on(Arc::new(OsDisk), from.as_ref(), to.as_ref(), progress)
+}
+
+/// As [`repair`], on another disk than the operating system's.
+pub fn repair_on(
+    disk: Arc<dyn Disk>,
+    from: &Path,
+    to: &Path,
+    mut progress: impl FnMut(Progress),
+) -> Result<RepairReport> {
+    let _old_lock = lock(&*disk, from)?;
+    disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
+    let _new_lock = lock(&*disk, to)?;
+    refuse_existing(&*disk, to)?;
+    let old = Manifest::load(&*disk, from).ok().flatten();
+    let sources = find_segments(&*disk, from, old.as_ref())?;
+    let (index, shards) =
+        old.as_ref().map_or((IndexKind::default(), SHARDS_DEFAULT), |old| (old.index, old.shards));
+    let mut manifest = Manifest::new(&*disk, index, shards);
+    let new_home = home(disk.clone(), to, manifest.store_id);
+    let mut report = RepairReport::default();
+    let total = sources.values().map(|source| source.len).sum();
+    let mut done = 0;
+    for (id, source) in sources {
+        match save_segment(&disk, &new_home, id, &source, &mut report)? {
+            Saved::Segment(entry, seq_max) => {
+                manifest.segments.insert(id, entry);
+                manifest.next_seq = manifest.next_seq.max(seq_max + 1);
+                report.segments += 1;
+            }
+            Saved::Nothing => {}
+        }
+        manifest.next_segment = id.0 + 1;
+        done += source.len;
+        progress(Progress { done, total });
+    }
+    if let Some(old) = old {
+        manifest.next_seq = manifest.next_seq.max(old.next_seq);
+    }
+    // The list comes last: before it, there is no store to be opened.
+    manifest.store(&*disk, to)?;
+    Ok(report)
+}
+
+struct Source {
+    path: PathBuf,
+    len: u64,
+    /// Whether a batch in it is known to have been committed.
+    is_sealed: bool,
+}
+
+enum Saved {
+    Nothing,
+    Segment(Entry, u64),
+}
+
+fn refuse_existing(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    for path in disk.list(dir).map_err(|e| Error::io("list", dir, e))? {
+        if !matches!(names::kind_of(&path), FileKind::Lock | FileKind::Other) {
+            return Err(Error::Foreign {
+                path,
+                what: "a repair needs a directory without a store",
+            });
+        }
+    }
+    Ok(())
+}
+
+fn find_segments(
+    disk: &dyn Disk,
+    dir: &Path,
+    manifest: Option<&Manifest>,
+) -> Result<BTreeMap<SegmentId, Source>> {
+    let mut found = BTreeMap::new();
+    for path in disk.list(dir).map_err(|e| Error::io("list", dir, e))? {
+        let FileKind::Segment(id) = names::kind_of(&path) else { continue };
+        let state = manifest.and_then(|manifest| manifest.segments.get(&id)).map(|e| e.state);
+        if state == Some(State::Doomed) {
+            continue;
+        }
+        let file = disk
+            .open(&path, crate::disk::OpenMode::ReadOnly)
+            .map_err(|e| Error::io("open", &path, e))?;
+        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
+        let is_sealed = matches!(state, Some(State::Sealed { .. }));
+        found.insert(id, Source { path, len, is_sealed });
+    }
+    if found.is_empty() {
+        return Err(Error::NotAStore { path: dir.to_owned() });
+    }
+    Ok(found)
+}
+
+/// Copies the good records of one segment.
+fn save_segment(
+    disk: &Arc<dyn Disk>,
+    home: &Arc<SegmentHome>,
+    id: SegmentId,
+    source: &Source,
+    report: &mut RepairReport,
+) -> Result<Saved> {
+    let file = disk
+        .open(&source.path, crate::disk::OpenMode::ReadOnly)
+        .map_err(|e| Error::io("open", &source.path, e))?;
+    let salt = match read_header(&*file, &source.path) {
+        Ok(header) => header.salt,
+        Err(error) => {
+            // Without the salt no record can be told from rubbish.
+            report.problems.push(error);
+            report.bytes_skipped += source.len;
+            return Ok(Saved::Nothing);
+        }
+    };
+    // Order does not matter here, so the segment is read like one that compaction made.
+    let origin = Origin::Compaction;
+    let mut scanner = Scanner::new(file, &source.path, salt, origin, source.len);
+    let mut output: Option<Output> = None;
+    let mut position = SEGMENT_HEADER_LEN;
+    let mut batch_end = 0;
+    while let Some((at, header)) = scanner.find_record(position)? {
+        report.bytes_skipped += at - position;
+        position = at + header.record_len();
+        if header.kind == Kind::Batch {
+            if let Ok(end) = scanner.batch_end(at)? {
+                batch_end = end;
+            }
+            continue;
+        }
+        let is_member = header.membership == Membership::BatchMember;
+        if is_member && !source.is_sealed && at >= batch_end {
+            report.members_skipped += 1;
+            continue;
+        }
+        let output = match &mut output {
+            Some(output) => output,
+            None => output.insert(Output::create(home, id)?),
+        };
+        output.save(
+            &scanner.record_at(at).map_err(|damage| Error::corrupt(&source.path, at, damage.0))?,
+        )?;
+        report.records += 1;
+    }
+    report.bytes_skipped += source.len.saturating_sub(position);
+    output.map_or(Ok(Saved::Nothing), Output::finish)
+}
+
+/// A segment of the new store.
+struct Output {
+    segment: Arc<Segment>,
+    buf: Vec<u8>,
+    seq_min: u64,
+    seq_max: u64,
+}
+
+impl Output {
+    fn create(home: &Arc<SegmentHome>, id: SegmentId) -> Result<Self> {
+        let segment = Segment::create(home, id, Origin::Compaction, 0)?;
+        Ok(Output { segment, buf: Vec::new(), seq_min: u64::MAX, seq_max: 0 })
+    }
+
+    fn save(&mut self, record: &Record<'_>) -> Result<()> {
+        let header = &record.header;
+        let offset = self.segment.len() + self.buf.len() as u64;
+        let start = self.buf.len();
+        let fields = Fields {
+            kind: header.kind,
+            membership: Membership::Alone,
+            compression: header.compression,
+            expiry: header.expiry,
+            version: header.version,
+            key: record.key,
+            value: record.value,
+        };
+        encode(&mut self.buf, &fields);
+        stamp(&mut self.buf[start..], header.seq, 0, self.segment.salt, offset);
+        self.seq_min = self.seq_min.min(header.seq);
+        self.seq_max = self.seq_max.max(header.seq);
+        if self.buf.len() >= WRITE_LEN { self.write_out() } else { Ok(()) }
+    }
+
+    fn write_out(&mut self) -> Result<()> {
+        let start = self.segment.len();
+        self.segment
+            .writable()?
+            .write_all_at(&[IoSlice::new(&self.buf)], start)
+            .map_err(|e| Error::io("write", &self.segment.path, e))?;
+        self.segment.set_len(start + self.buf.len() as u64);
+        self.buf.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Saved> {
+        self.write_out()?;
+        self.segment.sync()?;
+        let state = State::Sealed { len: self.segment.len() };
+        let entry = Entry { state, origin: Origin::Compaction, seq_min: self.seq_min };
+        Ok(Saved::Segment(entry, self.seq_max))
+    }
+}

@@ -1,0 +1,150 @@
+//! Many threads on one store, on the real disk, with compaction running all the time.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tierce_cask::{Batch, CompactionOptions, Db, IndexKind, Options, SyncPolicy};
+
+const WRITERS: u64 = 4;
+const STEPS: u64 = 3000;
+const KEYS: u64 = 64;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tierce-cask-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(index: IndexKind) -> Options {
+    Options {
+        index,
+        shards: Some(4),
+        segment_size_bytes: 16 << 10,
+        sync: SyncPolicy::Every(Duration::from_millis(2)),
+        compaction: CompactionOptions {
+            garbage_ratio: 0.2,
+            interval: Duration::from_millis(1),
+            bytes_per_second: 0,
+            ..CompactionOptions::default()
+        },
+        read_cache_bytes: 64 << 10,
+        open_files_max: 4,
+        direct_io: true,
+        ..Options::default()
+    }
+}
+
+fn key(writer: u64, n: u64) -> Vec<u8> {
+    format!("{writer}/{n:03}").into_bytes()
+}
+
+/// Each writer owns its keys and knows what they are; its model is returned.
+fn write(db: &Db, writer: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut model = BTreeMap::new();
+    for step in 0..STEPS {
+        let n = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        let key = key(writer, n % KEYS);
+        if n % 7 == 0 {
+            db.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            let value = format!("{writer}.{step}.{}", "y".repeat((n % 200) as usize)).into_bytes();
+            db.put(&key, &value).unwrap();
+            model.insert(key.clone(), value);
+        }
+        let found = db.get(&key).unwrap().map(|value| value.into_vec());
+        assert_eq!(found.as_ref(), model.get(&key), "a writer reads what it wrote");
+        if step % 100 == 0 {
+            // Two keys that always change together, for the snapshots.
+            let mut batch = Batch::new();
+            batch.put(*b"pair/left", step.to_le_bytes()).put(*b"pair/right", step.to_le_bytes());
+            db.write(&batch).unwrap();
+        }
+    }
+    model
+}
+
+/// Looks at everything until told to stop, and returns how often it did.
+fn look(db: &Db, index: IndexKind, stop: &AtomicBool) -> usize {
+    let mut looks = 0;
+    while !stop.load(Ordering::Relaxed) || looks == 0 {
+        let snapshot = db.snapshot().unwrap();
+        assert_eq!(snapshot.get(b"pair/left").unwrap(), snapshot.get(b"pair/right").unwrap());
+        let mut seen = BTreeMap::new();
+        for item in snapshot.iter() {
+            let (key, entry) = item.unwrap();
+            assert!(entry.seq <= snapshot.seq());
+            assert!(seen.insert(key, entry.value).is_none(), "a key came twice");
+        }
+        for (key, value) in &seen {
+            assert_eq!(snapshot.get(key).unwrap().as_ref(), Some(value), "a snapshot changed");
+        }
+        if index == IndexKind::Ordered {
+            let keys: Vec<_> = db.range(b"", b"").unwrap().map(|item| item.unwrap().0).collect();
+            assert!(keys.is_sorted_by(|a, b| a < b), "ascending while being written");
+            let then: Vec<_> =
+                snapshot.range(b"", b"").unwrap().rev().map(|item| item.unwrap().0).collect();
+            assert!(then.iter().rev().eq(seen.keys()), "both ways to look agree");
+        }
+        looks += 1;
+    }
+    looks
+}
+
+fn check(name: &str, index: IndexKind) {
+    let scratch = Scratch::new(name);
+    let db = Db::open(&scratch.0, options(index)).unwrap();
+    let stop = AtomicBool::new(false);
+    let looks = AtomicUsize::new(0);
+    let mut model = BTreeMap::new();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| looks.fetch_add(look(&db, index, &stop), Ordering::Relaxed));
+        }
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let db = &db;
+                    move || write(db, writer)
+                })
+            })
+            .collect();
+        for writer in writers {
+            model.append(&mut writer.join().unwrap());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(looks.into_inner() > 0);
+    let contents = |db: &Db| -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let pairs = db.iter().map(|item| item.unwrap());
+        let pairs = pairs.filter(|(key, _)| !key.starts_with(b"pair/"));
+        pairs.map(|(key, entry)| (key, entry.value.into_vec())).collect()
+    };
+    assert_eq!(contents(&db), model);
+    assert!(db.stats().compactions > 0, "compaction was at work");
+    assert!(db.stats().open_files <= 4, "few files are open");
+    db.close().unwrap();
+    let db = Db::open(&scratch.0, options(index)).unwrap();
+    assert_eq!(contents(&db), model);
+}
+
+#[test]
+fn hashed_store_is_consistent_under_concurrency() {
+    check("concurrent-hash", IndexKind::Hash);
+}
+
+#[test]
+fn ordered_store_is_consistent_under_concurrency() {
+    check("concurrent-ordered", IndexKind::Ordered);
+}
