@@ -8,7 +8,7 @@ use super::{COUNT_OR_SIZE, INT_MAX, LONG};
 /// More workers than that no machine we know can feed.
 const THREADS_MAX: i64 = 1024;
 /// More shards than that only cost memory.
-const SHARDS_MAX: i64 = 1 << 16;
+const SHARDS_MAX: i64 = tierce_keyspace::SHARDS_MAX as i64;
 
 const FACILITIES: Kind = Kind::Word(&[
     "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
