@@ -37,12 +37,19 @@ pub struct Startup {
     pub pidfile: Option<PathBuf>,
 }
 
+/// Workers for a machine of so many cores: one core is left to the kernel's network work and to the
+/// threads beside the workers, at least one worker is there. Why stands in
+/// `docs/decisions/0006-one-core-left-free.md`.
+fn workers_for(cores: NonZeroUsize) -> NonZeroUsize {
+    NonZeroUsize::new(cores.get() - 1).unwrap_or(NonZeroUsize::MIN)
+}
+
 impl Settings {
-    /// What the start needs; `cores` is the number of threads if nobody named one.
+    /// What the start needs; if nobody named a number of threads, `cores` decides.
     #[must_use]
     pub fn startup(&self, cores: NonZeroUsize) -> Startup {
         Startup {
-            threads: self.size(const { DirectiveId::of("threads") }).unwrap_or(cores),
+            threads: self.size(const { DirectiveId::of("threads") }).unwrap_or(workers_for(cores)),
             shards: self.size(const { DirectiveId::of("shards") }),
             databases: self
                 .size(const { DirectiveId::of("databases") })
@@ -195,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn defaults_listen_on_loopback_with_a_worker_for_each_core() {
+    fn defaults_listen_on_loopback_and_leave_one_core_free() {
         let cores = NonZeroUsize::new(7).expect("positive");
         let settings = Settings::default();
         let loopback =
             |name: &str, optional| BindAddress { host: BindHost::Name(name.into()), optional };
         let expected = Startup {
-            threads: cores,
+            threads: NonZeroUsize::new(6).expect("positive"),
             shards: None,
             databases: 16,
             bind: vec![loopback("127.0.0.1", false), loopback("::1", true)],

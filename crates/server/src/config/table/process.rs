@@ -18,7 +18,7 @@ const SHUTDOWN: Kind = Kind::Words(&["default", "save", "nosave", "now", "force"
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("threads", Kind::Int(0, THREADS_MAX), "0",
-        "Worker threads that serve clients; 0 is one for each core.")
+        "Worker threads that serve clients; 0 leaves one core free: one less than there are cores, and at least one.")
         .before_start(),
     row("shards", Kind::Int(0, SHARDS_MAX), "0",
         "Parts of the key space, each with a lock of its own: a power of two, or 0 to have it \
