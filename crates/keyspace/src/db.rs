@@ -109,7 +109,7 @@ impl<'a> Db<'a> {
         found
     }
 
-    /// Whether a key exists, counting as a use of it whatever [`Touch`] says.
+    /// Whether a key exists, counting as a use of it whatever [`Touch`](crate::Touch) says.
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
         let found = self.find(key).map(|entry| entry.touch(at.clock())).is_some();
