@@ -59,7 +59,7 @@ tierce --help-directives, or docs/configuration.md.
 #[must_use]
 pub(super) fn overview(tools: &[Tool]) -> String {
     let mut text = version();
-    text.push_str("A key-value server for the clients and habits of Redis, on all cores.\n\n");
+    text.push_str("A key-value server for the clients and habits of Redis, on many cores.\n\n");
     text.push_str(USAGE);
     if !tools.is_empty() {
         text.push_str("\nTools:\n");
