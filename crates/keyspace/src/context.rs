@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::change::{Change, Event};
+use crate::change::{Change, Event, Removal};
 use crate::entry::Entry;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
@@ -52,9 +52,19 @@ impl Context<'_> {
 
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline]
-    pub(crate) fn changed(&self, entry: &Entry, change: Change) {
+    pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
+        if change == Change::Stored {
+            self.renew_version(hash, entry);
+        }
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
+    }
+
+    /// Like [`Context::changed`], for an entry that was taken out.
+    #[inline]
+    pub(crate) fn removed(&self, entry: &Entry, why: Removal) {
+        self.stats.changes.add(1);
+        self.keyspace.notify(&Event::Key { db: self.db, entry, change: Change::Removed(why) });
     }
 
     #[inline]
