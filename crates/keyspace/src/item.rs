@@ -131,9 +131,11 @@ impl Db<'_> {
         Ok(Some(Item { value, flags, version, deadline_ms, marks, idle_seconds }))
     }
 
-    /// The version of a key, for somebody who has just stored it and is told by the way. 0 if there
-    /// is no such key.
-    pub fn version(&mut self, key: Key<'_>) -> u64 {
+    /// The version of a key, without counting a read; 0 if there is no such key.
+    pub fn version(&mut self, key: Key<'_>, wanted: VersionFor) -> u64 {
+        if wanted == VersionFor::Comparison {
+            self.own_version(key);
+        }
         let at = self.at;
         self.peek(key).map_or(0, |entry| at.version_of(key.hash(), entry).get())
     }

@@ -15,7 +15,7 @@ use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
-use crate::service::{Message, RespService};
+use crate::service::{AnyService, Message};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -33,6 +33,9 @@ pub enum StartError {
     /// The number of shards or databases.
     #[error("{0}")]
     Keyspace(#[from] OptionsError),
+    /// `memcached-database` is too large.
+    #[error("memcached-database {0}: there are only {1} databases")]
+    NoSuchDatabase(usize, usize),
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -74,6 +77,7 @@ impl Instance {
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         let config = Arc::new(Config::new(settings));
+        check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
         let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
@@ -122,6 +126,11 @@ impl Stopper {
     }
 }
 
+fn check_databases(startup: &Startup) -> Result<(), StartError> {
+    let (wanted, there) = (startup.memcached_database, startup.databases);
+    if wanted < there { Ok(()) } else { Err(StartError::NoSuchDatabase(wanted, there)) }
+}
+
 /// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
 fn fit_to_descriptors(config: &Config, log: &Log) {
     let asked = config.live().maxclients();
@@ -149,8 +158,17 @@ fn keyspace_options(config: &Config, startup: &Startup) -> Options {
         // Nobody outside can choose keys that collide.
         seed: crate::random::word(),
         value_len_max: config.live().proto_max_bulk_len() as usize,
+        version_base: version_base(crate::clock::unix_ms() / 1000),
         ..defaults
     }
+}
+
+/// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
+/// 2^24 times a second on average. The seconds count from 2025 on, so that for the next seventeen
+/// years a version is exact as a floating-point number, which is what some clients keep it in.
+fn version_base(unix_seconds: i64) -> u64 {
+    const YEAR_2025: i64 = 1_735_689_600;
+    ((unix_seconds - YEAR_2025).max(0) as u64) << 24
 }
 
 /// Lets CONFIG SET reach what holds a copy of a value.
@@ -211,8 +229,9 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
 fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     const BIND: DirectiveId = DirectiveId::of("bind");
     const PORT: DirectiveId = DirectiveId::of("port");
+    const MEMCACHED_PORT: DirectiveId = DirectiveId::of("memcached-port");
     let (weak, net) = (Arc::downgrade(server), net.clone());
-    server.config.on_change([BIND, PORT], move |settings| {
+    server.config.on_change([BIND, PORT, MEMCACHED_PORT], move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         let install = |listeners| net.listen(listeners);
         let changed = server.listening.change(settings, install);
@@ -254,7 +273,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
         ..tierce_net::Config::default()
     };
-    let service = Arc::new(RespService(Arc::clone(server)));
+    let service = Arc::new(AnyService(Arc::clone(server)));
     Runtime::start(config, server.listening.listeners(), service)
 }
 

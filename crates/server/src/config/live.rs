@@ -52,6 +52,8 @@ live! {
     has_password: AtomicBool<bool> = is_not_empty("requirepass");
     /// Bytes of one argument at most.
     proto_max_bulk_len: AtomicU64<u64> = bytes("proto-max-bulk-len");
+    /// Bytes of one value at most, for clients of memcached.
+    item_size_max: AtomicU64<u64> = bytes("item-size-max");
     /// Bytes of one request at most.
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
     /// Bytes of data at most, 0 for no limit.

@@ -101,6 +101,7 @@ impl Default for Options {
 }
 
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 
 impl<'a> Request<'a> {
@@ -144,11 +145,17 @@ pub(super) fn parse<'a>(
     if key_text.len() > KEY_TEXT_LEN_MAX {
         return Err(BAD_FORMAT);
     }
-    let options = parse_flags(flags)?;
+    let decodes = |options: &Options| {
+        !options.base64 || base64::decode(key_text, &mut [0; KEY_LEN_MAX]).is_some()
+    };
+    let options = match parse_flags(flags) {
+        Ok(options) if decodes(&options) => options,
+        // Two of the commands do not tell what exactly is wrong.
+        _ if matches!(verb, Verb::Delete | Verb::Arithmetic) => return Err(BAD_FLAG),
+        Ok(_) => return Err("CLIENT_ERROR error decoding key"),
+        Err(error) => return Err(error),
+    };
     let request = Request { verb, key_text, flags, options };
-    if options.base64 && base64::decode(key_text, &mut [0; KEY_LEN_MAX]).is_none() {
-        return Err("CLIENT_ERROR error decoding key");
-    }
     check_mode(&request)?;
     Ok(request)
 }
@@ -156,10 +163,10 @@ pub(super) fn parse<'a>(
 fn check_mode(request: &Request<'_>) -> Result<(), Refused> {
     let mode = request.options.mode;
     match request.verb {
-        Verb::Set(_) if !b"\0EeAaPpRrSs".contains(&mode) => {
+        Verb::Set(_) if !b"\0EAPRS".contains(&mode) => {
             Err("CLIENT_ERROR invalid mode for ms M token")
         }
-        Verb::Arithmetic if !b"\0IiDd+-".contains(&mode) => {
+        Verb::Arithmetic if !b"\0ID+-".contains(&mode) => {
             Err("CLIENT_ERROR invalid mode for ma M token")
         }
         _ => Ok(()),
@@ -263,6 +270,7 @@ mod tests {
         assert_eq!(refused(Verb::Arithmetic, b"MIX"), "CLIENT_ERROR incorrect length for M token");
         let opaque = [&b"O"[..], &[b'x'; 32]].concat();
         assert_eq!(refused(Verb::Get, &opaque), "CLIENT_ERROR opaque token too long");
+        assert_eq!(refused(Verb::Delete, b"!"), BAD_FLAG);
         assert_eq!(parse(Verb::Get, &[b'k'; 251], b""), Err(BAD_FORMAT));
     }
 }
