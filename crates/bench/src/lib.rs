@@ -44,6 +44,7 @@ mod target;
 mod compare;
 mod cpu;
 mod measure;
+mod memcached;
 mod progress;
 mod report;
 
