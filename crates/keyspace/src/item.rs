@@ -140,6 +140,12 @@ impl Db<'_> {
         self.peek(key).map_or(0, |entry| at.version_of(key.hash(), entry).get())
     }
 
+    /// The version of a key that has just been stored under the present lock, without looking it up.
+    #[inline]
+    pub fn version_of_store(&self, key: Key<'_>) -> u64 {
+        self.at.striped_version(key.hash()).get()
+    }
+
     /// Sets a key to a string with flags, if `condition` holds. If the deadline in `expiry` has come
     /// already, the key is deleted instead. Marks are gone afterwards.
     ///

@@ -184,7 +184,7 @@ impl Run<'_, '_> {
         let version = match stored {
             // Who asks for no reply needs no version.
             Ok(Stored::Done) if request.loudness() == Loudness::Loud => {
-                self.open(key).version(key, VersionFor::Anybody)
+                self.open(key).version_of_store(key)
             }
             _ => 0,
         };
@@ -218,7 +218,7 @@ impl Run<'_, '_> {
             Err(error) => return self.fail_with(request, error),
         };
         if request.loudness() == Loudness::Loud {
-            let version = self.open(key).version(key, VersionFor::Anybody);
+            let version = self.open(key).version_of_store(key);
             let head = reply(request, Status::Ok, version);
             head.write(b"", b"", &value.to_be_bytes(), self.output.buffer());
         }

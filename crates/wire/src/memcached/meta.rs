@@ -267,10 +267,12 @@ mod tests {
         assert_eq!(refused(Verb::Get, b"C-1"), BAD_TOKEN);
         assert_eq!(refused(Verb::Get, b"b"), "CLIENT_ERROR error decoding key");
         assert_eq!(refused(Verb::Set(b""), b"MX"), "CLIENT_ERROR invalid mode for ms M token");
-        assert_eq!(refused(Verb::Arithmetic, b"MIX"), "CLIENT_ERROR incorrect length for M token");
+        assert_eq!(refused(Verb::Set(b""), b"MIX"), "CLIENT_ERROR incorrect length for M token");
         let opaque = [&b"O"[..], &[b'x'; 32]].concat();
         assert_eq!(refused(Verb::Get, &opaque), "CLIENT_ERROR opaque token too long");
         assert_eq!(refused(Verb::Delete, b"!"), BAD_FLAG);
+        let line = "CLIENT_ERROR invalid mode for ma M token";
+        assert_eq!(refused(Verb::Arithmetic, b"MX"), line);
         assert_eq!(parse(Verb::Get, &[b'k'; 251], b""), Err(BAD_FORMAT));
     }
 }

@@ -447,10 +447,12 @@ fn flush_all(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
 
 fn verbosity(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let ([level, last], count) = split::<2>(rest);
+    // The last word may also be the first.
+    let reply = reply(if count == 1 { level } else { last });
     match (count, parse_u64(level)) {
-        (0, _) => Err(Refused::new(UNKNOWN)),
-        (_, None) => Err(Refused::new(BAD_FORMAT)),
-        _ => Ok(Line::Command(Command::Verbosity { reply: reply(last) })),
+        (1 | 2, Some(_)) => Ok(Line::Command(Command::Verbosity { reply })),
+        (1 | 2, None) => Err(Refused { reply, ..Refused::new(BAD_FORMAT) }),
+        _ => Err(Refused::new(UNKNOWN)),
     }
 }
 
