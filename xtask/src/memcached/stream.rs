@@ -46,7 +46,7 @@ impl Stream {
     }
 
     fn exptime(&mut self) -> &'static str {
-        self.pick(&["0", "0", "0", "100000", "2000000", "-1", "3000000000"])
+        self.pick(&["0", "0", "0", "100000", "2000000", "-1", "2000000000"])
     }
 
     fn noreply(&mut self) -> &'static str {
@@ -120,6 +120,8 @@ impl Stream {
             "v", "v", "k", "s", "t", "f", "c", "q", "u", "Oxyz", "N100000", "R50000", "R200000",
             "T100000", "T0",
         ]);
+        // In which form a key is told depends on how it was stored.
+        let flags = if base64.is_empty() { flags } else { flags.replace(" k", "") };
         format!("mg {key}{base64}{}\r\n", once(&flags))
     }
 
@@ -169,7 +171,7 @@ impl Stream {
         let value = self.value(key);
         let (key, value) = (key.as_bytes(), value.as_bytes());
         let number = |pick: usize| ["n0", "n1", "n2"][pick].as_bytes();
-        let expiry: u32 = [0, 0, 100_000, 3_000_000_000 % (1 << 31)][self.random.below(4)];
+        let expiry: u32 = [0, 0, 100_000, 2_000_000_000][self.random.below(4)];
         match self.random.below(12) {
             0..=2 => {
                 let opcode = [0x01, 0x02, 0x03, 0x11, 0x12, 0x13][self.random.below(6)];

@@ -130,7 +130,8 @@ impl Run<'_, '_> {
             }
             Ok(Adjusted::Absent) => self.line(reply, "NOT_FOUND"),
             Ok(Adjusted::NotANumber | Adjusted::OtherVersion) => {
-                self.line(reply, "CLIENT_ERROR cannot increment or decrement non-numeric value")
+                let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+                self.line(reply, line);
             }
             Err(error) => self.data_error(error),
         }
