@@ -6,6 +6,7 @@ use crate::change::{Change, Event};
 use crate::entry::Entry;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
+use crate::log::pending::Pending;
 use crate::stats::{DbCounters, ShardStats};
 
 /// Whether looking at a key counts as using it.
@@ -27,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub(crate) db: DbIndex,
     pub(crate) now_ms: i64,
     pub(crate) touch: Touch,
+    /// Where operations for the log are collected, if there is a log.
+    pub(crate) pending: Option<&'a Pending>,
 }
 
 impl Context<'_> {
@@ -54,6 +57,9 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn changed(&self, entry: &Entry, change: Change) {
         self.stats.changes.add(1);
+        if let Some(pending) = self.pending {
+            pending.push_change(self.db, entry, change);
+        }
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
     }
 

@@ -1,6 +1,7 @@
 //! Emptying and exchanging whole databases, for which all shards are locked.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use tierce_dash::Table;
 
@@ -36,6 +37,9 @@ impl Locker<'_> {
                     tables.push(table);
                 }
             }
+            if let Some(pending) = all.locker().pending() {
+                pending.push_flush(db);
+            }
             keyspace.notify(&Event::Flushed { db });
         }
         for held in all.locker().all_held() {
@@ -59,6 +63,10 @@ impl Locker<'_> {
             held.shard.swap(a, b);
             held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
             held.stats.changes.add(1);
+        }
+        keyspace.swaps.fetch_add(1, Ordering::Relaxed);
+        if let Some(pending) = all.locker().pending() {
+            pending.push_swap(a, b);
         }
         keyspace.notify(&Event::Swapped { a, b });
     }

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
+use crate::log::LogSink;
 use crate::shard::Slot;
 use crate::stats::{DbStats, Memory, Stats};
 
@@ -36,11 +37,21 @@ pub struct Options {
     pub value_len_max: usize,
     /// Who is told of changes.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
+    /// there: see [`Keyspace::begin_logging`].
+    pub log: Option<Arc<dyn LogSink>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { shards: 256, databases: 16, seed: 0, value_len_max: 512 << 20, observer: None }
+        Self {
+            shards: 256,
+            databases: 16,
+            seed: 0,
+            value_len_max: 512 << 20,
+            observer: None,
+            log: None,
+        }
     }
 }
 
@@ -51,6 +62,7 @@ impl fmt::Debug for Options {
             .field("databases", &self.databases)
             .field("value_len_max", &self.value_len_max)
             .field("observer", &self.observer.is_some())
+            .field("log", &self.log.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -99,6 +111,10 @@ pub struct Keyspace {
     databases: usize,
     garbage: Garbage,
     observer: Option<Arc<dyn Observer>>,
+    log: Option<Arc<dyn LogSink>>,
+    logging: AtomicBool,
+    /// How often two databases were exchanged. Changes only while all shards are locked.
+    pub(crate) swaps: AtomicU64,
 }
 
 impl Keyspace {
@@ -108,7 +124,7 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, observer } = options;
+        let Options { shards, databases, seed, value_len_max, observer, log } = options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
         }
@@ -124,6 +140,9 @@ impl Keyspace {
             databases,
             garbage: Garbage::default(),
             observer,
+            log,
+            logging: AtomicBool::new(false),
+            swaps: AtomicU64::new(0),
         })
     }
 
@@ -226,6 +245,22 @@ impl Keyspace {
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let times = self.next_deadlines_ms.iter().map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
+    }
+
+    /// From now on changes go to the log of [`Options::log`]. Lockers made before do not log.
+    pub fn begin_logging(&self) {
+        self.logging.store(true, Ordering::Release);
+    }
+
+    /// From now on changes are not logged any more; see [`Keyspace::begin_logging`].
+    pub fn end_logging(&self) {
+        self.logging.store(false, Ordering::Release);
+    }
+
+    /// The log, while changes go there.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&dyn LogSink> {
+        self.log.as_deref().filter(|_| self.logging.load(Ordering::Acquire))
     }
 
     /// Tells the observer, if there is one.

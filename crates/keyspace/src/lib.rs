@@ -41,8 +41,8 @@
 //! ```
 
 // In reading order: what keys are and when; how a key lies in memory with its value; what a shard
-// holds; how shards are locked; what can be done to keys and strings, to whole databases, and what
-// happens by itself.
+// holds; how shards are locked; what can be done to keys and strings, to whole databases, and how changes
+// reach a log and come back; what happens by itself.
 mod clock;
 mod error;
 mod key;
@@ -69,6 +69,8 @@ mod string;
 mod flush;
 mod prefetch;
 mod scan;
+
+pub mod log;
 
 mod reaper;
 

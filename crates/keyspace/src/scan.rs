@@ -55,6 +55,30 @@ impl Locker<'_> {
         0
     }
 
+    /// Visits at least `count` keys of a database in one shard, from a position on, and returns
+    /// where to go on, 0 after the last key. The shard stays locked.
+    pub(crate) fn scan_shard(
+        &mut self,
+        db: DbIndex,
+        index: usize,
+        position: u64,
+        count: usize,
+        mut visit: impl FnMut(&Entry),
+    ) -> u64 {
+        let hasher = &self.keyspace().hasher;
+        let table = &self.held(index).shard.db(db).table;
+        let (mut position, mut visited) = (position, 0);
+        loop {
+            position = table.scan(position, hasher, |entry| {
+                visited += 1;
+                visit(entry);
+            });
+            if position == 0 || visited >= count {
+                return position;
+            }
+        }
+    }
+
     /// Visits all keys of a database: KEYS. One shard after the other is locked, so that this is no
     /// picture of one moment, unless all shards are locked already.
     pub fn for_each(&mut self, db: DbIndex, now_ms: i64, mut visit: impl FnMut(&Entry)) {
