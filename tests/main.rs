@@ -22,6 +22,7 @@ mod values_come_back_exactly;
 
 // The data.
 mod concurrent_counters;
+mod durability;
 mod expiry;
 mod key_commands;
 mod scan_guarantee;

@@ -53,6 +53,7 @@ mod db;
 mod index;
 mod log;
 mod upkeep;
+mod wal;
 
 pub use compression::Compression;
 pub use db::batch::Batch;
@@ -70,6 +71,7 @@ pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy}
 pub use upkeep::Progress;
 pub use upkeep::check::{CheckReport, check, check_on};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
+pub use wal::{Wal, WalMark, WalOptions, WalRecovery};
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;

@@ -29,13 +29,22 @@ pub struct Locker<'k> {
     log: Option<&'k dyn LogSink>,
     /// What changed in the shards that are held and is not in the log yet.
     pending: Pending,
+    has_logged: bool,
 }
 
 impl<'k> Locker<'k> {
     #[inline]
     pub(crate) fn new(keyspace: &'k Keyspace) -> Self {
         let (log, pending) = (keyspace.log(), Pending::default());
-        Self { keyspace, touch: Touch::Yes, sticky: None, many: Vec::new(), log, pending }
+        Self {
+            keyspace,
+            touch: Touch::Yes,
+            sticky: None,
+            many: Vec::new(),
+            log,
+            pending,
+            has_logged: false,
+        }
     }
 
     /// The keyspace.
@@ -155,8 +164,15 @@ impl<'k> Locker<'k> {
     #[inline]
     fn log_pending(&mut self) {
         if let Some(log) = self.log {
-            self.pending.append_to(log);
+            self.has_logged |= self.pending.append_to(log);
         }
+    }
+
+    /// Whether anything that was done with this locker has gone to the log since this was last
+    /// asked. What was done in shards that are still locked has not.
+    #[inline]
+    pub fn take_logged(&mut self) -> bool {
+        std::mem::take(&mut self.has_logged)
     }
 
     /// Notes a change of a whole database.

@@ -24,6 +24,7 @@ mod clock;
 pub mod command;
 mod commands;
 pub mod config;
+mod durability;
 mod error;
 mod execute;
 mod latency;

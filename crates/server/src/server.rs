@@ -13,6 +13,7 @@ use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
 use crate::config::{Config, DirectiveId, Peer};
+use crate::durability::Durability;
 use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
@@ -55,6 +56,8 @@ pub struct Server {
     pub startup_memory: usize,
     /// Where clients connect to.
     pub listening: Listening,
+    /// What makes writes durable.
+    pub durability: Durability,
     /// What the operator is told.
     pub log: Log,
     /// The largest memory use seen so far, in bytes.
@@ -119,6 +122,7 @@ impl Server {
         keyspace: Arc<Keyspace>,
         workers: usize,
         listening: Listening,
+        durability: Durability,
         log: Log,
     ) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
@@ -140,6 +144,7 @@ impl Server {
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
             listening,
+            durability,
             log,
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
@@ -215,6 +220,16 @@ impl Server {
     pub fn post_to_all(&self, message: &Message) {
         if let Some(net) = self.net.get() {
             net.broadcast(|_| message.clone());
+        }
+    }
+
+    /// Remembers that something took long, if it did by `latency-monitor-threshold`.
+    pub fn note_latency(&self, event: &'static str, took: Duration) {
+        let threshold = self.config.live().latency_monitor_threshold();
+        let millis = took.as_millis() as u64;
+        if threshold > 0 && millis >= threshold {
+            let seconds = crate::clock::unix_ms() / 1000;
+            self.latency.lock().record(event, seconds, millis);
         }
     }
 

@@ -32,17 +32,18 @@ impl Pending {
         encode_swap(&mut self.ops.borrow_mut(), a, b);
     }
 
-    /// Appends what there is, and is empty again.
+    /// Appends what there is, and is empty again. Whether there was anything.
     #[inline]
-    pub(crate) fn append_to(&mut self, log: &dyn LogSink) {
+    pub(crate) fn append_to(&mut self, log: &dyn LogSink) -> bool {
         let ops = self.ops.get_mut();
         if ops.is_empty() {
-            return;
+            return false;
         }
         log.append(ops);
         ops.clear();
         if ops.capacity() > KEPT_BYTES_MAX {
             *ops = Vec::new();
         }
+        true
     }
 }
