@@ -143,8 +143,11 @@ impl Lane {
 
     /// The next block that is complete, or the end of a closed segment.
     fn complete_piece(&self, head: &mut Head, flush: &Flush) -> Option<Piece> {
-        // A run is kept until it is flushed, so that its end is known until then.
-        while head.runs.front()?.closed.is_some_and(|end| end <= flush.next) {
+        while let Some(run) = head.runs.front()
+            && run.closed.is_some_and(|end| end <= flush.next)
+        {
+            // Its end may have been flushed as a complete block, before it was known to be the end.
+            run.segment.set_all_flushed();
             head.runs.pop_front();
         }
         let run = head.runs.front()?;
