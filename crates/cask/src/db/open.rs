@@ -45,6 +45,7 @@ pub(crate) fn open(
     let mut recovered = recover_segments(&home, order, &listed, threads)?;
     let report = settle(&mut manifest, &mut recovered, &options);
     manifest.store(&*home.disk, dir)?;
+    remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
@@ -104,7 +105,7 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
                 None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
                 Some(state) => state == State::Doomed,
             },
-            FileKind::Manifest | FileKind::Lock | FileKind::Other => false,
+            FileKind::Manifest | FileKind::Lock | FileKind::Tail(_) | FileKind::Other => false,
         };
         if is_rubbish {
             if !removed {
@@ -121,6 +122,16 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
     }
     // Their files are gone for good now.
     manifest.segments.retain(|_, entry| entry.state != State::Doomed);
+    Ok(())
+}
+
+/// Removes the tails of lanes there are no more. What they held is in segments now, durably.
+fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Result<()> {
+    for path in list(disk, dir)? {
+        if matches!(names::kind_of(&path), FileKind::Tail(lane) if lane >= shards) {
+            disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
     Ok(())
 }
 

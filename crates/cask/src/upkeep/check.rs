@@ -9,10 +9,13 @@ use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
+use crate::log::salvage::load_tails;
+use crate::log::salvage::find_end;
 use crate::manifest::{Entry, Manifest, State};
 use crate::names::{self, FileKind};
 use crate::segment::file::{OpenFiles, Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
+use crate::tail::TailImage;
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -78,11 +81,18 @@ pub fn check_on(
             Err(error) => report.problems.push(error),
         }
     }
+    let tails = match load_tails(&*home.disk, dir, manifest.store_id) {
+        Ok(tails) => tails,
+        Err(error) => {
+            report.problems.push(error);
+            Vec::new()
+        }
+    };
     let total = opened.iter().map(|(segment, _)| segment.len()).sum();
     for (segment, entry) in opened {
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
-        if let Err(error) = check_segment(&home, order, &segment, entry, &mut report, &mut tell) {
+        if let Err(error) = check_segment(&home, order, &segment, entry, &tails, &mut report, &mut tell) {
             report.problems.push(error);
         }
         report.segments += 1;
@@ -133,6 +143,7 @@ fn check_segment(
     order: HintOrder,
     segment: &Arc<Segment>,
     entry: Entry,
+    tails: &[TailImage],
     report: &mut CheckReport,
     tell: &mut impl FnMut(u64),
 ) -> Result<()> {
@@ -145,6 +156,16 @@ fn check_segment(
         let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, segment.id, len, order);
         let is_valid = hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok());
         report.hints_missing += usize::from(!is_valid);
+    }
+    if entry.state == State::Open {
+        let ending = find_end(segment, tails, |offset| {
+            report.records += 1;
+            if report.records.is_multiple_of(1024) {
+                tell(offset);
+            }
+        })?;
+        report.torn_bytes += ending.torn.map_or(0, |(bytes, _)| bytes);
+        return Ok(());
     }
     let file = segment.sequential()?;
     let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
@@ -160,9 +181,5 @@ fn check_segment(
             Step::Damaged(offset, damage) => break (offset, damage),
         }
     };
-    if entry.state == State::Open && !scanner.trusts_beyond(offset)? {
-        report.torn_bytes += len - offset;
-        return Ok(());
-    }
     Err(Error::corrupt(&segment.path, offset, damage.0))
 }
