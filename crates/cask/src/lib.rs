@@ -73,7 +73,8 @@ pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy}
 pub use upkeep::Progress;
 pub use upkeep::check::{CheckReport, check, check_on};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
-pub use wal::{Wal, WalMark, WalOptions, WalRecovery};
+pub use wal::recovery::WalRecovery;
+pub use wal::{Wal, WalMark, WalOptions};
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;

@@ -48,6 +48,11 @@ impl Lane {
         synced.map(|_| true)
     }
 
+    /// Up to where the log is durable.
+    pub(crate) fn durable(&self) -> LogOffset {
+        self.sync.state.lock().durable
+    }
+
     /// Makes everything published so far durable.
     pub(crate) fn sync_all(&self, owner: &impl Owner) -> Result<()> {
         let end = self.head.lock().end;
