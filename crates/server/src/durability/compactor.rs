@@ -215,7 +215,7 @@ fn compact(journal: &Journal, server: &Server) -> Result<Done, Undone> {
     if let Some(cause) = journal.wound() {
         return Err(Undone::Failed(cause));
     }
-    let freed = journal.wal().drop_before(mark).map_err(failed)?;
+    let freed = journal.wal().drop_before(&mark).map_err(failed)?;
     Ok(Done { written, freed, took: begun.elapsed() })
 }
 

@@ -54,11 +54,14 @@ pub(super) fn recover(
     let (wal, found) = Wal::open_on(Arc::new(OsDisk), dir, WalOptions::default(), take)
         .map_err(|error| RecoveryError::Log { dir: dir.to_owned(), error })?;
     let replayed = replay.finish();
-    if found.torn_bytes > 0 {
+    for torn in &found.torn_tails {
         log.warning(format_args!(
-            "The log had an unfinished end of {} bytes, which nobody was told was written; it was \
-             cut off",
-            found.torn_bytes
+            "The log ended in {} bytes that were never durable; they were cut off from {} at offset \
+             {}: {}",
+            torn.bytes,
+            torn.path.display(),
+            torn.offset,
+            torn.reason
         ));
     }
     let keys: u64 = keyspace.db_indices().map(|db| keyspace.len(db)).sum();
