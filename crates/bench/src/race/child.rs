@@ -65,7 +65,7 @@ pub(super) fn run(
     phase: Phase,
     mut tell: impl FnMut(Sample),
 ) -> Result<Outcome, RaceError> {
-    let failed = |reason: String| RaceError::Child { phase: phase.name().to_owned(), reason };
+    let failed = |reason: String| RaceError::Phase { phase: phase.name().to_owned(), reason };
     let mut child = start(&Job { task: Task::Phase(phase), plan: plan.clone() })?;
     let output = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
     let (mut outcome, mut failure) = (None, None);

@@ -16,12 +16,12 @@ pub enum RaceError {
     /// The store refused or failed.
     #[error("the run is void: {0}")]
     Store(#[from] tierce_cask::Error),
-    /// The process of a phase ended without a result.
-    #[error("the run is void: the process of phase {phase} {reason}")]
-    Child {
+    /// A phase ended without a result.
+    #[error("phase {phase}: {reason}")]
+    Phase {
         /// Which phase.
         phase: String,
-        /// How it ended.
+        /// What it said, or how its process ended.
         reason: String,
     },
     /// The operating system failed a call.

@@ -25,6 +25,7 @@ mod cache;
 mod child;
 mod memory;
 mod phase;
+mod traffic;
 
 mod direct;
 mod yardstick;

@@ -14,6 +14,7 @@ use super::engine::{Sizes, Store};
 use super::error::RaceError;
 use super::memory::Memory;
 use super::plan::Plan;
+use super::traffic::device_bytes_read;
 use super::verify::{Census, Pass, Share, missing, wrong_value};
 
 /// A phase that is timed.
@@ -56,6 +57,8 @@ pub(super) struct Outcome {
     pub(super) flush_seconds: Option<f64>,
     pub(super) close_seconds: f64,
     pub(super) memory: Memory,
+    /// What came from the device while time ran.
+    pub(super) device_bytes_read: u64,
     pub(super) sizes: Sizes,
 }
 
@@ -73,12 +76,14 @@ pub(super) fn run(
         cache::fill(&plan.store())?;
     }
     let (store, open) = timed(|| Store::open(&plan.store(), &plan.tuning))?;
+    let read_before = device_bytes_read();
     let time = match phase {
         Phase::Write => write(plan, &store, tell)?,
         Phase::Read => read(plan, &store, plan.seed, tell)?,
         Phase::Warm => read(plan, &store, !plan.seed, tell)?,
         Phase::Scan => scan(plan, &store, tell)?,
     };
+    let device_bytes_read = device_bytes_read() - read_before;
     let memory = Memory::read();
     let flush = match phase {
         Phase::Write => Some(timed(|| store.flush())?.1.as_secs_f64()),
@@ -98,6 +103,7 @@ pub(super) fn run(
         flush_seconds: flush,
         close_seconds: close.as_secs_f64(),
         memory,
+        device_bytes_read,
         sizes,
     })
 }

@@ -73,7 +73,7 @@ pub(super) fn run(plan: &Plan, mut tell: impl FnMut(u32)) -> Result<Recovery, Ra
 
 fn at_kill(error: &RaceError, kill: u32) -> RaceError {
     let reason = format!("after kill {}: {error}", kill + 1);
-    RaceError::Child { phase: "recovery".into(), reason }
+    RaceError::Phase { phase: "recovery".into(), reason }
 }
 
 fn remove_files(plan: &Plan) -> Result<(), RaceError> {
@@ -106,7 +106,7 @@ fn kill_a_writer(
     }
     if has_ended(&mut writer)? {
         let reason = "the writer ended by itself; what it said is above".to_owned();
-        return Err(RaceError::Child { phase: "recovery".into(), reason });
+        return Err(RaceError::Phase { phase: "recovery".into(), reason });
     }
     let failed = |action| RaceError::io(action, Path::new("the writer"));
     writer.kill().map_err(failed("kill"))?;

@@ -70,12 +70,13 @@ impl Report {
 
     fn table(&self) -> String {
         let mut text = format!(
-            "{:<24}{:>12}{:>9}{:>11}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}\n",
+            "{:<24}{:>12}{:>9}{:>11}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}\n",
             "phase",
             "keys",
             "s",
             "k keys/s",
             "MB/s",
+            "disk MB",
             "peak MB",
             "anon MB",
             "file MB",
@@ -154,12 +155,13 @@ fn bytes(outcome: &Outcome) -> f64 {
 fn row(of: &Outcome) -> String {
     let megabytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
     format!(
-        "{:<24}{:>12}{:>9.2}{:>11.1}{:>10.0}{:>10}{:>10}{:>10}{:>8.2}{:>8.2}\n",
+        "{:<24}{:>12}{:>9.2}{:>11.1}{:>10.0}{:>10}{:>10}{:>10}{:>10}{:>8.2}{:>8.2}\n",
         title(of.phase),
         of.operations,
         of.seconds,
         of.operations as f64 / of.seconds / 1e3,
         bytes(of) / of.seconds / 1e6,
+        megabytes(of.device_bytes_read),
         megabytes(of.memory.peak),
         megabytes(of.memory.anonymous),
         megabytes(of.memory.file),
