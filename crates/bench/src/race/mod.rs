@@ -6,11 +6,11 @@
 //! run, say how good the figures are. What is measured and why is in `docs/race.md`.
 //!
 //! In reading order:
-//! * [`cli`], [`plan`]: what is to be done. [`contents`]: what is written.
-//! * [`engine`]: the only file that knows the storage engine.
-//! * [`yardstick`] on [`direct`]: the disk alone. [`recovery`] and [`writer`]: the kills.
-//! * [`phase`] by a [`crew`] of threads, with [`verify`]; in a process of its own by [`child`].
-//! * [`ratio`], [`report`], [`plot`]: what came of it.
+//! * `cli`, `plan`: what is to be done. `contents`: what is written.
+//! * `engine`: the only file that knows the storage engine.
+//! * `yardstick` on `direct`: the disk alone. `recovery` and `writer`: the kills.
+//! * `phase` by a `crew` of threads, with `verify`; in a process of its own by `child`.
+//! * `ratio`, `report`, `plot`: what came of it.
 
 mod cli;
 mod plan;

@@ -112,10 +112,12 @@ mod tests {
 
     const KEYS: u64 = 100;
 
+    type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
     /// Scans what `items` makes of the right items, and says why the pass is void.
-    fn verdict(share: Share, items: impl FnOnce(&mut Vec<(Vec<u8>, Vec<u8>)>)) -> String {
+    fn verdict(share: Share, items: impl FnOnce(&mut Items)) -> String {
         let contents = Contents::new(1);
-        let mut all: Vec<(Vec<u8>, Vec<u8>)> = (0..KEYS)
+        let mut all: Items = (0..KEYS)
             .map(|number| {
                 let mut value = [0; VALUE_LEN];
                 contents.fill(&mut value, contents.key(number), 0);
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_voids_the_pass() {
-        let check = |expected: &str, items: fn(&mut Vec<(Vec<u8>, Vec<u8>)>)| {
+        let check = |expected: &str, items: fn(&mut Items)| {
             for share in [Share::All, Share::OneOf { number: 0, threads: 1 }] {
                 let verdict = verdict(share, items);
                 assert!(verdict.contains(expected), "{verdict}");
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_value_of_another_key_shows_to_every_thread() {
-        let swap = |items: &mut Vec<(Vec<u8>, Vec<u8>)>| items[9].1 = items[10].1.clone();
+        let swap = |items: &mut Items| items[9].1 = items[10].1.clone();
         for number in 0..5 {
             let verdict = verdict(Share::OneOf { number, threads: 5 }, swap);
             assert!(verdict.contains("another value"), "{verdict}");
