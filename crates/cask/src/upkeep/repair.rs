@@ -11,7 +11,7 @@
 //!   replaced and not yet removed.
 
 use super::Progress;
-use super::check::{home, lock, lock_store};
+use super::check::{home, lock};
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -67,7 +67,7 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = lock_store(&*disk, from)?;
+    let _old_lock = super::check::lock_store(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
