@@ -43,6 +43,8 @@ const EARLY_KILLS: u32 = 4;
 const EARLY_MS_MAX: u64 = 40;
 /// How often the notes are looked at while waiting for the moment to kill.
 const LOOKED_EVERY: Duration = Duration::from_micros(500);
+/// A store from which nothing comes for this long hangs.
+const STALLED_MAX: Duration = Duration::from_secs(60);
 /// Ranges with random bounds in each comparison.
 const RANGES: u32 = 16;
 
@@ -97,12 +99,7 @@ fn kill_a_writer(
         thread::sleep(Duration::from_millis(random.below(EARLY_MS_MAX)));
     } else {
         let goal = before + 1 + random.below(plan.keys().min(WRITES_PER_KILL_MAX));
-        while notes.read()?.iter().sum::<u64>() < goal {
-            if has_ended(&mut writer)? {
-                break;
-            }
-            thread::sleep(LOOKED_EVERY);
-        }
+        wait_for(notes, before, goal, &mut writer)?;
     }
     if has_ended(&mut writer)? {
         let reason = "the writer ended by itself; what it said is above".to_owned();
@@ -111,6 +108,24 @@ fn kill_a_writer(
     let failed = |action| RaceError::io(action, Path::new("the writer"));
     writer.kill().map_err(failed("kill"))?;
     writer.wait().map_err(failed("wait for"))?;
+    Ok(())
+}
+
+/// Waits until so many writes were noted, or the writer has ended.
+fn wait_for(notes: &Notes, before: u64, goal: u64, writer: &mut Child) -> Result<(), RaceError> {
+    let (mut last, mut last_change) = (before, Instant::now());
+    while last < goal && !has_ended(writer)? {
+        thread::sleep(LOOKED_EVERY);
+        let now = notes.read()?.iter().sum();
+        if now != last {
+            (last, last_change) = (now, Instant::now());
+        } else if last_change.elapsed() > STALLED_MAX {
+            // Ended here, because a parent that reports the stall would leave it behind.
+            let _ = writer.kill().and_then(|()| writer.wait());
+            let reason = format!("the run is void: no write came back for {STALLED_MAX:?}");
+            return Err(RaceError::Phase { phase: "recovery".into(), reason });
+        }
+    }
     Ok(())
 }
 
@@ -223,6 +238,8 @@ fn compare_range(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::race::contents::VALUE_LEN;
+    use crate::race::engine::Tuning;
 
     #[test]
     fn versions_follow_from_the_number_of_writes() {
@@ -249,5 +266,62 @@ mod tests {
         let acknowledged = model.values().filter(|allowed| allowed.acknowledged.is_some()).count();
         assert_eq!(acknowledged as u64, 5 + KEYS_PER_THREAD);
         assert_eq!(model.values().filter(|allowed| allowed.unfinished.is_some()).count(), 3);
+    }
+
+    /// Three threads, of which the second has noted 40 writes, and a store that has these.
+    fn store_of_40_writes(name: &str) -> (Plan, Vec<u64>) {
+        let dir = std::env::temp_dir().join(format!("tierce-race-{name}-{}", std::process::id()));
+        let plan = Plan {
+            dir,
+            threads: 3,
+            per_thread: 1,
+            scans: 1,
+            kills: 1,
+            seed: 5,
+            verify_all: false,
+            tuning: Tuning {
+                shards: 2,
+                direct_io: false,
+                segment_size_bytes: 1 << 20,
+                read_cache_bytes: 0,
+            },
+        };
+        remove_store(&plan.dir).expect("room for a test");
+        let contents = plan.contents();
+        let store = Store::open(&plan.killed_store(), &plan.tuning).expect("a store");
+        let mut value = [0; VALUE_LEN];
+        for write in 0..40 {
+            let key = contents.key(KEYS_PER_THREAD + write % KEYS_PER_THREAD);
+            contents.fill(&mut value, key, write / KEYS_PER_THREAD);
+            store.put(key, &value).expect("a write");
+        }
+        store.close().expect("closed");
+        (plan, vec![0, 40, 0])
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_one_more_write_are_right() {
+        let (plan, mut notes) = store_of_40_writes("right");
+        let verdict = |notes: &[u64]| compare(&plan, notes, &mut Random::new(1)).is_ok();
+        assert!(verdict(&notes));
+        notes[1] = 39;
+        assert!(verdict(&notes), "one write can be done without being noted");
+        remove_store(&plan.dir).expect("removed");
+    }
+
+    #[test]
+    fn whatever_is_lost_or_was_not_written_is_noticed() {
+        let (plan, notes) = store_of_40_writes("lost");
+        let verdict = |thread: usize, writes: u64| {
+            let mut notes = notes.clone();
+            notes[thread] = writes;
+            let verdict = compare(&plan, &notes, &mut Random::new(1));
+            verdict.expect_err("a loss must be noticed").to_string()
+        };
+        assert!(verdict(1, 41).contains("another value"), "an acknowledged version is lost");
+        assert!(verdict(1, 38).contains("another value"), "two writes that nobody noted");
+        assert!(verdict(0, 1).contains("missing"), "an acknowledged key is lost");
+        assert!(verdict(1, 0).contains("another value"), "keys that nobody wrote");
+        remove_store(&plan.dir).expect("removed");
     }
 }
