@@ -68,7 +68,7 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = lock(&*disk, from)?;
+    let _old_lock = super::check::lock_store(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
