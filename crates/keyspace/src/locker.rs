@@ -15,12 +15,15 @@ use crate::db::Db;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::shard::Held;
+use crate::usage::Tracking;
 
 /// A thread's access to the keyspace. Dropping it unlocks what it holds.
 #[derive(Debug)]
 pub struct Locker<'k> {
     keyspace: &'k Keyspace,
-    touch: Touch,
+    /// What is kept of uses, and whether the operations that follow count as such.
+    tracking: Tracking,
+    usage: Option<Tracking>,
     /// The shard of the last request; `None` while `many` is in use.
     sticky: Option<Held<'k>>,
     /// The shards of a [`Many`], ascending; empty without one.
@@ -30,7 +33,8 @@ pub struct Locker<'k> {
 impl<'k> Locker<'k> {
     #[inline]
     pub(crate) fn new(keyspace: &'k Keyspace) -> Self {
-        Self { keyspace, touch: Touch::Yes, sticky: None, many: Vec::new() }
+        let tracking = keyspace.pressure.policy().tracking();
+        Self { keyspace, tracking, usage: Some(tracking), sticky: None, many: Vec::new() }
     }
 
     /// The keyspace.
@@ -43,7 +47,7 @@ impl<'k> Locker<'k> {
     /// Whether the operations that follow count as uses of the keys they read or write.
     #[inline]
     pub fn set_touch(&mut self, touch: Touch) {
-        self.touch = touch;
+        self.usage = (touch == Touch::Yes).then_some(self.tracking);
     }
 
     /// The database `db` as far as it is in the shard of `hash`, which is locked and stays so. A
@@ -110,9 +114,10 @@ impl<'k> Locker<'k> {
 
     #[inline]
     pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
-        let (keyspace, touch) = (self.keyspace, self.touch);
+        let Self { keyspace, tracking, usage, .. } = *self;
         let Held { shard, stats, .. } = self.held(index);
-        Db::new(shard, Context { keyspace, stats, shard_index: index, db, now_ms, touch })
+        let at = Context { keyspace, stats, shard_index: index, db, now_ms, usage, tracking };
+        Db::new(shard, at)
     }
 
     /// All shards that a `Many` holds.
