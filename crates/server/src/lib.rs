@@ -25,6 +25,7 @@ pub mod command;
 mod commands;
 pub mod config;
 mod error;
+mod eviction;
 mod execute;
 mod latency;
 mod listening;

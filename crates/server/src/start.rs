@@ -11,6 +11,7 @@ use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::process::PidFile;
@@ -77,6 +78,7 @@ impl Instance {
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
         let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
+        keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
         let server = Arc::new(Server::new(config, keyspace, workers, listening, log));
         server.set_active_expiry(true)?;
@@ -187,6 +189,11 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         VALUE_LEN,
         Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
     );
+    let keyspace = Arc::clone(&server.keyspace);
+    server.config.on_change(eviction::DIRECTIVES, move |settings| {
+        keyspace.set_eviction(&eviction::configured(settings));
+        Ok(())
+    });
     let log = Arc::downgrade(server);
     watch(
         LOG_LEVEL,
