@@ -574,7 +574,8 @@ fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
     assert!(base.addr().get() & !ADDRESS_MASK == 0, "an address of more than 48 bits");
     let stamp = usize::from(access.stamp) << ADDRESS_BITS;
     let uses = usize::from(access.uses.min(USES_MAX)) << USES_SHIFT;
-    base.map_addr(|address| address | stamp | uses | usize::from(is_volatile) * VOLATILE)
+    let volatile = if is_volatile { VOLATILE } else { 0 };
+    base.map_addr(|address| address | stamp | uses | volatile)
 }
 
 /// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place
