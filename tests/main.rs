@@ -39,6 +39,7 @@ mod monitor;
 mod slowlog_and_latency;
 
 // The limits.
+mod eviction;
 mod hostile_input;
 mod idle_server_uses_no_cpu;
 mod limits;

@@ -66,6 +66,8 @@ pub enum Removal {
     Deleted,
     /// Its deadline came.
     Expired,
+    /// Memory ran short, and the policy chose it.
+    Evicted,
     /// It was taken, to be put under another key or into another database.
     Moved,
 }

@@ -44,6 +44,7 @@ impl Locker<'_> {
         }
         for held in all.locker().all_held() {
             held.publish_next_deadline(keyspace);
+            keyspace.follow_size(held.stats);
         }
         drop(all);
         if freeing == Freeing::Later {
@@ -71,11 +72,11 @@ impl Locker<'_> {
         keyspace.notify(&Event::Swapped { a, b });
     }
 
-    /// Sets the counts of hits, misses and expired keys to zero: CONFIG RESETSTAT.
+    /// Sets the counts of hits, misses, expired and evicted keys to zero: CONFIG RESETSTAT.
     pub fn reset_stats(&mut self) {
         for index in 0..self.keyspace().shard_count() {
             let stats = self.held(index).stats;
-            for counter in [&stats.hits, &stats.misses, &stats.expired] {
+            for counter in [&stats.hits, &stats.misses, &stats.expired, &stats.evicted] {
                 counter.set(0);
             }
         }

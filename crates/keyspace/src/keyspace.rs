@@ -10,6 +10,7 @@ use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
 use crate::log::LogSink;
+use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::stats::{DbStats, Memory, Stats};
 
@@ -87,6 +88,11 @@ impl DbIndex {
     /// The first database, which always exists.
     pub const ZERO: Self = Self(0);
 
+    /// The first `databases` ones, at most [`DATABASES_MAX`].
+    pub(crate) fn below(databases: usize) -> impl Iterator<Item = Self> + use<> {
+        (0..databases).map(|number| Self(number as u16))
+    }
+
     /// The number.
     #[inline]
     #[must_use]
@@ -106,6 +112,7 @@ pub struct Keyspace {
     /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) alarm: Alarm,
+    pub(crate) pressure: Pressure,
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
@@ -136,6 +143,7 @@ impl Keyspace {
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             alarm: Alarm::default(),
+            pressure: Pressure::new(),
             value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
@@ -176,7 +184,7 @@ impl Keyspace {
 
     /// All databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        (0..self.databases).map(|number| DbIndex(number as u16))
+        DbIndex::below(self.databases)
     }
 
     /// The longest value that an append or a write beyond the end may make.
@@ -223,6 +231,7 @@ impl Keyspace {
             stats.hits += slot.stats.hits.get();
             stats.misses += slot.stats.misses.get();
             stats.expired += slot.stats.expired.get();
+            stats.evicted += slot.stats.evicted.get();
             stats.changes += slot.stats.changes.get();
         }
         stats

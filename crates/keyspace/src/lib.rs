@@ -51,6 +51,8 @@ mod text_int;
 mod entry;
 mod value;
 
+mod usage;
+
 mod change;
 mod deadline;
 mod garbage;
@@ -66,6 +68,12 @@ mod db;
 mod expire;
 mod string;
 
+mod policy;
+mod pressure;
+
+mod coldest;
+mod evict;
+
 mod flush;
 mod prefetch;
 mod scan;
@@ -80,12 +88,16 @@ pub use context::Touch;
 pub use db::{Db, DeadlineSet, Ttl};
 pub use entry::{Entry, size_class};
 pub use error::{Error, Result};
+pub use evict::Evicted;
 pub use flush::Freeing;
 pub use key::{KEY_LEN_MAX, Key, KeyHash};
 pub use keyspace::{DATABASES_MAX, DbIndex, Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};
+pub use policy::Policy;
+pub use pressure::Eviction;
 pub use reaper::Reaper;
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
 pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
+pub use usage::FrequencyTuning;
 pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};

@@ -17,11 +17,14 @@ use crate::keyspace::{DbIndex, Keyspace};
 use crate::log::LogSink;
 use crate::log::pending::Pending;
 use crate::shard::Held;
+use crate::usage::Tracking;
 
 /// A thread's access to the keyspace. Dropping it unlocks what it holds.
 pub struct Locker<'k> {
     keyspace: &'k Keyspace,
-    touch: Touch,
+    /// What is kept of uses, and whether the operations that follow count as such.
+    tracking: Tracking,
+    usage: Option<Tracking>,
     /// The shard of the last request; `None` while `many` is in use.
     sticky: Option<Held<'k>>,
     /// The shards of a [`Many`], ascending; empty without one.
@@ -35,14 +38,15 @@ pub struct Locker<'k> {
 impl<'k> Locker<'k> {
     #[inline]
     pub(crate) fn new(keyspace: &'k Keyspace) -> Self {
-        let (log, pending) = (keyspace.log(), Pending::default());
+        let tracking = keyspace.pressure.policy().tracking();
         Self {
             keyspace,
-            touch: Touch::Yes,
+            tracking,
+            usage: Some(tracking),
             sticky: None,
             many: Vec::new(),
-            log,
-            pending,
+            log: keyspace.log(),
+            pending: Pending::default(),
             has_logged: false,
         }
     }
@@ -57,7 +61,7 @@ impl<'k> Locker<'k> {
     /// Whether the operations that follow count as uses of the keys they read or write.
     #[inline]
     pub fn set_touch(&mut self, touch: Touch) {
-        self.touch = touch;
+        self.usage = (touch == Touch::Yes).then_some(self.tracking);
     }
 
     /// The database `db` as far as it is in the shard of `hash`, which is locked and stays so. A
@@ -133,16 +137,17 @@ impl<'k> Locker<'k> {
 
     #[inline]
     pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
-        let (keyspace, touch) = (self.keyspace, self.touch);
-        let logs = self.log.is_some();
+        let Self { keyspace, tracking, usage, log, .. } = *self;
         self.hold(index);
         let held = match &mut self.sticky {
             Some(held) if held.index == index => held,
             _ => held_among(&mut self.many, index),
         };
         let Held { shard, stats, .. } = held;
-        let pending = logs.then_some(&self.pending);
-        Db::new(shard, Context { keyspace, stats, shard_index: index, db, now_ms, touch, pending })
+        let pending = log.map(|_| &self.pending);
+        let shard_index = index;
+        let at = Context { keyspace, stats, shard_index, db, now_ms, pending, usage, tracking };
+        Db::new(shard, at)
     }
 
     /// All shards that a `Many` holds.

@@ -187,7 +187,7 @@ impl Db<'_> {
     /// Adds a key that is known to be absent.
     fn add(&mut self, key: Key<'_>, content: Content<'_>, deadline_ms: Option<i64>) -> Result<()> {
         self.check_key(key)?;
-        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.clock());
+        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.first_access());
         self.insert(key, entry);
         Ok(())
     }

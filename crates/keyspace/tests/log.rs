@@ -42,7 +42,7 @@ fn replay(records: &[Vec<u8>], threads: usize) -> Arc<Keyspace> {
     // Another number of shards and another hash: the log does not depend on either.
     let options = Options { shards: 8, databases: DATABASES, seed: 99, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).unwrap());
-    let mut replay = Replay::start(Arc::clone(&keyspace), threads).unwrap();
+    let mut replay = Replay::start(Arc::clone(&keyspace), threads, NOW_MS).unwrap();
     for record in records {
         replay.record(record).unwrap();
     }

@@ -7,6 +7,7 @@ use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
+use crate::eviction::{self, Room};
 use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
@@ -155,6 +156,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut paused = self.server.pause.is_on(now_ms);
         let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
+        let mut limited = self.server.keyspace.has_memory_limit();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -185,6 +187,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
+            if limited
+                && command.spec.flags.contains(Flags::DENYOOM)
+                && eviction::make_room(self.server, locker, now_ms) == Room::None
+            {
+                let error = CommandError::OUT_OF_MEMORY;
+                self.refuse(session, output, &Refused { command: Some(command), error });
+                continue;
+            }
             if meter.must_end_run(command) {
                 meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
             }
@@ -194,6 +204,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 meter.leave(command, session, args);
                 paused = self.server.pause.is_on(now_ms);
                 watched = self.server.clients.has_monitors();
+                limited = self.server.keyspace.has_memory_limit();
             }
             if watched {
                 // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.

@@ -26,6 +26,7 @@ mod commands;
 pub mod config;
 mod durability;
 mod error;
+mod eviction;
 mod execute;
 mod latency;
 mod listening;

@@ -14,6 +14,7 @@ use crate::command::{Command, CommandId, Table};
 use crate::commands;
 use crate::config::{Config, DirectiveId, Peer};
 use crate::durability::Durability;
+use crate::eviction::Excess;
 use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
@@ -60,6 +61,8 @@ pub struct Server {
     pub durability: Durability,
     /// What the operator is told.
     pub log: Log,
+    /// The time in which memory was beyond its limit.
+    pub excess: Excess,
     /// The largest memory use seen so far, in bytes.
     pub memory_peak: AtomicUsize,
     /// Connections for which there was no descriptor, as far as the log knows.
@@ -112,6 +115,8 @@ pub struct KeyStats {
     pub misses: u64,
     /// Keys removed because their time had come.
     pub expired: u64,
+    /// Keys removed because memory ran short.
+    pub evicted: u64,
 }
 
 impl Server {
@@ -146,6 +151,7 @@ impl Server {
             listening,
             durability,
             log,
+            excess: Excess::default(),
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,
@@ -292,7 +298,12 @@ impl Server {
 
     fn all_key_stats(&self) -> KeyStats {
         let stats = self.keyspace.stats();
-        KeyStats { hits: stats.hits, misses: stats.misses, expired: stats.expired }
+        KeyStats {
+            hits: stats.hits,
+            misses: stats.misses,
+            expired: stats.expired,
+            evicted: stats.evicted,
+        }
     }
 
     /// What happened to keys since the start, or since statistics were reset.
@@ -304,6 +315,7 @@ impl Server {
             hits: now.hits - base.hits,
             misses: now.misses - base.misses,
             expired: now.expired - base.expired,
+            evicted: now.evicted - base.evicted,
         }
     }
 
@@ -313,6 +325,7 @@ impl Server {
         let (traffic, keys) = (self.all_traffic(), self.all_key_stats());
         *self.baseline.lock() = Some(Baseline { totals, traffic, keys });
         self.errors.reset();
+        self.excess.reset();
     }
 
     /// Starts or stops the removal of expired keys that nobody asks for.
@@ -351,6 +364,7 @@ impl Server {
     /// What has to be done whether or not anybody is connected: some microseconds.
     fn do_chores(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        self.excess.check(self, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago.
         if self.clients.largest_backlogs().1 > 0 {
             self.post_to_all(&Message::NoteBacklogs);

@@ -13,6 +13,7 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
 use crate::durability::{self, Durability, Journal, RecoveryError};
+use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::process::PidFile;
@@ -87,6 +88,7 @@ impl Instance {
         if let Some(journal) = &journal {
             durability::recover(journal, &keyspace, &startup, &log)?;
         }
+        keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
         let server = Arc::new(Server::new(
             config,
@@ -212,6 +214,11 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         VALUE_LEN,
         Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
     );
+    let keyspace = Arc::clone(&server.keyspace);
+    server.config.on_change(eviction::DIRECTIVES, move |settings| {
+        keyspace.set_eviction(&eviction::configured(settings));
+        Ok(())
+    });
     let log = Arc::downgrade(server);
     watch(
         LOG_LEVEL,

@@ -24,6 +24,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+type Segments = Vec<Arc<Segment>>;
+
 /// What opening a log found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
@@ -119,7 +121,7 @@ fn complete_segments(
     home: &Arc<SegmentHome>,
     manifest: &Manifest,
     recovery: &mut WalRecovery,
-) -> Result<Vec<Arc<Segment>>> {
+) -> Result<Segments> {
     let is_open = |entry: &crate::manifest::Entry| entry.state == State::Open;
     let tails = match manifest.segments.values().any(is_open) {
         true => load_tails(&*home.disk, &home.dir, home.store_id)?,
@@ -155,7 +157,7 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest: &mut Manifest,
     segments: Vec<Arc<Segment>>,
     replay: &mut Replay<F>,
-) -> Result<(Vec<Arc<Segment>>, Vec<Arc<Segment>>)> {
+) -> Result<(Segments, Segments)> {
     let (mut kept, mut doomed) = (Vec::new(), Vec::new());
     let mut has_ended = false;
     for segment in segments {

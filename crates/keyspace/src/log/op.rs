@@ -299,6 +299,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::usage::Access;
 
     fn decode(record: &[u8]) -> Vec<String> {
         let mut reader = Reader::new(record);
@@ -320,7 +321,7 @@ mod tests {
         ) {
             let kind = if raw { Kind::Raw } else { Kind::Embedded };
             for content in [Content::Int(int), Content::of_bytes(&value, kind)] {
-                let entry = Entry::new(&key, content, deadline_ms, 0);
+                let entry = Entry::new(&key, content, deadline_ms, Access::default());
                 let mut record = Vec::new();
                 encode_entry(&mut record, DbIndex::ZERO, &entry);
                 let (op, bytes) = Reader::new(&record).next().unwrap().unwrap();
@@ -329,7 +330,7 @@ mod tests {
                 else { panic!("{op:?}") };
                 prop_assert_eq!(found, &key[..]);
                 prop_assert_eq!(at, deadline_ms);
-                let again = Entry::new(&key, value.content(), at, 0);
+                let again = Entry::new(&key, value.content(), at, Access::default());
                 prop_assert_eq!(again.encoding(), entry.encoding());
                 let (mut a, mut b) = (Vec::new(), Vec::new());
                 again.string().write_to(&mut a);
@@ -354,7 +355,7 @@ mod tests {
         let mut record = Vec::new();
         encode_flush(&mut record, DbIndex::ZERO);
         encode_swap(&mut record, DbIndex::ZERO, DbIndex::ZERO);
-        let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), 0);
+        let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), Access::default());
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Written { offset: 2, len: 3 });
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Deadline);
         let expired = Change::Removed(Removal::Expired);
@@ -369,7 +370,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_format_page() {
-        let entry = Entry::new(b"greeting", Content::of_string(b"hello"), None, 0);
+        let entry = Entry::new(b"greeting", Content::of_string(b"hello"), None, Access::default());
         let mut record = Vec::new();
         encode_entry(&mut record, DbIndex::ZERO, &entry);
         assert_eq!(record, b"\x01\x00\x08greeting\x05hello");

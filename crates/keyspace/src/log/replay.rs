@@ -12,12 +12,14 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 
 use super::op::{Effect, Malformed, Op, Reader};
+use crate::context::Touch;
 use crate::db::Db;
 use crate::entry::Entry;
 use crate::flush::Freeing;
 use crate::key::Key;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
+use crate::usage::Access;
 
 /// Operations are handed to a loader in chunks of about this many bytes.
 const CHUNK_BYTES: usize = 128 * 1024;
@@ -69,14 +71,16 @@ struct Loader {
 }
 
 impl Replay {
-    /// Starts `threads` loaders.
+    /// Starts `threads` loaders. All keys count as used for the last time at `now_ms`.
     ///
     /// # Errors
     ///
     /// If the operating system refuses a thread.
-    pub fn start(keyspace: Arc<Keyspace>, threads: usize) -> std::io::Result<Self> {
-        let loaders =
-            (0..threads.max(1)).map(|_| Loader::start(&keyspace)).collect::<Result<_, _>>()?;
+    pub fn start(keyspace: Arc<Keyspace>, threads: usize, now_ms: i64) -> std::io::Result<Self> {
+        let access = Access { stamp: (now_ms / 1000) as u16, uses: 0 };
+        let loaders = (0..threads.max(1))
+            .map(|_| Loader::start(&keyspace, access))
+            .collect::<Result<_, _>>()?;
         Ok(Self { keyspace, loaders, done: Replayed::default() })
     }
 
@@ -137,11 +141,11 @@ impl Replay {
 }
 
 impl Loader {
-    fn start(keyspace: &Arc<Keyspace>) -> std::io::Result<Self> {
+    fn start(keyspace: &Arc<Keyspace>, access: Access) -> std::io::Result<Self> {
         let (tasks, inbox) = sync_channel(CHUNKS_WAITING_MAX);
         let keyspace = Arc::clone(keyspace);
         let builder = thread::Builder::new().name("loader".into());
-        let thread = builder.spawn(move || load(&keyspace, &inbox))?;
+        let thread = builder.spawn(move || load(&keyspace, &inbox, access))?;
         Ok(Self { chunk: Vec::new(), tasks, thread })
     }
 
@@ -164,15 +168,16 @@ impl Loader {
     }
 }
 
-fn load(keyspace: &Keyspace, inbox: &Receiver<Task>) {
+fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) {
     for task in inbox {
         match task {
             Task::Chunk(chunk) => {
                 let mut locker = keyspace.locker();
+                locker.set_touch(Touch::No);
                 let mut ops = Reader::new(&chunk);
                 // The dealer has read these bytes before.
                 while let Ok(Some((op, _))) = ops.next() {
-                    apply(keyspace, &mut locker, op);
+                    apply(keyspace, &mut locker, op, access);
                 }
             }
             Task::Meet(all_here) => {
@@ -182,15 +187,14 @@ fn load(keyspace: &Keyspace, inbox: &Receiver<Task>) {
     }
 }
 
-fn apply(keyspace: &Keyspace, locker: &mut Locker<'_>, op: Op<'_>) {
+fn apply(keyspace: &Keyspace, locker: &mut Locker<'_>, op: Op<'_>, access: Access) {
     let Op::Key { db, key, effect } = op else { return };
     let Ok(db) = db_index(keyspace, db) else { return };
     let key = keyspace.key(key);
     let mut db = locker.db(db, key.hash(), NO_TIME_MS);
     match effect {
         Effect::Put { value, deadline_ms } => {
-            // The access clock is the caller's time, which does not exist here: all keys are equally old.
-            let entry = Entry::new(key.bytes(), value.content(), deadline_ms, 0);
+            let entry = Entry::new(key.bytes(), value.content(), deadline_ms, access);
             db.put(key, entry).expect("a key of a log is not too long");
         }
         Effect::Remove => _ = db.remove(key),

@@ -57,6 +57,8 @@ live! {
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
     /// Bytes of data at most, 0 for no limit.
     maxmemory: AtomicU64<u64> = bytes("maxmemory");
+    /// How long a command may evict, from 0 to 100.
+    maxmemory_eviction_tenacity: AtomicU64<u64> = count("maxmemory-eviction-tenacity");
     /// Microseconds from which a command enters the slow log, -1 for never.
     slowlog_log_slower_than: AtomicI64<i64> = number("slowlog-log-slower-than");
     /// Entries of the slow log at most.

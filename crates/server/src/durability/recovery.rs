@@ -41,7 +41,7 @@ pub(super) fn recover(
 ) -> Result<(), RecoveryError> {
     let begun = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut replay = Replay::start(Arc::clone(keyspace), threads)?;
+    let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
     let (mut bytes, mut reported) = (0, begun);
     let take = |record: &[u8]| {
         bytes += record.len();

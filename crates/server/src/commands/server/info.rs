@@ -235,8 +235,8 @@ fn memory(report: &mut Report<'_>) {
     ]);
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
     report.line("mem_fragmentation_bytes", memory.fragmentation_bytes());
+    report.line("mem_not_counted_for_evict", memory.not_evictable());
     report.constants(&[
-        ("mem_not_counted_for_evict", "0"),
         ("mem_replication_backlog", "0"),
         ("mem_total_replication_buffers", "0"),
         ("mem_clients_slaves", "0"),
@@ -330,11 +330,12 @@ fn stats(report: &mut Report<'_>) {
         ("expired_stale_perc", "0.00"),
         ("expired_time_cap_reached_count", "0"),
         ("expire_cycle_cpu_milliseconds", "0"),
-        ("evicted_keys", "0"),
-        ("evicted_clients", "0"),
-        ("total_eviction_exceeded_time", "0"),
-        ("current_eviction_exceeded_time", "0"),
     ]);
+    server.excess.check(server, report.now_ms);
+    report.line("evicted_keys", keys.evicted);
+    report.line("evicted_clients", 0);
+    report.line("total_eviction_exceeded_time", server.excess.total_ms(report.now_ms));
+    report.line("current_eviction_exceeded_time", server.excess.current_ms(report.now_ms));
     report.line("keyspace_hits", keys.hits);
     report.line("keyspace_misses", keys.misses);
     report.constants(&[
