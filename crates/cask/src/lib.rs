@@ -34,6 +34,8 @@
 #![forbid(unsafe_code)]
 
 pub mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 
 mod bytes;
 mod checksum;

@@ -133,7 +133,7 @@ impl Default for CompactionOptions {
 /// Logs of a store for which nothing else was asked.
 pub(crate) const SHARDS_DEFAULT: u32 = 8;
 /// More logs than this only cost memory and file handles.
-const SHARDS_MAX: u32 = 1024;
+pub(crate) const SHARDS_MAX: u32 = 1024;
 const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
