@@ -110,7 +110,9 @@ impl Store {
             for op in write.ops.as_slice() {
                 let place = offset + op.start as u64;
                 let location = Location::new(segment.id, place, op.len as u64);
-                self.apply(op, op.key(&write.frame), seq, location, segment);
+                // On disk the write has happened; which record it supersedes could not be read.
+                self.apply(op, op.key(&write.frame), seq, location, segment)
+                    .map_err(|e| self.latch_always(e))?;
                 seq += 1;
             }
             offset += write.frame.len() as u64;
@@ -150,10 +152,17 @@ impl Store {
 
     /// Lets the index know. Changes of one key come here one at a time and in order, since they
     /// all go through its lane.
-    fn apply(&self, op: &Op, key: &[u8], seq: u64, location: Location, segment: &Segment) {
+    fn apply(
+        &self,
+        op: &Op,
+        key: &[u8],
+        seq: u64,
+        location: Location,
+        segment: &Segment,
+    ) -> Result<()> {
         let superseded = match (&self.index, op.kind) {
-            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location)),
-            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None),
+            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location))?,
+            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None)?,
             (Index::Ordered(index), kind) => {
                 if self.history.is_needed()
                     && let Some(old) = index.get(key)
@@ -172,6 +181,7 @@ impl Store {
         {
             segment.subtract_live(old.len_bound());
         }
+        Ok(())
     }
 
     /// Lets the hash index point to `new`, or nowhere, and returns where it pointed.
@@ -181,16 +191,16 @@ impl Store {
         key: &[u8],
         seq: u64,
         new: Option<Location>,
-    ) -> Option<Location> {
+    ) -> Result<Option<Location>> {
         let Index::Hash(index) = &self.index else { unreachable!("the caller matched the kind") };
         loop {
-            let old = match self.find_by_hash(index, hash, key) {
+            let old = match self.find_by_hash(index, hash, key)? {
                 Found::At(old) => old,
                 Found::Nowhere => {
                     if let Some(new) = new {
                         index.insert(hash, new);
                     }
-                    return None;
+                    return Ok(None);
                 }
                 Found::Moved => continue,
             };
@@ -203,7 +213,7 @@ impl Store {
                 None => index.remove(hash, old),
             };
             if applied {
-                return Some(old);
+                return Ok(Some(old));
             }
         }
     }

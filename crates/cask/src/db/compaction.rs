@@ -13,10 +13,13 @@
 //! A crash before 3 leaves the input, one after 3 the output. A tombstone is left out when no
 //! other segment can hold an older record of its key: because all its records are newer, or
 //! because its filter says so. Segments being written are never input.
+//!
+//! Segments that give back the most for the bytes they cost come first, and one whose hint file
+//! shows that nothing of it is needed is not read at all.
 
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::Place;
+use crate::hint::entry::{Entry, Place, RANGES};
 use crate::hint::filter::Filter;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary};
@@ -26,7 +29,7 @@ use crate::segment::file::Segment;
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +39,9 @@ use std::time::{Duration, Instant};
 const WRITE_LEN: usize = 1 << 20;
 /// Log segments below this part of the usual size are merged when there are many.
 const SMALL_FRACTION: u64 = 8;
+/// Input of one job at most, in segments of the usual size: what a job has copied is of no use, and
+/// its input not given back, before it is through.
+const JOB_SEGMENTS_MAX: u64 = 4;
 /// How many small segments are many.
 const SMALL_COUNT_MAX: usize = 16;
 
@@ -151,7 +157,7 @@ impl Store {
             };
             manifest.segments.iter().filter_map(sealed).filter(|&id| id < newest).collect()
         };
-        let mut worthwhile: BTreeMap<SegmentId, Arc<Segment>> = BTreeMap::new();
+        let mut worthwhile = Vec::new();
         let mut small = Vec::new();
         let filters = &mut HashMap::new();
         for segment in sealed.into_iter().filter_map(|id| self.segment(id)) {
@@ -166,20 +172,31 @@ impl Store {
                 || (garbage + segment.tombstones() >= wanted.max(1)
                     && garbage + self.idle_tombstones(&segment, filters) >= wanted.max(1))
             {
-                worthwhile.insert(segment.id, segment);
+                worthwhile.push(segment);
             } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
                 small.push(segment);
             }
         }
         if small.len() > SMALL_COUNT_MAX {
-            worthwhile.extend(small.into_iter().map(|segment| (segment.id, segment)));
+            worthwhile.append(&mut small);
         }
-        let mut room = self.options.segment_size_bytes;
-        let mut chosen = Vec::new();
-        for segment in worthwhile.into_values() {
-            let rest = segment.live() + segment.tombstones();
-            if chosen.is_empty() || rest <= room {
-                room = room.saturating_sub(rest);
+        self.fill_job(worthwhile)
+    }
+
+    /// Those of the segments that give back the most for what they cost, as many as one job takes.
+    fn fill_job(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let rest = |segment: &Segment| segment.live() + segment.tombstones();
+        let size = self.options.segment_size_bytes;
+        // Per mille of a segment that would have to be copied.
+        segments.sort_by_key(|segment| rest(segment) * 1000 / segment.len());
+        let (mut room, mut reads) = (size, size.saturating_mul(JOB_SEGMENTS_MAX));
+        let mut chosen: Vec<Arc<Segment>> = Vec::new();
+        for segment in segments {
+            // What holds nothing any more is not read, so there may be any number of these.
+            let cost = if rest(&segment) == 0 { 0 } else { segment.len() };
+            if chosen.is_empty() || (rest(&segment) <= room && cost <= reads) {
+                room = room.saturating_sub(rest(&segment));
+                reads = reads.saturating_sub(cost);
                 chosen.push(segment);
             }
         }
@@ -193,8 +210,8 @@ impl Store {
         filters: &mut HashMap<SegmentId, Option<Filter>>,
     ) -> u64 {
         let Some(reader) = self.hint_reader(segment) else { return 0 };
-        let mut cursor = reader.cursor(0..crate::hint::entry::RANGES);
-        let mut entry = crate::hint::entry::Entry::default();
+        let mut cursor = reader.cursor(0..RANGES);
+        let mut entry = Entry::default();
         let mut idle = 0;
         while cursor.next(&mut entry) == Ok(true) {
             let place = entry.place;
@@ -280,16 +297,22 @@ impl<'a> Job<'a> {
     }
 
     fn copy_live(&mut self, input: &Arc<Segment>, pace: &mut Pace) -> Result<()> {
+        if !self.holds_something(input) {
+            return Ok(());
+        }
         let file = input.sequential()?;
         let len = input.len();
         let mut scanner = Scanner::new(file, &input.path, input.salt, input.origin, len);
         loop {
-            let before = scanner.position();
+            let (before, mut written) = (scanner.position(), 0);
             match scanner.next()? {
                 Step::Record(offset, record) => {
                     let from = Location::new(input.id, offset, record.header.record_len());
-                    if self.is_needed(&record, from) {
+                    let is_tombstone = record.header.kind == Kind::Delete;
+                    let hash = self.store.order.hash_key.hash(record.key);
+                    if self.is_needed(record.key, hash, is_tombstone, record.header.seq, from) {
                         self.copy(&record, from)?;
+                        written = record.header.record_len();
                     }
                 }
                 Step::End => return Ok(()),
@@ -298,25 +321,51 @@ impl<'a> Job<'a> {
                     return Err(Error::corrupt(&input.path, offset, damage.0));
                 }
             }
-            pace.spend(self.store, scanner.position() - before)?;
+            pace.spend(self.store, scanner.position() - before + written)?;
         }
     }
 
-    fn is_needed(&mut self, record: &Record<'_>, at: Location) -> bool {
-        let hash = self.store.order.hash_key.hash(record.key);
-        if record.header.kind == Kind::Delete {
+    /// Whether anything of a segment is needed, as far as its hint file tells. In a store that is
+    /// overwritten evenly, many segments hold nothing any more when their turn comes; those need
+    /// not be read.
+    fn holds_something(&mut self, input: &Segment) -> bool {
+        let Some(reader) = self.store.hint_reader(input) else { return true };
+        let mut cursor = reader.cursor(0..RANGES);
+        let mut entry = Entry::default();
+        loop {
+            match cursor.next(&mut entry) {
+                Ok(false) => return false,
+                Err(_) => return true,
+                Ok(true) => {}
+            }
+            let Place { seq, offset, len, is_tombstone } = entry.place;
+            let at = Location::new(input.id, offset, len);
+            if self.is_needed(&entry.key, entry.hash, is_tombstone, seq, at) {
+                return true;
+            }
+        }
+    }
+
+    fn is_needed(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        is_tombstone: bool,
+        seq: u64,
+        at: Location,
+    ) -> bool {
+        if is_tombstone {
             let besides: Vec<SegmentId> = self
                 .inputs
                 .iter()
                 .map(|input| input.id)
                 .chain(self.outputs.iter().map(|output| output.segment.id))
                 .collect();
-            let seq = record.header.seq;
             return self.store.tombstone_is_needed(hash, seq, &besides, &mut self.filters);
         }
         match &self.store.index {
             Index::Hash(index) => index.points_to(hash, at),
-            Index::Ordered(index) => index.get(record.key) == Some(at),
+            Index::Ordered(index) => index.get(key) == Some(at),
         }
     }
 
