@@ -64,7 +64,7 @@ fn directory_without_permission() {
     let scratch = Scratch::new("permission");
     let dir = scratch.0.join("closed");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o000)).unwrap();
     let may = std::fs::write(dir.join("probe"), b"");
     match (may, Db::open(&dir, Options::default())) {
         (Ok(()), Ok(db)) => db.close().unwrap(),
