@@ -10,14 +10,16 @@ const WORDS: &[&str] = &[
     "autumn", "bottle", "had", "oak", "years", "with", "estate", "river", "from", "slow", "hill",
 ];
 
+/// Makes value number so many of this length.
+type Make = fn(u64, usize) -> Vec<u8>;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().ok_or("usage: compression DIR [MIB]")?;
     let mib: usize = arguments.next().map_or(Ok(64), |mib| mib.parse())?;
     println!("| values | bytes | method | fill k/s | get k/s | disk bytes a value |");
     println!("|---|--:|---|--:|--:|--:|");
-    let kinds: [(&str, fn(u64, usize) -> Vec<u8>); 3] =
-        [("JSON", json), ("text", text), ("random", noise)];
+    let kinds: [(&str, Make); 3] = [("JSON", json), ("text", text), ("random", noise)];
     for (name, make) in kinds {
         for len in [100, 400, 4096] {
             let count = (mib << 20).div_ceil(len) as u64;

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tierce_cask::{Db, IndexKind, Options, Stats, SyncPolicy};
+use tierce_cask::{Db, IndexKind, Options, Stats};
 
 #[derive(Clone, Copy)]
 struct Load {
@@ -59,10 +59,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn options(index: IndexKind, automatic: bool) -> Options {
-    let mut options = Options { index, sync: SyncPolicy::None, ..Options::default() };
+    let mut options = Options { index, ..Options::default() };
     options.segment_size_bytes = 32 << 20;
     options.compaction.automatic = automatic;
-    options.compaction.interval = Duration::from_millis(50);
+    options.compaction.interval = Duration::from_millis(200);
     options
 }
 

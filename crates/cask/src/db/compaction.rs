@@ -29,7 +29,8 @@ use crate::segment::file::Segment;
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
-use std::collections::HashMap;
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -104,6 +105,17 @@ struct Move {
     to: Location,
 }
 
+/// Segments that may hold what tombstones hide. The list is made once and used for many tombstones:
+/// what is written or sealed later has higher numbers than those had that are looked at.
+struct Elders(Vec<Elder>);
+
+struct Elder {
+    seq_min: u64,
+    segment: Arc<Segment>,
+    /// Read when first asked.
+    filter: OnceCell<Option<Filter>>,
+}
+
 /// One run of compaction.
 struct Job<'a> {
     store: &'a Store,
@@ -111,7 +123,8 @@ struct Job<'a> {
     outputs: Vec<Output>,
     keys: Vec<u8>,
     moves: Vec<Move>,
-    filters: HashMap<SegmentId, Option<Filter>>,
+    /// All segments that are not input; outputs come later.
+    elders: Elders,
 }
 
 impl Store {
@@ -159,7 +172,7 @@ impl Store {
         };
         let mut worthwhile = Vec::new();
         let mut small = Vec::new();
-        let filters = &mut HashMap::new();
+        let elders = self.elders(&[]);
         for segment in sealed.into_iter().filter_map(|id| self.segment(id)) {
             if segment.is_damaged() {
                 continue;
@@ -170,7 +183,7 @@ impl Store {
             // Tombstones may turn out to be garbage; that takes a look at other segments' filters.
             if garbage >= wanted.max(1)
                 || (garbage + segment.tombstones() >= wanted.max(1)
-                    && garbage + self.idle_tombstones(&segment, filters) >= wanted.max(1))
+                    && garbage + self.idle_tombstones(&segment, &elders) >= wanted.max(1))
             {
                 worthwhile.push(segment);
             } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
@@ -204,11 +217,7 @@ impl Store {
     }
 
     /// Bytes of a sealed segment's tombstones that nothing needs any more.
-    fn idle_tombstones(
-        &self,
-        segment: &Arc<Segment>,
-        filters: &mut HashMap<SegmentId, Option<Filter>>,
-    ) -> u64 {
+    fn idle_tombstones(&self, segment: &Arc<Segment>, elders: &Elders) -> u64 {
         let Some(reader) = self.hint_reader(segment) else { return 0 };
         let mut cursor = reader.cursor(0..RANGES);
         let mut entry = Entry::default();
@@ -216,7 +225,7 @@ impl Store {
         while cursor.next(&mut entry) == Ok(true) {
             let place = entry.place;
             if place.is_tombstone
-                && !self.tombstone_is_needed(entry.hash, place.seq, &[segment.id], filters)
+                && !elders.need_tombstone(self, entry.hash, place.seq, Some(segment.id))
             {
                 idle += place.len;
             }
@@ -224,51 +233,55 @@ impl Store {
         idle
     }
 
+    /// All segments but these that hold something.
+    fn elders(&self, besides: &[Arc<Segment>]) -> Elders {
+        let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
+        let segments = self.segments.read();
+        // What an empty segment will get is newer than any tombstone there is: of one key, all
+        // writes pass through one lane, one after the other.
+        let counts = |segment: &&Arc<Segment>| {
+            segment.len() > SEGMENT_HEADER_LEN && !besides.contains(&segment.id)
+        };
+        let elder = |segment: &Arc<Segment>| Elder {
+            seq_min: segment.seq_min(),
+            segment: segment.clone(),
+            filter: OnceCell::new(),
+        };
+        Elders(segments.values().filter(counts).map(elder).collect())
+    }
+
     fn hint_reader(&self, segment: &Segment) -> Option<HintReader> {
         let home = &self.home;
         let (id, len) = (segment.id, segment.len());
         HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, self.order).ok()
     }
+}
 
-    /// Whether a segment other than the given ones may hold a record of the key older than `seq`.
-    fn tombstone_is_needed(
+impl Elders {
+    /// Whether one of them, other than `besides`, may hold a record of the key older than `seq`.
+    fn need_tombstone(
         &self,
+        store: &Store,
         hash: u64,
         seq: u64,
-        besides: &[SegmentId],
-        filters: &mut HashMap<SegmentId, Option<Filter>>,
+        besides: Option<SegmentId>,
     ) -> bool {
-        let others: Vec<Arc<Segment>> = {
-            let segments = self.segments.read();
-            // What an empty segment will get is newer than any tombstone there is: of one key, all
-            // writes pass through one lane, one after the other.
-            let other = |segment: &&Arc<Segment>| {
-                segment.seq_min() < seq
-                    && segment.len() > SEGMENT_HEADER_LEN
-                    && !besides.contains(&segment.id)
-            };
-            segments.values().filter(other).cloned().collect()
-        };
-        others.iter().any(|segment| {
-            let filter = filters
-                .entry(segment.id)
-                .or_insert_with(|| self.hint_reader(segment).and_then(|hint| hint.filter().ok()));
+        let may_hold = |elder: &Elder| {
+            let load = || store.hint_reader(&elder.segment).and_then(|hint| hint.filter().ok());
             // Without a hint file, as while a segment is written, anything is possible.
-            filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
-        })
+            elder.filter.get_or_init(load).as_ref().is_none_or(|filter| filter.may_contain(hash))
+        };
+        self.0
+            .iter()
+            .filter(|elder| elder.seq_min < seq && Some(elder.segment.id) != besides)
+            .any(may_hold)
     }
 }
 
 impl<'a> Job<'a> {
     fn new(store: &'a Store, inputs: Vec<Arc<Segment>>) -> Self {
-        Job {
-            store,
-            inputs,
-            outputs: Vec::new(),
-            keys: Vec::new(),
-            moves: Vec::new(),
-            filters: HashMap::new(),
-        }
+        let elders = store.elders(&inputs);
+        Job { store, inputs, outputs: Vec::new(), keys: Vec::new(), moves: Vec::new(), elders }
     }
 
     fn run(&mut self, pace: &mut Pace) -> Result<CompactionReport> {
@@ -328,7 +341,7 @@ impl<'a> Job<'a> {
     /// Whether anything of a segment is needed, as far as its hint file tells. In a store that is
     /// overwritten evenly, many segments hold nothing any more when their turn comes; those need
     /// not be read.
-    fn holds_something(&mut self, input: &Segment) -> bool {
+    fn holds_something(&self, input: &Segment) -> bool {
         let Some(reader) = self.store.hint_reader(input) else { return true };
         let mut cursor = reader.cursor(0..RANGES);
         let mut entry = Entry::default();
@@ -346,22 +359,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn is_needed(
-        &mut self,
-        key: &[u8],
-        hash: u64,
-        is_tombstone: bool,
-        seq: u64,
-        at: Location,
-    ) -> bool {
+    fn is_needed(&self, key: &[u8], hash: u64, is_tombstone: bool, seq: u64, at: Location) -> bool {
         if is_tombstone {
-            let besides: Vec<SegmentId> = self
-                .inputs
-                .iter()
-                .map(|input| input.id)
-                .chain(self.outputs.iter().map(|output| output.segment.id))
-                .collect();
-            return self.store.tombstone_is_needed(hash, seq, &besides, &mut self.filters);
+            return self.elders.need_tombstone(self.store, hash, seq, None);
         }
         match &self.store.index {
             Index::Hash(index) => index.points_to(hash, at),
