@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn options(index: IndexKind, automatic: bool) -> Options {
     let mut options = Options { index, ..Options::default() };
-    options.segment_size_bytes = 32 << 20;
+    options.segment_size_bytes = 16 << 20;
     options.compaction.automatic = automatic;
     options.compaction.interval = Duration::from_millis(200);
     options

@@ -200,16 +200,21 @@ impl Store {
     fn fill_job(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let rest = |segment: &Segment| segment.live() + segment.tombstones();
         let size = self.options.segment_size_bytes;
-        // Per mille of a segment that would have to be copied.
-        segments.sort_by_key(|segment| rest(segment) * 1000 / segment.len());
+        // By what has to be copied, in millionths of the segment. Writers change it meanwhile.
+        segments.sort_by_cached_key(|segment| rest(segment) * 1_000_000 / segment.len());
+        // What holds nothing any more costs nothing and goes at once, before anything is copied.
+        let empty = segments.iter().take_while(|segment| rest(segment) == 0).count();
+        if empty > 0 {
+            segments.truncate(empty);
+            return segments;
+        }
         let (mut room, mut reads) = (size, size.saturating_mul(JOB_SEGMENTS_MAX));
         let mut chosen: Vec<Arc<Segment>> = Vec::new();
         for segment in segments {
-            // What holds nothing any more is not read, so there may be any number of these.
-            let cost = if rest(&segment) == 0 { 0 } else { segment.len() };
-            if chosen.is_empty() || (rest(&segment) <= room && cost <= reads) {
-                room = room.saturating_sub(rest(&segment));
-                reads = reads.saturating_sub(cost);
+            let (copied, read) = (rest(&segment), segment.len());
+            if chosen.is_empty() || (copied <= room && read <= reads) {
+                room = room.saturating_sub(copied);
+                reads = reads.saturating_sub(read);
                 chosen.push(segment);
             }
         }
