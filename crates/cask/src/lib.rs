@@ -35,6 +35,8 @@
 #![deny(unsafe_code)]
 
 pub mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 
 mod bytes;
 mod checksum;

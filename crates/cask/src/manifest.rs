@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::hash::HashKey;
 use crate::location::SegmentId;
 use crate::names;
-use crate::options::IndexKind;
+use crate::options::{IndexKind, SHARDS_MAX};
 use crate::segment::header::Origin;
+use crate::segment::record::SEQ_MAX;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -190,10 +191,15 @@ impl Manifest {
         cursor.u32()?;
         let next_seq = cursor.u64()?;
         let first_seq = cursor.u64()?;
+        let is_possible = (1..=SHARDS_MAX).contains(&shards)
+            && (1..=SegmentId::MAX + 1).contains(&next_segment)
+            && next_seq <= SEQ_MAX + 1;
+        is_possible.then_some(())?;
         let mut segments = BTreeMap::new();
         for _ in 0..count {
             let (id, entry) = decode_entry(cursor)?;
-            segments.insert(id, entry);
+            let is_used = id.0 >= 1 && id.0 < next_segment;
+            (is_used && segments.insert(id, entry).is_none()).then_some(())?;
         }
         Some(Manifest {
             store_id,
@@ -252,6 +258,7 @@ mod tests {
 
     fn example() -> Manifest {
         let mut manifest = Manifest::new(&SimDisk::new(1), Purpose::Database, IndexKind::Hash, 8);
+        manifest.next_segment = 10;
         for (id, state) in [(3, State::Open), (4, State::Sealed { len: 4096 }), (9, State::Doomed)]
         {
             let entry = Entry { state, origin: Origin::Log, seq_min: 17 };

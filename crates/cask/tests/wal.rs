@@ -238,7 +238,7 @@ fn a_log_and_a_database_do_not_take_each_other_for_their_own() {
     let disk = SimDisk::new(1);
     drop(open(&disk, 1).unwrap());
     let database = tierce_cask::Db::open_on(
-        Arc::new(disk.clone()),
+        Arc::new(disk),
         Path::new("/log"),
         tierce_cask::Options::default(),
     );
