@@ -318,7 +318,7 @@ mod tests {
         example().store(&disk, Path::new("/d")).unwrap();
         let golden = [
             "create MANIFEST.tmp",
-            "write MANIFEST.tmp 0+172",
+            "write MANIFEST.tmp 0+180",
             "sync MANIFEST.tmp",
             "rename MANIFEST.tmp to MANIFEST",
             "sync directory",
