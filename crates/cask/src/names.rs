@@ -106,9 +106,15 @@ mod tests {
         assert_eq!(kind_of(&temporary(&manifest(dir))), FileKind::Temporary);
         assert_eq!(kind_of(&manifest(dir)), FileKind::Manifest);
         assert_eq!(kind_of(&lock(dir)), FileKind::Lock);
-        for other in
-            ["notes.txt", "42.seg", "00000000.seg", "00000042.data", "x.tmp", "99999999.seg", "3.tail"]
-        {
+        for other in [
+            "notes.txt",
+            "42.seg",
+            "00000000.seg",
+            "00000042.data",
+            "x.tmp",
+            "99999999.seg",
+            "3.tail",
+        ] {
             assert_eq!(kind_of(&dir.join(other)), FileKind::Other, "{other}");
         }
     }

@@ -237,8 +237,7 @@ fn encode_header(store_id: u128, geometry: Geometry) -> [u8; HEADER_LEN] {
 
 /// Store id and geometry, or which check failed.
 fn decode_header(bytes: &[u8]) -> Result<(u128, Geometry), &'static str> {
-    let (checked, crc) =
-        bytes.split_at_checked(CHECKED_LEN).ok_or("tail header is cut off")?;
+    let (checked, crc) = bytes.split_at_checked(CHECKED_LEN).ok_or("tail header is cut off")?;
     if checked[..8] != *MAGIC {
         return Err("tail header has no magic number");
     }

@@ -41,6 +41,9 @@ fn options(index: IndexKind) -> Options {
         read_cache_bytes: 64 << 10,
         open_files_max: 4,
         direct_io: true,
+        direct_writes: index == IndexKind::Hash,
+        // Short, so that blocks are flushed and used again all the time.
+        tail_bytes: if index == IndexKind::Hash { 32 << 10 } else { 3 << 10 },
         ..Options::default()
     }
 }

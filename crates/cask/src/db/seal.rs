@@ -1,7 +1,7 @@
 //! Making things durable, and finishing segments.
 //!
-//! A filled segment is sealed off the writers' path: synced, read once to make its hint file, and
-//! listed as sealed. Until then a restart reads it from end to end, which is slower and no less
+//! A filled segment is sealed off the writers' path: synced, given its hint file (for which small
+//! records are read once more), and listed as sealed. Until then a restart reads it from end to end, which is slower and no less
 //! right.
 
 use super::store::Store;
@@ -38,12 +38,10 @@ impl Store {
         self.lanes[lane as usize].flush_segment(self, segment)?;
         segment.complete().map_err(|e| self.latch_always(e))?;
         let len = segment.len();
-        let file = segment.sequential()?;
-        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-        let mut builder = HintBuilder::new(self.order);
-        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
-            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
-        }
+        let builder = match segment.take_collected() {
+            Some(builder) => builder,
+            None => self.collect(segment)?,
+        };
         let home = &self.home;
         let summary = builder
             .write(&*home.disk, &home.dir, home.store_id, segment.id, len)
@@ -52,6 +50,17 @@ impl Store {
         segment.set_seq_min(summary.seq_min);
         segment.finish();
         Ok(())
+    }
+
+    /// Reads a segment from end to end for its hint file.
+    fn collect(&self, segment: &Segment) -> Result<HintBuilder> {
+        let (file, len) = (segment.sequential()?, segment.len());
+        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+        let mut builder = HintBuilder::new(self.order);
+        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
+            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
+        }
+        Ok(builder)
     }
 
     /// Ends all writing and seals everything; the next opening then reads hint files only.

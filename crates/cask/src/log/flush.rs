@@ -105,7 +105,8 @@ impl Lane {
         flush: &mut Flush,
         head: &mut Head,
     ) -> Result<()> {
-        while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush)) {
+        while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush))
+        {
             self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
             self.set_free(flush, &piece);
         }

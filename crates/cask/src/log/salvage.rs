@@ -148,7 +148,8 @@ impl DiskFile for Patched {
             let from = patch.offset.max(offset);
             let to = patch.end().min(offset + len as u64);
             if from < to {
-                let bytes = &patch.bytes[(from - patch.offset) as usize..(to - patch.offset) as usize];
+                let bytes =
+                    &patch.bytes[(from - patch.offset) as usize..(to - patch.offset) as usize];
                 buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
             }
         }

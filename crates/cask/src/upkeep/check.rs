@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
-use crate::log::salvage::load_tails;
 use crate::log::salvage::find_end;
+use crate::log::salvage::load_tails;
 use crate::manifest::{Entry, Manifest, State};
 use crate::names::{self, FileKind};
 use crate::segment::file::{OpenFiles, Segment, SegmentHome};
@@ -92,7 +92,9 @@ pub fn check_on(
     for (segment, entry) in opened {
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
-        if let Err(error) = check_segment(&home, order, &segment, entry, &tails, &mut report, &mut tell) {
+        if let Err(error) =
+            check_segment(&home, order, &segment, entry, &tails, &mut report, &mut tell)
+        {
             report.problems.push(error);
         }
         report.segments += 1;
