@@ -1,4 +1,5 @@
-//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large|write|small|durable]`. The directory's file
+//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large|write|small|durable]`, after
+//! `write` the bytes of a tail. The directory's file
 //! system is what is measured, with the page cache warm; for cold reads see the race.
 
 use std::path::Path;
@@ -16,7 +17,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
         Some("compaction") => return Ok(compaction(dir, keys)?),
         Some("large") => return Ok(large_values(dir, keys)?),
-        Some("write") => return writing(dir, keys),
+        Some("write") => {
+            let tail = arguments.next().map(|bytes| bytes.parse()).transpose()?;
+            return writing(dir, keys, tail);
+        }
         Some("small") => {
             let dir = dir.join("small");
             return Ok(small_values(&dir, IndexKind::Ordered, Compression::None, keys)?);
@@ -160,7 +164,7 @@ fn large_values(dir: &Path, count: u64) -> tierce_cask::Result<()> {
 
 /// Values of 4 KiB from 64 threads, beside what the disk takes: direct writes of 1 MiB, one after
 /// the other, before and after.
-fn writing(dir: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+fn writing(dir: &Path, count: u64, tail: Option<u64>) -> Result<(), Box<dyn std::error::Error>> {
     let total = count * 4096;
     std::fs::create_dir_all(dir)?;
     for direct_writes in [false, true] {
@@ -170,6 +174,7 @@ fn writing(dir: &Path, count: u64) -> Result<(), Box<dyn std::error::Error>> {
             compression: Compression::None,
             sync: SyncPolicy::None,
             direct_writes,
+            tail_bytes: tail.unwrap_or(Options::default().tail_bytes),
             ..Options::default()
         };
         let db = Db::open(dir.join("store"), options)?;
