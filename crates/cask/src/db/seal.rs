@@ -25,6 +25,10 @@ impl Store {
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
+            // After a failed write or sync nobody knows what is in the files; opening finds out.
+            if self.is_latched() {
+                return Ok(());
+            }
             let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
             match self.seal(lane, &segment) {
                 Err(error) if error.is_no_space() => return Ok(()),

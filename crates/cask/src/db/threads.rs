@@ -91,7 +91,7 @@ fn flush(store: &Store, first: usize) {
     while store.bell.listen() {
         let lanes = &store.lanes;
         for lane in lanes.iter().cycle().skip(first * lanes.len() / FLUSHERS).take(lanes.len()) {
-            if lane.flush_if_idle(store).is_err() {
+            if !store.is_latched() && lane.flush_if_idle(store).is_err() {
                 // Of a kind that latches, or of one that passes; writers are told either way.
                 store.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
                 store.bell.ring();
