@@ -35,6 +35,8 @@
 #![deny(unsafe_code)]
 
 pub mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 
 mod bytes;
 mod checksum;
@@ -55,6 +57,7 @@ mod db;
 mod index;
 mod log;
 mod upkeep;
+mod wal;
 
 pub use compression::Compression;
 pub use db::batch::Batch;
@@ -72,6 +75,8 @@ pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy}
 pub use upkeep::Progress;
 pub use upkeep::check::{CheckReport, check, check_on};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
+pub use wal::recovery::WalRecovery;
+pub use wal::{Wal, WalMark, WalOptions};
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;

@@ -148,7 +148,7 @@ pub(crate) const SHARDS_DEFAULT: u32 = 8;
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
 const TAIL_BYTES_MIN: u64 = 1 << 10;
 /// More logs than this only cost memory and file handles.
-const SHARDS_MAX: u32 = 1024;
+pub(crate) const SHARDS_MAX: u32 = 1024;
 const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;

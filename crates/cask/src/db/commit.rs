@@ -26,7 +26,10 @@ impl Store {
     /// Commits a write whose keys all belong to one lane.
     pub(crate) fn submit(&self, lane: usize, mut write: Write) -> Result<()> {
         let lane = &self.lanes[lane];
-        let end = lane.append(self, &mut write, |write, placed| self.apply_all(write, &placed))?;
+        let mut applied = Ok(());
+        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+        let end = lane.append(self, &mut write, apply)?;
+        applied?;
         self.finish(lane, end, &write)
     }
 
@@ -37,9 +40,10 @@ impl Store {
         let home = self.lane_of(write.ops.as_slice()[0].hash);
         let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
         let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
-        let end = Lane::append_across(&locked, at, self, &mut write, |write, placed| {
-            self.apply_all(write, &placed);
-        })?;
+        let mut applied = Ok(());
+        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+        let end = Lane::append_across(&locked, at, self, &mut write, apply)?;
+        applied?;
         self.finish(&self.lanes[home], end, &write)
     }
 
@@ -54,7 +58,9 @@ impl Store {
         Ok(())
     }
 
-    fn apply_all(&self, write: &Write, placed: &Placed<'_>) {
+    /// In the log the write has happened, whatever comes of this; if it cannot be found out which
+    /// record it supersedes, the store takes no more writes.
+    fn apply_all(&self, write: &Write, placed: &Placed<'_>) -> Result<()> {
         self.counters.written(write);
         for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
             let offset = placed.offset + op.start as u64;
@@ -66,8 +72,10 @@ impl Store {
                 key,
                 Place { seq, offset, len: op.len as u64, is_tombstone },
             );
-            self.apply(op, key, seq, location, placed.segment);
+            self.apply(op, key, seq, location, placed.segment)
+                .map_err(|e| Store::latch_always(self, e))?;
         }
+        Ok(())
     }
 
     fn wants_sync(&self, durability: Durability) -> bool {
@@ -80,10 +88,17 @@ impl Store {
 
     /// Lets the index know. Changes of one key come here one at a time and in order, since they
     /// all go through its lane.
-    fn apply(&self, op: &Op, key: &[u8], seq: u64, location: Location, segment: &Segment) {
+    fn apply(
+        &self,
+        op: &Op,
+        key: &[u8],
+        seq: u64,
+        location: Location,
+        segment: &Segment,
+    ) -> Result<()> {
         let superseded = match (&self.index, op.kind) {
-            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location)),
-            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None),
+            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location))?,
+            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None)?,
             (Index::Ordered(index), kind) => {
                 if self.history.is_needed()
                     && let Some(old) = index.get(key)
@@ -102,6 +117,7 @@ impl Store {
         {
             segment.subtract_live(old.len_bound());
         }
+        Ok(())
     }
 
     /// Lets the hash index point to `new`, or nowhere, and returns where it pointed.
@@ -111,16 +127,16 @@ impl Store {
         key: &[u8],
         seq: u64,
         new: Option<Location>,
-    ) -> Option<Location> {
+    ) -> Result<Option<Location>> {
         let Index::Hash(index) = &self.index else { unreachable!("the caller matched the kind") };
         loop {
-            let old = match self.find_by_hash(index, hash, key) {
+            let old = match self.find_by_hash(index, hash, key)? {
                 Found::At(old) => old,
                 Found::Nowhere => {
                     if let Some(new) = new {
                         index.insert(hash, new);
                     }
-                    return None;
+                    return Ok(None);
                 }
                 Found::Moved => continue,
             };
@@ -133,7 +149,7 @@ impl Store {
                 None => index.remove(hash, old),
             };
             if applied {
-                return Some(old);
+                return Ok(Some(old));
             }
         }
     }
@@ -161,7 +177,10 @@ impl Owner for Store {
 
     fn next_segment(&self) -> Result<Arc<Segment>> {
         let segment = self.next_log_segment()?;
-        segment.collect_into(HintBuilder::new(self.order));
+        // The segments of a log have no hint files.
+        if self.purpose != crate::manifest::Purpose::Log {
+            segment.collect_into(HintBuilder::new(self.order));
+        }
         Ok(segment)
     }
 

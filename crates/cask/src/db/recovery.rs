@@ -159,14 +159,17 @@ fn make_hint(
     }
 }
 
-fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
+pub(crate) fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
     let file = segment.sequential()?;
     Ok(Scanner::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
 }
 
 /// Gives a segment that was being written what its lane's tail has of it, and ends it behind its
 /// last whole record, durably.
-fn complete_segment(segment: &Arc<Segment>, tails: &[TailImage]) -> Result<Option<TornTail>> {
+pub(crate) fn complete_segment(
+    segment: &Arc<Segment>,
+    tails: &[TailImage],
+) -> Result<Option<TornTail>> {
     let ending = find_end(segment, tails, |_| {})?;
     let file = segment.open_file(OpenMode::Existing)?;
     for patch in &ending.patches {

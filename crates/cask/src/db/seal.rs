@@ -7,7 +7,7 @@
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::hint::writer::HintBuilder;
-use crate::manifest::State;
+use crate::manifest::{Purpose, State};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Scanner;
@@ -42,6 +42,12 @@ impl Store {
         self.lanes[lane as usize].flush_segment(self, segment)?;
         segment.complete().map_err(|e| self.latch_always(e))?;
         let len = segment.len();
+        if self.purpose == Purpose::Log {
+            // Its records are not looked up, and all of them are read when it is opened.
+            self.set_state(segment.id, State::Sealed { len }, segment.seq_min())?;
+            segment.finish();
+            return Ok(());
+        }
         let builder = match segment.take_collected() {
             Some(builder) => builder,
             None => self.collect(segment)?,

@@ -11,7 +11,7 @@ use crate::index::ordered::OrderedIndex;
 use crate::location::SegmentId;
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::options::Options;
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
@@ -32,6 +32,7 @@ pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
     pub(crate) options: Options,
     pub(crate) order: HintOrder,
+    pub(crate) purpose: Purpose,
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
@@ -118,6 +119,7 @@ impl Store {
     ) -> Self {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
+            purpose: manifest.purpose,
             home,
             order,
             index,

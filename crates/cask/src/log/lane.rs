@@ -141,6 +141,11 @@ impl Lane {
         self.head.lock()
     }
 
+    /// Where the log ends.
+    pub(crate) fn end(&self) -> LogOffset {
+        self.head.lock().end
+    }
+
     /// Appends a write and returns where the log ends behind it. `apply` is called once, under the
     /// lock.
     pub(crate) fn append(

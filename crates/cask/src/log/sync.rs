@@ -87,6 +87,11 @@ impl Lane {
         }
     }
 
+    /// Up to where the log is durable.
+    pub(crate) fn durable(&self) -> LogOffset {
+        self.sync.0.lock().durable
+    }
+
     /// Makes everything published so far durable.
     pub(crate) fn sync_all(&self, owner: &impl Owner) -> Result<()> {
         let end = self.head.lock().end;

@@ -54,7 +54,7 @@ pub fn check_on(
     dir: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<CheckReport> {
-    let _lock = lock(&*disk, dir)?;
+    let _lock = lock_store(&*disk, dir)?;
     let mut report = CheckReport::default();
     let manifest = match Manifest::load(&*disk, dir) {
         Ok(Some(manifest)) => manifest,
@@ -102,6 +102,21 @@ pub fn check_on(
         progress(Progress { done: report.bytes, total });
     }
     Ok(report)
+}
+
+/// Locks the store in a directory. Where there is none, nothing is left behind.
+pub(crate) fn lock_store(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
+    let not_a_store = || Error::NotAStore { path: dir.to_owned() };
+    let paths = disk.list(dir).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => not_a_store(),
+        _ => Error::io("list", dir, e),
+    })?;
+    let is_of_store =
+        |path| matches!(names::kind_of(path), FileKind::Manifest | FileKind::Segment(_));
+    if !paths.iter().any(|path| is_of_store(path)) {
+        return Err(not_a_store());
+    }
+    lock(disk, dir)
 }
 
 pub(crate) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {

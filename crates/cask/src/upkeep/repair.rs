@@ -16,7 +16,7 @@ use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::salvage::{Patched, find_end, load_tails};
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::names::{self, FileKind};
 use crate::options::{IndexKind, SHARDS_DEFAULT};
 use crate::segment::file::{Segment, SegmentHome, read_header};
@@ -68,15 +68,16 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = lock(&*disk, from)?;
+    let _old_lock = super::check::lock_store(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
     let old = Manifest::load(&*disk, from).ok().flatten();
     let sources = find_segments(&*disk, from, old.as_ref())?;
-    let (index, shards) =
-        old.as_ref().map_or((IndexKind::default(), SHARDS_DEFAULT), |old| (old.index, old.shards));
-    let mut manifest = Manifest::new(&*disk, index, shards);
+    let mut manifest = match &old {
+        Some(old) => Manifest::new(&*disk, old.purpose, old.index, old.shards),
+        None => Manifest::new(&*disk, Purpose::Database, IndexKind::default(), SHARDS_DEFAULT),
+    };
     let new_home = home(disk.clone(), to, manifest.store_id);
     let mut report = RepairReport::default();
     let total = sources.values().map(|source| source.len).sum();
