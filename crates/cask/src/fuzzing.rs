@@ -16,7 +16,7 @@ use crate::hint::entry::{Entry as HintEntry, HintOrder, RANGES};
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{BLOCK_HEADER_LEN, FIELDS_LEN, HINT_HEADER_LEN, MAGIC, VERSION};
 use crate::location::{ALIGNMENT, SegmentId};
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::names;
 use crate::options::{IndexKind, Options, SyncPolicy};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
@@ -191,10 +191,12 @@ pub fn store(data: &[u8]) {
     let manifest = Manifest {
         store_id: STORE,
         hash_key: HASH_KEY,
+        purpose: Purpose::Database,
         index: parameters.index(),
         shards: 2,
         next_segment: SEGMENT.0 + 1,
         next_seq: 1,
+        first_seq: 1,
         segments: BTreeMap::from([(SEGMENT, entry)]),
     };
     disk.set_content(&names::manifest(dir()), manifest.encode());
@@ -361,10 +363,12 @@ fn fit_manifest(bytes: &mut Vec<u8>) {
     let good = Manifest {
         store_id: STORE,
         hash_key: HASH_KEY,
+        purpose: Purpose::Database,
         index: IndexKind::Hash,
         shards: 1,
         next_segment: 2,
         next_seq: 1,
+        first_seq: 1,
         segments: BTreeMap::new(),
     };
     let head = good.encode();
