@@ -36,7 +36,8 @@ pub enum SyncPolicy {
     None,
     /// At most this much is lost.
     Every(Duration),
-    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync.
+    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync, for
+    /// which they all go to one log, whatever [`Options::shards`] says.
     Always,
 }
 
@@ -93,8 +94,8 @@ pub struct Options {
     /// Reads values of finished segments past the page cache.
     pub direct_io: bool,
     /// Memory and disk for the end of each log, where writes go first: a file that is mapped into
-    /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB, at
-    /// most 8 MiB a log is of use.
+    /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB; more
+    /// than 8 MiB is taken for 8 MiB.
     pub tail_bytes: u64,
     /// Writes segments past the page cache. Faster when there is more to write than memory is free
     /// to hold; what was just written must then be fetched from the device to be read.
@@ -142,8 +143,9 @@ impl Default for CompactionOptions {
 
 /// Logs of a store for which nothing else was asked.
 pub(crate) const SHARDS_DEFAULT: u32 = 8;
-/// Half a MiB a block: enough for the device to be busy with, and little in all.
-const TAIL_BYTES_DEFAULT: u64 = 4 << 20;
+/// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
+/// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
+const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
 const TAIL_BYTES_MIN: u64 = 1 << 10;
 /// More logs than this only cost memory and file handles.
 pub(crate) const SHARDS_MAX: u32 = 1024;

@@ -15,11 +15,11 @@
 
 use crate::bytes::Cursor;
 use crate::checksum::crc32c;
-use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskMap, OpenMode};
+use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskMap, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX, SegmentId};
 use crate::names;
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -138,11 +138,8 @@ impl Tail {
         geometry: Geometry,
     ) -> Result<Arc<Self>> {
         let path = names::tail(dir, lane);
-        let fits = matches!(
-            TailImage::load(disk, dir, store_id, lane),
-            Ok(Some(image)) if image.geometry == geometry
-        );
-        if !fits {
+        let found = find(disk, &path, store_id);
+        if !matches!(found, Ok(Some((_, found))) if found == geometry) {
             create(disk, dir, &path, store_id, geometry)?;
         }
         let map = disk.map(&path, geometry.file_len()).map_err(|e| Error::io("map", &path, e))?;
@@ -254,6 +251,39 @@ fn decode_header(bytes: &[u8]) -> Result<(u128, Geometry), &'static str> {
     Ok((store_id, Geometry { block_len }))
 }
 
+/// Opens a tail file and verifies its header; `None` when there is no file.
+fn find(
+    disk: &dyn Disk,
+    path: &Path,
+    store_id: u128,
+) -> Result<Option<(Arc<dyn DiskFile>, Geometry)>> {
+    let file = match disk.open(path, OpenMode::ReadOnly) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io("open", path, e)),
+    };
+    let len = file.size().map_err(|e| Error::io("measure", path, e))?;
+    let at = len.saturating_sub(TRAILER_LEN as u64);
+    let corrupt = |what| Error::corrupt(path, at, what);
+    if at == 0 || at > BLOCK_LEN_MAX * SLOTS as u64 {
+        return Err(corrupt("tail has an impossible length"));
+    }
+    let mut header = [0; HEADER_LEN];
+    read_exact_at(&*file, &mut header, at).map_err(|e| Error::io("read", path, e))?;
+    let (found, geometry) = decode_header(&header).map_err(corrupt)?;
+    if found != store_id {
+        return Err(Error::Foreign {
+            path: path.to_owned(),
+            what: "its header names another store",
+        });
+    }
+    let lens = BLOCK_LEN_MIN..=BLOCK_LEN_MAX;
+    if !lens.contains(&geometry.block_len) || geometry.ring_len() != at {
+        return Err(corrupt("tail has not the length its header says"));
+    }
+    Ok(Some((file, geometry)))
+}
+
 /// A tail as it was found, to be read only.
 pub(crate) struct TailImage {
     geometry: Geometry,
@@ -275,29 +305,9 @@ impl TailImage {
         lane: u32,
     ) -> Result<Option<Self>> {
         let path = names::tail(dir, lane);
-        let file = match disk.open(&path, OpenMode::ReadOnly) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("open", &path, e)),
-        };
-        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
-        let corrupt = |what| Error::corrupt(&path, len.saturating_sub(TRAILER_LEN as u64), what);
-        let longest = BLOCK_LEN_MAX * SLOTS as u64 + TRAILER_LEN as u64;
-        if len < TRAILER_LEN as u64 || len > longest {
-            return Err(corrupt("tail has an impossible length"));
-        }
-        let mut bytes = vec![0; len as usize];
-        crate::disk::read_exact_at(&*file, &mut bytes, 0)
-            .map_err(|e| Error::io("read", &path, e))?;
-        let ring_len = bytes.len() - TRAILER_LEN;
-        let (found, geometry) =
-            decode_header(&bytes[ring_len..ring_len + HEADER_LEN]).map_err(corrupt)?;
-        if found != store_id {
-            return Err(Error::Foreign { path, what: "its header names another store" });
-        }
-        if geometry.ring_len() != ring_len as u64 || geometry.block_len < BLOCK_LEN_MIN {
-            return Err(corrupt("tail has not the length its header says"));
-        }
+        let Some((file, geometry)) = find(disk, &path, store_id)? else { return Ok(None) };
+        let mut bytes = vec![0; geometry.file_len()];
+        read_exact_at(&*file, &mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
         Ok(Some(TailImage { geometry, bytes }))
     }
 

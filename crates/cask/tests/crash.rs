@@ -85,7 +85,12 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Write> {
     let mut random = Random(seed);
     let mut db = open(disk, &options).unwrap();
     let mut writes: Vec<Write> = Vec::new();
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
+        if step % 8 == 7 {
+            // A kill between two calls leaves nothing torn.
+            let image = disk.now().after_kill(step);
+            assert_eq!(open(&image, &options).unwrap().recovery().torn_tails, [], "seed {seed}");
+        }
         let begun = disk.calls();
         match random.below(20) {
             0 => drop(db.compact().unwrap()),

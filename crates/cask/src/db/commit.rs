@@ -10,6 +10,8 @@
 use super::read::Found;
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
+use crate::hint::entry::Place;
+use crate::hint::writer::HintBuilder;
 use crate::location::Location;
 use crate::log::lane::{Lane, Owner, Placed};
 use crate::log::write::{Op, Write};
@@ -63,7 +65,14 @@ impl Store {
         for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
             let offset = placed.offset + op.start as u64;
             let location = Location::new(placed.segment.id, offset, op.len as u64);
-            self.apply(op, op.key(&write.frame), seq, location, placed.segment)
+            let key = op.key(&write.frame);
+            let is_tombstone = op.kind == Kind::Delete;
+            placed.segment.collect(
+                op.hash,
+                key,
+                Place { seq, offset, len: op.len as u64, is_tombstone },
+            );
+            self.apply(op, key, seq, location, placed.segment)
                 .map_err(|e| Store::latch_always(self, e))?;
         }
         Ok(())
@@ -167,7 +176,12 @@ impl Owner for Store {
     }
 
     fn next_segment(&self) -> Result<Arc<Segment>> {
-        self.next_log_segment()
+        let segment = self.next_log_segment()?;
+        // The segments of a log have no hint files.
+        if self.purpose != crate::manifest::Purpose::Log {
+            segment.collect_into(HintBuilder::new(self.order));
+        }
+        Ok(segment)
     }
 
     fn filled(&self, lane: u32, segment: Arc<Segment>) {

@@ -1,7 +1,7 @@
 //! Making things durable, and finishing segments.
 //!
-//! A filled segment is sealed off the writers' path: synced, read once to make its hint file, and
-//! listed as sealed. Until then a restart reads it from end to end, which is slower and no less
+//! A filled segment is sealed off the writers' path: synced, given its hint file (for which small
+//! records are read once more), and listed as sealed. Until then a restart reads it from end to end, which is slower and no less
 //! right.
 
 use super::store::Store;
@@ -25,6 +25,10 @@ impl Store {
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
+            // After a failed write or sync nobody knows what is in the files; opening finds out.
+            if self.is_latched() {
+                return Ok(());
+            }
             let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
             match self.seal(lane, &segment) {
                 Err(error) if error.is_no_space() => return Ok(()),
@@ -44,12 +48,10 @@ impl Store {
             segment.finish();
             return Ok(());
         }
-        let file = segment.sequential()?;
-        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-        let mut builder = HintBuilder::new(self.order);
-        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
-            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
-        }
+        let builder = match segment.take_collected() {
+            Some(builder) => builder,
+            None => self.collect(segment)?,
+        };
         let home = &self.home;
         let summary = builder
             .write(&*home.disk, &home.dir, home.store_id, segment.id, len)
@@ -58,6 +60,17 @@ impl Store {
         segment.set_seq_min(summary.seq_min);
         segment.finish();
         Ok(())
+    }
+
+    /// Reads a segment from end to end for its hint file.
+    fn collect(&self, segment: &Segment) -> Result<HintBuilder> {
+        let (file, len) = (segment.sequential()?, segment.len());
+        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+        let mut builder = HintBuilder::new(self.order);
+        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
+            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
+        }
+        Ok(builder)
     }
 
     /// Ends all writing and seals everything; the next opening then reads hint files only.

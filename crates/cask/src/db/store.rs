@@ -66,12 +66,18 @@ pub(crate) struct Wakeup {
     pub(crate) changed: Condvar,
 }
 
+/// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
+/// itself, so with more of them fewer writes share a sync.
+fn lanes_in_use(options: &Options, shards: u32) -> u32 {
+    if options.sync == crate::options::SyncPolicy::Always { 1 } else { shards }
+}
+
 /// Lets flushers sleep until there is a complete block.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
-    pub(crate) sleepers: Mutex<()>,
-    pub(crate) changed: Condvar,
+    stopped: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Bell {
@@ -79,18 +85,23 @@ impl Bell {
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             // Taken, so that nobody can have found it silent and not be asleep yet.
-            drop(self.sleepers.lock());
+            drop(self.stopped.lock());
             self.changed.notify_one();
         }
     }
 
-    /// Sleeps until it rings, at most this long.
-    pub(crate) fn listen(&self, at_most: std::time::Duration) {
-        let mut sleepers = self.sleepers.lock();
-        if !self.rung.swap(false, Ordering::AcqRel) {
-            self.changed.wait_for(&mut sleepers, at_most);
-            self.rung.store(false, Ordering::Release);
+    /// Sleeps until it rings; `false` when it will not any more.
+    pub(crate) fn listen(&self) -> bool {
+        let mut stopped = self.stopped.lock();
+        while !*stopped && !self.rung.swap(false, Ordering::AcqRel) {
+            self.changed.wait(&mut stopped);
         }
+        !*stopped
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
     }
 }
 
@@ -114,7 +125,7 @@ impl Store {
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..manifest.shards)
+            lanes: (0..lanes_in_use(&options, manifest.shards))
                 .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
                 .collect(),
             bell: Bell::default(),

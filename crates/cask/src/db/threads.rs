@@ -68,8 +68,7 @@ impl Threads {
     pub(crate) fn stop(&mut self) {
         *self.store.wakeup.stop.lock() = true;
         self.store.wakeup.changed.notify_all();
-        self.store.bell.ring();
-        self.store.bell.changed.notify_all();
+        self.store.bell.stop();
         for handle in self.handles.drain(..) {
             // A panic in there was printed by the thread; closing goes on all the same.
             let _ = handle.join();
@@ -89,13 +88,13 @@ const FLUSHERS: usize = 2;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
 
 fn flush(store: &Store, first: usize) {
-    while !*store.wakeup.stop.lock() {
-        store.bell.listen(Duration::from_secs(1));
+    while store.bell.listen() {
         let lanes = &store.lanes;
         for lane in lanes.iter().cycle().skip(first * lanes.len() / FLUSHERS).take(lanes.len()) {
-            if lane.flush_if_idle(store).is_err() {
+            if !store.is_latched() && lane.flush_if_idle(store).is_err() {
                 // Of a kind that latches, or of one that passes; writers are told either way.
-                store.wakeup.sleep(FULL_DISK_PAUSE);
+                store.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
+                store.bell.ring();
             }
         }
     }

@@ -72,3 +72,26 @@ impl DiskMap for OsMap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_in_the_file_at_once() {
+        let path = std::env::temp_dir().join(format!("tierce-cask-map-{}", std::process::id()));
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        file.set_len(8192).unwrap();
+        let map = OsMap::new(&file, 8192).unwrap();
+        let bytes: Vec<u8> = (0..24).collect();
+        map.write(4088, &bytes);
+        let content = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(content[4088..4112], bytes);
+        assert_eq!(content[..4088], [0; 4088]);
+        let mut back = [0; 24];
+        map.read(4088, &mut back);
+        assert_eq!(back[..], bytes);
+    }
+}

@@ -29,6 +29,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// How long a writer waits for room before it looks whether the store still takes writes.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What a lane asks of the store it belongs to.
 pub(crate) trait Owner {
@@ -300,11 +304,11 @@ impl Lane {
         if let Some(mut flush) = self.flush.try_lock() {
             return self.flush_blocks(owner, &mut flush);
         }
-        // Nobody waits in vain: the flusher takes the lane's lock between counting a block as
-        // flushed, or failing to, and telling; and whoever is told looks for itself again.
+        // The flusher takes the lane's lock between counting a block as flushed and telling, so
+        // that is not missed. Of a latch and of closing nobody tells, hence the time limit.
         let mut head = self.head.lock();
         if self.flushed.load(Ordering::Acquire) == flushed {
-            self.room.wait(&mut head);
+            self.room.wait_for(&mut head, LOOK_AGAIN);
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
+use crate::hint::entry::Place;
+use crate::hint::writer::HintBuilder;
 use crate::location::{ALIGNMENT, SegmentId};
 use crate::names;
 use crate::tail::{LogOffset, Tail};
@@ -58,12 +60,18 @@ pub(crate) struct Segment {
     live: AtomicU64,
     /// Bytes of tombstones.
     tombstones: AtomicU64,
+    /// What its hint file will say, collected while it is written.
+    collected: Mutex<Option<HintBuilder>>,
     doomed: AtomicBool,
     damaged: AtomicBool,
 }
 
 /// What [`Segment::flushed`] says when nothing is in the tail, or never was.
 const ALL_FLUSHED: u64 = u64::MAX;
+/// Collecting for the hint file may take this part of the segment's length in memory, which suits
+/// records from some 2 KiB on, or this much in any case.
+const COLLECTED_FRACTION: u64 = 32;
+const COLLECTED_LEN_MIN: u64 = 32 << 10;
 /// How much space is set aside at a time. A call takes some 10 microseconds, during which the
 /// writers of the lane wait; what a store holds in reserve is lost to others until it is closed.
 const RESERVE_LEN: u64 = 16 << 20;
@@ -124,6 +132,7 @@ impl Segment {
             synced: AtomicU64::new(len),
             live: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
+            collected: Mutex::new(None),
             doomed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
         }
@@ -193,6 +202,28 @@ impl Segment {
         self.flushed.store(0, Ordering::Release);
         let attached = self.tail.set((tail.clone(), base));
         debug_assert!(attached.is_ok(), "a segment is attached once");
+    }
+
+    /// Has entries for the hint file collected while the segment is written.
+    pub(crate) fn collect_into(&self, builder: HintBuilder) {
+        *self.collected.lock() = Some(builder);
+    }
+
+    /// Notes an entry for the hint file, for the only writer. With small records it is given up
+    /// before long: they would take too much memory, and are read faster than the disk writes.
+    pub(crate) fn collect(&self, hash: u64, key: &[u8], place: Place) {
+        let mut collected = self.collected.lock();
+        let Some(builder) = &mut *collected else { return };
+        builder.add_hashed(hash, key, place);
+        let allowed = COLLECTED_LEN_MIN.max((place.offset + place.len) / COLLECTED_FRACTION);
+        if builder.memory_bytes() as u64 > allowed {
+            *collected = None;
+        }
+    }
+
+    /// What was collected, if it is complete.
+    pub(crate) fn take_collected(&self) -> Option<HintBuilder> {
+        self.collected.lock().take()
     }
 
     /// Called by the flusher when the file has the blocks before this offset.
