@@ -25,6 +25,7 @@ mod memcached;
 
 // The data.
 mod concurrent_counters;
+mod durability;
 mod expiry;
 mod key_commands;
 mod scan_guarantee;
@@ -41,6 +42,7 @@ mod monitor;
 mod slowlog_and_latency;
 
 // The limits.
+mod eviction;
 mod hostile_input;
 mod idle_server_uses_no_cpu;
 mod limits;

@@ -119,7 +119,7 @@ impl Db<'_> {
         let found = self.find(key);
         at.count_read(found.is_some());
         let Some(entry) = found else { return Ok(None) };
-        let idle_seconds = at.clock().wrapping_sub(entry.clock());
+        let idle_seconds = entry.access().idle_seconds(at.clock());
         at.used(entry);
         let version = match version {
             VersionFor::Nobody => 0,

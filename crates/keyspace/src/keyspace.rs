@@ -3,13 +3,15 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
+use crate::log::LogSink;
+use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::stats::{DbStats, Memory, Stats};
 
@@ -40,6 +42,9 @@ pub struct Options {
     pub version_base: u64,
     /// Who is told of changes.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
+    /// there: see [`Keyspace::begin_logging`].
+    pub log: Option<Arc<dyn LogSink>>,
 }
 
 impl Default for Options {
@@ -51,6 +56,7 @@ impl Default for Options {
             value_len_max: 512 << 20,
             version_base: 0,
             observer: None,
+            log: None,
         }
     }
 }
@@ -62,6 +68,7 @@ impl fmt::Debug for Options {
             .field("databases", &self.databases)
             .field("value_len_max", &self.value_len_max)
             .field("observer", &self.observer.is_some())
+            .field("log", &self.log.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -86,6 +93,11 @@ impl DbIndex {
     /// The first database, which always exists.
     pub const ZERO: Self = Self(0);
 
+    /// The first `databases` ones, at most [`DATABASES_MAX`].
+    pub(crate) fn below(databases: usize) -> impl Iterator<Item = Self> + use<> {
+        (0..databases).map(|number| Self(number as u16))
+    }
+
     /// The number.
     #[inline]
     #[must_use]
@@ -105,12 +117,17 @@ pub struct Keyspace {
     /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) alarm: Alarm,
+    pub(crate) pressure: Pressure,
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
     garbage: Garbage,
     version_base: u64,
     observer: Option<Arc<dyn Observer>>,
+    log: Option<Arc<dyn LogSink>>,
+    logging: AtomicBool,
+    /// How often two databases were exchanged. Changes only while all shards are locked.
+    pub(crate) swaps: AtomicU64,
 }
 
 impl Keyspace {
@@ -120,7 +137,8 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, version_base, observer } = options;
+        let Options { shards, databases, seed, value_len_max, version_base, observer, log } =
+            options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
         }
@@ -132,11 +150,15 @@ impl Keyspace {
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             alarm: Alarm::default(),
+            pressure: Pressure::new(),
             value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
             version_base,
             observer,
+            log,
+            logging: AtomicBool::new(false),
+            swaps: AtomicU64::new(0),
         })
     }
 
@@ -170,7 +192,7 @@ impl Keyspace {
 
     /// All databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        (0..self.databases).map(|number| DbIndex(number as u16))
+        DbIndex::below(self.databases)
     }
 
     /// The longest value that an append or a write beyond the end may make.
@@ -217,6 +239,7 @@ impl Keyspace {
             stats.hits += slot.stats.hits.get();
             stats.misses += slot.stats.misses.get();
             stats.expired += slot.stats.expired.get();
+            stats.evicted += slot.stats.evicted.get();
             stats.changes += slot.stats.changes.get();
         }
         stats
@@ -246,6 +269,22 @@ impl Keyspace {
     pub(crate) fn version_after(&self, changes: u64) -> NonZeroU64 {
         let version = self.version_base.wrapping_add(changes).wrapping_add(1);
         NonZeroU64::new(version).unwrap_or(NonZeroU64::MIN)
+    }
+
+    /// From now on changes go to the log of [`Options::log`]. Lockers made before do not log.
+    pub fn begin_logging(&self) {
+        self.logging.store(true, Ordering::Release);
+    }
+
+    /// From now on changes are not logged any more; see [`Keyspace::begin_logging`].
+    pub fn end_logging(&self) {
+        self.logging.store(false, Ordering::Release);
+    }
+
+    /// The log, while changes go there.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&dyn LogSink> {
+        self.log.as_deref().filter(|_| self.logging.load(Ordering::Acquire))
     }
 
     /// Tells the observer, if there is one.

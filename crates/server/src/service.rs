@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, Now, Refusal, Service, WorkerId,
+    CloseReason, ConnInfo, ConnKey, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, Refusal,
+    Service, WorkerId,
 };
 
 use crate::batch::{BatchMemory, BatchRunner};
@@ -36,6 +37,8 @@ pub enum Message {
     Monitor(Arc<[u8]>),
     /// Somebody will look at the backlogs of clients: let them see those of now.
     NoteBacklogs,
+    /// The log has reached the device, or never will.
+    Durable,
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -48,6 +51,10 @@ pub struct Worker {
     index: usize,
     memory: BatchMemory,
     memcached: memcached::BatchMemory,
+    /// Connections whose replies wait for the log to reach the device.
+    awaiting: Vec<ConnKey>,
+    /// The log is to reach the device up to here: what this turn has found out.
+    wanted: u64,
 }
 
 /// A connection of either protocol.
@@ -77,6 +84,31 @@ impl AnySession {
     fn is_monitor(&self) -> bool {
         matches!(self, Self::Resp(session) if session.monitor)
     }
+
+    /// The place in the log that has to be on the device before its replies are sent, if they wait.
+    #[inline]
+    fn awaits_device(&self) -> Option<u64> {
+        match self {
+            Self::Resp(session) => session.awaits_device.then_some(session.logged_at),
+            Self::Memcached(session) => session.awaits_device.then_some(session.logged_at),
+        }
+    }
+
+    /// The place in the log of its last write.
+    fn logged_at(&self) -> u64 {
+        match self {
+            Self::Resp(session) => session.logged_at,
+            Self::Memcached(session) => session.logged_at,
+        }
+    }
+
+    /// Its replies need not wait any more; whether they did.
+    fn stop_waiting(&mut self) -> bool {
+        match self {
+            Self::Resp(session) => std::mem::take(&mut session.awaits_device),
+            Self::Memcached(session) => std::mem::take(&mut session.awaits_device),
+        }
+    }
 }
 
 /// Serves all protocols.
@@ -99,6 +131,8 @@ impl Service for AnyService {
             index: id.0.into(),
             memory: BatchMemory::default(),
             memcached: memcached::BatchMemory::default(),
+            awaiting: Vec::new(),
+            wanted: 0,
         }
     }
 
@@ -147,11 +181,31 @@ impl Service for AnyService {
                 memcached::serve(server, worker.index, &mut worker.memcached, session, io)
             }
         };
+        if let Some(logged_at) = session.awaits_device() {
+            io.hold_output();
+            worker.wanted = worker.wanted.max(logged_at);
+            worker.awaiting.push(io.info().key);
+        }
         session.client().note_backlogs(io.input().len(), io.output().pending());
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
         }
         flow
+    }
+
+    fn turn_end(
+        &self,
+        worker: &mut Worker,
+        _conns: &mut Conns<'_, AnySession>,
+        _now: Now,
+    ) -> NextTurn {
+        // Once a turn, so that all of its connections share the sync.
+        if worker.wanted > 0
+            && let Some(journal) = self.0.durability.journal()
+        {
+            journal.demand(std::mem::take(&mut worker.wanted));
+        }
+        NextTurn::WhenReady
     }
 
     fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
@@ -170,7 +224,7 @@ impl Service for AnyService {
         Flow::Continue
     }
 
-    fn message(&self, _worker: &mut Worker, message: Message, conns: &mut Conns<'_, AnySession>) {
+    fn message(&self, worker: &mut Worker, message: Message, conns: &mut Conns<'_, AnySession>) {
         match message {
             Message::Resume => conns.for_each(|conn| {
                 if std::mem::take(conn.session().held()) {
@@ -187,6 +241,7 @@ impl Service for AnyService {
                 let client = conn.session.client();
                 client.note_backlogs(conn.state.input_bytes, conn.state.output_bytes);
             }),
+            Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
@@ -217,6 +272,26 @@ impl Service for AnyService {
         }
         server.clients.remove(session.client().id);
     }
+}
+
+/// Sends the replies that waited for the log, as far as it has reached the device.
+fn release_durable(server: &Server, worker: &mut Worker, conns: &mut Conns<'_, AnySession>) {
+    let Some(journal) = server.durability.journal() else { return };
+    let (durable, is_wounded) = (journal.durable(), journal.is_wounded());
+    worker.awaiting.retain(|key| {
+        let Some(mut conn) = conns.get(*key) else { return false };
+        let session = conn.session();
+        if session.logged_at() <= durable {
+            if session.stop_waiting() {
+                conn.release();
+            }
+            return false;
+        }
+        if is_wounded {
+            conn.close();
+        }
+        !is_wounded
+    });
 }
 
 /// Moves the end of the client's patience; free when it is already armed.

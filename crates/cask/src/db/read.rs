@@ -150,7 +150,7 @@ impl Store {
             Index::Ordered(index) => Ok(index.get(key).is_some()),
             Index::Hash(index) => loop {
                 let hash = self.order.hash_key.hash(key);
-                match self.find_by_hash(index, hash, key) {
+                match self.find_by_hash(index, hash, key)? {
                     Found::At(_) => return Ok(true),
                     // A damaged candidate must not pass for absence; reading tells the damage.
                     Found::Nowhere => return Ok(self.get(key)?.is_some()),
@@ -213,13 +213,16 @@ impl Store {
 
     /// Which of the entries with this fingerprint is the key's, looking at headers and keys only.
     /// A record that cannot be read is taken for another key's: a new write thereby heals it.
-    pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Found {
+    pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Result<Found> {
         let mut candidates = Vec::new();
         index.candidates(hash, &mut candidates);
         for location in candidates {
-            let Some(segment) = self.segment(location.segment()) else { return Found::Moved };
+            let Some(segment) = self.segment(location.segment()) else {
+                return Ok(Found::Moved);
+            };
             let len = (HEADER_LEN_MAX + key.len()).min(location.len_bound() as usize);
-            let Ok(buf) = segment.read(location.offset(), len) else { continue };
+            // A record that cannot be read may be the key's, and must not pass for another one's.
+            let buf = segment.read(location.offset(), len)?;
             let bytes = buf.as_slice();
             let Ok(header) = Header::decode(bytes, segment.salt, location.offset()) else {
                 continue;
@@ -227,10 +230,10 @@ impl Store {
             if header.key_len == key.len()
                 && bytes.get(header.len()..).is_some_and(|rest| rest.starts_with(key))
             {
-                return Found::At(location);
+                return Ok(Found::At(location));
             }
         }
-        Found::Nowhere
+        Ok(Found::Nowhere)
     }
 }
 

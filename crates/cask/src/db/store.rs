@@ -11,7 +11,7 @@ use crate::index::ordered::OrderedIndex;
 use crate::location::SegmentId;
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::options::Options;
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
@@ -32,6 +32,7 @@ pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
     pub(crate) options: Options,
     pub(crate) order: HintOrder,
+    pub(crate) purpose: Purpose,
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
@@ -43,8 +44,8 @@ pub(crate) struct Store {
     /// Empty segments for writers to go on with, one a lane, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Filled segments that are not sealed yet.
-    pub(crate) filled: Mutex<Vec<Arc<Segment>>>,
+    /// Filled segments that are not sealed yet, with their lanes.
+    pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
     /// Only one thread seals, and only one compacts, at a time.
@@ -52,6 +53,7 @@ pub(crate) struct Store {
     pub(crate) compacting: Mutex<()>,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
+    pub(crate) bell: Bell,
     latch: OnceLock<String>,
     closed: AtomicBool,
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -62,6 +64,45 @@ pub(crate) struct Store {
 pub(crate) struct Wakeup {
     pub(crate) stop: Mutex<bool>,
     pub(crate) changed: Condvar,
+}
+
+/// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
+/// itself, so with more of them fewer writes share a sync.
+fn lanes_in_use(options: &Options, shards: u32) -> u32 {
+    if options.sync == crate::options::SyncPolicy::Always { 1 } else { shards }
+}
+
+/// Lets flushers sleep until there is a complete block.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Wakes a flusher, unless one was woken that has not looked yet.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Taken, so that nobody can have found it silent and not be asleep yet.
+            drop(self.stopped.lock());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Sleeps until it rings; `false` when it will not any more.
+    pub(crate) fn listen(&self) -> bool {
+        let mut stopped = self.stopped.lock();
+        while !*stopped && !self.rung.swap(false, Ordering::AcqRel) {
+            self.changed.wait(&mut stopped);
+        }
+        !*stopped
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
+    }
 }
 
 impl Store {
@@ -78,15 +119,19 @@ impl Store {
     ) -> Self {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
+            purpose: manifest.purpose,
             home,
-            options,
             order,
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..manifest.shards).map(|_| Lane::default()).collect(),
+            lanes: (0..lanes_in_use(&options, manifest.shards))
+                .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
+                .collect(),
+            bell: Bell::default(),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
+            options,
             spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),

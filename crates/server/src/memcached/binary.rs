@@ -9,8 +9,8 @@ use tierce_wire::memcached::binary::{
 };
 
 use super::expiry::{self, from_frame};
-use super::run::{Run, Store, write_value};
-use super::{MEMCACHED_VERSION, auth, stats};
+use super::run::{Refusal, Run, Store, write_value};
+use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, stats};
 
 /// A key that says which keys a client knows to hash; the only mechanism.
 const MECHANISMS: &[u8] = b"PLAIN";
@@ -34,6 +34,9 @@ impl Run<'_, '_> {
         };
         if !self.may() && !is_open_to_all(&operation) {
             return self.fail(request, Status::AuthError);
+        }
+        if self.refuses_writes && is_write(&operation) {
+            return self.fail_with(request, Refusal::NotLogged);
         }
         match operation {
             Operation::Get { with_key, touch } => self.get_frame(request, key, with_key, touch),
@@ -107,7 +110,7 @@ impl Run<'_, '_> {
                 self.count_gets(0, 1);
                 return self.miss(request, with_key);
             }
-            Err(error) => return self.fail_with(request, error),
+            Err(error) => return self.fail_with(request, error.into()),
         };
         let key_bytes = if with_key { key.bytes() } else { b"" };
         let buffer = self.output.buffer();
@@ -169,8 +172,7 @@ impl Run<'_, '_> {
 
     fn extend_frame(&mut self, request: &Request<'_>, key: Key<'_>, mode: Mode) {
         let end = if mode == Mode::Append { End::Back } else { End::Front };
-        let stored = self.open(key).extend(key, request.value, end, wanted(request));
-        self.count_store(Condition::Present, Stored::Done);
+        let stored = self.extend(key, request.value, end, wanted(request));
         self.tell_stored_frame(request, key, stored, Status::NotStored);
     }
 
@@ -178,7 +180,7 @@ impl Run<'_, '_> {
         &mut self,
         request: &Request<'_>,
         key: Key<'_>,
-        stored: Result<Stored, Error>,
+        stored: Result<Stored, Refusal>,
         absent: Status,
     ) {
         let version = match stored {
@@ -210,12 +212,12 @@ impl Run<'_, '_> {
                 let (value, condition) = (text.as_bytes(), Condition::Absent);
                 match self.store(&Store { key, value, flags: 0, exptime, condition }) {
                     Ok(_) => initial,
-                    Err(error) => return self.fail_with(request, error),
+                    Err(refusal) => return self.fail_with(request, refusal),
                 }
             }
             Ok(Adjusted::OtherVersion) => return self.fail(request, Status::Exists),
             Ok(Adjusted::NotANumber) => return self.fail(request, Status::NotANumber),
-            Err(error) => return self.fail_with(request, error),
+            Err(refusal) => return self.fail_with(request, refusal),
         };
         if request.loudness() == Loudness::Loud {
             let version = self.open(key).version_of_store(key);
@@ -244,7 +246,7 @@ impl Run<'_, '_> {
     fn tell(
         &mut self,
         request: &Request<'_>,
-        stored: Result<Stored, Error>,
+        stored: Result<Stored, Refusal>,
         absent: Status,
         version: u64,
     ) {
@@ -252,7 +254,7 @@ impl Run<'_, '_> {
             Ok(Stored::Done) => self.done(request, version),
             Ok(Stored::Absent) => self.fail(request, absent),
             Ok(Stored::Present | Stored::OtherVersion) => self.fail(request, Status::Exists),
-            Err(error) => self.fail_with(request, error),
+            Err(refusal) => self.fail_with(request, refusal),
         }
     }
 
@@ -280,17 +282,17 @@ impl Run<'_, '_> {
     }
 
     #[cold]
-    fn fail_with(&mut self, request: &Request<'_>, error: Error) {
-        let status = match error {
-            Error::ValueTooLong { .. } => Status::TooLarge,
-            Error::WrongType => {
-                let head = reply(request, Status::NotSupported, 0);
-                let text = super::WRONG_TYPE.as_bytes();
-                return head.write(b"", b"", text, self.output.buffer());
+    fn fail_with(&mut self, request: &Request<'_>, refusal: Refusal) {
+        let (status, text) = match refusal {
+            Refusal::Data(Error::ValueTooLong { .. }) => {
+                return self.fail(request, Status::TooLarge);
             }
-            _ => Status::Internal,
+            Refusal::Data(Error::WrongType) => (Status::NotSupported, WRONG_TYPE),
+            Refusal::Data(_) => return self.fail(request, Status::Internal),
+            Refusal::OutOfMemory => return self.fail(request, Status::OutOfMemory),
+            Refusal::NotLogged => (Status::Temporary, NOT_LOGGED),
         };
-        self.fail(request, status);
+        reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());
     }
 }
 
@@ -303,4 +305,15 @@ fn misses_quietly(request: &Request<'_>) -> bool {
 fn is_open_to_all(operation: &Operation<'_>) -> bool {
     use Operation::{Noop, Quit, SaslAuth, SaslList, SaslStep, Version};
     matches!(operation, Noop | Quit | SaslAuth { .. } | SaslList | SaslStep | Version)
+}
+
+/// Whether a request may change data.
+fn is_write(operation: &Operation<'_>) -> bool {
+    use Operation as Op;
+    match operation {
+        Op::Get { touch, .. } => touch.is_some(),
+        Op::Touch { .. } | Op::Store { .. } | Op::Extend { .. } | Op::Delete => true,
+        Op::Adjust { .. } | Op::Flush { .. } => true,
+        _ => false,
+    }
 }

@@ -72,8 +72,9 @@ impl Run<'_, '_> {
     fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
         let exptime = request.options.vivify.unwrap_or(0);
         let empty = Store { key, value: b"", flags: 0, exptime: 0, condition: Condition::Absent };
-        if self.store(&empty).is_err() {
-            return false;
+        if let Err(refusal) = self.store(&empty) {
+            self.refused(refusal);
+            return true;
         }
         let found = self.meta_read(request, key, Created::Yes);
         expiry::touch(&mut self.open(key), key, exptime);
@@ -90,7 +91,7 @@ impl Run<'_, '_> {
             Ok(Some(item)) => item,
             Ok(None) => return false,
             Err(error) => {
-                self.data_error(error);
+                self.refused(error.into());
                 return true;
             }
         };
@@ -160,10 +161,7 @@ impl Run<'_, '_> {
         let (flags, exptime) = (options.client_flags, options.ttl.unwrap_or(0));
         let store = Store { key, value, flags, exptime, condition };
         let stored = match end {
-            Some(end) => {
-                self.counters.add(Count::Set, 1);
-                self.open(key).extend(key, value, end, compare)
-            }
+            Some(end) => self.extend(key, value, end, compare),
             None => self.store(&store),
         };
         let status = match stored {
@@ -172,7 +170,7 @@ impl Run<'_, '_> {
             Ok(Stored::OtherVersion) => "EX",
             Ok(Stored::Absent) if matches!(condition, Condition::Version(_)) => "NF",
             Ok(Stored::Absent | Stored::Present) => "NS",
-            Err(error) => return self.data_error(error),
+            Err(refusal) => return self.refused(refusal),
         };
         if options.quiet && status == "HD" {
             return;
@@ -253,7 +251,7 @@ impl Run<'_, '_> {
                     let value = value.as_bytes();
                     match self.store(&Store { key, value, flags: 0, exptime, condition }) {
                         Ok(_) => options.initial,
-                        Err(error) => return self.data_error(error),
+                        Err(refusal) => return self.refused(refusal),
                     }
                 }
             },
@@ -262,7 +260,7 @@ impl Run<'_, '_> {
                 let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
                 return self.line(Reply::Wanted, line);
             }
-            Err(error) => return self.data_error(error),
+            Err(refusal) => return self.refused(refusal),
         };
         let now_ms = self.now_ms;
         let mut db = self.open(key);

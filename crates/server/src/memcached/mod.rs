@@ -31,5 +31,8 @@ pub use shared::Shared;
 /// The version of memcached whose replies these are. Some client libraries want to know one.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
 
+/// What a writer is told while the log cannot take writes.
+const NOT_LOGGED: &str = "the log cannot be written, and writes are refused until it can";
+
 /// What a reader of a key is told that holds no string.
 const WRONG_TYPE: &str = "the key holds no string";

@@ -1,14 +1,15 @@
 //! What executing a request needs, and what all languages do alike.
 
 use tierce_keyspace::{
-    Adjust, Adjusted, Condition, Db, DbIndex, Freeing, Key, Locker, NewString, Stored, StrView,
-    VersionFor,
+    Adjust, Adjusted, Condition, Db, DbIndex, End, Freeing, Key, Locker, NewString, Stored,
+    StrView, VersionFor,
 };
 use tierce_net::Output;
 
 use super::counters::{Count, Counters};
 use super::expiry;
 use super::session::Session;
+use crate::eviction::{self, Room};
 use crate::server::Server;
 
 /// Runs the requests of a batch, one after the other.
@@ -20,8 +21,29 @@ pub struct Run<'a, 'k> {
     pub counters: &'k Counters,
     pub db: DbIndex,
     pub now_ms: i64,
+    /// The log cannot take writes.
+    pub refuses_writes: bool,
+    /// There is a limit on memory.
+    pub is_limited: bool,
     /// Set by a request after which the connection ends.
     pub closing: bool,
+}
+
+/// Why a request is refused that is right in itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The data does not allow it.
+    Data(tierce_keyspace::Error),
+    /// Memory is beyond its limit, and nothing may be evicted.
+    OutOfMemory,
+    /// The log cannot take writes.
+    NotLogged,
+}
+
+impl From<tierce_keyspace::Error> for Refusal {
+    fn from(error: tierce_keyspace::Error) -> Self {
+        Self::Data(error)
+    }
 }
 
 /// A value to store, in the words of all languages.
@@ -40,9 +62,32 @@ impl<'k> Run<'_, 'k> {
         self.locker.db(self.db, key.hash(), self.now_ms)
     }
 
-    /// Stores a value if its condition holds. An error is the reason the data refuses it.
+    /// Makes room before something that may add data.
     #[inline]
-    pub fn store(&mut self, store: &Store<'_>) -> tierce_keyspace::Result<Stored> {
+    pub fn make_room(&mut self) -> Result<(), Refusal> {
+        let is_short = self.is_limited
+            && eviction::make_room(self.server, self.locker, self.now_ms) == Room::None;
+        if is_short { Err(Refusal::OutOfMemory) } else { Ok(()) }
+    }
+
+    /// Adds bytes to a string.
+    pub fn extend(
+        &mut self,
+        key: Key<'_>,
+        bytes: &[u8],
+        end: End,
+        version: Option<u64>,
+    ) -> Result<Stored, Refusal> {
+        self.make_room()?;
+        let stored = self.open(key).extend(key, bytes, end, version)?;
+        self.count_store(version.map_or(Condition::Present, Condition::Version), stored);
+        Ok(stored)
+    }
+
+    /// Stores a value if its condition holds.
+    #[inline]
+    pub fn store(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
+        self.make_room()?;
         let Store { key, flags, condition, .. } = *store;
         let expiry = expiry::expiry(store.exptime, self.now_ms);
         // A large value is copied before the shard is locked.
@@ -52,8 +97,7 @@ impl<'k> Run<'_, 'k> {
         Ok(stored)
     }
 
-    /// Counts a store.
-    pub fn count_store(&self, condition: Condition, stored: Stored) {
+    fn count_store(&self, condition: Condition, stored: Stored) {
         self.counters.add(Count::Set, 1);
         if let Condition::Version(_) = condition {
             let count = match stored {
@@ -88,7 +132,8 @@ impl<'k> Run<'_, 'k> {
         up: bool,
         delta: u64,
         version: Option<u64>,
-    ) -> tierce_keyspace::Result<Adjusted> {
+    ) -> Result<Adjusted, Refusal> {
+        self.make_room()?;
         let by = if up { Adjust::Up(delta) } else { Adjust::Down(delta) };
         let adjusted = self.open(key).adjust(key, by, version)?;
         let count = match (adjusted, up) {

@@ -7,6 +7,7 @@ use tierce_wire::memcached::{BINARY_MAGIC, Limits, binary, text};
 
 use super::run::Run;
 use super::session::{Language, Session};
+use crate::durability::SyncPolicy;
 use crate::server::Server;
 use crate::stats::Stat;
 
@@ -79,6 +80,7 @@ pub fn serve(
     loop {
         let limits = limits(server, session);
         let (input, output) = io.split();
+        let replied_before = output.mark();
         let mut run = Run {
             server,
             session: &mut *session,
@@ -87,6 +89,8 @@ pub fn serve(
             counters: server.memcached.counters(worker),
             db: server.memcached.db,
             now_ms,
+            refuses_writes: server.durability.refuses_writes(),
+            is_limited: server.keyspace.has_memory_limit(),
             closing: false,
         };
         let (end, consumed, requests) = match run.session.language {
@@ -109,6 +113,10 @@ pub fn serve(
         io.consume(consumed);
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
+        if locker.take_logged() && !note_logged(server, session) {
+            io.output().truncate(replied_before);
+            return Flow::Close;
+        }
         match end {
             _ if closing => return Flow::Close,
             End::Full => {}
@@ -120,6 +128,17 @@ pub fn serve(
             }
         }
     }
+}
+
+/// Notes where the log ended after writes of this session; `false` if the log could not take them.
+fn note_logged(server: &Server, session: &mut Session) -> bool {
+    let Some(journal) = server.durability.journal() else { return true };
+    if journal.is_wounded() {
+        return false;
+    }
+    session.logged_at = journal.appended();
+    session.awaits_device |= server.config.live().appendfsync() == SyncPolicy::Always;
+    true
 }
 
 fn limits(server: &Server, session: &Session) -> Limits {

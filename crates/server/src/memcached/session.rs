@@ -16,6 +16,10 @@ pub struct Session {
     pub authenticated: bool,
     /// Waits for the end of a pause.
     pub held: bool,
+    /// The place in the log of the last write of this client.
+    pub logged_at: u64,
+    /// Its replies are kept back until the log is on the device up to `logged_at`.
+    pub awaits_device: bool,
 }
 
 /// What a connection speaks, with the state of an incomplete request.
@@ -32,6 +36,13 @@ impl Session {
     /// A fresh session; `authenticated` when no password is set.
     #[must_use]
     pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
-        Self { client, language: Language::Unknown, authenticated, held: false }
+        Self {
+            client,
+            language: Language::Unknown,
+            authenticated,
+            held: false,
+            logged_at: 0,
+            awaits_device: false,
+        }
     }
 }

@@ -65,7 +65,7 @@ fn general(server: &Server) -> Vec<(String, String)> {
         figure("curr_items", keys.keys),
         figure("total_items", mine.get(Count::Set)),
         figure("expired_unfetched", expired),
-        figure("evictions", 0),
+        figure("evictions", server.key_stats().evicted),
     ]);
     figures
 }
@@ -92,7 +92,7 @@ fn items(server: &Server) -> Vec<(String, String)> {
     let keys = server.keyspace.db_stats(server.memcached.db, crate::clock::unix_ms());
     vec![
         figure("items:1:number", keys.keys),
-        figure("items:1:evicted", 0),
+        figure("items:1:evicted", server.key_stats().evicted),
         figure("items:1:expired_unfetched", server.key_stats().expired),
     ]
 }

@@ -1,11 +1,12 @@
 //! The classic text commands.
 
 use tierce_keyspace::{Condition, End, Error, Key, Stored, VersionFor};
+use tierce_wire::memcached::meta::Verb;
 use tierce_wire::memcached::text::{self, Command, Mode, Refused, Reply};
 
 use super::counters::Count;
-use super::run::{Run, Store, write_value};
-use super::{MEMCACHED_VERSION, WRONG_TYPE, auth, expiry, stats};
+use super::run::{Refusal, Run, Store, write_value};
+use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, expiry, stats};
 
 impl Run<'_, '_> {
     /// Runs a command, whose keys these are.
@@ -13,6 +14,9 @@ impl Run<'_, '_> {
     pub fn command(&mut self, command: &Command<'_>, keys: &[Key<'_>]) {
         if !self.may() {
             return self.unauthenticated(command);
+        }
+        if self.refuses_writes && is_write(command) {
+            return self.refused(Refusal::NotLogged);
         }
         match *command {
             Command::Get { with_version, touch, .. } => self.get(keys, with_version, touch),
@@ -103,18 +107,17 @@ impl Run<'_, '_> {
     }
 
     fn extend_text(&mut self, store: &text::Store<'_>, key: Key<'_>, end: End) {
-        let stored = self.open(key).extend(key, store.data, end, None);
-        self.counters.add(Count::Set, 1);
+        let stored = self.extend(key, store.data, end, None);
         self.tell_stored(stored, Condition::Present, store.reply);
     }
 
-    fn tell_stored(&mut self, stored: Result<Stored, Error>, condition: Condition, reply: Reply) {
+    fn tell_stored(&mut self, stored: Result<Stored, Refusal>, condition: Condition, reply: Reply) {
         let line = match stored {
             Ok(Stored::Done) => "STORED",
             Ok(Stored::OtherVersion) => "EXISTS",
             Ok(Stored::Absent) if matches!(condition, Condition::Version(_)) => "NOT_FOUND",
             Ok(Stored::Absent | Stored::Present) => "NOT_STORED",
-            Err(error) => return self.data_error(error),
+            Err(refusal) => return self.refused(refusal),
         };
         self.line(reply, line);
     }
@@ -133,7 +136,7 @@ impl Run<'_, '_> {
                 let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
                 self.line(reply, line);
             }
-            Err(error) => self.data_error(error),
+            Err(refusal) => self.refused(refusal),
         }
     }
 
@@ -183,13 +186,17 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Tells why the data refuses a request.
+    /// Tells why a request is refused.
     #[cold]
-    pub fn data_error(&mut self, error: Error) {
-        match error {
-            Error::WrongType => self.server_error(WRONG_TYPE),
-            Error::ValueTooLong { .. } => self.server_error("object too large for cache"),
-            error => self.server_error(&error.to_string()),
+    pub fn refused(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::Data(Error::WrongType) => self.server_error(WRONG_TYPE),
+            Refusal::Data(Error::ValueTooLong { .. }) => {
+                self.server_error("object too large for cache");
+            }
+            Refusal::Data(error) => self.server_error(&error.to_string()),
+            Refusal::OutOfMemory => self.server_error("out of memory storing object"),
+            Refusal::NotLogged => self.server_error(NOT_LOGGED),
         }
     }
 
@@ -213,5 +220,24 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(line.as_bytes());
             buffer.extend_from_slice(b"\r\n");
         }
+    }
+}
+
+/// Whether a command may change data.
+fn is_write(command: &Command<'_>) -> bool {
+    use Command as C;
+    match command {
+        C::Get { touch, .. } => touch.is_some(),
+        C::Meta(request) => match request.verb {
+            Verb::Get => request.options.ttl.is_some() || request.options.vivify.is_some(),
+            Verb::Debug => false,
+            Verb::Set(_) | Verb::Delete | Verb::Arithmetic => true,
+        },
+        C::Store(_)
+        | C::Delete { .. }
+        | C::Adjust { .. }
+        | C::Touch { .. }
+        | C::FlushAll { .. } => true,
+        C::MetaNoop | C::Version | C::Verbosity { .. } | C::Stats { .. } | C::Quit => false,
     }
 }
