@@ -555,3 +555,55 @@ fn a_pause_holds_requests_back() {
     stream.read_exact(&mut answer).expect("received");
     assert_eq!(&answer, b"STORED\r\n");
 }
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    for policy in ["everysec", "always"] {
+        let dir = TempDir::new();
+        let launch = launch()
+            .with("appendonly", "yes")
+            .with("appendfsync", policy)
+            .with("dir", &dir.path().display().to_string());
+        let both = Both::with(launch.clone());
+        both.check(
+            b"set k 70000 0 3\r\nabc\r\nappend k 0 0 1\r\nd\r\nset n 5 10000 2\r\n10\r\nincr n 1\r\n",
+            b"STORED\r\nSTORED\r\nSTORED\r\n11\r\n",
+        );
+        both.check_frames(&frame(0x01, &[0; 8], b"b", b"x"), &answer(0x01, 0, b"", b"", b""));
+        let before = String::from_utf8(both.talk(b"gets k\r\n")).expect("ASCII");
+        drop(both);
+        let both = Both::with(launch);
+        both.check(
+            b"get k n b\r\n",
+            b"VALUE k 70000 4\r\nabcd\r\nVALUE n 5 2\r\n11\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
+        );
+        // A version of an earlier life fits nothing.
+        let version = before.lines().next().and_then(|line| line.split(' ').nth(4));
+        let cas = format!("cas k 0 0 1 {}\r\ny\r\n", version.expect("a version"));
+        both.check(cas.as_bytes(), b"EXISTS\r\n");
+    }
+}
+
+#[test]
+fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
+    let value = "v".repeat(1000);
+    let sets: String = (0..2000).map(|n| format!("set k:{n} 0 0 1000\r\n{value}\r\n")).collect();
+    let stored = |both: &Both| {
+        let answer = String::from_utf8(both.talk(sets.as_bytes())).expect("ASCII");
+        let is_known =
+            |line| ["STORED", "SERVER_ERROR out of memory storing object"].contains(&line);
+        assert!(answer.lines().all(is_known), "{answer}");
+        answer.lines().filter(|line| *line == "STORED").count()
+    };
+    let both = Both::with(launch().with("maxmemory", "1mb"));
+    assert!((500..1100).contains(&stored(&both)));
+    both.check(b"ms x 1\r\ny\r\n", b"SERVER_ERROR out of memory storing object\r\n");
+    let refused = answer(0x01, 0x82, b"", b"", b"Out of memory");
+    both.check_frames(&frame(0x01, &[0; 8], b"x", b"y"), &refused);
+    both.check(b"delete k:0\r\ntouch k:1 100\r\n", b"DELETED\r\nTOUCHED\r\n");
+    let both =
+        Both::with(launch().with("maxmemory", "1mb").with("maxmemory-policy", "allkeys-lru"));
+    assert_eq!(stored(&both), 2000);
+    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    assert!(!stats.contains("STAT evictions 0\r\n"), "{stats}");
+}

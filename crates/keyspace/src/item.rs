@@ -178,7 +178,7 @@ impl Db<'_> {
     }
 
     /// Adds bytes to a string that exists, if its version is the one wanted, if any. Flags and
-    /// deadline stay.
+    /// deadline stay, marks are gone.
     ///
     /// # Errors
     ///
@@ -199,6 +199,9 @@ impl Db<'_> {
         match end {
             End::Back => drop(self.append(key, bytes)?),
             End::Front => self.prepend(key, bytes)?,
+        }
+        if self.peek(key).is_some_and(|entry| entry.attributes().marks != Marks::NONE) {
+            self.mark(key, |marks| *marks = Marks::NONE);
         }
         Ok(Stored::Done)
     }

@@ -184,18 +184,19 @@ fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Jou
         // Nobody outside can choose keys that collide.
         seed: crate::random::word(),
         value_len_max: config.live().proto_max_bulk_len() as usize,
-        version_base: version_base(crate::clock::unix_ms() / 1000),
+        version_base: version_base(crate::clock::unix_ms()),
         log: journal.map(|journal| Arc::clone(journal) as Arc<dyn LogSink>),
         ..defaults
     }
 }
 
 /// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
-/// 2^24 times a second on average. The seconds count from 2025 on, so that for the next seventeen
-/// years a version is exact as a floating-point number, which is what some clients keep it in.
-fn version_base(unix_seconds: i64) -> u64 {
-    const YEAR_2025: i64 = 1_735_689_600;
-    ((unix_seconds - YEAR_2025).max(0) as u64) << 24
+/// 2^14 times a millisecond on average. The milliseconds count from 2025 on, so that for the next
+/// seventeen years a version is exact as a floating-point number, which is what some clients keep it
+/// in.
+fn version_base(unix_ms: i64) -> u64 {
+    const YEAR_2025_MS: i64 = 1_735_689_600_000;
+    ((unix_ms - YEAR_2025_MS).max(0) as u64) << 14
 }
 
 /// Lets CONFIG SET reach what holds a copy of a value.

@@ -137,7 +137,7 @@ impl Stream {
 
     fn nonsense(&mut self) -> String {
         let key = self.key();
-        match self.random.below(12) {
+        match self.random.below(11) {
             0 => "get\r\n".to_owned(),
             1 => "nonsense\r\n".to_owned(),
             2 => format!("incr {key} x\r\n"),
@@ -147,8 +147,7 @@ impl Stream {
             6 => format!("ms {key} 2 MX\r\nab\r\n"),
             7 => "ma n0 Dx\r\n".to_owned(),
             8 => format!("delete {key} 5\r\n"),
-            9 => format!("get {}\r\n", "k".repeat(251)),
-            10 => "\r\n".to_owned(),
+            9 => "\r\n".to_owned(),
             _ => format!("set {key} 0 0\r\n"),
         }
     }

@@ -272,7 +272,8 @@ impl Run<'_, '_> {
         if let Some(ttl) = options.ttl {
             expiry::touch(&mut db, key, ttl);
         }
-        if options.quiet {
+        // That a number is new is told in any case.
+        if options.quiet && created == Created::No {
             return;
         }
         let value = value.to_string();
