@@ -87,6 +87,9 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// Memory for values read lately, 0 for none.
     pub read_cache_bytes: usize,
+    /// Memory in which ranges share what they load, used only while there are ranges; 0 lets each
+    /// read record by record.
+    pub scan_memory_bytes: usize,
     /// Segments open at a time, beside those being written.
     pub open_files_max: usize,
     /// Reads values of finished segments past the page cache.
@@ -111,6 +114,7 @@ impl Default for Options {
             sync: SyncPolicy::Every(Duration::from_secs(1)),
             compaction: CompactionOptions::default(),
             read_cache_bytes: 32 << 20,
+            scan_memory_bytes: 256 << 20,
             open_files_max: 512,
             direct_io: false,
             open_threads: 0,

@@ -115,6 +115,8 @@ impl Store {
             }
             offset += write.frame.len() as u64;
         }
+        // Release: who sees the number sees what was applied.
+        self.applied.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use crate::log::write::{Attributes, BatchEncoder, Write};
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use parking_lot::Mutex;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -171,6 +171,20 @@ impl Db {
         Range::new(self.store().clone(), None, lower, upper)
     }
 
+    /// Calls `visitor` with each key from `lower` on and below `upper` and its value, ascending,
+    /// until it breaks off. As [`Db::range`] with [`Range::visit`].
+    ///
+    /// # Errors
+    /// As [`Db::range`], and the first one of reading.
+    pub fn scan(
+        &self,
+        lower: &[u8],
+        upper: &[u8],
+        visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.range(lower, upper)?.visit(visitor)
+    }
+
     /// Keys that begin with `prefix`, in order, from both ends.
     ///
     /// # Errors
@@ -208,6 +222,7 @@ impl Db {
 impl Handle {
     fn close(&self) -> Result<()> {
         self.threads.lock().stop();
+        self.store.passes.stop();
         if self.store.check_open().is_err() {
             return Ok(());
         }

@@ -15,6 +15,9 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// A value, as bytes. Clones share them.
+///
+/// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
+/// long as one of them. Who keeps few of many should copy them.
 #[derive(Clone, Debug)]
 pub struct Value {
     buf: Arc<Vec<u8>>,
@@ -24,6 +27,11 @@ pub struct Value {
 impl Value {
     pub(crate) fn whole(buf: Vec<u8>) -> Self {
         Value { range: 0..buf.len(), buf: Arc::new(buf) }
+    }
+
+    /// A part of a buffer that is shared.
+    pub(crate) fn part(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        Value { buf, range }
     }
 
     /// The bytes as a vector; copied when somebody else holds them too.

@@ -1,5 +1,6 @@
 //! The state all handles of an open store share, and the few rules that everybody obeys.
 
+use super::scan::pass::Passes;
 use super::stats::Counters;
 use crate::cache::ReadCache;
 use crate::disk::DiskLock;
@@ -35,6 +36,9 @@ pub(crate) struct Store {
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
+    pub(crate) passes: Arc<Passes>,
+    /// How many groups of writes the index knows of; counted before they are acknowledged.
+    pub(crate) applied: AtomicU64,
     /// Every segment a location may name.
     pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
     pub(crate) lanes: Vec<Lane>,
@@ -78,6 +82,8 @@ impl Store {
     ) -> Self {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
+            passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
+            applied: AtomicU64::new(0),
             home,
             options,
             order,
