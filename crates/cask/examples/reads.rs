@@ -1,5 +1,5 @@
 //! Reading a store of 8-byte keys and 4 KiB values, compared with its disk:
-//! `reads DIR KEYS fill|scan|get [direct]`. Each step is a process of its own; as root it begins
+//! `reads DIR KEYS fill|scan|get [direct] [ordered]`. Each step is a process of its own; as root it begins
 //! with an empty page cache.
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tierce_cask::{Compression, Db, IndexKind, Options, SyncPolicy};
+use tierce_cask::{Compression, Db, IndexKind, Options, Placement, SyncPolicy};
 
 const THREADS: u64 = 64;
 const VALUE_LEN: usize = 4096;
@@ -16,13 +16,19 @@ const VALUE_LEN: usize = 4096;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [dir, keys, step, rest @ ..] = &arguments[..] else {
-        return Err("usage: reads DIR KEYS fill|scan|get [direct]".into());
+        return Err("usage: reads DIR KEYS fill|scan|get [direct] [ordered]".into());
     };
     let (dir, keys) = (Path::new(dir), keys.parse()?);
     let options = Options {
         index: IndexKind::Ordered,
         compression: Compression::None,
         sync: SyncPolicy::None,
+        shards: rest.iter().any(|word| word == "ordered").then_some(64),
+        placement: if rest.iter().any(|word| word == "ordered") {
+            Placement::Ordered
+        } else {
+            Placement::Hashed
+        },
         direct_io: rest.iter().any(|word| word == "direct"),
         ..Options::default()
     };

@@ -33,7 +33,8 @@ impl Store {
     pub(crate) fn submit_across(&self, lanes: &[usize], write: Write) -> Result<()> {
         debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
         let _leaderships: Vec<_> = lanes.iter().map(|&lane| self.lanes[lane].lead()).collect();
-        let home = self.lane_of(write.ops.as_slice()[0].hash);
+        let first = &write.ops.as_slice()[0];
+        let home = self.lane_of(first.hash, first.key(&write.frame));
         let mut results = self.commit(&self.lanes[home], vec![write]);
         results.pop().expect("one result for one write")
     }

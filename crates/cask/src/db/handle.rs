@@ -13,7 +13,7 @@ use super::store::Store;
 use super::threads::Threads;
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
-use crate::log::write::{Attributes, BatchEncoder, Write};
+use crate::log::write::{Attributes, BatchEncoder, Op, Write};
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use parking_lot::Mutex;
@@ -99,7 +99,7 @@ impl Db {
         let store = self.store();
         store.check_writable()?;
         let write = Write::put(store.encoder(), key, value, attributes, durability);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write)
     }
 
@@ -114,7 +114,7 @@ impl Db {
         let store = self.store();
         store.check_writable()?;
         let write = Write::delete(store.encoder(), key, durability);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write)
     }
 
@@ -146,8 +146,8 @@ impl Db {
             }
         }
         let write = encoder.finish(durability);
-        let mut lanes: Vec<_> =
-            write.ops.as_slice().iter().map(|op| store.lane_of(op.hash)).collect();
+        let lane_of = |op: &Op| store.lane_of(op.hash, op.key(&write.frame));
+        let mut lanes: Vec<_> = write.ops.as_slice().iter().map(lane_of).collect();
         lanes.sort_unstable();
         lanes.dedup();
         match lanes[..] {

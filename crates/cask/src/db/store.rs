@@ -13,7 +13,7 @@ use crate::location::SegmentId;
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
 use crate::manifest::{Entry, Manifest, State};
-use crate::options::Options;
+use crate::options::{Options, Placement};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -111,9 +111,25 @@ impl Store {
     }
 
     /// Which lane the writes of a key take: the same for all of them, which puts them in order.
-    pub(crate) fn lane_of(&self, hash: u64) -> usize {
-        // The low half: the high bits order the index and would make neighbours share a lane.
-        (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize
+    pub(crate) fn lane_of(&self, hash: u64, key: &[u8]) -> usize {
+        match self.options.placement {
+            // The low half: the high bits order the index and would make neighbours share a lane.
+            Placement::Hashed => (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize,
+            Placement::Ordered => self.lane_in_order(key),
+        }
+    }
+
+    /// The lane that the records of this key and its neighbours lie in, if any.
+    pub(crate) fn home_lane(&self, key: &[u8]) -> Option<usize> {
+        (self.options.placement == Placement::Ordered).then(|| self.lane_in_order(key))
+    }
+
+    fn lane_in_order(&self, key: &[u8]) -> usize {
+        let mut first = [0; 8];
+        let len = key.len().min(first.len());
+        first[..len].copy_from_slice(&key[..len]);
+        let position = u128::from(u64::from_be_bytes(first));
+        ((position * self.lanes.len() as u128) >> 64) as usize
     }
 
     pub(crate) fn segment(&self, id: SegmentId) -> Option<Arc<Segment>> {

@@ -98,8 +98,18 @@ impl Block {
     }
 
     /// Makes room for the values, when it is known how much is needed at most.
-    pub(crate) fn reserve(&mut self, record_bytes: usize) {
-        self.bytes = Arc::new(Vec::with_capacity(record_bytes));
+    pub(crate) fn reserve(&mut self, record_bytes: usize, spares: &mut Vec<Vec<u8>>) {
+        let mut bytes = spares.pop().unwrap_or_default();
+        // Rounded, so that the buffer will do for another block of about the same size.
+        bytes.reserve_exact(record_bytes.next_multiple_of(BLOCK_BYTES / 8));
+        self.bytes = Arc::new(bytes);
+    }
+
+    /// The buffer of a block that nobody needs any more, emptied.
+    pub(crate) fn into_spare(self) -> Option<Vec<u8>> {
+        let mut bytes = Arc::into_inner(self.bytes)?;
+        bytes.clear();
+        Some(bytes)
     }
 
     /// Takes over a record's value. One that does not decompress is left to the reader.

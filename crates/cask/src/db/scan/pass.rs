@@ -69,6 +69,9 @@ pub(crate) struct Passes {
 struct State {
     stretches: Vec<Arc<Stretch>>,
     bytes: usize,
+    /// Buffers of blocks that are gone, for new ones: given back to the allocator by one thread
+    /// and asked for by another, they would come to take several times the budget.
+    spares: Vec<Vec<u8>>,
     passes: u64,
     ranges: usize,
     threads: usize,
@@ -281,7 +284,9 @@ impl Passes {
             Side::Upper => (copied.end, request.upper.clone()),
         };
         let record_len_max = (self.budget / STRETCHES / 2) as u64;
-        let (blocks, bytes) = blocks_of(&copied.runs, &lower, &upper, record_len_max);
+        let mut spares = std::mem::take(&mut self.state.lock().spares);
+        let (blocks, bytes) = blocks_of(&copied.runs, &lower, &upper, record_len_max, &mut spares);
+        self.state.lock().take_back(spares, self.budget.saturating_sub(bytes));
         if blocks.is_empty() {
             return None;
         }
@@ -385,15 +390,27 @@ impl State {
             .filter(|at| touched(at) < before_ms)
     }
 
+    /// Keeps spare buffers as far as they fit into the budget with everything else.
+    fn take_back(&mut self, spares: Vec<Vec<u8>>, budget: usize) {
+        let mut free = budget.saturating_sub(self.bytes);
+        let fits = |spare: &Vec<u8>| {
+            let fits = spare.capacity() <= free;
+            free = free.saturating_sub(spare.capacity());
+            fits
+        };
+        self.spares.extend(spares.into_iter().take_while(fits));
+    }
+
     fn remove(&mut self, at: usize) {
         let gone = self.stretches.remove(at);
         self.bytes -= gone.bytes;
-        gone.clear();
+        self.spares.extend(gone.clear());
     }
 
     fn clear(&mut self) {
         self.bytes = 0;
-        self.stretches.drain(..).for_each(|stretch| stretch.clear());
+        self.stretches.drain(..).for_each(|stretch| drop(stretch.clear()));
+        self.spares = Vec::new();
     }
 }
 
@@ -412,6 +429,7 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
     let (mut lower, mut upper) = (request.lower.clone(), request.upper.clone());
     let mut runs = Vec::new();
     let mut bytes = 0;
+    let mut home = None;
     loop {
         let mut run = Run::default();
         copy_leaf(request.store, request.view, (&lower, &upper), side, &mut run);
@@ -427,8 +445,16 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
                 Side::Upper => run.len() - 1 - taken,
             };
             let (key, location) = run.get(at);
+            let lane = request.store.home_lane(key);
+            // A log's worth of keys should not be divided among stretches.
+            if lane != std::mem::replace(&mut home, lane) && bytes >= size / 2 {
+                break;
+            }
             bytes += Block::cost(key, location.len_bound() as usize);
             taken += 1;
+        }
+        if taken == 0 {
+            break;
         }
         let is_cut = taken < run.len();
         match side {
@@ -453,7 +479,13 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
 }
 
 /// Divides copied keys into blocks, and says how much memory they will take.
-fn blocks_of(runs: &[Run], lower: &Cut, upper: &Cut, record_len_max: u64) -> (Vec<Block>, usize) {
+fn blocks_of(
+    runs: &[Run],
+    lower: &Cut,
+    upper: &Cut,
+    record_len_max: u64,
+    spares: &mut Vec<Vec<u8>>,
+) -> (Vec<Block>, usize) {
     let mut blocks: Vec<Block> = Vec::new();
     let (mut records, mut bytes) = (usize::MAX, 0);
     let mut last: &[u8] = &[];
@@ -462,7 +494,7 @@ fn blocks_of(runs: &[Run], lower: &Cut, upper: &Cut, record_len_max: u64) -> (Ve
             let from = if blocks.is_empty() { lower.clone() } else { Cut::after(last) };
             if let Some(full) = blocks.last_mut() {
                 full.upper = from.clone();
-                full.reserve(records);
+                full.reserve(records, spares);
             }
             blocks.push(Block::new(from));
             records = 0;
@@ -476,7 +508,7 @@ fn blocks_of(runs: &[Run], lower: &Cut, upper: &Cut, record_len_max: u64) -> (Ve
     }
     if let Some(block) = blocks.last_mut() {
         block.upper = upper.clone();
-        block.reserve(records);
+        block.reserve(records, spares);
     }
     (blocks, bytes)
 }

@@ -152,11 +152,12 @@ impl Stretch {
         matches!(*self.phase.lock(), Phase::Loading(_))
     }
 
-    /// Gives the blocks back; ranges keep the one they are in.
-    pub(crate) fn clear(&self) {
+    /// Gives the blocks back, and the buffers of those that no range is in.
+    pub(crate) fn clear(&self) -> Vec<Vec<u8>> {
         let old = std::mem::replace(&mut *self.phase.lock(), Phase::Gone);
         self.changed.notify_all();
-        drop(old);
+        let Phase::Ready(blocks) = old else { return Vec::new() };
+        blocks.into_iter().filter_map(|block| Arc::into_inner(block)?.into_spare()).collect()
     }
 
     pub(crate) fn touch(&self, now_ms: u64) {
