@@ -86,6 +86,21 @@ impl Claim {
         Some(if side == Side::Lower { self.next - 1 } else { self.end })
     }
 
+    /// Goes on from the front as long as everything is there.
+    fn visit(
+        &mut self,
+        visitor: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Source::Block(block) = &self.source else { return ControlFlow::Continue(()) };
+        while self.next < self.end {
+            let Found::Ready(loaded) = block.get(self.next) else { break };
+            let key = block.key(self.next);
+            self.next += 1;
+            visitor(key, loaded.value())?;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn get(&self, at: usize) -> (&[u8], Found<'_>) {
         match &self.source {
             Source::Keys(run) => {
@@ -157,7 +172,7 @@ impl Range {
                     None => ControlFlow::Continue(()),
                 },
             };
-            if flow.is_break() {
+            if flow.is_break() || self.front.claim.visit(&mut visitor).is_break() {
                 return Ok(());
             }
         }

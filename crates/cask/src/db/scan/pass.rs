@@ -55,6 +55,7 @@ const IDLE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Passes {
     budget: usize,
     threads_max: usize,
+    patience: Duration,
     begun: Instant,
     state: Mutex<State>,
     /// Told when there may be room, or a thread less.
@@ -125,6 +126,8 @@ impl Passes {
         Passes {
             budget,
             threads_max: if with_threads { THREADS_MAX } else { 0 },
+            // Without threads nothing depends on time.
+            patience: if with_threads { PATIENCE } else { Duration::ZERO },
             begun: Instant::now(),
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -261,7 +264,7 @@ impl Passes {
 
     fn make_room(&self, state: &mut State, need: usize, force: Force) -> Room {
         while state.bytes + need > self.budget && !state.stretches.is_empty() {
-            let stale = self.now_ms().saturating_sub(PATIENCE.as_millis() as u64);
+            let stale = self.now_ms().saturating_sub(self.patience.as_millis() as u64);
             let victim = state.unneeded().or_else(|| match force {
                 Force::Unneeded => None,
                 Force::Stale => state.stale(stale),
@@ -381,13 +384,13 @@ impl State {
         })
     }
 
-    /// The stretch that was not touched for the longest time, if not since `before_ms`.
+    /// The stretch that was not touched for the longest time, if not after `before_ms`.
     fn stale(&self, before_ms: u64) -> Option<usize> {
         let touched = |at: &usize| self.stretches[*at].touched_ms.load(Ordering::Relaxed);
         (0..self.stretches.len())
             .filter(|&at| !self.stretches[at].is_loading())
             .min_by_key(touched)
-            .filter(|at| touched(at) < before_ms)
+            .filter(|at| touched(at) <= before_ms)
     }
 
     /// Keeps spare buffers as far as they fit into the budget with everything else.

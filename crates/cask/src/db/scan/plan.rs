@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Unwanted bytes that are read to save a request. A request costs a fast disk about as much as
 /// 10 KiB, and buffered reads leave the gap in the page cache, where a later stretch finds it.
 const GAP_LEN_MAX: u64 = 16 << 10;
-/// A read does not become longer by joining.
-const READ_LEN_MAX: u64 = 1 << 20;
+/// A read does not become longer by joining. Disks reach their full speed at a quarter of this.
+const READ_LEN_MAX: u64 = 512 << 10;
+/// Ranges only help as long as fewer are at it: each needs a buffer.
+const HELPERS_MAX: usize = 8;
 /// The reads of a stretch and the blocks they fill.
 pub(crate) struct Plan {
     pub(crate) blocks: Vec<Mutex<Block>>,
@@ -29,6 +31,8 @@ pub(crate) struct Plan {
     seq_max: u64,
     next: AtomicUsize,
     left: AtomicUsize,
+    /// Threads that are taking parts.
+    workers: AtomicUsize,
 }
 
 /// A record and where it goes.
@@ -86,6 +90,7 @@ impl Plan {
             segments,
             seq_max,
             next: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
         }
     }
 
@@ -98,8 +103,27 @@ impl Plan {
         self.next.load(Ordering::Relaxed) < self.parts.len()
     }
 
-    /// Takes a part and does it.
+    /// Does parts until none is left to take.
     pub(crate) fn work(&self, buf: &mut ReadBuf) -> Progress {
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        loop {
+            match self.work_once(buf) {
+                Progress::Done => {}
+                last => {
+                    self.workers.fetch_sub(1, Ordering::Relaxed);
+                    return last;
+                }
+            }
+        }
+    }
+
+    /// Whether one more range should help. Never refused by all: somebody is at it then.
+    pub(crate) fn wants_help(&self) -> bool {
+        self.has_work() && self.workers.load(Ordering::Relaxed) < HELPERS_MAX
+    }
+
+    /// Takes a part and does it.
+    fn work_once(&self, buf: &mut ReadBuf) -> Progress {
         // Relaxed: the number only says who does what.
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(&part) = self.parts.get(taken) else { return Progress::NothingLeft };

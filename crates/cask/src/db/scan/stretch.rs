@@ -107,12 +107,8 @@ impl Stretch {
 
     /// Does parts of the plan until none is left to take.
     pub(crate) fn load(&self, plan: &Plan, buf: &mut ReadBuf) {
-        loop {
-            match plan.work(buf) {
-                Progress::Done => {}
-                Progress::Complete => return self.seal(),
-                Progress::NothingLeft => return,
-            }
+        if plan.work(buf) == Progress::Complete {
+            self.seal();
         }
     }
 
@@ -134,7 +130,7 @@ impl Stretch {
         buf: &mut ReadBuf,
         choose: impl FnOnce(&[Arc<Block>]) -> T,
     ) -> Option<T> {
-        if let Some(plan) = self.work() {
+        if let Some(plan) = self.work().filter(|plan| plan.wants_help()) {
             self.load(&plan, buf);
         }
         let mut phase = self.phase.lock();
