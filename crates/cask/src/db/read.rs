@@ -133,21 +133,22 @@ impl Store {
         self.check_open()?;
         let mut candidates = Vec::new();
         loop {
-            candidates.clear();
-            self.candidates(key, &mut candidates);
-            match self.first_match(key, &candidates)? {
+            let found = match &self.index {
+                Index::Ordered(index) => match index.get(key) {
+                    None => return Ok(None),
+                    Some(location) => self.first_match(key, &[location])?,
+                },
+                Index::Hash(index) => {
+                    candidates.clear();
+                    index.candidates(self.order.hash_key.hash(key), &mut candidates);
+                    self.first_match(key, &candidates)?
+                }
+            };
+            match found {
                 Match::Found(entry) => return Ok(Some(entry)),
                 Match::Absent => return Ok(None),
                 Match::Moved => {}
             }
-        }
-    }
-
-    /// Where records of this key may be.
-    pub(crate) fn candidates(&self, key: &[u8], out: &mut Vec<Location>) {
-        match &self.index {
-            Index::Hash(index) => index.candidates(self.order.hash_key.hash(key), out),
-            Index::Ordered(index) => out.extend(index.get(key)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::SegmentId;
+use crate::location::{PlaceHash, SegmentId};
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
 use crate::manifest::{Entry, Manifest, State};
@@ -28,6 +28,9 @@ pub(crate) enum Index {
     Ordered(OrderedIndex),
 }
 
+/// Segments by number.
+pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, PlaceHash>;
+
 /// An open store.
 pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
@@ -40,7 +43,7 @@ pub(crate) struct Store {
     /// How many groups of writes the index knows of; counted before they are acknowledged.
     pub(crate) applied: AtomicU64,
     /// Every segment a location may name.
-    pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
+    pub(crate) segments: RwLock<Segments>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) next_seq: AtomicU64,
@@ -75,7 +78,7 @@ impl Store {
         options: Options,
         order: HintOrder,
         index: Index,
-        segments: HashMap<SegmentId, Arc<Segment>>,
+        segments: Segments,
         manifest: Manifest,
         lock: Box<dyn DiskLock>,
         counters: Counters,

@@ -225,9 +225,15 @@ impl Segment {
 
     /// Up to `len` bytes at `offset`; fewer where the file ends.
     pub(crate) fn read(self: &Arc<Self>, offset: u64, len: usize) -> Result<ReadBuf> {
-        let mut buf = ReadBuf::default();
-        self.read_into(offset, len, &mut buf)?;
-        Ok(buf)
+        let file = self.readable()?;
+        let read = if file.is_direct() {
+            let mut buf = ReadBuf::default();
+            read_aligned(&*file, offset, len, &mut buf).map(|()| buf)
+        } else {
+            let bytes = file.read_to_vec(len, offset);
+            bytes.map(|bytes| ReadBuf { start: 0, end: bytes.len(), bytes })
+        };
+        read.map_err(|e| Error::io("read", &self.path, e))
     }
 
     /// As [`Self::read`], into a buffer that has been used before.
