@@ -1,4 +1,4 @@
-//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large]`. The directory's file system is what is measured, with the
+//! Prints figures: `measure DIR [KEYS] [all|small|open-hash|open-ordered|compaction|large]`. The directory's file system is what is measured, with the
 //! page cache warm; for cold reads see the race.
 
 use std::path::Path;
@@ -12,6 +12,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys: u64 = arguments.next().map_or(Ok(1_000_000), |keys| keys.parse())?;
     let dir = Path::new(&dir);
     match arguments.next().as_deref() {
+        Some("small") => {
+            for index in [IndexKind::Hash, IndexKind::Ordered] {
+                let dir = dir.join(format!("small-{index:?}"));
+                small_values(&dir, index, Compression::default(), keys)?;
+            }
+            return Ok(());
+        }
         Some("open-hash") => return Ok(opening(dir, IndexKind::Hash, keys)?),
         Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
         Some("compaction") => return Ok(compaction(dir, keys)?),

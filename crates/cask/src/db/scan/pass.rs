@@ -36,7 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long it sleeps before it looks again.
 const WAIT_STEP: Duration = Duration::from_millis(10);
 /// Memory of the first stretch of a pass.
-const FIRST_BYTES: usize = 256 << 10;
+const FIRST_BYTES: usize = 64 << 10;
 /// How much larger the next stretch is.
 const GROWTH: usize = 4;
 /// A stretch takes at most this part of the budget: one is read from, one is loaded, one lies
@@ -255,7 +255,11 @@ impl Passes {
 
     fn insert(self: &Arc<Self>, stretch: Arc<Stretch>) {
         stretch.touch(self.now_ms());
-        let parts = stretch.work().map_or(0, |plan| plan.part_count());
+        // The first stretch is small and perhaps the only one: threads are not worth waking.
+        let parts = match stretch.place.number {
+            0 => 0,
+            _ => stretch.work().map_or(0, |plan| plan.part_count()),
+        };
         let mut state = self.state.lock();
         state.bytes += stretch.bytes;
         state.stretches.push(stretch);
