@@ -15,9 +15,7 @@ use crate::db::read::Entry;
 use crate::location::{Location, PlaceHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts with locks of their own.
 const PARTS: usize = 16;
@@ -36,9 +34,6 @@ pub(crate) struct Cached {
 
 pub(crate) struct ReadCache {
     parts: Vec<Mutex<Part>>,
-    /// Locations that were offered lately, each at the place its hash gives it, overwriting
-    /// another. A torn or lost entry only costs a record its chance, so nothing is ordered.
-    offered: Vec<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -48,6 +43,9 @@ struct Part {
     slots: HashMap<Location, usize, PlaceHash>,
     ring: Vec<Slot>,
     hand: usize,
+    /// Locations that were offered lately, each at the place its hash gives it, overwriting
+    /// another.
+    offered: Vec<u64>,
 }
 
 struct Slot {
@@ -59,22 +57,12 @@ struct Slot {
 
 impl ReadCache {
     pub(crate) fn new(budget: usize) -> Self {
-        let part = || Mutex::new(Part { budget: budget / PARTS, ..Part::default() });
+        let budget = budget / PARTS;
+        let offered = || vec![0; budget / BUDGET_AN_OFFER + 1];
+        let part = || Mutex::new(Part { budget, offered: offered(), ..Part::default() });
         ReadCache {
             parts: if budget == 0 { Vec::new() } else { (0..PARTS).map(|_| part()).collect() },
-            offered: (0..budget / BUDGET_AN_OFFER).map(|_| AtomicU64::new(0)).collect(),
         }
-    }
-
-    /// Whether the record was offered before, not too long ago.
-    fn is_offered_again(&self, location: Location) -> bool {
-        let Some(slots) = NonZeroU64::new(self.offered.len() as u64) else { return true };
-        let slot = &self.offered[(mix(location) % slots) as usize];
-        let again = slot.load(Ordering::Relaxed) == location.raw();
-        if !again {
-            slot.store(location.raw(), Ordering::Relaxed);
-        }
-        again
     }
 
     fn part(&self, location: Location) -> Option<&Mutex<Part>> {
@@ -92,11 +80,11 @@ impl ReadCache {
     /// Offers a record that was read, which is kept if it was offered before.
     pub(crate) fn insert(&self, location: Location, key: &[u8], entry: &Entry) {
         let Some(part) = self.part(location) else { return };
-        if !self.is_offered_again(location) {
-            return;
-        }
         let cost = ENTRY_OVERHEAD + key.len() + entry.value.memory_bytes();
         let mut part = part.lock();
+        if !part.is_offered_again(location) {
+            return;
+        }
         if cost > part.budget / 8 || part.slots.contains_key(&location) {
             return;
         }
@@ -122,6 +110,12 @@ fn mix(location: Location) -> u64 {
 }
 
 impl Part {
+    /// Whether the record was offered before, not too long ago.
+    fn is_offered_again(&mut self, location: Location) -> bool {
+        let at = mix(location) as usize / PARTS % self.offered.len();
+        std::mem::replace(&mut self.offered[at], location.raw()) == location.raw()
+    }
+
     /// Drops the first entry at the hand that was not used since it last passed.
     fn evict(&mut self) {
         loop {
