@@ -2,6 +2,7 @@
 
 use crate::compression::Compression;
 use crate::error::{Error, Result};
+use crate::tail::Geometry;
 use std::time::Duration;
 
 /// How keys are found.
@@ -111,6 +112,13 @@ pub struct Options {
     pub open_files_max: usize,
     /// Reads values of finished segments past the page cache.
     pub direct_io: bool,
+    /// Memory and disk for the end of each log, where writes go first: a file that is mapped into
+    /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB, at
+    /// most 8 MiB a log is of use.
+    pub tail_bytes: u64,
+    /// Writes segments past the page cache. Faster when there is more to write than memory is free
+    /// to hold; what was just written must then be fetched from the device to be read.
+    pub direct_writes: bool,
     /// Threads that read segments and hint files while opening, 0 for one a core.
     pub open_threads: usize,
     /// Whether the store has threads that sync, finish segments and compact. Without them segments
@@ -135,6 +143,8 @@ impl Default for Options {
             scan_memory_bytes: 256 << 20,
             open_files_max: 512,
             direct_io: false,
+            tail_bytes: TAIL_BYTES_DEFAULT,
+            direct_writes: false,
             open_threads: 0,
             background_threads: true,
         }
@@ -154,6 +164,9 @@ impl Default for CompactionOptions {
 
 /// Logs of a store for which nothing else was asked.
 pub(crate) const SHARDS_DEFAULT: u32 = 8;
+/// Half a MiB a block: enough for the device to be busy with, and little in all.
+const TAIL_BYTES_DEFAULT: u64 = 4 << 20;
+const TAIL_BYTES_MIN: u64 = 1 << 10;
 /// More logs than this only cost memory and file handles.
 const SHARDS_MAX: u32 = 1024;
 const SEGMENT_SIZE_MIN: u64 = 256;
@@ -161,6 +174,10 @@ const SEGMENT_SIZE_MIN: u64 = 256;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 impl Options {
+    pub(crate) fn tail_geometry(&self) -> Geometry {
+        Geometry::of_len(self.tail_bytes)
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |option, detail: String| Err(Error::InvalidOption { option, detail });
         if self.shards.is_some_and(|n| !(1..=SHARDS_MAX).contains(&n)) {
@@ -172,6 +189,9 @@ impl Options {
         }
         if !(0.01..=1.0).contains(&self.compaction.garbage_ratio) {
             return invalid("compaction.garbage_ratio", "0.01 to 1".to_owned());
+        }
+        if self.tail_bytes < TAIL_BYTES_MIN {
+            return invalid("tail_bytes", format!("at least {TAIL_BYTES_MIN}"));
         }
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1".to_owned());

@@ -46,6 +46,7 @@ fn options(seed: u64) -> Options {
         segment_size_bytes: [400, 1024, 3000][(seed / 2 % 3) as usize],
         sync: if seed.is_multiple_of(5) { SyncPolicy::Always } else { SyncPolicy::None },
         compaction: CompactionOptions { garbage_ratio: 0.2, ..CompactionOptions::default() },
+        tail_bytes: [1024, 2048][(seed / 7 % 2) as usize],
         background_threads: false,
         open_threads: 1,
         ..Options::default()

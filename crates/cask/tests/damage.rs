@@ -15,6 +15,7 @@ fn open(disk: &SimDisk, index: IndexKind) -> tierce_cask::Result<Db> {
         shards: Some(2),
         segment_size_bytes: 512,
         sync: SyncPolicy::None,
+        tail_bytes: 1024,
         background_threads: false,
         open_threads: 1,
         ..Options::default()

@@ -16,6 +16,7 @@ fn open(disk: &SimDisk, sync: SyncPolicy) -> tierce_cask::Result<Db> {
         segment_size_bytes: 600,
         sync,
         compaction: CompactionOptions { garbage_ratio: 0.3, ..CompactionOptions::default() },
+        tail_bytes: 1024,
         background_threads: false,
         open_threads: 1,
         ..Options::default()

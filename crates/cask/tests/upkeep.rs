@@ -14,6 +14,7 @@ fn open(disk: &SimDisk, dir: &str) -> Db {
         shards: Some(2),
         segment_size_bytes: 1024,
         sync: SyncPolicy::None,
+        tail_bytes: 1024,
         background_threads: false,
         open_threads: 1,
         ..Options::default()

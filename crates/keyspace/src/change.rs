@@ -1,12 +1,11 @@
 //! The one place every mutation passes, and who is told of it.
 //!
 //! All operations that change keys pass `Context::before_change` and `Context::changed` (`context.rs`),
-//! with the shard locked throughout. In the latter the shard's count of changes grows, and an
-//! observer, if the keyspace has one, gets the [`Event`]. Without an observer that is one branch
-//! that is always predicted; the former is empty as yet.
+//! with the shard locked throughout. In the latter the shard's count of changes grows, the log, if
+//! there is one, gets an operation ([`crate::log`]), and an observer, if the keyspace has one, gets the
+//! [`Event`]. Without them that is a branch each that is always predicted; the former is empty as yet.
 //!
-//! This is where the log will claim its place for a write, where a snapshot will save what is about
-//! to change, where WATCH, blocked clients, tracking and notifications will hang. None of them needs
+//! This is where a snapshot will save what is about to change, where WATCH, blocked clients, tracking and notifications will hang. None of them needs
 //! more than what an event says and what the lock guarantees: events of one key arrive in the order
 //! of its changes.
 
@@ -46,6 +45,13 @@ pub enum Event<'a> {
 pub enum Change {
     /// It has a new value: it was created, replaced or modified. Its deadline may be new, too.
     Stored,
+    /// A part of its string has new bytes, and the string may have become longer.
+    Written {
+        /// Where the new bytes begin.
+        offset: usize,
+        /// How many they are.
+        len: usize,
+    },
     /// It has another deadline, or none any more, and still its value.
     Deadline,
     /// It is gone.
@@ -60,6 +66,8 @@ pub enum Removal {
     Deleted,
     /// Its deadline came.
     Expired,
+    /// Memory ran short, and the policy chose it.
+    Evicted,
     /// It was taken, to be put under another key or into another database.
     Moved,
 }

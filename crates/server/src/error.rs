@@ -30,6 +30,9 @@ impl CommandError {
         Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     /// The client has to say AUTH first.
     pub const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
+    /// Memory is at its limit, and nothing may be evicted.
+    pub const OUT_OF_MEMORY: Self =
+        Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     /// Wrong name or password.
     pub const WRONG_PASS: Self =
         Self::new("WRONGPASS invalid username-password pair or user is disabled.");

@@ -8,6 +8,7 @@ use tierce_wire::resp::{Parser, Proto};
 
 use crate::clients::Client;
 use crate::command::CommandId;
+use crate::durability::SyncPolicy;
 
 /// Bytes of replies that a socket takes at once, unless the client has stopped reading.
 const OUTPUT_IN_PASSING_MAX: usize = 16 << 10;
@@ -32,6 +33,12 @@ pub struct Session {
     pub no_touch: bool,
     /// Waits for the end of a pause.
     pub held: bool,
+    /// What this client asked for in place of `appendfsync`.
+    pub durability: Option<SyncPolicy>,
+    /// The place in the log of the last write of this client.
+    pub logged_at: u64,
+    /// Its replies are kept back until the log is on the device up to `logged_at`.
+    pub awaits_device: bool,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -63,6 +70,9 @@ impl Session {
             reply_mode: ReplyMode::On,
             no_touch: false,
             held: false,
+            durability: None,
+            logged_at: 0,
+            awaits_device: false,
             closing: false,
         }
     }

@@ -1,146 +1,70 @@
-//! Appending groups of writes and applying them to the index.
+//! Appending writes and applying them to the index.
 //!
-//! Order of things, for each group: stamp, append, sync if asked for, apply, acknowledge. So what
-//! another thread can read has reached the operating system, and under
-//! [`SyncPolicy::Always`](crate::SyncPolicy) the device.
+//! Order of things: under the lane's lock, number, append and apply; then, without it, sync if
+//! that is asked for; then acknowledge. So what another thread can read survives the death of the
+//! process, and a write that waits for a sync can be read a little before it is durable.
 //!
-//! When the disk is full, the file is cut back to where the group began, nothing of the group is
-//! kept, and the next group tries again. Any other failure latches the store.
+//! When the disk is full, nothing of a write is kept, and the next one tries again. Any other
+//! failure latches the store.
 
 use super::read::Found;
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
 use crate::location::Location;
-use crate::log::lane::Lane;
+use crate::log::lane::{Lane, Owner, Placed};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::file::Segment;
-use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::record::Kind;
-use std::io::IoSlice;
+use crate::tail::{LogOffset, Tail};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Store {
     /// Commits a write whose keys all belong to one lane.
-    pub(crate) fn submit(&self, lane: usize, write: Write) -> Result<()> {
+    pub(crate) fn submit(&self, lane: usize, mut write: Write) -> Result<()> {
         let lane = &self.lanes[lane];
-        lane.submit(write, |group| self.commit(lane, group))
+        let end = lane.append(self, &mut write, |write, placed| self.apply_all(write, &placed))?;
+        self.finish(lane, end, &write)
     }
 
     /// Commits a batch whose keys belong to several lanes: all of them stand still meanwhile, so
     /// that every key's writes stay in order and snapshots see all or nothing.
-    pub(crate) fn submit_across(&self, lanes: &[usize], write: Write) -> Result<()> {
+    pub(crate) fn submit_across(&self, lanes: &[usize], mut write: Write) -> Result<()> {
         debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
-        let _leaderships: Vec<_> = lanes.iter().map(|&lane| self.lanes[lane].lead()).collect();
         let first = &write.ops.as_slice()[0];
         let home = self.lane_of(first.hash, first.key(&write.frame));
-        let mut results = self.commit(&self.lanes[home], vec![write]);
-        results.pop().expect("one result for one write")
+        let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
+        let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
+        let end = Lane::append_across(&locked, at, self, &mut write, |write, placed| {
+            self.apply_all(write, &placed);
+        })?;
+        self.finish(&self.lanes[home], end, &write)
     }
 
-    /// Writes groups as long as they fit into the segment, then rotates.
-    fn commit(&self, lane: &Lane, group: Vec<Write>) -> Vec<Result<()>> {
-        let mut results = Vec::with_capacity(group.len());
-        let mut rest = group.into_iter().peekable();
-        while let Some(first) = rest.next() {
-            let (segment, space) = match self.writable_segment(lane, first.frame.len() as u64) {
-                Ok(found) => found,
-                Err(error) => {
-                    results.push(Err(error));
-                    continue;
-                }
-            };
-            let mut len = first.frame.len() as u64;
-            let mut fitting = vec![first];
-            while let Some(next) = rest.next_if(|next| len + next.frame.len() as u64 <= space) {
-                len += next.frame.len() as u64;
-                fitting.push(next);
-            }
-            let result = self.append(&segment, &mut fitting);
-            if result.is_ok() {
-                fitting.iter().for_each(|write| self.counters.written(write));
-            }
-            results.extend(fitting.iter().map(|_| result.clone()));
-        }
-        results
-    }
-
-    /// The lane's segment and the space left in it, after rotating if `len` bytes do not fit.
-    fn writable_segment(&self, lane: &Lane, len: u64) -> Result<(Arc<Segment>, u64)> {
-        self.check_writable()?;
-        let size = self.options.segment_size_bytes;
-        if let Some(active) = lane.active() {
-            let space = size.saturating_sub(active.len());
-            // An empty segment takes a frame of any length: there is no better place for it.
-            if len <= space || active.len() == SEGMENT_HEADER_LEN {
-                return Ok((active, space));
-            }
-        }
-        let next = self.next_log_segment()?;
-        let space = size.saturating_sub(next.len());
-        if let Some(filled) = lane.set_active(Some(next.clone())) {
-            self.filled.lock().push(filled);
-            if self.options.background_threads {
-                self.wakeup.changed.notify_all();
-            } else {
-                self.seal_filled()?;
-            }
-        }
-        Ok((next, space))
-    }
-
-    fn append(&self, segment: &Arc<Segment>, group: &mut [Write]) -> Result<()> {
-        let start = segment.len();
-        let count: u64 = group.iter().map(|write| write.ops.as_slice().len() as u64).sum();
-        let first_seq = self.next_seq.fetch_add(count, Ordering::AcqRel);
-        let (mut seq, mut offset) = (first_seq, start);
-        for write in group.iter_mut() {
-            write.stamp(seq, segment.synced(), segment.salt, offset);
-            seq += write.ops.as_slice().len() as u64;
-            offset += write.frame.len() as u64;
-        }
-        self.write_out(segment, group, start, offset)?;
-        segment.set_len(offset);
-        if group.iter().any(|write| self.wants_sync(write.durability)) {
+    /// What remains to be done for a write that was appended.
+    fn finish(&self, lane: &Lane, end: LogOffset, write: &Write) -> Result<()> {
+        if self.wants_sync(write.durability) && lane.sync_to(self, end)? {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-            segment.sync().map_err(|e| self.latch_always(e))?;
         }
-        let (mut seq, mut offset) = (first_seq, start);
-        for write in group.iter() {
-            for op in write.ops.as_slice() {
-                let place = offset + op.start as u64;
-                let location = Location::new(segment.id, place, op.len as u64);
-                self.apply(op, op.key(&write.frame), seq, location, segment);
-                seq += 1;
-            }
-            offset += write.frame.len() as u64;
+        if !self.options.background_threads {
+            self.seal_filled()?;
         }
-        // Release: who sees the number sees what was applied.
-        self.applied.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    fn write_out(&self, segment: &Segment, group: &[Write], start: u64, end: u64) -> Result<()> {
-        let file = segment.writable()?;
-        let written = match group {
-            [write] => file.write_all_at(&[IoSlice::new(&write.frame)], start),
-            _ => {
-                let bufs: Vec<_> = group.iter().map(|write| IoSlice::new(&write.frame)).collect();
-                file.write_all_at(&bufs, start)
-            }
-        };
-        let Err(error) = written else {
-            self.counters.bytes_written.fetch_add(end - start, Ordering::Relaxed);
-            return Ok(());
-        };
-        let error = Error::io("write", &segment.path, error);
-        if error.is_no_space() {
-            // What was written of the group must not be taken for a part of the log.
-            file.truncate(start)
-                .map_err(|e| self.latch_always(Error::io("truncate", &segment.path, e)))?;
+    fn apply_all(&self, write: &Write, placed: &Placed<'_>) {
+        self.counters.written(write);
+        // Counted on both sides: a stretch that has as many behind it as were begun when a range
+        // started lacks nothing the range could know of. Release: who sees a number sees what
+        // came before it.
+        self.applying.fetch_add(1, Ordering::AcqRel);
+        for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
+            let offset = placed.offset + op.start as u64;
+            let location = Location::new(placed.segment.id, offset, op.len as u64);
+            self.apply(op, op.key(&write.frame), seq, location, placed.segment);
         }
-        Err(self.latch(error))
+        self.applied.fetch_add(1, Ordering::Release);
     }
 
     fn wants_sync(&self, durability: Durability) -> bool {
@@ -209,5 +133,52 @@ impl Store {
                 return Some(old);
             }
         }
+    }
+}
+
+impl Owner for Store {
+    fn check_writable(&self) -> Result<()> {
+        Store::check_writable(self)
+    }
+
+    fn latch(&self, error: Error) -> Error {
+        Store::latch(self, error)
+    }
+
+    fn latch_always(&self, error: Error) -> Error {
+        Store::latch_always(self, error)
+    }
+
+    fn open_tail(&self, lane: u32) -> Result<Arc<Tail>> {
+        let home = &self.home;
+        let geometry = self.options.tail_geometry();
+        Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry)
+            .map_err(|e| Store::latch(self, e))
+    }
+
+    fn next_segment(&self) -> Result<Arc<Segment>> {
+        self.next_log_segment()
+    }
+
+    fn filled(&self, lane: u32, segment: Arc<Segment>) {
+        self.filled.lock().push((lane, segment));
+        if self.options.background_threads {
+            self.wakeup.changed.notify_all();
+        }
+    }
+
+    fn segment_len_max(&self) -> u64 {
+        self.options.segment_size_bytes
+    }
+
+    fn take_seqs(&self, count: u64) -> u64 {
+        self.next_seq.fetch_add(count, Ordering::AcqRel)
+    }
+
+    fn block_is_complete(&self, _lane: u32) -> bool {
+        if self.options.background_threads {
+            self.bell.ring();
+        }
+        self.options.background_threads
     }
 }

@@ -378,7 +378,7 @@ impl<'a> Job<'a> {
         let home = &self.store.home;
         for output in &mut self.outputs {
             write_out(output).map_err(|e| self.store.latch(e))?;
-            output.segment.sync().map_err(|e| self.store.latch(e))?;
+            output.segment.sync(output.segment.len()).map_err(|e| self.store.latch(e))?;
             let hint = std::mem::replace(&mut output.hint, HintBuilder::new(self.store.order));
             let (id, len) = (output.segment.id, output.segment.len());
             output.summary = hint

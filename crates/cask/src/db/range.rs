@@ -36,7 +36,7 @@ const ALONE: usize = 16;
 pub struct Range {
     store: Arc<Store>,
     view: Option<Arc<View>>,
-    /// What had been applied when the range began.
+    /// How many writes had begun to be applied when the range began.
     stamp: u64,
     /// The gap: what neither end has claimed yet.
     lower: Cut,
@@ -131,7 +131,7 @@ impl Range {
             return Err(Error::Unordered);
         }
         Ok(Range {
-            stamp: store.applied.load(Ordering::Acquire),
+            stamp: store.applying.load(Ordering::Acquire),
             store,
             view,
             lower: Cut::before(lower),

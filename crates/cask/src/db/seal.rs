@@ -7,7 +7,7 @@
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::hint::writer::HintBuilder;
-use crate::manifest::State;
+use crate::manifest::{Purpose, State};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Scanner;
@@ -17,13 +17,7 @@ impl Store {
     /// Makes every write that returned before durable.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        // Active segments first: what rotates meanwhile then stands in the other list.
-        let mut segments: Vec<_> = self.lanes.iter().filter_map(|lane| lane.active()).collect();
-        segments.extend(self.filled.lock().iter().cloned());
-        for segment in segments {
-            segment.sync().map_err(|e| self.latch_always(e))?;
-        }
-        Ok(())
+        self.lanes.iter().try_for_each(|lane| lane.sync_all(self))
     }
 
     /// Seals the segments that writers have filled. A full disk is no failure: the segments stay
@@ -31,18 +25,25 @@ impl Store {
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
-            let Some(segment) = self.filled.lock().first().cloned() else { return Ok(()) };
-            match self.seal(&segment) {
+            let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
+            match self.seal(lane, &segment) {
                 Err(error) if error.is_no_space() => return Ok(()),
                 result => result?,
             }
-            self.filled.lock().retain(|filled| filled.id != segment.id);
+            self.filled.lock().retain(|(_, filled)| filled.id != segment.id);
         }
     }
 
-    fn seal(&self, segment: &Arc<Segment>) -> Result<()> {
-        segment.sync().map_err(|e| self.latch_always(e))?;
+    fn seal(&self, lane: u32, segment: &Arc<Segment>) -> Result<()> {
+        self.lanes[lane as usize].flush_segment(self, segment)?;
+        segment.complete().map_err(|e| self.latch_always(e))?;
         let len = segment.len();
+        if self.purpose == Purpose::Log {
+            // Its records are not looked up, and all of them are read when it is opened.
+            self.set_state(segment.id, State::Sealed { len }, segment.seq_min())?;
+            segment.finish();
+            return Ok(());
+        }
         let file = segment.sequential()?;
         let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
         let mut builder = HintBuilder::new(self.order);
@@ -65,15 +66,17 @@ impl Store {
     /// the lock may go.
     pub(crate) fn shut_down(&self) -> Result<()> {
         let writable = self.check_writable();
-        let _leaderships: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        let mut heads: Vec<_> = self.lanes.iter().map(|lane| lane.lock()).collect();
         self.mark_closed();
+        let actives: Vec<_> = heads.iter_mut().map(|head| head.close_run()).collect();
+        drop(heads);
         // A compaction in progress notices before long that the store is closed.
         let _no_compaction = self.compacting.lock();
         writable?;
-        for lane in &self.lanes {
-            match lane.set_active(None) {
+        for (lane, active) in (0u32..).zip(actives) {
+            match active {
                 Some(active) if active.len() > SEGMENT_HEADER_LEN => {
-                    self.filled.lock().push(active);
+                    self.filled.lock().push((lane, active));
                 }
                 Some(empty) => {
                     self.set_state(empty.id, State::Doomed, 0)?;

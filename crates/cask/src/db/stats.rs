@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counted while running; added up by [`Store::stats`].
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) bytes_asked: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) bytes_compacted: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -17,7 +16,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Notes that a write was committed.
     pub(crate) fn written(&self, write: &Write) {
-        self.bytes_asked.fetch_add(write.frame.len() as u64, Ordering::Relaxed);
+        self.bytes_written.fetch_add(write.frame.len() as u64, Ordering::Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::index::ordered::OrderedIndex;
 use crate::location::{PlaceHash, SegmentId};
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::options::{Options, Placement};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
@@ -36,11 +36,14 @@ pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
     pub(crate) options: Options,
     pub(crate) order: HintOrder,
+    pub(crate) purpose: Purpose,
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
     pub(crate) passes: Arc<Passes>,
-    /// How many groups of writes the index knows of; counted before they are acknowledged.
+    /// How many writes have begun to change the index, and how many the index knows of; both are
+    /// counted before a write is acknowledged.
+    pub(crate) applying: AtomicU64,
     pub(crate) applied: AtomicU64,
     /// Every segment a location may name.
     pub(crate) segments: RwLock<Segments>,
@@ -50,8 +53,8 @@ pub(crate) struct Store {
     /// Empty segments for writers to go on with, one a lane, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Filled segments that are not sealed yet.
-    pub(crate) filled: Mutex<Vec<Arc<Segment>>>,
+    /// Filled segments that are not sealed yet, with their lanes.
+    pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
     /// Only one thread seals, and only one compacts, at a time.
@@ -59,6 +62,7 @@ pub(crate) struct Store {
     pub(crate) compacting: Mutex<()>,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
+    pub(crate) bell: Bell,
     latch: OnceLock<String>,
     closed: AtomicBool,
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -69,6 +73,34 @@ pub(crate) struct Store {
 pub(crate) struct Wakeup {
     pub(crate) stop: Mutex<bool>,
     pub(crate) changed: Condvar,
+}
+
+/// Lets flushers sleep until there is a complete block.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    pub(crate) sleepers: Mutex<()>,
+    pub(crate) changed: Condvar,
+}
+
+impl Bell {
+    /// Wakes a flusher, unless one was woken that has not looked yet.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Taken, so that nobody can have found it silent and not be asleep yet.
+            drop(self.sleepers.lock());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Sleeps until it rings, at most this long.
+    pub(crate) fn listen(&self, at_most: std::time::Duration) {
+        let mut sleepers = self.sleepers.lock();
+        if !self.rung.swap(false, Ordering::AcqRel) {
+            self.changed.wait_for(&mut sleepers, at_most);
+            self.rung.store(false, Ordering::Release);
+        }
+    }
 }
 
 impl Store {
@@ -86,16 +118,21 @@ impl Store {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
             passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
+            applying: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            purpose: manifest.purpose,
             home,
-            options,
             order,
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..manifest.shards).map(|_| Lane::default()).collect(),
+            lanes: (0..manifest.shards)
+                .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
+                .collect(),
+            bell: Bell::default(),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
+            options,
             spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),

@@ -15,8 +15,8 @@ pub(crate) struct Audience {
     pub(crate) side: Side,
     /// Number of the snapshot.
     pub(crate) view: Option<u64>,
-    /// How many groups of writes had been applied when the index was copied, or when a range
-    /// began.
+    /// Of a stretch, how many writes had been applied when the index was copied; of a range, how
+    /// many had begun to be when it began.
     pub(crate) stamp: u64,
 }
 
