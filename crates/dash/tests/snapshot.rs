@@ -71,7 +71,7 @@ impl Running {
         let saved = &mut self.saved;
         let save = |record: &Record| Self::save(saved, record);
         self.changes += 1;
-        if self.ways == Ways::Bucket || self.changes % 3 == 0 {
+        if self.ways == Ways::Bucket || self.changes.is_multiple_of(3) {
             self.snapshot.before_change(table, hash, &hash_of, save);
         } else {
             self.snapshot.before_change_of_one(table, hash, &hash_of, save);

@@ -238,8 +238,17 @@ impl<'a> Db<'a> {
     /// Like [`Db::find`], for an entry that is going to be changed.
     #[inline]
     pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
-        self.at.before_change(key.hash());
+        self.before_change(key.hash());
         self.find(key)
+    }
+
+    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
+    #[inline]
+    fn before_change(&mut self, hash: KeyHash) {
+        if self.shard.snapshot.is_some() {
+            let hasher = &self.at.keyspace.hasher;
+            self.shard.save_before_change(self.at.db, hasher.table_hash(hash), hasher);
+        }
     }
 
     /// Like [`Db::find`], and counts a read.
@@ -274,9 +283,9 @@ impl<'a> Db<'a> {
 
     /// Adds the entry of a key that is known to be absent.
     pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
+        self.before_change(key.hash());
         let at = self.at;
         let hasher = &at.keyspace.hasher;
-        at.before_change(key.hash());
         let account = Account::of(&entry);
         let db = self.db();
         let index_bytes = db.table.memory_bytes();
@@ -330,8 +339,8 @@ impl<'a> Db<'a> {
         hash: KeyHash,
         eq: impl FnMut(&Entry) -> bool,
     ) -> Option<Entry> {
+        self.before_change(hash);
         let at = self.at;
-        at.before_change(hash);
         let hasher = &at.keyspace.hasher;
         let db = self.db();
         let index_bytes = db.table.memory_bytes();

@@ -4,12 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
 use crate::shard::Slot;
+use crate::snapshot::Backlog;
 use crate::stats::{DbStats, Memory, Stats};
 
 /// At most this many shards.
@@ -81,6 +84,18 @@ impl DbIndex {
     pub fn get(self) -> usize {
         usize::from(self.0)
     }
+
+    /// The number in the form in which it is stored.
+    #[inline]
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The reverse of [`DbIndex::number`].
+    #[inline]
+    pub(crate) fn from_number(number: u16) -> Self {
+        Self(number)
+    }
 }
 
 /// All keys with their values, shared by all threads.
@@ -99,6 +114,8 @@ pub struct Keyspace {
     databases: usize,
     garbage: Garbage,
     observer: Option<Arc<dyn Observer>>,
+    /// The snapshot in progress.
+    pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
 }
 
 impl Keyspace {
@@ -124,6 +141,7 @@ impl Keyspace {
             databases,
             garbage: Garbage::default(),
             observer,
+            snapshot: Mutex::default(),
         })
     }
 

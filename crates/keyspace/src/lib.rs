@@ -14,6 +14,7 @@
 //! - [`Keyspace::memory`] is exact, in the sizes that the allocator really hands out.
 //! - No operation takes longer because there are many keys, except those that go through all.
 //! - A scan visits each key that stays exactly once.
+//! - A [`Snapshot`] is all databases at one moment, however they change meanwhile.
 //!
 //! ```
 //! use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options, Ttl};
@@ -69,6 +70,7 @@ mod string;
 mod flush;
 mod prefetch;
 mod scan;
+mod snapshot;
 
 mod reaper;
 
@@ -83,6 +85,10 @@ pub use key::{KEY_LEN_MAX, Key, KeyHash};
 pub use keyspace::{DATABASES_MAX, DbIndex, Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};
 pub use reaper::Reaper;
+pub use snapshot::{
+    Batch, Iter as BatchIter, SavedDb, SavedEntry, SavedValue, Snapshot, SnapshotError,
+    SnapshotMemory,
+};
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
 pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
