@@ -1,0 +1,62 @@
+//! From bytes to values, for files and DUMP payloads alike.
+//!
+//! In each function, `visit` gets the parts of the value. Its error ends reading and is returned.
+
+mod module;
+mod plain;
+
+use std::io::Read;
+
+pub(crate) use module::skip_module_aux;
+
+use crate::error::{Error, Result};
+use crate::format::Encoding;
+use crate::input::Input;
+use crate::value::{Part, Value};
+
+/// Reads a value of an encoding.
+pub(crate) fn value<R: Read, E: From<Error>>(
+    input: &mut Input<R>,
+    encoding: Encoding,
+    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    use Encoding as Form;
+    match encoding {
+        Form::String => plain::string(input, visit),
+        Form::List => plain::list(input, visit),
+        Form::Set => plain::set(input, visit),
+        Form::SortedSet => plain::sorted_set(input, visit),
+        Form::SortedSetText => plain::sorted_set_text(input, visit),
+        Form::Hash => plain::hash(input, visit),
+        Form::HashExpiring => plain::hash_expiring(input, visit),
+        Form::HashExpiringUnreleased => plain::hash_expiring_unreleased(input, visit),
+        Form::Module => Err(module::skip(input)?.into()),
+        Form::ModuleUnreleased => {
+            let what = "a module's value of a release candidate of Redis 4.0";
+            Err(Error::Unreleased { offset: input.offset(), what }.into())
+        }
+        _ => Err(Error::UnknownType { offset: input.offset(), code: encoding.code() }.into()),
+    }
+}
+
+/// Reads a value into memory.
+pub(crate) fn whole_value<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Value> {
+    if encoding == Encoding::String {
+        // Spares large strings a copy.
+        return input.owned_string("a string").map(Value::String);
+    }
+    let mut whole = Value::empty(encoding.kind());
+    value(input, encoding, &mut |part| {
+        if let Some(whole) = &mut whole {
+            whole.push(part);
+        }
+        Ok::<(), Error>(())
+    })?;
+    whole.ok_or_else(|| input.corrupt("a value that is not of a module"))
+}
+
+/// A time, which the format has as a signed number. No time is before 1970.
+pub(crate) fn time_ms<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<u64> {
+    let ms = i64::from_le_bytes(input.array(expected)?);
+    Ok(u64::try_from(ms).unwrap_or(0))
+}

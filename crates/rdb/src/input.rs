@@ -1,0 +1,192 @@
+//! The bytes that are read, with their offset and their sum.
+//!
+//! **Invariant:** no length that the input claims makes memory grow. Memory follows the bytes that
+//! really came, by a constant factor.
+
+use std::io::{ErrorKind, Read};
+
+use crate::crc64::crc64;
+use crate::error::{Error, Result};
+
+/// What is asked of the reader at once, unless a string is larger.
+const BUFFER_LEN: usize = 64 << 10;
+
+/// Whether the sum of what is read is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Summing {
+    On,
+    Off,
+}
+
+/// A reader, a buffer before it, and what is known of the bytes that passed.
+#[derive(Debug)]
+pub(crate) struct Input<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer below `start` are consumed, those below `end` have come from the reader.
+    start: usize,
+    end: usize,
+    /// Bytes of the buffer below this are in `sum`: `summed <= start`.
+    summed: usize,
+    sum: u64,
+    summing: Summing,
+    /// Offset in the input of the buffer's first byte.
+    base: u64,
+    /// Compressed bytes on their way to a string.
+    pub(crate) compressed: Vec<u8>,
+}
+
+impl<R: Read> Input<R> {
+    pub(crate) fn new(reader: R, summing: Summing) -> Self {
+        Self::with_buffer(reader, summing, BUFFER_LEN)
+    }
+
+    /// With a buffer of `len` bytes at most, for inputs known to be small.
+    pub(crate) fn with_buffer(reader: R, summing: Summing, len: usize) -> Self {
+        Input {
+            reader,
+            buffer: vec![0; len.clamp(16, BUFFER_LEN)],
+            start: 0,
+            end: 0,
+            summed: 0,
+            sum: 0,
+            summing,
+            base: 0,
+            compressed: Vec::new(),
+        }
+    }
+
+    /// How many bytes were consumed.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.start as u64
+    }
+
+    /// The sum of all bytes consumed since the sum was started.
+    pub(crate) fn sum(&mut self) -> u64 {
+        self.sum_up();
+        self.sum
+    }
+
+    pub(crate) fn corrupt(&self, expected: &'static str) -> Error {
+        Error::Corrupt { offset: self.offset(), expected }
+    }
+
+    pub(crate) fn truncated(&self, expected: &'static str) -> Error {
+        Error::Truncated { offset: self.offset(), expected }
+    }
+
+    fn sum_up(&mut self) {
+        if self.summing == Summing::On {
+            self.sum = crc64(self.sum, &self.buffer[self.summed..self.start]);
+        }
+        self.summed = self.start;
+    }
+
+    /// Makes room and reads once. `false` at the end of the input.
+    fn fill(&mut self) -> Result<bool> {
+        self.sum_up();
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.base += self.start as u64;
+        self.end -= self.start;
+        (self.start, self.summed) = (0, 0);
+        loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(len) => {
+                    self.end += len;
+                    return Ok(len > 0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(Error::Io { offset: self.base + self.end as u64, source });
+                }
+            }
+        }
+    }
+
+    /// What has come and is not consumed, at least `len` bytes unless the input ends before. `len`
+    /// is at most 16.
+    pub(crate) fn peek(&mut self, len: usize) -> Result<&[u8]> {
+        while self.end - self.start < len && self.fill()? {}
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Consumes bytes that were peeked at.
+    pub(crate) fn consume(&mut self, len: usize) {
+        debug_assert!(len <= self.end - self.start);
+        self.start += len;
+    }
+
+    pub(crate) fn at_end(&mut self) -> Result<bool> {
+        Ok(self.peek(1)?.is_empty())
+    }
+
+    pub(crate) fn byte(&mut self, expected: &'static str) -> Result<u8> {
+        self.array::<1>(expected).map(|[byte]| byte)
+    }
+
+    /// The next `N` bytes; `N` is at most 16.
+    pub(crate) fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N]> {
+        if self.end - self.start < N {
+            self.peek(N)?;
+        }
+        let Some(&bytes) = self.buffer[self.start..self.end].first_chunk() else {
+            return Err(self.truncated_at_end(expected));
+        };
+        self.consume(N);
+        Ok(bytes)
+    }
+
+    /// The error for an input all of which has come.
+    fn truncated_at_end(&self, expected: &'static str) -> Error {
+        Error::Truncated { offset: self.base + self.end as u64, expected }
+    }
+
+    /// Replaces `bytes` by the next `len` bytes.
+    pub(crate) fn read_into(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        len: u64,
+        expected: &'static str,
+    ) -> Result<()> {
+        bytes.clear();
+        let buffered = (self.end - self.start) as u64;
+        if len <= buffered {
+            let end = self.start + len as usize;
+            bytes.extend_from_slice(&self.buffer[self.start..end]);
+            self.start = end;
+            return Ok(());
+        }
+        bytes.extend_from_slice(&self.buffer[self.start..self.end]);
+        self.start = self.end;
+        self.sum_up();
+        // Past the buffer. `read_to_end` grows the vector as bytes come, not as they are announced.
+        let rest = len - buffered;
+        let before = bytes.len();
+        let read = (&mut self.reader).take(rest).read_to_end(bytes);
+        let came = &bytes[before..];
+        if self.summing == Summing::On {
+            self.sum = crc64(self.sum, came);
+        }
+        self.base += came.len() as u64;
+        match read {
+            Err(source) => Err(Error::Io { offset: self.offset(), source }),
+            Ok(read) if (read as u64) < rest => Err(self.truncated(expected)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Passes over `len` bytes.
+    pub(crate) fn skip(&mut self, mut len: u64, expected: &'static str) -> Result<()> {
+        loop {
+            let piece = len.min((self.end - self.start) as u64);
+            self.start += piece as usize;
+            len -= piece;
+            if len == 0 {
+                return Ok(());
+            }
+            if !self.fill()? {
+                return Err(self.truncated(expected));
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Redis' persistence formats: RDB files, DUMP payloads, append-only files.
+//!
+//! Bytes in, values out, and the other way round. Nothing here opens a file, knows a keyspace or
+//! reads a clock.
+//!
+//! ```
+//! use tierce_rdb::{Attributes, Event, Reader, Value, Writer, WriterOptions};
+//!
+//! let mut writer = Writer::new(Vec::new(), WriterOptions::default())?;
+//! writer.aux(b"redis-ver", b"7.0.15")?;
+//! writer.select_db(0)?;
+//! let attributes = Attributes { expiry_ms: Some(2_000_000_000_000), ..Attributes::default() };
+//! writer.string(b"vintage", &attributes, b"1982")?;
+//! let file = writer.finish()?;
+//!
+//! let mut reader = Reader::new(&file[..])?;
+//! while let Some(event) = reader.next_event()? {
+//!     if let Event::Entry(entry) = event {
+//!         assert_eq!(entry.key, b"vintage");
+//!         assert_eq!(reader.value()?, Value::String(b"1982".to_vec()));
+//!     }
+//! }
+//! # Ok::<(), tierce_rdb::Error>(())
+//! ```
+//!
+//! Whatever bytes come in, the answer is a value or an [`Error`] that says where: no panic, and no
+//! memory out of proportion to the input.
+#![forbid(unsafe_code)]
+
+mod crc64;
+mod decode;
+mod error;
+mod format;
+mod input;
+mod lzf;
+mod output;
+mod reader;
+mod string;
+mod value;
+mod writer;
+
+pub use crc64::crc64;
+pub use error::{Error, Result};
+pub use format::{Encoding, Kind, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4};
+pub use reader::{Checksum, Entry, Event, Reader};
+pub use value::{
+    Attributes, Consumer, Field, Group, Part, Pending, Stream, StreamEntry, StreamId, StreamState,
+    Value,
+};
+pub use writer::{Writer, WriterOptions};

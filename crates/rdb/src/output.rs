@@ -1,0 +1,91 @@
+//! The bytes that are written, with their number and their sum.
+
+use std::io::Write;
+
+use crate::crc64::crc64;
+use crate::error::{Error, Result};
+use crate::lzf::Compressor;
+
+/// What is collected before the writer gets it.
+const BUFFER_LEN: usize = 64 << 10;
+
+/// A writer, a buffer before it, and what is known of the bytes that passed.
+#[derive(Debug)]
+pub(crate) struct Output<W> {
+    writer: W,
+    buffer: Vec<u8>,
+    /// Bytes that the writer has got.
+    written: u64,
+    /// Their sum.
+    sum: u64,
+    pub(crate) settings: Settings,
+    pub(crate) compressor: Compressor,
+    /// A string in its compressed form.
+    pub(crate) compressed: Vec<u8>,
+}
+
+/// How values are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) version: u16,
+    pub(crate) compression: bool,
+    pub(crate) checksum: bool,
+}
+
+impl<W: Write> Output<W> {
+    pub(crate) fn new(writer: W, settings: Settings) -> Self {
+        Output {
+            writer,
+            buffer: Vec::new(),
+            written: 0,
+            sum: 0,
+            settings,
+            compressor: Compressor::default(),
+            compressed: Vec::new(),
+        }
+    }
+
+    /// How many bytes were put.
+    pub(crate) fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_LEN {
+            self.flush()?;
+            if bytes.len() >= BUFFER_LEN {
+                return self.pass(bytes);
+            }
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Gives the writer what was collected, and returns the sum of all bytes so far.
+    pub(crate) fn flush(&mut self) -> Result<u64> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let passed = self.pass(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        passed.map(|()| self.sum)
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.settings.checksum {
+            self.sum = crc64(self.sum, bytes);
+        }
+        let offset = self.written;
+        self.writer.write_all(bytes).map_err(|source| Error::Io { offset, source })?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn writer_mut(&mut self) -> &mut W {
+        &mut self.writer
+    }
+
+    /// The writer, to which everything that was flushed has gone.
+    pub(crate) fn into_writer(self) -> W {
+        self.writer
+    }
+}

@@ -1,0 +1,215 @@
+//! Values as they are, whatever their encoding: whole ([`Value`]) or a part at a time ([`Part`]).
+//!
+//! Whoever reads a file with large collections takes parts; then no collection need fit in memory.
+
+use std::fmt;
+
+use crate::format::Kind;
+
+/// What is known of a key beside its value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// When the key expires, in milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+    /// For how many seconds nobody had used the key when it was written; with LRU policies only.
+    pub idle_seconds: Option<u64>,
+    /// How often the key was used, as a logarithmic counter; with LFU policies only.
+    pub frequency: Option<u8>,
+}
+
+/// A whole value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// A list, from head to tail.
+    List(Vec<Vec<u8>>),
+    /// A set, in no order.
+    Set(Vec<Vec<u8>>),
+    /// A sorted set as members with scores, in no order that can be relied on.
+    SortedSet(Vec<(Vec<u8>, f64)>),
+    /// A hash, in no order.
+    Hash(Vec<Field>),
+    /// A stream.
+    Stream(Stream),
+}
+
+/// A field of a hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970.
+    pub expiry_ms: Option<u64>,
+}
+
+/// The identity of an entry in a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// Milliseconds since 1970.
+    pub ms: u64,
+    /// The number within the millisecond.
+    pub seq: u64,
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
+
+/// A whole stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The entries in ascending order.
+    pub entries: Vec<StreamEntry>,
+    /// What is known beside the entries.
+    pub state: StreamState,
+    /// The consumer groups.
+    pub groups: Vec<Group>,
+}
+
+/// An entry of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamEntry {
+    /// Its identity.
+    pub id: StreamId,
+    /// Names and values of its fields.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What is known of a stream beside its entries and groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// The highest identity ever given.
+    pub last_id: StreamId,
+    /// The highest identity of a deleted entry, zero if there is none. Files before Redis 7.0 do not
+    /// say.
+    pub max_deleted_id: StreamId,
+    /// How many entries were ever added. For files before Redis 7.0, the number of entries there are.
+    pub entries_added: u64,
+}
+
+/// A consumer group of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The last entry that was delivered to any consumer.
+    pub last_delivered: StreamId,
+    /// How many entries the group has read, if that is known. Files before Redis 7.0 do not say.
+    pub entries_read: Option<u64>,
+    /// Its consumers.
+    pub consumers: Vec<Consumer>,
+}
+
+/// A consumer of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Consumer {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// When it last tried something, in milliseconds since 1970.
+    pub seen_ms: u64,
+    /// When it last got or claimed an entry. Files before Redis 7.2 do not say.
+    pub active_ms: Option<u64>,
+    /// What was delivered to it and not acknowledged, in ascending order.
+    pub pending: Vec<Pending>,
+}
+
+/// An entry that was delivered and not acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// The entry, which may have been deleted since.
+    pub id: StreamId,
+    /// When it was last delivered, in milliseconds since 1970.
+    pub delivered_ms: u64,
+    /// How often it was delivered.
+    pub deliveries: u64,
+}
+
+/// A part of a value. The parts of one value are all of one kind, and come in the order in which the
+/// file has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part<'a> {
+    /// A string, which has this one part.
+    String(&'a [u8]),
+    /// The next element of a list.
+    Element(&'a [u8]),
+    /// A member of a set.
+    Member(&'a [u8]),
+    /// A member of a sorted set.
+    Scored {
+        /// The member.
+        member: &'a [u8],
+        /// Its score, which is a number.
+        score: f64,
+    },
+    /// A field of a hash.
+    Field {
+        /// Its name.
+        name: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// When it expires, in milliseconds since 1970.
+        expiry_ms: Option<u64>,
+    },
+    /// The next entry of a stream.
+    StreamEntry(&'a StreamEntry),
+    /// The state of a stream, which comes after its entries and before its groups.
+    StreamState(&'a StreamState),
+    /// A group of a stream.
+    Group(&'a Group),
+}
+
+impl Value {
+    /// A value of a kind without any parts; `None` for a module's.
+    #[must_use]
+    pub fn empty(kind: Kind) -> Option<Value> {
+        Some(match kind {
+            Kind::String => Value::String(Vec::new()),
+            Kind::List => Value::List(Vec::new()),
+            Kind::Set => Value::Set(Vec::new()),
+            Kind::SortedSet => Value::SortedSet(Vec::new()),
+            Kind::Hash => Value::Hash(Vec::new()),
+            Kind::Stream => Value::Stream(Stream::default()),
+            Kind::Module => return None,
+        })
+    }
+
+    /// What this is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::String(_) => Kind::String,
+            Value::List(_) => Kind::List,
+            Value::Set(_) => Kind::Set,
+            Value::SortedSet(_) => Kind::SortedSet,
+            Value::Hash(_) => Kind::Hash,
+            Value::Stream(_) => Kind::Stream,
+        }
+    }
+
+    /// Adds a part.
+    ///
+    /// # Panics
+    /// If the part is of another kind.
+    pub fn push(&mut self, part: Part<'_>) {
+        match (self, part) {
+            (Value::String(string), Part::String(bytes)) => string.extend_from_slice(bytes),
+            (Value::List(elements), Part::Element(bytes)) => elements.push(bytes.to_vec()),
+            (Value::Set(members), Part::Member(bytes)) => members.push(bytes.to_vec()),
+            (Value::SortedSet(members), Part::Scored { member, score }) => {
+                members.push((member.to_vec(), score));
+            }
+            (Value::Hash(fields), Part::Field { name, value, expiry_ms }) => {
+                fields.push(Field { name: name.to_vec(), value: value.to_vec(), expiry_ms });
+            }
+            (Value::Stream(stream), Part::StreamEntry(entry)) => stream.entries.push(entry.clone()),
+            (Value::Stream(stream), Part::StreamState(state)) => stream.state = *state,
+            (Value::Stream(stream), Part::Group(group)) => stream.groups.push(group.clone()),
+            (value, part) => panic!("{part:?} is no part of a {:?}", value.kind()),
+        }
+    }
+}
