@@ -8,6 +8,7 @@ use tierce_wire::resp::{Parser, Proto};
 
 use crate::clients::Client;
 use crate::command::CommandId;
+use crate::waiting::{Awaited, Waiting};
 
 /// Bytes of replies that a socket takes at once, unless the client has stopped reading.
 const OUTPUT_IN_PASSING_MAX: usize = 16 << 10;
@@ -32,6 +33,8 @@ pub struct Session {
     pub no_touch: bool,
     /// Waits for the end of a pause.
     pub held: bool,
+    /// The reply to the last request comes later.
+    pub waiting: Option<Waiting>,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -63,6 +66,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             no_touch: false,
             held: false,
+            waiting: None,
             closing: false,
         }
     }
@@ -72,6 +76,12 @@ impl Session {
     #[inline]
     pub fn touch(&self) -> Touch {
         if self.no_touch { Touch::No } else { Touch::Yes }
+    }
+
+    /// Leaves the reply to the message that [`waiting`](crate::waiting) tells of.
+    pub fn wait_for(&mut self, awaited: Awaited) {
+        let is_heard = self.reply_mode == ReplyMode::On;
+        self.waiting = Some(Waiting { awaited, is_heard });
     }
 
     /// Switches to another database.

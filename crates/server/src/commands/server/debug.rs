@@ -61,8 +61,9 @@ const SUBCOMMANDS: &[Sub] = &[
         "Replies with a value of a protocol type: string, integer, double, null, array, set, map, \
          attrib, push, verbatim, true, false, bignum.", protocol),
     sub("quicklist-packed-threshold", 3, "size", "Does nothing, successfully.", accept),
-    sub("reload", -2, "[option ...]", "Refused: this version keeps data in memory only.",
-        no_persistence),
+    sub("reload", -2, "[MERGE] [NOFLUSH] [NOSAVE]",
+        "Saves a snapshot, empties all databases and loads it again. Stops this worker, and others \
+         see databases that are not complete.", reload),
     sub("set-active-expire", 3, "<0 | 1>",
         "Switches the removal of expired keys that nobody asks for.", set_active_expire),
     sub("sleep", 3, "seconds", "Stops the worker of this connection for so long.", sleep),
