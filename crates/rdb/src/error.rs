@@ -99,6 +99,16 @@ pub enum Error {
         /// The version being written.
         version: u16,
     },
+    /// A value is larger than the format has room for.
+    #[error("{what} of {len} bytes exceeds the {max} that the format has room for")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its length.
+        len: u64,
+        /// The limit.
+        max: u64,
+    },
     /// A key has no value left to read, since it was read or skipped before.
     #[error("there is no value to read here")]
     NoValue,

@@ -56,6 +56,12 @@ impl<R: Read> Input<R> {
         }
     }
 
+    /// Counts offsets from one higher than 0.
+    pub(crate) fn beginning_at(mut self, offset: u64) -> Self {
+        self.base = offset;
+        self
+    }
+
     /// How many bytes were consumed.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.start as u64
@@ -65,6 +71,11 @@ impl<R: Read> Input<R> {
     pub(crate) fn sum(&mut self) -> u64 {
         self.sum_up();
         self.sum
+    }
+
+    /// What follows is not to be summed up.
+    pub(crate) fn stop_summing(&mut self) {
+        self.summing = Summing::Off;
     }
 
     pub(crate) fn corrupt(&self, expected: &'static str) -> Error {

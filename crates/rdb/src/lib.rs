@@ -27,19 +27,24 @@
 //! memory out of proportion to the input.
 #![forbid(unsafe_code)]
 
+pub mod aof;
 mod crc64;
 mod decode;
+pub mod dump;
+mod encode;
 mod error;
 mod format;
 mod input;
 mod lzf;
 mod output;
+mod packed;
 mod reader;
 mod string;
 mod value;
 mod writer;
 
 pub use crc64::crc64;
+pub use encode::ValueWriter;
 pub use error::{Error, Result};
 pub use format::{Encoding, Kind, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4};
 pub use reader::{Checksum, Entry, Event, Reader};

@@ -214,7 +214,8 @@ mod tests {
         for text in [&b"007"[..], b"-0", b"+1", b"1 ", b"-", b"99999999999"] {
             assert_eq!(usize::from(string_form(text)[0]), text.len());
         }
-        assert_eq!(string_form(&[b'x'; 100])[..3], [COMPRESSED, 9, 0x40]);
+        let compressed = string_form(&[b'x'; 100]);
+        assert_eq!((compressed[0], &compressed[2..4]), (COMPRESSED, &[0x40, 100][..]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Whoever reads a file with large collections takes parts; then no collection need fit in memory.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::format::Kind;
 
@@ -63,7 +64,7 @@ impl fmt::Display for StreamId {
 /// A whole stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// The entries in ascending order.
+    /// The entries in ascending order, which readers check.
     pub entries: Vec<StreamEntry>,
     /// What is known beside the entries.
     pub state: StreamState,
@@ -76,8 +77,9 @@ pub struct Stream {
 pub struct StreamEntry {
     /// Its identity.
     pub id: StreamId,
-    /// Names and values of its fields.
-    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names and values of its fields. Entries that a file keeps together share their names, since
+    /// a name that stands there once may belong to many entries.
+    pub fields: Vec<(Arc<[u8]>, Vec<u8>)>,
 }
 
 /// What is known of a stream beside its entries and groups.
@@ -114,7 +116,8 @@ pub struct Consumer {
     pub seen_ms: u64,
     /// When it last got or claimed an entry. Files before Redis 7.2 do not say.
     pub active_ms: Option<u64>,
-    /// What was delivered to it and not acknowledged, in ascending order.
+    /// What was delivered to it and not acknowledged, in the order of the file, which Redis makes
+    /// ascending.
     pub pending: Vec<Pending>,
 }
 

@@ -1,14 +1,15 @@
 //! Writes an RDB file, from the header to the checksum.
 //!
-//! Collections are written element after element as they are handed over, so that none need be in
-//! memory as a whole.
+//! Values are written by [`ValueWriter`], collections element after element as they are handed over,
+//! so that none need be in memory as a whole.
 
 use std::io::Write;
 
+use crate::encode::ValueWriter;
 use crate::error::{Error, Result};
-use crate::format::{Encoding, MAGIC, VERSION_MAX, VERSION_REDIS_7_0, VERSION_WRITTEN_MIN, opcode};
+use crate::format::{MAGIC, VERSION_MAX, VERSION_REDIS_7_0, VERSION_WRITTEN_MIN, opcode};
 use crate::output::{Output, Settings};
-use crate::value::Attributes;
+use crate::value::{Attributes, Value};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,30 +136,29 @@ impl<W: Write> Writer<W> {
         self.output.string(library)
     }
 
+    /// A key, whose value the result writes.
+    pub fn entry<'a>(
+        &'a mut self,
+        key: &'a [u8],
+        attributes: &'a Attributes,
+    ) -> ValueWriter<'a, W> {
+        ValueWriter::new(&mut self.output, Some((key, attributes)))
+    }
+
     /// A key with a string.
     ///
     /// # Errors
     /// If writing fails.
     pub fn string(&mut self, key: &[u8], attributes: &Attributes, value: &[u8]) -> Result<()> {
-        self.key(key, attributes, Encoding::String)?;
-        self.output.string(value)
+        self.entry(key, attributes).string(value)
     }
 
-    /// What stands before each value.
-    fn key(&mut self, key: &[u8], attributes: &Attributes, encoding: Encoding) -> Result<()> {
-        if let Some(ms) = attributes.expiry_ms {
-            self.output.put(&[opcode::EXPIRY_MS])?;
-            self.output.put(&ms.to_le_bytes())?;
-        }
-        if let Some(seconds) = attributes.idle_seconds {
-            self.output.put(&[opcode::IDLE])?;
-            self.output.length(seconds)?;
-        }
-        if let Some(frequency) = attributes.frequency {
-            self.output.put(&[opcode::FREQUENCY, frequency])?;
-        }
-        self.output.put(&[encoding.code()])?;
-        self.output.string(key)
+    /// A key with a whole value.
+    ///
+    /// # Errors
+    /// Those of [`ValueWriter::value`].
+    pub fn value(&mut self, key: &[u8], attributes: &Attributes, value: &Value) -> Result<()> {
+        self.entry(key, attributes).value(value)
     }
 
     /// Ends the file with its checksum, and returns the underlying writer, which is neither flushed

@@ -3,7 +3,9 @@
 //! In each function, `visit` gets the parts of the value. Its error ends reading and is returned.
 
 mod module;
+mod pack;
 mod plain;
+mod stream;
 
 use std::io::Read;
 
@@ -12,6 +14,7 @@ pub(crate) use module::skip_module_aux;
 use crate::error::{Error, Result};
 use crate::format::Encoding;
 use crate::input::Input;
+use crate::packed::Packing;
 use crate::value::{Part, Value};
 
 /// Reads a value of an encoding.
@@ -24,18 +27,30 @@ pub(crate) fn value<R: Read, E: From<Error>>(
     match encoding {
         Form::String => plain::string(input, visit),
         Form::List => plain::list(input, visit),
+        Form::ListZiplist => pack::list(input, visit),
+        Form::ListQuicklist => pack::quicklist(input, visit),
+        Form::ListQuicklist2 => pack::quicklist2(input, visit),
         Form::Set => plain::set(input, visit),
+        Form::SetIntset => pack::set(input, Packing::Intset, visit),
+        Form::SetListpack => pack::set(input, Packing::Listpack, visit),
         Form::SortedSet => plain::sorted_set(input, visit),
         Form::SortedSetText => plain::sorted_set_text(input, visit),
+        Form::SortedSetZiplist => pack::sorted_set(input, Packing::Ziplist, visit),
+        Form::SortedSetListpack => pack::sorted_set(input, Packing::Listpack, visit),
         Form::Hash => plain::hash(input, visit),
+        Form::HashZipmap => pack::hash(input, Packing::Zipmap, visit),
+        Form::HashZiplist => pack::hash(input, Packing::Ziplist, visit),
+        Form::HashListpack => pack::hash(input, Packing::Listpack, visit),
         Form::HashExpiring => plain::hash_expiring(input, visit),
         Form::HashExpiringUnreleased => plain::hash_expiring_unreleased(input, visit),
+        Form::HashListpackExpiring => pack::hash_expiring(input, visit),
+        Form::HashListpackExpiringUnreleased => pack::hash_expiring_unreleased(input, visit),
+        Form::Stream | Form::Stream2 | Form::Stream3 => stream::stream(input, encoding, visit),
         Form::Module => Err(module::skip(input)?.into()),
         Form::ModuleUnreleased => {
             let what = "a module's value of a release candidate of Redis 4.0";
             Err(Error::Unreleased { offset: input.offset(), what }.into())
         }
-        _ => Err(Error::UnknownType { offset: input.offset(), code: encoding.code() }.into()),
     }
 }
 

@@ -1,0 +1,261 @@
+//! The manifest of an append-only directory: which files count, and in which order.
+//!
+//! A line a file: `file <name> seq <number> type <b|i|h>`, for base, increment and history. History
+//! is what Redis will delete. A name with special bytes is quoted. Lines that begin with `#` are
+//! remarks. Pairs of other words are of later versions and ignored.
+
+use std::fmt::Write;
+
+/// The files of an append-only directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// What to begin with: an RDB file or one of commands.
+    pub base: Option<Member>,
+    /// What followed, in ascending order.
+    pub increments: Vec<Member>,
+    /// What is no longer needed.
+    pub history: Vec<Member>,
+}
+
+/// A file of an append-only directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name in the directory, without any path.
+    pub name: String,
+    /// Its number.
+    pub seq: u64,
+}
+
+/// What is wrong with a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the manifest: expected {expected}")]
+pub struct ManifestError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What should have been there.
+    pub expected: &'static str,
+}
+
+impl Manifest {
+    /// The manifest of a new directory: a base in RDB format and an empty increment. The prefix is
+    /// that of the directive `appendfilename`.
+    #[must_use]
+    pub fn fresh(prefix: &str) -> Self {
+        let base = Member { name: format!("{prefix}.1.base.rdb"), seq: 1 };
+        let increment = Member { name: format!("{prefix}.1.incr.aof"), seq: 1 };
+        Manifest { base: Some(base), increments: vec![increment], history: Vec::new() }
+    }
+
+    /// The name of the manifest itself.
+    #[must_use]
+    pub fn file_name(prefix: &str) -> String {
+        format!("{prefix}.manifest")
+    }
+
+    /// The files to read, in order.
+    pub fn files(&self) -> impl Iterator<Item = &Member> {
+        self.base.iter().chain(&self.increments)
+    }
+
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// If a line is not understood, a name leads out of the directory, there are two bases, or
+    /// increments do not ascend.
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        let mut manifest = Manifest::default();
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.first() != Some(&b'#') {
+                let added = manifest.add(line);
+                added.map_err(|expected| ManifestError { line: at + 1, expected })?;
+            }
+        }
+        Ok(manifest)
+    }
+
+    fn add(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        let (member, kind) = parse_line(line)?;
+        match kind {
+            b'b' if self.base.is_some() => return Err("one base only"),
+            b'b' => self.base = Some(member),
+            b'h' => self.history.push(member),
+            _ => {
+                if self.increments.last().is_some_and(|last| last.seq >= member.seq) {
+                    return Err("increments in ascending order");
+                }
+                self.increments.push(member);
+            }
+        }
+        Ok(())
+    }
+
+    /// The manifest as text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let mut put = |members: &[Member], kind: char| {
+            for Member { name, seq } in members {
+                let name = quote(name);
+                let line = writeln!(text, "file {name} seq {seq} type {kind}");
+                line.expect("a string takes everything");
+            }
+        };
+        put(self.base.as_slice(), 'b');
+        put(&self.history, 'h');
+        put(&self.increments, 'i');
+        text
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<(Member, u8), &'static str> {
+    let words = split(line).ok_or("words with closed quotes")?;
+    let (mut name, mut seq, mut kind) = (None, None, None);
+    let (pairs, odd) = words.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err("pairs of words");
+    }
+    for [key, value] in pairs {
+        match key.to_ascii_lowercase().as_slice() {
+            b"file" => name = Some(file_name(value)?),
+            b"seq" => seq = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
+            b"type" => kind = value.first().copied().filter(|kind| b"bih".contains(kind)),
+            _ => {}
+        }
+    }
+    let name = name.ok_or("the name of a file")?;
+    let seq = seq.ok_or("the number of a file")?;
+    Ok((Member { name, seq }, kind.ok_or("a type b, i or h")?))
+}
+
+fn file_name(name: &[u8]) -> Result<String, &'static str> {
+    let name = std::str::from_utf8(name).map_err(|_| "a file name in UTF-8")?;
+    let leads_out = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
+    if leads_out { Err("the name of a file in this directory") } else { Ok(name.to_owned()) }
+}
+
+/// Words between spaces, of which some are in double quotes; `None` if a quote is not closed.
+fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii();
+    while !rest.is_empty() {
+        let word = if let Some(quoted) = rest.strip_prefix(b"\"") {
+            let (word, after) = unquote(quoted)?;
+            rest = after;
+            word
+        } else {
+            let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            rest = after;
+            word.to_vec()
+        };
+        words.push(word);
+        rest = rest.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// What stands up to the closing quote, and what follows it.
+fn unquote(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut word = Vec::new();
+    loop {
+        match rest {
+            [b'"', after @ ..] => return Some((word, after)),
+            [b'\\', b'x', high, low, after @ ..] => {
+                let digits = [*high, *low];
+                let digits = std::str::from_utf8(&digits).ok()?;
+                word.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = after;
+            }
+            [b'\\', escaped, after @ ..] => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'a' => 7,
+                    b'b' => 8,
+                    other => *other,
+                });
+                rest = after;
+            }
+            [byte, after @ ..] => {
+                word.push(*byte);
+                rest = after;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// A name as a word, in quotes if it needs them.
+fn quote(name: &str) -> String {
+    let special = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\\' | b'\'');
+    if !name.bytes().any(special) {
+        return name.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for byte in name.bytes() {
+        if byte == b' ' || !special(byte) {
+            quoted.push(char::from(byte));
+        } else {
+            write!(quoted, "\\x{byte:02x}").expect("a string takes everything");
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_redis_wrote() {
+        let text = b"file appendonly.aof.2.base.rdb seq 2 type b\n\
+            file appendonly.aof.1.incr.aof seq 1 type h\n\
+            # a remark\n\
+            file appendonly.aof.2.incr.aof seq 2 type i\n\
+            file \"with space.3.incr.aof\" seq 3 type i startoffset 7\n";
+        let manifest = Manifest::parse(text).unwrap();
+        let names: Vec<_> = manifest.files().map(|member| member.name.as_str()).collect();
+        let expected =
+            ["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof", "with space.3.incr.aof"];
+        assert_eq!(names, expected);
+        assert_eq!(manifest.history[0].seq, 1);
+    }
+
+    #[test]
+    fn refuses_what_redis_refuses() {
+        for (text, line) in [
+            (&b"file a seq 1 type b\nfile b seq 1 type b\n"[..], 2),
+            (b"file a seq 2 type i\nfile b seq 1 type i", 2),
+            (b"file ../a seq 1 type b", 1),
+            (b"file a seq 1", 1),
+            (b"file a seq x type b", 1),
+            (b"file a seq 1 type q", 1),
+            (b"file \"a seq 1 type b", 1),
+            (b"file a seq 1 type b\n\nfile b seq 1 type i", 2),
+            (b"", 1),
+        ] {
+            let error = Manifest::parse(text).unwrap_err();
+            assert_eq!(error.line, line, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_manifest_comes_back(prefix in "[^/\0]{1,20}") {
+            let manifest = Manifest::fresh(&prefix);
+            prop_assert_eq!(Manifest::parse(manifest.to_text().as_bytes()), Ok(manifest));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(text: Vec<u8>) {
+            if let Ok(manifest) = Manifest::parse(&text) {
+                prop_assert!(manifest.files().count() + manifest.history.len() <= text.len());
+            }
+        }
+    }
+}

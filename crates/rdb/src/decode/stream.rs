@@ -1,0 +1,192 @@
+//! Streams: entries in listpacks, then what is known beside them, then groups.
+//!
+//! A listpack begins with a master entry, whose identity stands outside and whose fields lend their
+//! names to the entries that have the same ones. Entries have their identity as a difference to it.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use crate::decode::time_ms;
+use crate::error::{Error, Result};
+use crate::format::Encoding;
+use crate::input::Input;
+use crate::packed::{Items, Malformed, Packing};
+use crate::value::{Consumer, Group, Part, Pending, StreamEntry, StreamId, StreamState};
+
+/// Flags of an entry in a listpack.
+const DELETED: i64 = 1;
+const SAME_FIELDS: i64 = 2;
+
+pub(super) fn stream<R: Read, E: From<Error>>(
+    input: &mut Input<R>,
+    encoding: Encoding,
+    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut pack = Vec::new();
+    let mut previous = None;
+    for _ in 0..input.length("the number of listpacks of a stream")? {
+        input.string(&mut pack, "the identity of a listpack of a stream")?;
+        let expected = "an identity of 16 bytes";
+        let id = pack.as_slice().try_into().map_err(|_| input.corrupt(expected))?;
+        let master = id_from_bytes(id);
+        input.string(&mut pack, "a listpack of a stream")?;
+        let end = input.offset();
+        entries(&pack, master, end, &mut |entry| {
+            if previous.replace(entry.id).is_some_and(|previous| previous >= entry.id) {
+                let expected = "stream entries in ascending order before it";
+                return Err(Error::Corrupt { offset: end, expected }.into());
+            }
+            visit(Part::StreamEntry(entry))
+        })?;
+    }
+    visit(Part::StreamState(&state(input, encoding)?))?;
+    for _ in 0..input.length("the number of groups of a stream")? {
+        visit(Part::Group(&group(input, encoding)?))?;
+    }
+    Ok(())
+}
+
+/// An identity as it stands in keys and lists of pending entries.
+fn id_from_bytes(bytes: [u8; 16]) -> StreamId {
+    let number = u128::from_be_bytes(bytes);
+    StreamId { ms: (number >> 64) as u64, seq: number as u64 }
+}
+
+/// Hands over the entries of a listpack that are not deleted.
+fn entries<E: From<Error>>(
+    pack: &[u8],
+    master: StreamId,
+    end: u64,
+    visit: &mut impl FnMut(&StreamEntry) -> Result<(), E>,
+) -> Result<(), E> {
+    let expected = "a well-formed listpack of stream entries before it";
+    let blame = |Malformed| Error::Corrupt { offset: end, expected };
+    let mut items = Items::new(Packing::Listpack, pack).map_err(blame)?;
+    let names = master_entry(&mut items).map_err(blame)?;
+    let mut entry = StreamEntry::default();
+    while let Some(flags) = items.next() {
+        let flags = flags.and_then(|flags| flags.integer().ok_or(Malformed)).map_err(blame)?;
+        read_entry(&mut items, flags, master, &names, &mut entry).map_err(blame)?;
+        if flags & DELETED == 0 {
+            visit(&entry)?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of valid and of deleted entries, number of fields, their names, 0.
+fn master_entry(items: &mut Items<'_>) -> Result<Vec<Arc<[u8]>>, Malformed> {
+    let _valid = integer(items)?;
+    let _deleted = integer(items)?;
+    let mut names = Vec::new();
+    for _ in 0..integer(items)? {
+        names.push(string(items)?.into());
+    }
+    if integer(items)? == 0 { Ok(names) } else { Err(Malformed) }
+}
+
+/// Differences of the identity, fields, and the number of elements that the entry takes.
+fn read_entry(
+    items: &mut Items<'_>,
+    flags: i64,
+    master: StreamId,
+    names: &[Arc<[u8]>],
+    entry: &mut StreamEntry,
+) -> Result<(), Malformed> {
+    // Differences wrap around, as they do in Redis.
+    entry.id.ms = master.ms.wrapping_add(integer(items)? as u64);
+    entry.id.seq = master.seq.wrapping_add(integer(items)? as u64);
+    entry.fields.clear();
+    if flags & SAME_FIELDS != 0 {
+        for name in names {
+            entry.fields.push((Arc::clone(name), string(items)?));
+        }
+    } else {
+        for _ in 0..integer(items)? {
+            entry.fields.push((string(items)?.into(), string(items)?));
+        }
+    }
+    integer(items).map(drop)
+}
+
+fn integer(items: &mut Items<'_>) -> Result<i64, Malformed> {
+    items.expect()?.integer().ok_or(Malformed)
+}
+
+fn string(items: &mut Items<'_>) -> Result<Vec<u8>, Malformed> {
+    Ok(items.expect()?.bytes(&mut itoa::Buffer::new()).to_vec())
+}
+
+fn id<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<StreamId> {
+    Ok(StreamId { ms: input.length(expected)?, seq: input.length(expected)? })
+}
+
+fn state<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<StreamState> {
+    let len = input.length("the length of a stream")?;
+    let last_id = id(input, "the last identity of a stream")?;
+    if encoding == Encoding::Stream {
+        return Ok(StreamState { last_id, entries_added: len, ..StreamState::default() });
+    }
+    // The first identity is that of the first entry, so it is of no interest.
+    id(input, "the first identity of a stream")?;
+    let max_deleted_id = id(input, "the highest deleted identity of a stream")?;
+    let entries_added = input.length("how many entries were added to a stream")?;
+    Ok(StreamState { last_id, max_deleted_id, entries_added })
+}
+
+fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
+    let name = input.owned_string("the name of a group")?;
+    let last_delivered = id(input, "the last identity that a group got")?;
+    let entries_read = match encoding {
+        Encoding::Stream => None,
+        // All bits set say that it is not known.
+        _ => Some(input.length("how much a group has read")?).filter(|&read| read != u64::MAX),
+    };
+    let mut pending = pending(input)?;
+    let mut consumers = Vec::new();
+    for _ in 0..input.length("the number of consumers")? {
+        consumers.push(consumer(input, encoding, &mut pending)?);
+    }
+    if !pending.is_empty() {
+        return Err(input.corrupt("a consumer for each pending entry before it"));
+    }
+    Ok(Group { name, last_delivered, entries_read, consumers })
+}
+
+/// The pending entries of a group, which its consumers then claim.
+fn pending<R: Read>(input: &mut Input<R>) -> Result<HashMap<StreamId, Pending>> {
+    let mut pending = HashMap::new();
+    for _ in 0..input.length("the number of pending entries")? {
+        let id = id_from_bytes(input.array("the identity of a pending entry")?);
+        let delivered_ms = time_ms(input, "the time of a delivery")?;
+        let deliveries = input.length("the number of deliveries")?;
+        if pending.insert(id, Pending { id, delivered_ms, deliveries }).is_some() {
+            return Err(input.corrupt("an entry that was not pending before"));
+        }
+    }
+    Ok(pending)
+}
+
+fn consumer<R: Read>(
+    input: &mut Input<R>,
+    encoding: Encoding,
+    unclaimed: &mut HashMap<StreamId, Pending>,
+) -> Result<Consumer> {
+    let name = input.owned_string("the name of a consumer")?;
+    let seen_ms = time_ms(input, "when a consumer was seen")?;
+    let active_ms = match encoding {
+        Encoding::Stream3 => {
+            let ms = i64::from_le_bytes(input.array("when a consumer was active")?);
+            u64::try_from(ms).ok()
+        }
+        _ => None,
+    };
+    let mut pending = Vec::new();
+    for _ in 0..input.length("the number of a consumer's pending entries")? {
+        let id = id_from_bytes(input.array("the identity of a pending entry")?);
+        let expected = "an entry pending in the group and with no other consumer";
+        pending.push(unclaimed.remove(&id).ok_or_else(|| input.corrupt(expected))?);
+    }
+    Ok(Consumer { name, seen_ms, active_ms, pending })
+}

@@ -1,0 +1,199 @@
+//! What DUMP answers and RESTORE takes: a value without its key, then the version of the format (2
+//! bytes, little-endian) and the CRC-64 of all before it (8 bytes).
+//!
+//! ```
+//! use tierce_rdb::{Value, WriterOptions, dump};
+//!
+//! let payload = dump::encode(WriterOptions::default(), |value| value.string(b"1982"))?;
+//! assert_eq!(dump::Payload::parse(&payload)?.value()?, Value::String(b"1982".to_vec()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::crc64::crc64;
+use crate::decode;
+use crate::encode::ValueWriter;
+use crate::error::{Error, Result};
+use crate::format::{Encoding, Kind, VERSION_MAX};
+use crate::input::{Input, Summing};
+use crate::output::{Output, Settings};
+use crate::value::{Part, Value};
+use crate::writer::WriterOptions;
+
+/// The payload of the value that `write` writes. Of the options, `checksum` is of no effect.
+///
+/// # Errors
+/// Those of the writer.
+pub fn encode(
+    options: WriterOptions,
+    write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let settings = Settings { checksum: false, ..options.settings()? };
+    let mut output = Output::new(Vec::new(), settings);
+    write(ValueWriter::new(&mut output, None))?;
+    output.put(&settings.version.to_le_bytes())?;
+    output.flush()?;
+    let mut payload = output.into_writer();
+    let sum = crc64(0, &payload);
+    payload.extend_from_slice(&sum.to_le_bytes());
+    Ok(payload)
+}
+
+/// Why bytes are no payload. To a client, Redis tells the first three as one: the version or the
+/// checksum is wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// There is no room for version and checksum.
+    #[error("a payload of {len} bytes is too short for version and checksum")]
+    TooShort {
+        /// Its length.
+        len: usize,
+    },
+    /// The version is higher than those known.
+    #[error("the payload has version {version}, at most {max} is known")]
+    Version {
+        /// The version in the payload.
+        version: u16,
+        /// The highest known.
+        max: u16,
+    },
+    /// The bytes are not those of which the checksum was made.
+    #[error("the payload says checksum {stored:016x}, its bytes have {computed:016x}")]
+    Checksum {
+        /// The checksum in the payload.
+        stored: u64,
+        /// The checksum of its bytes.
+        computed: u64,
+    },
+    /// The first byte is no type of a value. Redis says: bad data format.
+    #[error("the payload has a value of unknown type {code}")]
+    UnknownType {
+        /// The byte.
+        code: u8,
+    },
+}
+
+/// A payload whose version and checksum are right.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    encoding: Encoding,
+    version: u16,
+    /// What comes after the type.
+    body: &'a [u8],
+}
+
+impl<'a> Payload<'a> {
+    /// Checks version, checksum and type.
+    ///
+    /// # Errors
+    /// If one of them is wrong.
+    pub fn parse(payload: &'a [u8]) -> Result<Self, PayloadError> {
+        let too_short = PayloadError::TooShort { len: payload.len() };
+        let Some((summed, stored)) = payload.split_last_chunk() else { return Err(too_short) };
+        let Some((value, version)) = summed.split_last_chunk() else { return Err(too_short) };
+        let Some((&code, body)) = value.split_first() else { return Err(too_short) };
+        let version = u16::from_le_bytes(*version);
+        if version > VERSION_MAX {
+            return Err(PayloadError::Version { version, max: VERSION_MAX });
+        }
+        let (stored, computed) = (u64::from_le_bytes(*stored), crc64(0, summed));
+        if stored != computed {
+            return Err(PayloadError::Checksum { stored, computed });
+        }
+        let encoding = Encoding::from_code(code).ok_or(PayloadError::UnknownType { code })?;
+        Ok(Payload { encoding, version, body })
+    }
+
+    /// What the value is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.encoding.kind()
+    }
+
+    /// How the value is encoded.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The version of the format.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// Reads the value and hands over its parts. Offsets in errors count from the type, which is at
+    /// offset 0.
+    ///
+    /// # Errors
+    /// If the value is damaged in spite of its checksum, or followed by other bytes, or `visit`
+    /// returns an error.
+    pub fn visit<E: From<Error>>(
+        &self,
+        mut visit: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut input = self.input();
+        decode::value(&mut input, self.encoding, &mut visit)?;
+        Ok(expect_end(&mut input)?)
+    }
+
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// If the value is damaged in spite of its checksum, or followed by other bytes.
+    pub fn value(&self) -> Result<Value> {
+        let mut input = self.input();
+        let value = decode::whole_value(&mut input, self.encoding)?;
+        expect_end(&mut input).map(|()| value)
+    }
+
+    fn input(&self) -> Input<&'a [u8]> {
+        Input::with_buffer(self.body, Summing::Off, self.body.len()).beginning_at(1)
+    }
+}
+
+fn expect_end(input: &mut Input<&[u8]>) -> Result<()> {
+    if input.at_end()? { Ok(()) } else { Err(input.corrupt("the end of the value")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `SET k 1982` and `DUMP k` of redis-server 7.0.
+    const OF_REDIS: &[u8] = b"\x00\xc1\xbe\x07\x0a\x00";
+
+    fn of_redis() -> Vec<u8> {
+        let sum = crc64(0, OF_REDIS);
+        [OF_REDIS, &sum.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn a_string_is_dumped_as_redis_does() {
+        let payload = encode(WriterOptions::default(), |value| value.string(b"1982")).unwrap();
+        assert_eq!(payload, of_redis());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        let good = of_redis();
+        let too_short = Payload::parse(&good[..10]).unwrap_err();
+        assert!(matches!(too_short, PayloadError::TooShort { len: 10 }));
+        let mut bad = good.clone();
+        bad[1] ^= 1;
+        assert!(matches!(Payload::parse(&bad).unwrap_err(), PayloadError::Checksum { .. }));
+        let mut newer = good.clone();
+        newer[4] = 200;
+        let error = Payload::parse(&newer).unwrap_err();
+        assert!(matches!(error, PayloadError::Version { version: 200, max: VERSION_MAX }));
+    }
+
+    #[test]
+    fn bytes_behind_the_value_are_an_error() {
+        let mut payload = b"\x00\x01a!\x0a\x00".to_vec();
+        let sum = crc64(0, &payload);
+        payload.extend_from_slice(&sum.to_le_bytes());
+        let error = Payload::parse(&payload).unwrap().value().unwrap_err();
+        assert_eq!(error.to_string(), "damaged at offset 3: expected the end of the value");
+    }
+}

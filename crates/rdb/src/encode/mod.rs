@@ -1,0 +1,219 @@
+//! From values to bytes, for files and DUMP payloads alike.
+//!
+//! Collections that are handed over element by element are written in the plain forms, which every
+//! version of Redis reads. Whole values that are small are written packed, since Redis takes those
+//! over as they are.
+
+mod small;
+mod stream;
+
+use std::io::Write;
+
+use crate::error::{Error, Result};
+use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4, opcode};
+use crate::output::Output;
+use crate::value::{Attributes, Field, Stream, Value};
+
+/// Writes one value, and before it what belongs there. Each method writes all of it.
+///
+/// Nothing is checked that takes memory: members of sets and fields of hashes must be different from
+/// each other, and scores must be numbers, or Redis refuses the file.
+#[derive(Debug)]
+#[must_use = "the key is written together with its value"]
+pub struct ValueWriter<'a, W> {
+    output: &'a mut Output<W>,
+    /// A value in a file has a key, one in a DUMP payload has none.
+    key: Option<(&'a [u8], &'a Attributes)>,
+}
+
+impl<'a, W: Write> ValueWriter<'a, W> {
+    pub(crate) fn new(output: &'a mut Output<W>, key: Option<(&'a [u8], &'a Attributes)>) -> Self {
+        ValueWriter { output, key }
+    }
+
+    /// Writes what stands before a value.
+    fn begin(&mut self, encoding: Encoding) -> Result<()> {
+        let output = &mut *self.output;
+        let Some((key, attributes)) = self.key else {
+            return output.put(&[encoding.code()]);
+        };
+        if let Some(ms) = attributes.expiry_ms {
+            output.put(&[opcode::EXPIRY_MS])?;
+            output.put(&ms.to_le_bytes())?;
+        }
+        if let Some(seconds) = attributes.idle_seconds {
+            output.put(&[opcode::IDLE])?;
+            output.length(seconds)?;
+        }
+        if let Some(frequency) = attributes.frequency {
+            output.put(&[opcode::FREQUENCY, frequency])?;
+        }
+        output.put(&[encoding.code()])?;
+        output.string(key)
+    }
+
+    fn need_version(&self, what: &'static str, needed: u16) -> Result<()> {
+        let version = self.output.settings.version;
+        if version < needed { Err(Error::NotInVersion { what, needed, version }) } else { Ok(()) }
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn string(mut self, string: &[u8]) -> Result<()> {
+        self.begin(Encoding::String)?;
+        self.output.string(string)
+    }
+
+    /// A list of `len` elements, from head to tail.
+    ///
+    /// # Errors
+    /// If writing fails, or there are not `len` elements.
+    pub fn list<T: AsRef<[u8]>>(
+        mut self,
+        len: u64,
+        elements: impl IntoIterator<Item = T>,
+    ) -> Result<()> {
+        self.begin(Encoding::List)?;
+        self.each(len, elements, |output, element| output.string(element.as_ref()))
+    }
+
+    /// A set of `len` members.
+    ///
+    /// # Errors
+    /// If writing fails, or there are not `len` members.
+    pub fn set<T: AsRef<[u8]>>(
+        mut self,
+        len: u64,
+        members: impl IntoIterator<Item = T>,
+    ) -> Result<()> {
+        self.begin(Encoding::Set)?;
+        self.each(len, members, |output, member| output.string(member.as_ref()))
+    }
+
+    /// A sorted set of `len` members with their scores. Redis loads it fastest from the highest to
+    /// the lowest.
+    ///
+    /// # Errors
+    /// If writing fails, or there are not `len` members.
+    pub fn sorted_set<T: AsRef<[u8]>>(
+        mut self,
+        len: u64,
+        members: impl IntoIterator<Item = (T, f64)>,
+    ) -> Result<()> {
+        self.begin(Encoding::SortedSet)?;
+        self.each(len, members, |output, (member, score)| {
+            output.string(member.as_ref())?;
+            output.put(&score.to_le_bytes())
+        })
+    }
+
+    /// A hash of `len` fields, names with values.
+    ///
+    /// # Errors
+    /// If writing fails, or there are not `len` fields.
+    pub fn hash<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        len: u64,
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<()> {
+        self.begin(Encoding::Hash)?;
+        self.each(len, fields, |output, (name, value)| {
+            output.string(name.as_ref())?;
+            output.string(value.as_ref())
+        })
+    }
+
+    /// A hash of `len` fields, some of which expire: names, values, and deadlines in milliseconds
+    /// since 1970, of which `earliest_ms` is the lowest. Needs version 12, which Redis 7.4 reads.
+    ///
+    /// # Errors
+    /// If the version has no such hashes, writing fails, or there are not `len` fields.
+    pub fn hash_expiring<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        mut self,
+        len: u64,
+        earliest_ms: u64,
+        fields: impl IntoIterator<Item = (N, V, Option<u64>)>,
+    ) -> Result<()> {
+        self.need_version("a hash with fields that expire", VERSION_REDIS_7_4)?;
+        self.begin(Encoding::HashExpiring)?;
+        self.output.put(&earliest_ms.to_le_bytes())?;
+        self.each(len, fields, |output, (name, value, expiry_ms)| {
+            // Zero says that there is none, so the earliest is 1. One below the earliest would be a
+            // bug of the caller; it becomes the earliest.
+            let relative = expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms) + 1);
+            output.length(relative)?;
+            output.string(name.as_ref())?;
+            output.string(value.as_ref())
+        })
+    }
+
+    /// A stream. Versions below 10 do not keep all of its state, and those below 11 not when a
+    /// consumer was active.
+    ///
+    /// # Errors
+    /// If writing fails, or the entries that are kept together exceed 4 GiB.
+    pub fn stream(mut self, stream: &Stream) -> Result<()> {
+        let encoding = match self.output.settings.version {
+            VERSION_REDIS_7_2.. => Encoding::Stream3,
+            VERSION_REDIS_7_0 => Encoding::Stream2,
+            _ => Encoding::Stream,
+        };
+        self.begin(encoding)?;
+        stream::write(self.output, encoding, stream)
+    }
+
+    /// A whole value. If it is small, it is packed as Redis does.
+    ///
+    /// # Errors
+    /// If writing fails, or the version has no form for the value.
+    pub fn value(mut self, value: &Value) -> Result<()> {
+        if let Some((encoding, packed)) = small::pack(value, self.output.settings.version) {
+            self.begin(encoding)?;
+            return self.output.string(&packed);
+        }
+        match value {
+            Value::String(string) => self.string(string),
+            Value::List(elements) => self.list(elements.len() as u64, elements),
+            Value::Set(members) => self.set(members.len() as u64, members),
+            Value::SortedSet(members) => {
+                let pairs = members.iter().map(|(member, score)| (member, *score));
+                self.sorted_set(members.len() as u64, pairs)
+            }
+            Value::Hash(fields) => self.whole_hash(fields),
+            Value::Stream(stream) => self.stream(stream),
+        }
+    }
+
+    fn whole_hash(self, fields: &[Field]) -> Result<()> {
+        let len = fields.len() as u64;
+        match fields.iter().filter_map(|field| field.expiry_ms).min() {
+            None => self.hash(len, fields.iter().map(|field| (&field.name, &field.value))),
+            Some(earliest) => {
+                let triples =
+                    fields.iter().map(|field| (&field.name, &field.value, field.expiry_ms));
+                self.hash_expiring(len, earliest, triples)
+            }
+        }
+    }
+
+    /// Writes the number of elements and each of them.
+    fn each<T>(
+        self,
+        announced: u64,
+        elements: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Output<W>, T) -> Result<()>,
+    ) -> Result<()> {
+        self.output.length(announced)?;
+        let mut given = 0;
+        for element in elements {
+            given += 1;
+            if given > announced {
+                break;
+            }
+            write(self.output, element)?;
+        }
+        if given == announced { Ok(()) } else { Err(Error::Count { announced }) }
+    }
+}

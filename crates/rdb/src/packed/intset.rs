@@ -1,0 +1,52 @@
+//! Intset: integers of one width in ascending order.
+//!
+//! Width in bytes (4), number (4), integers; all little-endian.
+
+use super::{Cursor, Item, Malformed};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    width: usize,
+    rest: Cursor<'a>,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Cursor(bytes);
+        let width = u32::from_le_bytes(rest.array()?) as usize;
+        let count = u32::from_le_bytes(rest.array()?) as usize;
+        let whole = matches!(width, 2 | 4 | 8) && Some(rest.0.len()) == count.checked_mul(width);
+        if whole { Ok(Items { width, rest }) } else { Err(Malformed) }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Result<Item<'a>, Malformed>> {
+        if self.rest.0.is_empty() {
+            return None;
+        }
+        let integer = match self.width {
+            2 => self.rest.array().map(|bytes| i16::from_le_bytes(bytes).into()),
+            4 => self.rest.array().map(|bytes| i32::from_le_bytes(bytes).into()),
+            _ => self.rest.array().map(i64::from_le_bytes),
+        };
+        Some(integer.map(Item::Integer))
+    }
+}
+
+/// The intset of integers that are in ascending order.
+pub(crate) fn encode(integers: &[i64]) -> Vec<u8> {
+    let fits = |bits: u32| integers.iter().all(|&n| n >> (bits - 1) == n >> 63);
+    let width = if fits(16) {
+        2
+    } else if fits(32) {
+        4
+    } else {
+        8
+    };
+    let mut bytes = Vec::with_capacity(8 + integers.len() * width);
+    bytes.extend_from_slice(&(width as u32).to_le_bytes());
+    bytes.extend_from_slice(&(integers.len() as u32).to_le_bytes());
+    for integer in integers {
+        bytes.extend_from_slice(&integer.to_le_bytes()[..width]);
+    }
+    bytes
+}

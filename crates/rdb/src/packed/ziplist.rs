@@ -1,0 +1,139 @@
+//! Ziplist: the packed form of lists, hashes and sorted sets before Redis 7.
+//!
+//! Length in bytes (4), offset of the last element (4), number of elements (2, 65535 for "more than
+//! that"), elements, 255. An element is the length of the one before it (1 byte, or 254 and 4 bytes),
+//! its encoding and its bytes. Lengths of strings are big-endian, all else little-endian.
+
+use super::{Cursor, Item, Malformed, i24};
+
+const END: u8 = 0xff;
+const PREVIOUS_LEN_32: u8 = 0xfe;
+const STRING_32: u8 = 0x80;
+const INT_16: u8 = 0xc0;
+const INT_32: u8 = 0xd0;
+const INT_64: u8 = 0xe0;
+const INT_24: u8 = 0xf0;
+const INT_8: u8 = 0xfe;
+
+const COUNT_UNKNOWN: u16 = u16::MAX;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    rest: Cursor<'a>,
+    /// What the header announced, less what was found; `None` if it does not say.
+    missing: Option<u16>,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Cursor(bytes);
+        let len = u32::from_le_bytes(rest.array()?);
+        let _last_offset: [u8; 4] = rest.array()?;
+        let count = u16::from_le_bytes(rest.array()?);
+        if len as usize != bytes.len() {
+            return Err(Malformed);
+        }
+        Ok(Items { rest, missing: (count != COUNT_UNKNOWN).then_some(count) })
+    }
+
+    pub(super) fn next(&mut self) -> Option<Result<Item<'a>, Malformed>> {
+        if let [END] = self.rest.0 {
+            let complete = self.missing.is_none_or(|missing| missing == 0);
+            return if complete { None } else { Some(Err(Malformed)) };
+        }
+        Some(self.element())
+    }
+
+    fn element(&mut self) -> Result<Item<'a>, Malformed> {
+        if let Some(missing) = &mut self.missing {
+            *missing = missing.checked_sub(1).ok_or(Malformed)?;
+        }
+        let rest = &mut self.rest;
+        match rest.byte()? {
+            END => return Err(Malformed),
+            PREVIOUS_LEN_32 => drop(rest.take(4)?),
+            _ => {}
+        }
+        let first = rest.byte()?;
+        let integer = match first {
+            0x00..=0x3f => return Ok(Item::Bytes(rest.take(first.into())?)),
+            0x40..=0x7f => {
+                let len = u16::from_be_bytes([first & 0x3f, rest.byte()?]);
+                return Ok(Item::Bytes(rest.take(len.into())?));
+            }
+            STRING_32 => {
+                let len = u32::from_be_bytes(rest.array()?);
+                return Ok(Item::Bytes(rest.take(len as usize)?));
+            }
+            INT_16 => i16::from_le_bytes(rest.array()?).into(),
+            INT_32 => i32::from_le_bytes(rest.array()?).into(),
+            INT_64 => i64::from_le_bytes(rest.array()?),
+            INT_24 => i24(rest.array()?).into(),
+            INT_8 => i8::from_le_bytes(rest.array()?).into(),
+            // 0 to 12 in the encoding itself.
+            0xf1..=0xfd => i64::from(first & 0x0f) - 1,
+            _ => return Err(Malformed),
+        };
+        Ok(Item::Integer(integer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ziplist of elements given as encoding and bytes.
+    fn ziplist(elements: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = Vec::new();
+        let (mut previous, mut last) = (0, 10);
+        for element in elements {
+            last = 10 + body.len();
+            if previous < 254 {
+                body.push(previous as u8);
+            } else {
+                body.push(PREVIOUS_LEN_32);
+                body.extend_from_slice(&(previous as u32).to_le_bytes());
+            }
+            body.extend_from_slice(element);
+            previous = 10 + body.len() - last;
+        }
+        let mut bytes = (11 + body.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&(last as u32).to_le_bytes());
+        bytes.extend_from_slice(&(elements.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        bytes.push(END);
+        bytes
+    }
+
+    #[test]
+    fn all_encodings_are_read() {
+        let long = [&[0x41, 0x2c][..], &[b'x'; 300]].concat();
+        let longest = [&[STRING_32, 0, 0, 0x40, 0][..], &[b'y'; 0x4000]].concat();
+        let bytes = ziplist(&[
+            vec![2, b'a', b'b'],
+            long,
+            longest,
+            vec![INT_8, 0x80],
+            vec![INT_16, 0, 0x80],
+            vec![INT_24, 0, 0, 0x80],
+            vec![INT_32, 0, 0, 0, 0x80],
+            vec![INT_64, 0, 0, 0, 0, 0, 0, 0, 0x80],
+            vec![0xf1],
+            vec![0xfd],
+        ]);
+        let items = super::super::Items::new(super::super::Packing::Ziplist, &bytes).unwrap();
+        let found: Vec<Item<'_>> = items.map(Result::unwrap).collect();
+        let integers = [
+            i64::from(i8::MIN),
+            i64::from(i16::MIN),
+            -(1 << 23),
+            i64::from(i32::MIN),
+            i64::MIN,
+            0,
+            12,
+        ];
+        let strings = [Item::Bytes(b"ab"), Item::Bytes(&[b'x'; 300]), Item::Bytes(&[b'y'; 0x4000])];
+        let expected: Vec<_> = strings.into_iter().chain(integers.map(Item::Integer)).collect();
+        assert_eq!(found, expected);
+    }
+}
