@@ -134,6 +134,15 @@ impl<'a> Db<'a> {
         self.peek(key).map(|entry| u64::from(clock.wrapping_sub(entry.clock())))
     }
 
+    /// Makes a key look as if it had last been used so many seconds ago, as far as its clock can say;
+    /// see [`Db::idle_seconds`].
+    pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
+        let clock = self.at.clock();
+        if let Some(entry) = self.find(key) {
+            entry.touch(clock.wrapping_sub(seconds as u16));
+        }
+    }
+
     /// Bytes of memory that a key costs: its entry and its part of the index.
     pub fn memory_bytes(&mut self, key: Key<'_>) -> Option<usize> {
         let entry_bytes = self.peek(key)?.allocated_bytes();
