@@ -14,7 +14,7 @@
 //!
 //! What it costs: without a snapshot one branch for each change. With one, a look into a tree for
 //! each change ahead of the walk, and memory: the copies, some 32 bytes for each place changed ahead of
-//! the walk, at most about a byte for each entry, and tables that were flushed meanwhile, until the
+//! the walk, at most about four bytes for each entry, and tables that were flushed meanwhile, until the
 //! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
 //!
 //! There is one snapshot at a time.

@@ -22,8 +22,9 @@ use crate::shard::Shard;
 const BUCKETS_PER_LOCK: usize = 12;
 
 /// A walk that remembers one interval for more than one in so many entries begins to save whole
-/// buckets, so that the intervals join: they never take more than about a byte for each entry.
-const ENTRIES_PER_INTERVAL: usize = 32;
+/// buckets, so that the intervals join: they never take more than about four bytes for each entry.
+/// A bucket is a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
+const ENTRIES_PER_INTERVAL: usize = 8;
 
 /// Without this a table of few entries would begin with that at once.
 const INTERVALS_MIN: usize = 64;

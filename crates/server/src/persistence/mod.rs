@@ -16,6 +16,7 @@
 mod error;
 mod file;
 mod load;
+mod pace;
 mod points;
 mod save;
 mod saver;

@@ -1,24 +1,15 @@
 //! Writes a snapshot of the keyspace into an RDB file.
 
-use std::time::{Duration, Instant};
-
 use tierce_keyspace::{DbIndex, IntText, SavedDb, SavedEntry, SavedValue, Snapshot};
 use tierce_rdb::{Attributes, VERSION_REDIS_7_0, Writer, WriterOptions};
 
 use super::error::SaveError;
 use super::file::{NewFile, Syncing};
+use super::pace::Pace;
 use super::snapshot_path;
-use super::state::Persistence;
 use crate::config::{DirectiveId, Settings};
 use crate::memory::MemoryReport;
 use crate::server::Server;
-
-/// After so much work the writer rests for a moment, so that on a machine whose cores are all busy the
-/// workers come to run in between.
-const WORK: Duration = Duration::from_micros(500);
-
-/// How long it rests, in proportion to the time it has worked: a fifth.
-const REST_SHARE: u32 = 5;
 
 /// What a save came to.
 #[derive(Clone, Copy, Debug)]
@@ -115,35 +106,5 @@ impl Encoder {
             self.writer.resize_db(keys, expires)?;
         }
         Ok(())
-    }
-}
-
-/// Keeps the writer from taking a core for itself.
-struct Pace {
-    working_since: Instant,
-    /// `rdb-key-save-delay`, for tests that need a save to take long.
-    key_delay: Duration,
-}
-
-impl Pace {
-    fn begin(settings: &Settings) -> Self {
-        const KEY_DELAY: DirectiveId = DirectiveId::of("rdb-key-save-delay");
-        let micros = u64::try_from(settings.number(KEY_DELAY)).unwrap_or(0);
-        Self { working_since: Instant::now(), key_delay: Duration::from_micros(micros) }
-    }
-
-    /// Called when `keys` were written.
-    fn after(&mut self, keys: usize, snapshot: &Snapshot, persistence: &Persistence) {
-        let mut delay = self.key_delay * keys as u32;
-        while !delay.is_zero() && !persistence.is_given_up() {
-            let step = delay.min(Duration::from_millis(10));
-            std::thread::sleep(step);
-            delay -= step;
-        }
-        let worked = self.working_since.elapsed();
-        if worked >= WORK {
-            snapshot.rest(worked / REST_SHARE);
-            self.working_since = Instant::now();
-        }
     }
 }
