@@ -182,7 +182,7 @@ mod tests {
         let mut bad = good.clone();
         bad[1] ^= 1;
         assert!(matches!(Payload::parse(&bad).unwrap_err(), PayloadError::Checksum { .. }));
-        let mut newer = good.clone();
+        let mut newer = good;
         newer[4] = 200;
         let error = Payload::parse(&newer).unwrap_err();
         assert!(matches!(error, PayloadError::Version { version: 200, max: VERSION_MAX }));

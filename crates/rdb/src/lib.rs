@@ -34,6 +34,8 @@ pub mod dump;
 mod encode;
 mod error;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod input;
 mod lzf;
 mod output;

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn reads_what_redis_wrote() {
-        // The value of a key of 100 times `x`, from a file of redis-server 7.0.
+        // 100 times `x`, as `tests/fixtures/redis-7.0.rdb` has it.
         let compressed = [1, b'x', b'x', 0xe0, 0x57, 0, 1, b'x', b'x'];
         let mut output = Vec::new();
         assert_eq!(decompress(&compressed, 100, &mut output), Some(()));

@@ -60,17 +60,21 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// If a line is not understood, a name leads out of the directory, there are two bases, or
+    /// If there is no file, a line is not understood, a name leads out of the directory, there are two bases, or
     /// increments do not ascend.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest = Manifest::default();
         let text = text.strip_suffix(b"\n").unwrap_or(text);
-        for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let lines = text.split(|&byte| byte == b'\n');
+        for (at, line) in lines.clone().enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.first() != Some(&b'#') {
                 let added = manifest.add(line);
                 added.map_err(|expected| ManifestError { line: at + 1, expected })?;
             }
+        }
+        if manifest == Manifest::default() {
+            return Err(ManifestError { line: lines.count(), expected: "a file" });
         }
         Ok(manifest)
     }
@@ -238,6 +242,7 @@ mod tests {
             (b"file \"a seq 1 type b", 1),
             (b"file a seq 1 type b\n\nfile b seq 1 type i", 2),
             (b"", 1),
+            (b"# a remark\n# another\n", 2),
         ] {
             let error = Manifest::parse(text).unwrap_err();
             assert_eq!(error.line, line, "{}", String::from_utf8_lossy(text));

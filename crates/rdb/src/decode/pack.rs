@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crate::decode::plain::parse_score;
+use crate::decode::plain::{FIELD_EXPIRY_MAX, parse_score};
 use crate::decode::time_ms;
 use crate::error::{Error, Result};
 use crate::input::Input;
@@ -161,6 +161,7 @@ pub(super) fn hash_expiring_unreleased<R: Read, E: From<Error>>(
         let (mut names, mut values) = (itoa::Buffer::new(), itoa::Buffer::new());
         let (name, value) = (name.bytes(&mut names), value.bytes(&mut values));
         let expiry = expiry.integer().and_then(|expiry| u64::try_from(expiry).ok());
+        let expiry = expiry.filter(|&expiry| expiry <= FIELD_EXPIRY_MAX);
         let expiry_ms = Some(expiry.ok_or_else(|| pack.malformed())?).filter(|&expiry| expiry != 0);
         visit(Part::Field { name, value, expiry_ms })
     })

@@ -12,6 +12,9 @@ const SCORE_NAN: u8 = 253;
 const SCORE_INFINITY: u8 = 254;
 const SCORE_NEGATIVE_INFINITY: u8 = 255;
 
+/// Highest deadline of a field, in Redis as well.
+pub(super) const FIELD_EXPIRY_MAX: u64 = (1 << 48) - 1;
+
 pub(super) fn string<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
@@ -109,10 +112,7 @@ pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     let earliest = time_ms(input, "the earliest expiry of a field")?;
     each_field(input, visit, |input| match input.length("the expiry of a field")? {
         0 => Ok(None),
-        relative => match earliest.checked_add(relative - 1) {
-            Some(expiry) => Ok(Some(expiry)),
-            None => Err(input.corrupt("an expiry of a field within 64 bits")),
-        },
+        relative => field_expiry(input, earliest.saturating_add(relative - 1)).map(Some),
     })
 }
 
@@ -120,9 +120,16 @@ pub(super) fn hash_expiring_unreleased<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    each_field(input, visit, |input| {
-        Ok(Some(input.length("the expiry of a field")?).filter(|&expiry| expiry != 0))
+    each_field(input, visit, |input| match input.length("the expiry of a field")? {
+        0 => Ok(None),
+        expiry => field_expiry(input, expiry).map(Some),
     })
+}
+
+/// Checks the range of a field's deadline.
+fn field_expiry<R: Read>(input: &Input<R>, expiry: u64) -> Result<u64> {
+    let fits = expiry <= FIELD_EXPIRY_MAX;
+    if fits { Ok(expiry) } else { Err(input.corrupt("an expiry of a field within 48 bits")) }
 }
 
 fn each_field<R: Read, E: From<Error>>(

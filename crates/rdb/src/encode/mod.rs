@@ -38,6 +38,8 @@ impl<'a, W: Write> ValueWriter<'a, W> {
             return output.put(&[encoding.code()]);
         };
         if let Some(ms) = attributes.expiry_ms {
+            // The format has it with a sign.
+            let ms = ms.min(i64::MAX as u64);
             output.put(&[opcode::EXPIRY_MS])?;
             output.put(&ms.to_le_bytes())?;
         }
@@ -142,7 +144,8 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         self.each(len, fields, |output, (name, value, expiry_ms)| {
             // Zero says that there is none, so the earliest is 1. One below the earliest would be a
             // bug of the caller; it becomes the earliest.
-            let relative = expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms) + 1);
+            let relative =
+                expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms).saturating_add(1));
             output.length(relative)?;
             output.string(name.as_ref())?;
             output.string(value.as_ref())

@@ -124,15 +124,20 @@ impl Builder {
     pub(crate) fn push_integer(&mut self, integer: i64) {
         let start = self.bytes.len();
         let little = integer.to_le_bytes();
-        let bits =
-            64 - if integer < 0 { integer.leading_ones() } else { integer.leading_zeros() } + 1;
-        match bits {
-            ..=8 if integer >= 0 && integer < 128 => self.bytes.push(little[0]),
-            ..=13 => self.bytes.extend_from_slice(&[0xc0 | little[1] & 0x1f, little[0]]),
-            ..=16 => self.push_encoded(INT_16, &little[..2]),
-            ..=24 => self.push_encoded(INT_24, &little[..3]),
-            ..=32 => self.push_encoded(INT_32, &little[..4]),
-            _ => self.push_encoded(INT_64, &little),
+        // Whether all bits from this one up are the sign.
+        let fits = |bits: u32| integer >> (bits - 1) == integer >> 63;
+        if (0..=0x7f).contains(&integer) {
+            self.bytes.push(little[0]);
+        } else if fits(13) {
+            self.bytes.extend_from_slice(&[0xc0 | little[1] & 0x1f, little[0]]);
+        } else if fits(16) {
+            self.push_encoded(INT_16, &little[..2]);
+        } else if fits(24) {
+            self.push_encoded(INT_24, &little[..3]);
+        } else if fits(32) {
+            self.push_encoded(INT_32, &little[..4]);
+        } else {
+            self.push_encoded(INT_64, &little);
         }
         self.end_element(start);
     }

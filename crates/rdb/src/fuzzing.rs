@@ -1,0 +1,141 @@
+//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds,
+//! and the test `fuzz_smoke` hands in seeded random bytes, so that everyone runs the same checks.
+//!
+//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+
+use std::io::Read;
+
+use crate::aof::{self, Item, Manifest};
+use crate::{
+    Attributes, Entry, Error, Event, Reader, Result, VERSION_REDIS_7_4, Value, Writer,
+    WriterOptions, crc64, dump,
+};
+
+/// Written so that nothing of a value is lost.
+const OPTIONS: WriterOptions =
+    WriterOptions { version: VERSION_REDIS_7_4, compression: true, checksum: true };
+
+/// A reader that hands out a few bytes at a time.
+struct Pieces<'a>(&'a [u8], usize);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.1.min(buffer.len());
+        self.0.read(&mut buffer[..len])
+    }
+}
+
+/// Puts what has no order in one, so that values can be compared.
+#[must_use]
+pub fn canonical(mut value: Value) -> Value {
+    match &mut value {
+        Value::Set(members) => members.sort(),
+        Value::Hash(fields) => fields.sort_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value))),
+        Value::SortedSet(members) => {
+            members.sort_by(|(a, x), (b, y)| a.cmp(b).then(x.total_cmp(y)));
+        }
+        Value::String(_) | Value::List(_) | Value::Stream(_) => {}
+    }
+    value
+}
+
+/// All keys up to the end or an error, which may be that of the checksum.
+fn entries(reader: impl Read) -> (Vec<(Entry, Value)>, Option<String>) {
+    let mut entries = Vec::new();
+    let error = read(reader, &mut entries).err().map(|error| error.to_string());
+    (entries, error)
+}
+
+fn read(reader: impl Read, entries: &mut Vec<(Entry, Value)>) -> Result<()> {
+    let mut reader = Reader::new(reader)?;
+    while let Some(event) = reader.next_event()? {
+        if let Event::Entry(entry) = event {
+            match reader.value() {
+                Ok(value) => entries.push((entry, value)),
+                Err(Error::Module { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Keys and errors do not depend on how the input arrives. What was read can be written, and is then
+/// read as the same.
+pub fn rdb_file(data: &[u8]) {
+    let (found, error) = entries(data);
+    let piece = 1 + data.len() % 7;
+    let pieces = entries(Pieces(data, piece));
+    assert_eq!(format!("{pieces:?}"), format!("{:?}", (&found, error)));
+
+    let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
+    for (entry, value) in &found {
+        writer.value(&entry.key, &entry.attributes, value).expect("a vector takes everything");
+    }
+    let file = writer.finish().expect("a vector takes everything");
+    let (again, error) = entries(&file[..]);
+    assert_eq!((again.len(), error), (found.len(), None));
+    for ((entry, value), (entry_again, value_again)) in found.into_iter().zip(again) {
+        assert_eq!((entry.key, entry.attributes), (entry_again.key, entry_again.attributes));
+        assert_eq!(canonical(value), canonical(value_again));
+    }
+}
+
+/// Payloads are read or refused, with the checksum as it is and with a right one; values come back.
+pub fn dump_payload(data: &[u8]) {
+    let raw = dump::Payload::parse(data).is_ok();
+    let summed = [data, &10_u16.to_le_bytes()].concat();
+    let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
+    let value = dump::Payload::parse(&payload).ok().and_then(|payload| payload.value().ok());
+    if let Some(value) = value {
+        let written = dump::encode(OPTIONS, |writer| writer.value(&value));
+        let written = written.expect("a vector takes everything");
+        let again = dump::Payload::parse(&written).expect("its own payload");
+        assert_eq!(canonical(again.value().expect("its own payload")), canonical(value));
+    }
+    if !raw {
+        let string = dump::encode(OPTIONS, |writer| writer.string(data));
+        let string = string.expect("a vector takes everything");
+        let again = dump::Payload::parse(&string).expect("its own payload").value();
+        assert_eq!(again.expect("its own payload"), Value::String(data.to_vec()));
+    }
+}
+
+/// What is whole of a file that was cut can be read without an error, and is the same; a manifest
+/// comes back.
+pub fn aof_file(data: &[u8]) {
+    let (items, whole, truncated) = items(data);
+    assert!(whole <= data.len() as u64);
+    if truncated && whole > 0 {
+        let (kept, whole_again, truncated) = self::items(&data[..whole as usize]);
+        assert_eq!((whole_again, truncated), (whole, false));
+        assert_eq!(kept, items[..kept.len()]);
+    }
+    if let Ok(manifest) = Manifest::parse(data) {
+        assert_eq!(Manifest::parse(manifest.to_text().as_bytes()), Ok(manifest));
+    }
+}
+
+fn items(data: &[u8]) -> (Vec<Item>, u64, bool) {
+    let mut items = Vec::new();
+    let Ok(mut reader) = aof::Reader::new(data) else { return (items, 0, false) };
+    loop {
+        match reader.next_item() {
+            Ok(Some(item)) => items.push(item),
+            Ok(None) => return (items, reader.complete_up_to(), false),
+            Err(Error::Truncated { .. }) => return (items, reader.complete_up_to(), true),
+            Err(_) => return (items, reader.complete_up_to(), false),
+        }
+    }
+}
+
+/// A file with a value of each kind, to begin mutations with.
+#[must_use]
+pub fn sample(values: &[Value]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
+    for (n, value) in values.iter().enumerate() {
+        let attributes = Attributes { expiry_ms: Some(n as u64), ..Attributes::default() };
+        writer.value(&[n as u8], &attributes, value).expect("a vector takes everything");
+    }
+    writer.finish().expect("a vector takes everything")
+}

@@ -1,0 +1,270 @@
+//! Any value comes back from a file and from a payload, in every version that is written.
+
+use std::sync::Arc;
+
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use tierce_rdb::fuzzing::canonical;
+use tierce_rdb::{
+    Attributes, Consumer, Encoding, Error, Event, Field, Group, Kind, Pending, Reader, Stream,
+    StreamEntry, StreamId, StreamState, Value, Writer, WriterOptions, dump,
+};
+
+/// Strings of all forms: numbers, short, long enough to be packed no longer, repetitive.
+fn string() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 0..30),
+        vec(any::<u8>(), 60..70),
+        (any::<i64>(), 0..64_u32).prop_map(|(n, shift)| (n >> shift).to_string().into_bytes()),
+        (vec(any::<u8>(), 1..5), 1..200_usize).prop_map(|(part, times)| part.repeat(times)),
+    ]
+}
+
+fn score() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<f64>().prop_filter("no number", |score| !score.is_nan()),
+        (-1000..1000_i32).prop_map(f64::from),
+        Just(f64::INFINITY),
+    ]
+}
+
+fn id() -> impl Strategy<Value = StreamId> {
+    (0..50_u64, 0..5_u64).prop_map(|(ms, seq)| StreamId { ms: ms * ms * ms, seq })
+}
+
+/// Below what the format has room for.
+fn time_ms() -> impl Strategy<Value = u64> {
+    0..(1_u64 << 48)
+}
+
+fn group() -> impl Strategy<Value = Group> {
+    let pending = || {
+        btree_map(id(), (time_ms(), 0..1000_u64), 0..8).prop_map(|pending| {
+            let entry = |(id, (delivered_ms, deliveries))| Pending { id, delivered_ms, deliveries };
+            pending.into_iter().map(entry).collect::<Vec<_>>()
+        })
+    };
+    let consumer = (string(), time_ms(), option::of(time_ms()));
+    (string(), id(), option::of(0..1000_u64), vec(consumer, 0..3), pending()).prop_map(
+        |(name, last_delivered, entries_read, consumers, mut pending)| {
+            // An entry is pending with one consumer only.
+            let mut share = |_| pending.split_off(pending.len() / 2);
+            let consumers: Vec<_> = consumers
+                .into_iter()
+                .enumerate()
+                .map(|(at, (name, seen_ms, active_ms))| Consumer {
+                    name,
+                    seen_ms,
+                    active_ms,
+                    pending: share(at),
+                })
+                .collect();
+            Group { name, last_delivered, entries_read, consumers }
+        },
+    )
+}
+
+fn stream() -> impl Strategy<Value = Stream> {
+    let fields = vec((0..3_u8, string()), 0..4);
+    let entries = btree_map(id(), fields, 0..130).prop_map(|entries| {
+        let name = |n: u8| -> Arc<[u8]> { [b'a' + n][..].into() };
+        let entry = |(id, fields): (StreamId, Vec<(u8, Vec<u8>)>)| StreamEntry {
+            id,
+            fields: fields.into_iter().map(|(n, value)| (name(n), value)).collect(),
+        };
+        entries.into_iter().map(entry).collect::<Vec<_>>()
+    });
+    let state = (id(), id(), any::<u64>()).prop_map(|(last_id, max_deleted_id, entries_added)| {
+        StreamState { last_id, max_deleted_id, entries_added }
+    });
+    (entries, state, vec(group(), 0..3)).prop_map(|(entries, state, groups)| Stream {
+        entries,
+        state,
+        groups,
+    })
+}
+
+fn hash(expiry: impl Strategy<Value = Option<u64>>) -> impl Strategy<Value = Value> {
+    btree_map(string(), (string(), expiry), 0..140).prop_map(|fields| {
+        let field = |(name, (value, expiry_ms))| Field { name, value, expiry_ms };
+        Value::Hash(fields.into_iter().map(field).collect())
+    })
+}
+
+/// Values that all versions can hold.
+fn value() -> impl Strategy<Value = Value> {
+    let integers = btree_set(any::<i64>(), 0..600).prop_map(|members| {
+        Value::Set(members.into_iter().map(|member| member.to_string().into_bytes()).collect())
+    });
+    prop_oneof![
+        string().prop_map(Value::String),
+        vec(string(), 0..140).prop_map(Value::List),
+        btree_set(string(), 0..140).prop_map(|members| Value::Set(members.into_iter().collect())),
+        integers,
+        btree_map(string(), score(), 0..140)
+            .prop_map(|members| Value::SortedSet(members.into_iter().collect())),
+        hash(Just(None)),
+    ]
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    (option::of(time_ms()), option::of(any::<u64>()), option::of(any::<u8>())).prop_map(
+        |(expiry_ms, idle_seconds, frequency)| Attributes { expiry_ms, idle_seconds, frequency },
+    )
+}
+
+fn options() -> impl Strategy<Value = WriterOptions> {
+    (9..=12_u16, any::<bool>(), any::<bool>()).prop_map(|(version, compression, checksum)| {
+        WriterOptions { version, compression, checksum }
+    })
+}
+
+/// Writes a file with one key in database 3, reads it, and returns value and encoding.
+fn through_file(
+    options: WriterOptions,
+    attributes: Attributes,
+    write: impl FnOnce(tierce_rdb::ValueWriter<'_, Vec<u8>>) -> tierce_rdb::Result<()>,
+) -> (Value, Encoding) {
+    let mut writer = Writer::new(Vec::new(), options).unwrap();
+    writer.select_db(3).unwrap();
+    let mut fragment = Writer::fragment(Vec::new(), options).unwrap();
+    write(fragment.entry(b"key", &attributes)).unwrap();
+    writer.append(fragment.flush().unwrap()).unwrap();
+    let file = writer.finish().unwrap();
+
+    let mut reader = Reader::new(&file[..]).unwrap();
+    assert_eq!(reader.version(), options.version);
+    assert_eq!(reader.next_event().unwrap(), Some(Event::SelectDb(3)));
+    let Some(Event::Entry(entry)) = reader.next_event().unwrap() else { panic!("no key") };
+    assert_eq!((entry.db, &entry.key[..], entry.attributes), (3, &b"key"[..], attributes));
+    let value = reader.value().unwrap();
+    assert!(matches!(reader.next_event().unwrap(), Some(Event::End { .. })));
+    assert_eq!(reader.next_event().unwrap(), None);
+    assert_eq!(reader.offset(), file.len() as u64);
+    (value, entry.encoding)
+}
+
+fn through_payload(options: WriterOptions, value: &Value) -> Value {
+    let payload = dump::encode(options, |writer| writer.value(value)).unwrap();
+    let payload = dump::Payload::parse(&payload).unwrap();
+    assert_eq!((payload.version(), payload.kind()), (options.version, value.kind()));
+    payload.value().unwrap()
+}
+
+/// Hands over elements one by one.
+fn plain(writer: tierce_rdb::ValueWriter<'_, Vec<u8>>, value: &Value) -> tierce_rdb::Result<()> {
+    match value {
+        Value::String(string) => writer.string(string),
+        Value::List(elements) => writer.list(elements.len() as u64, elements),
+        Value::Set(members) => writer.set(members.len() as u64, members),
+        Value::SortedSet(members) => {
+            let pairs = members.iter().map(|(member, score)| (member, *score));
+            writer.sorted_set(members.len() as u64, pairs)
+        }
+        Value::Hash(fields) => {
+            let pairs = fields.iter().map(|field| (&field.name, &field.value));
+            writer.hash(fields.len() as u64, pairs)
+        }
+        Value::Stream(stream) => writer.stream(stream),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whole_values(value in value(), options in options(), attributes in attributes()) {
+        let (found, _) = through_file(options, attributes, |writer| writer.value(&value));
+        let value = canonical(value);
+        prop_assert_eq!(canonical(found), value.clone());
+        prop_assert_eq!(canonical(through_payload(options, &value)), value);
+    }
+
+    #[test]
+    fn values_element_by_element(value in value(), options in options()) {
+        let (found, _) =
+            through_file(options, Attributes::default(), |writer| plain(writer, &value));
+        prop_assert_eq!(found, value);
+    }
+
+    #[test]
+    fn hashes_with_deadlines(hash in hash(option::of(time_ms()))) {
+        let options = WriterOptions { version: 12, ..WriterOptions::default() };
+        let (found, _) =
+            through_file(options, Attributes::default(), |writer| writer.value(&hash));
+        prop_assert_eq!(canonical(found), canonical(hash));
+    }
+
+    #[test]
+    fn streams(stream in stream(), options in options()) {
+        let (found, encoding) =
+            through_file(options, Attributes::default(), |writer| writer.stream(&stream));
+        prop_assert_eq!(found, Value::Stream(as_encoded(stream.clone(), encoding)));
+        let value = Value::Stream(stream.clone());
+        let expected = Value::Stream(as_encoded(stream, encoding));
+        prop_assert_eq!(through_payload(options, &value), expected);
+    }
+}
+
+/// A stream without what an encoding has no room for.
+fn as_encoded(mut stream: Stream, encoding: Encoding) -> Stream {
+    if encoding == Encoding::Stream {
+        stream.state.max_deleted_id = StreamId::default();
+        stream.state.entries_added = stream.entries.len() as u64;
+        stream.groups.iter_mut().for_each(|group| group.entries_read = None);
+    }
+    if encoding != Encoding::Stream3 {
+        let consumers = stream.groups.iter_mut().flat_map(|group| &mut group.consumers);
+        consumers.for_each(|consumer| consumer.active_ms = None);
+    }
+    stream
+}
+
+#[test]
+fn strings_larger_than_all_buffers() {
+    let random: Vec<u8> =
+        (0..300_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for string in [random, vec![b'x'; 10_000_000], b"the same again and ".repeat(40_000)] {
+        for compression in [true, false] {
+            let options = WriterOptions { compression, ..WriterOptions::default() };
+            let (found, _) = through_file(options, Attributes::default(), |w| w.string(&string));
+            assert!(found == Value::String(string.clone()));
+        }
+    }
+}
+
+#[test]
+fn versions_say_what_they_cannot_hold() {
+    let field = Field { name: vec![1], value: vec![2], expiry_ms: Some(3) };
+    let hash = Value::Hash(vec![field]);
+    let error = dump::encode(WriterOptions::default(), |writer| writer.value(&hash)).unwrap_err();
+    assert!(matches!(error, Error::NotInVersion { needed: 12, version: 10, .. }), "{error}");
+    for version in [0, 8, 13, u16::MAX] {
+        let options = WriterOptions { version, ..WriterOptions::default() };
+        assert!(matches!(Writer::new(Vec::new(), options), Err(Error::Version { .. })));
+    }
+}
+
+#[test]
+fn a_wrong_number_of_elements_is_an_error() {
+    for announced in [1, 3] {
+        let written =
+            dump::encode(WriterOptions::default(), |writer| writer.list(announced, ["a", "b"]));
+        assert!(matches!(written, Err(Error::Count { announced: n }) if n == announced));
+    }
+}
+
+#[test]
+fn every_kind_has_an_encoding_and_an_empty_value() {
+    for encoding in Encoding::ALL {
+        let empty = Value::empty(encoding.kind());
+        assert_eq!(
+            empty.map(|value| value.kind()),
+            match encoding.kind() {
+                Kind::Module => None,
+                kind => Some(kind),
+            }
+        );
+    }
+}
