@@ -111,7 +111,7 @@ impl Instance {
         let saves = loop {
             let reason = server.wait_for_shutdown();
             log.notice(match reason {
-                Shutdown::Command { .. } => "A client asks for shutdown",
+                Shutdown::Command { .. } => "A client asked for shutdown",
                 Shutdown::Signal => "A signal asks for shutdown",
                 Shutdown::Owner => "The program asks for shutdown",
             });
@@ -364,7 +364,7 @@ fn announce(instance: &Instance) {
         server.keyspace.db_indices().count()
     ));
     let dir = startup.dir.display();
-    lines.push(format!("  data          in memory only; a later version keeps it in {dir}"));
+    lines.push(format!("  data          in memory; snapshots are kept in {dir}"));
     if let Some(path) = &startup.logfile {
         lines.push(format!("  log           {}", path.display()));
         lines.iter().for_each(|line| server.log.notice(line.trim_start()));
