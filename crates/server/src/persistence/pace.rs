@@ -15,16 +15,19 @@ use crate::config::{DirectiveId, Settings};
 /// The saver works for so long between two rests, which are as short as the scheduler allows.
 const WORK: Duration = Duration::from_micros(500);
 
-/// How long it rests on a busy machine, in proportion to the time it has worked. Measured with a load
-/// that takes both cores of two, 50 connections with a request each: at 0.2 the load falls by 40 %, at
-/// 1.5 by 5 to 20 %.
+/// How long it rests on a busy machine, in proportion to the time it has worked: it takes a quarter of
+/// a core then. The figures are in `docs/decisions/0007-snapshots-without-fork.md`.
 const REST_SHARE: u32 = 3;
 
 /// How often the saver looks at the machine. The kernel counts in hundredths of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A machine is busy when less than this part of its processors' time is idle.
+/// A machine is busy when less than this part of its processors' time is idle while the saver works
+/// without a break.
 const IDLE_MIN: f64 = 0.3;
+
+/// While the saver rests, it takes more than that to make it work without a break, which takes a core.
+const IDLE_MIN_RESTING: f64 = 0.5;
 
 /// The longest sleep in one piece, so that the end of the server need not wait for it.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
@@ -78,7 +81,8 @@ impl Pace {
     fn look(&mut self) {
         let now = Times::of_machine();
         if let (Some(before), Some(now)) = (self.times, now) {
-            self.is_busy = now.idle_share_since(before) < IDLE_MIN;
+            let idle_min = if self.is_busy { IDLE_MIN_RESTING } else { IDLE_MIN };
+            self.is_busy = now.idle_share_since(before) < idle_min;
         }
         self.times = now;
         self.looked = Instant::now();
@@ -98,11 +102,11 @@ impl Times {
     }
 
     /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts
-    /// twice, stolen. What guests use is contained in the first two.
+    /// twice, stolen. Waiting for disks is not idle here: it is the saver itself that waits. What guests use is contained in the first two.
     fn parse(stat: &str) -> Option<Self> {
         let fields = stat.strip_prefix("cpu ")?.lines().next()?.split_whitespace().take(8);
         let times: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
-        let idle = times.get(3)? + times.get(4)?;
+        let idle = *times.get(3)?;
         Some(Self { idle, total: times.iter().sum() })
     }
 
@@ -121,9 +125,9 @@ mod tests {
     fn the_idle_share_of_the_machine() {
         let stat = |idle| format!("cpu  100 1 50 {idle} 20 0 4 0 7 0\ncpu0 1 2 3 4\nintr 1\n");
         let before = Times::parse(&stat(1000)).unwrap();
-        assert_eq!(before, Times { idle: 1020, total: 1175 });
+        assert_eq!(before, Times { idle: 1000, total: 1175 });
         let after = Times::parse("cpu  130 1 50 1060 30 0 4 0 9 0\n").unwrap();
-        assert!((after.idle_share_since(before) - 0.7).abs() < 1e-9);
+        assert!((after.idle_share_since(before) - 0.6).abs() < 1e-9);
         assert_eq!(before.idle_share_since(before), 0.0);
         assert_eq!(Times::parse("cpu0 1 2 3"), None);
         assert_eq!(Times::parse("cpu  1 2 x 4"), None);
