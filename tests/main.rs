@@ -23,6 +23,7 @@ mod values_come_back_exactly;
 // The data.
 mod concurrent_counters;
 mod dump_restore;
+mod durability;
 mod expiry;
 mod key_commands;
 mod scan_guarantee;
@@ -39,6 +40,7 @@ mod monitor;
 mod slowlog_and_latency;
 
 // The limits.
+mod eviction;
 mod hostile_input;
 mod idle_server_uses_no_cpu;
 mod limits;

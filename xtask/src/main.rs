@@ -2,6 +2,7 @@
 
 mod differential;
 mod documents;
+mod hit_ratio;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,8 @@ struct Cli {
 enum Chore {
     /// Send the same random commands to Tierce and to redis-server, and compare all replies.
     Differential(differential::Options),
+    /// Report how often a key is found in Tierce and in redis-server, by eviction policy.
+    HitRatio(hit_ratio::Options),
     /// Write the pages of docs/ that are made from tables in the code.
     Documents,
 }
@@ -25,6 +28,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::Differential(options) => differential::run(&options),
+        Chore::HitRatio(options) => hit_ratio::run(&options),
         Chore::Documents => documents::write(),
     };
     match result {

@@ -18,6 +18,8 @@
 //! # Ok::<(), tierce_bench::Error>(())
 //! ```
 //!
+//! [`race`] is another program: it races the storage engine against the disk it is on.
+//!
 //! It is a closed loop: a connection sends a batch, waits for its replies and sends the next. The
 //! generator must cost far less than any server, so requests are encoded once and only their digits
 //! change, and replies are counted, not decoded. The protocol itself is `tierce-wire`'s.
@@ -25,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod race;
 
 mod error;
 mod plan;
@@ -43,6 +46,7 @@ mod target;
 
 mod compare;
 mod cpu;
+mod machine;
 mod measure;
 mod progress;
 mod report;

@@ -19,6 +19,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         index: if index == "hash" { IndexKind::Hash } else { IndexKind::Ordered },
         shards: Some(3),
         segment_size_bytes: 32 << 10,
+        // Blocks of an eighth of it: each kill meets the tail at another place.
+        tail_bytes: 4 << 10 << (round % 5),
         sync: SyncPolicy::Every(Duration::from_millis(5)),
         compaction: CompactionOptions {
             garbage_ratio: 0.3,

@@ -1,5 +1,6 @@
-//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large]`. The directory's file system is what is measured, with the
-//! page cache warm; for cold reads see the race.
+//! Prints figures: `measure DIR [KEYS] [WHAT]`, where WHAT is open-hash, open-ordered, compaction,
+//! large, small, durable, or write followed by the bytes of a tail. The directory's file system is
+//! what is measured, with the page cache warm; for cold reads see the race.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +13,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys: u64 = arguments.next().map_or(Ok(1_000_000), |keys| keys.parse())?;
     let dir = Path::new(&dir);
     match arguments.next().as_deref() {
+        Some("small") => {
+            for index in [IndexKind::Hash, IndexKind::Ordered] {
+                let dir = dir.join(format!("small-{index:?}"));
+                small_values(&dir, index, Compression::default(), keys)?;
+            }
+            return Ok(());
+        }
         Some("open-hash") => return Ok(opening(dir, IndexKind::Hash, keys)?),
         Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
         Some("compaction") => return Ok(compaction(dir, keys)?),
         Some("large") => return Ok(large_values(dir, keys)?),
+        Some("write") => {
+            let tail = arguments.next().map(|bytes| bytes.parse()).transpose()?;
+            return writing(dir, keys, tail);
+        }
+        Some("durable") => {
+            for writers in [1, 64] {
+                durable_writes(&dir.join(format!("durable-{writers}")), writers)?;
+            }
+            return Ok(());
+        }
         _ => {}
     }
     for compression in [Compression::None, Compression::Snappy, Compression::Lz4] {
@@ -145,6 +163,98 @@ fn large_values(dir: &Path, count: u64) -> tierce_cask::Result<()> {
     report("random read", count, start);
     println!("  index: {:.2} bytes a key", db.stats().index_bytes as f64 / count as f64);
     db.close()
+}
+
+/// Values of 4 KiB from 64 threads, beside what the disk takes: direct writes of 1 MiB, one after
+/// the other, before and after.
+fn writing(dir: &Path, count: u64, tail: Option<u64>) -> Result<(), Box<dyn std::error::Error>> {
+    let total = count * 4096;
+    std::fs::create_dir_all(dir)?;
+    for direct_writes in [false, true] {
+        let before = sequential_writes(&dir.join("sequential"), total)?;
+        let options = Options {
+            index: IndexKind::Ordered,
+            compression: Compression::None,
+            sync: SyncPolicy::None,
+            direct_writes,
+            tail_bytes: tail.unwrap_or(Options::default().tail_bytes),
+            ..Options::default()
+        };
+        let db = Db::open(dir.join("store"), options)?;
+        let next = AtomicU64::new(0);
+        let bytes = vec![0x5a; 4096];
+        let (start, cpu) = (Instant::now(), cpu_seconds());
+        std::thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| {
+                    let mut value = bytes.clone();
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= count {
+                            return;
+                        }
+                        value[..8].copy_from_slice(&n.to_le_bytes());
+                        db.put(&key(n)[..8], &value).expect("the store works");
+                    }
+                });
+            }
+        });
+        let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        println!("{count} values of 4 KiB, 64 threads, direct writes: {direct_writes}");
+        report("random write", count, start);
+        println!("  {:.2} us CPU a write; {}", cpu * 1e6 / count as f64, resident());
+        let closing = Instant::now();
+        db.close()?;
+        drop(db);
+        std::fs::remove_dir_all(dir.join("store"))?;
+        let after = sequential_writes(&dir.join("sequential"), total)?;
+        let (store, disk) = (total as f64 / seconds / 1e6, (before + after) / 2.0);
+        println!("  closed in {:.2} s", closing.elapsed().as_secs_f64());
+        println!(
+            "  {store:.0} MB/s; disk {before:.0} and {after:.0} MB/s: {:.0} %",
+            100.0 * store / disk
+        );
+    }
+    Ok(())
+}
+
+/// MB/s of direct writes of 1 MiB.
+fn sequential_writes(path: &Path, total: u64) -> std::io::Result<f64> {
+    use tierce_cask::disk::{DIRECT_ALIGNMENT, Disk, OpenMode, OsDisk};
+    const LEN: usize = 1 << 20;
+    std::fs::File::create(path)?;
+    let file = OsDisk.open(path, OpenMode::DirectWrite)?;
+    let buf = vec![7u8; LEN + DIRECT_ALIGNMENT];
+    let pad = buf.as_ptr().align_offset(DIRECT_ALIGNMENT);
+    let block = std::io::IoSlice::new(&buf[pad..pad + LEN]);
+    let start = Instant::now();
+    for at in (0..total).step_by(LEN) {
+        file.write_all_at(&[block], at)?;
+    }
+    let speed = total as f64 / start.elapsed().as_secs_f64() / 1e6;
+    drop(file);
+    std::fs::remove_file(path)?;
+    Ok(speed)
+}
+
+/// User and system time of this process so far.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |at: usize| -> f64 {
+        after_name.split_whitespace().nth(at).and_then(|n| n.parse().ok()).unwrap_or(0.0)
+    };
+    // Linux counts 100 ticks a second, whatever the kernel's own clock.
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let lines = status.lines().filter(|l| l.starts_with("RssAnon") || l.starts_with("RssFile"));
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Index memory and opening time with many keys of 8 bytes.

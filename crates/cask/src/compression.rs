@@ -73,6 +73,13 @@ pub(crate) fn compress<'a>(
     if out.len() < value.len() { (id, out) } else { (0, value) }
 }
 
+/// What a byte can become at most: snappy copies 64 bytes by an element of 3, LZ4 lengthens a match
+/// by 255 with each byte.
+const LENGTHENING_MAX: usize = 256;
+/// Zstandard repeats a byte for a whole block of 128 KiB with 4 bytes.
+#[cfg(feature = "zstd")]
+const LENGTHENING_MAX_ZSTD: usize = 128 << 10;
+
 /// Why stored bytes could not be turned back into a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DecompressError {
@@ -84,42 +91,58 @@ pub(crate) enum DecompressError {
 
 /// Undoes [`compress`] for methods other than 0, whose bytes are the value already.
 pub(crate) fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>, DecompressError> {
+    let mut value = Vec::new();
+    decompress_into(id, stored, &mut value)?;
+    Ok(value)
+}
+
+/// As [`decompress`], appending. After an error, something may have been appended.
+pub(crate) fn decompress_into(
+    id: u8,
+    stored: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), DecompressError> {
+    let start = out.len();
     match id {
         1 => {
             let len = snap::raw::decompress_len(stored).map_err(|_| DecompressError::Damaged)?;
-            check_len(len)?;
-            snap::raw::Decoder::new().decompress_vec(stored).map_err(|_| DecompressError::Damaged)
+            check_len(len, stored, LENGTHENING_MAX)?;
+            out.resize(start + len, 0);
+            let done = snap::raw::Decoder::new().decompress(stored, &mut out[start..]);
+            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
         }
         2 => {
-            let (len, block) = split_len(stored)?;
-            let value =
-                lz4_flex::block::decompress(block, len).map_err(|_| DecompressError::Damaged)?;
-            exactly(value, len)
+            let (len, block) = split_len(stored, LENGTHENING_MAX)?;
+            out.resize(start + len, 0);
+            let done = lz4_flex::block::decompress_into(block, &mut out[start..]);
+            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
         }
         #[cfg(feature = "zstd")]
         3 => {
-            let (len, frame) = split_len(stored)?;
+            let (len, frame) = split_len(stored, LENGTHENING_MAX_ZSTD)?;
             let value = zstd::bulk::decompress(frame, len).map_err(|_| DecompressError::Damaged)?;
-            exactly(value, len)
+            out.extend_from_slice(&value);
+            exactly(value.len(), len)
         }
         _ => Err(DecompressError::Unsupported),
     }
 }
 
-fn split_len(stored: &[u8]) -> Result<(usize, &[u8]), DecompressError> {
+fn split_len(stored: &[u8], lengthening_max: usize) -> Result<(usize, &[u8]), DecompressError> {
     let (len, rest) = stored.split_first_chunk().ok_or(DecompressError::Damaged)?;
     let len = u32::from_le_bytes(*len) as usize;
-    check_len(len)?;
+    check_len(len, rest, lengthening_max)?;
     Ok((len, rest))
 }
 
-/// Bounds the memory a damaged length can ask for.
-fn check_len(len: usize) -> Result<(), DecompressError> {
-    if len <= VALUE_LEN_MAX { Ok(()) } else { Err(DecompressError::Damaged) }
+/// Bounds the memory a damaged length can ask for: no more than the bytes at hand can become.
+fn check_len(len: usize, stored: &[u8], lengthening_max: usize) -> Result<(), DecompressError> {
+    let possible = stored.len().saturating_mul(lengthening_max).min(VALUE_LEN_MAX);
+    if len <= possible { Ok(()) } else { Err(DecompressError::Damaged) }
 }
 
-fn exactly(value: Vec<u8>, len: usize) -> Result<Vec<u8>, DecompressError> {
-    if value.len() == len { Ok(value) } else { Err(DecompressError::Damaged) }
+fn exactly(found: usize, len: usize) -> Result<(), DecompressError> {
+    if found == len { Ok(()) } else { Err(DecompressError::Damaged) }
 }
 
 #[cfg(test)]
@@ -144,6 +167,20 @@ mod tests {
             assert!(id != 0 && stored.len() < value.len() / 4, "{method:?}");
             assert_eq!(decompress(id, stored).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn the_most_compressible_value_comes_back_and_memory_follows_what_is_stored() {
+        let value = vec![b'z'; 8 << 20];
+        for method in methods() {
+            let mut out = Vec::new();
+            let (id, stored) = compress(method, &value, &mut out);
+            assert_eq!(decompress(id, stored).unwrap(), value, "{method:?}");
+        }
+        // Lengths of 512 MiB before next to nothing, refused before anything is allocated.
+        let lie = (VALUE_LEN_MAX as u32).to_le_bytes();
+        assert_eq!(decompress(2, &[&lie[..], b"x"].concat()), Err(DecompressError::Damaged));
+        assert_eq!(decompress(1, &[0x80, 0x80, 0x80, 0x80, 2, 1]), Err(DecompressError::Damaged));
     }
 
     #[test]

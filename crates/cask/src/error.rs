@@ -42,6 +42,16 @@ pub enum Error {
         /// Which check failed.
         what: &'static str,
     },
+    /// A record is what was written, and whoever it was given to does not accept it.
+    #[error("{path}: the record at offset {offset} makes no sense: {reason}", path = path.display())]
+    Rejected {
+        /// The file with the record.
+        path: PathBuf,
+        /// Where the record begins.
+        offset: u64,
+        /// What the one who knows says.
+        reason: String,
+    },
     /// A file in the directory has the name of one of ours but does not belong to this store.
     #[error("{path} does not belong to this store: {what}", path = path.display())]
     Foreign {

@@ -25,15 +25,18 @@
 //! In reading order:
 //! * `segment`: records and the files they stand in. `hint`: the same without values, sorted.
 //!   `manifest`: which files count.
-//! * `log`: writes, and the queue before a shard's log (group commit).
+//! * `tail`: the end of a shard's log, in a mapped file.
+//! * `log`: writes, and how they get through a tail into segments.
 //! * `index`: from a key, or its hash, to a place.
 //! * `db`: all of these together. Recovery, reading, compaction.
 //! * [`disk`]: the only door to the file system, with a simulated one for tests.
 //!
 //! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod disk;
+#[doc(hidden)]
+pub mod fuzzing;
 
 mod bytes;
 mod checksum;
@@ -47,12 +50,14 @@ mod options;
 mod hint;
 mod manifest;
 mod segment;
+mod tail;
 
 mod cache;
 mod db;
 mod index;
 mod log;
 mod upkeep;
+mod wal;
 
 pub use compression::Compression;
 pub use db::batch::Batch;
@@ -66,10 +71,12 @@ pub use db::snapshot::Snapshot;
 pub use db::stats::Stats;
 pub use error::{Error, Result};
 pub use log::write::Attributes;
-pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy};
+pub use options::{CompactionOptions, Durability, IndexKind, Options, Placement, SyncPolicy};
 pub use upkeep::Progress;
 pub use upkeep::check::{CheckReport, check, check_on};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
+pub use wal::recovery::WalRecovery;
+pub use wal::{Wal, WalMark, WalOptions};
 
 /// Longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 << 10;

@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::hash::HashKey;
 use crate::location::SegmentId;
 use crate::names;
-use crate::options::IndexKind;
+use crate::options::{IndexKind, SHARDS_MAX};
 use crate::segment::header::Origin;
+use crate::segment::record::SEQ_MAX;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -27,10 +28,10 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"TIERCEMF";
 const VERSION: u32 = 1;
 const HASH_SIPHASH_1_3: u8 = 1;
-pub(crate) const HEAD_LEN: usize = 72;
+pub(crate) const HEAD_LEN: usize = 80;
 pub(crate) const ENTRY_LEN: usize = 32;
 // The offsets given in `docs/formats/cask-manifest.md`.
-const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8);
+const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8 + 8);
 
 /// What a segment is to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,25 @@ pub(crate) enum State {
     },
     /// To be removed.
     Doomed,
+}
+
+/// What the segments of a directory are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// Keys and values, found by an index.
+    Database = 0,
+    /// Records in their order, for a [`Wal`](crate::Wal).
+    Log = 1,
+}
+
+impl Purpose {
+    fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Purpose::Database),
+            1 => Some(Purpose::Log),
+            _ => None,
+        }
+    }
 }
 
 /// A segment as the manifest knows it.
@@ -60,22 +80,28 @@ pub(crate) struct Entry {
 pub(crate) struct Manifest {
     pub(crate) store_id: u128,
     pub(crate) hash_key: HashKey,
+    pub(crate) purpose: Purpose,
     pub(crate) index: IndexKind,
     pub(crate) shards: u32,
     pub(crate) next_segment: u32,
     pub(crate) next_seq: u64,
+    /// Of a log: the number of the first record that is kept. One with a higher number that comes
+    /// first shows that records are missing.
+    pub(crate) first_seq: u64,
     pub(crate) segments: BTreeMap<SegmentId, Entry>,
 }
 
 impl Manifest {
-    pub(crate) fn new(disk: &dyn Disk, index: IndexKind, shards: u32) -> Self {
+    pub(crate) fn new(disk: &dyn Disk, purpose: Purpose, index: IndexKind, shards: u32) -> Self {
         Manifest {
             store_id: u128::from(disk.entropy()) << 64 | u128::from(disk.entropy()),
             hash_key: HashKey([disk.entropy(), disk.entropy()]),
+            purpose,
             index,
             shards,
             next_segment: 1,
             next_seq: 1,
+            first_seq: 1,
             segments: BTreeMap::new(),
         }
     }
@@ -111,11 +137,12 @@ impl Manifest {
         out.extend_from_slice(&self.store_id.to_le_bytes());
         out.extend_from_slice(&self.hash_key.0[0].to_le_bytes());
         out.extend_from_slice(&self.hash_key.0[1].to_le_bytes());
-        out.extend_from_slice(&[HASH_SIPHASH_1_3, self.index as u8, 0, 0]);
+        out.extend_from_slice(&[HASH_SIPHASH_1_3, self.index as u8, self.purpose as u8, 0]);
         out.extend_from_slice(&self.shards.to_le_bytes());
         out.extend_from_slice(&self.next_segment.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.next_seq.to_le_bytes());
+        out.extend_from_slice(&self.first_seq.to_le_bytes());
         debug_assert_eq!(out.len(), HEAD_LEN);
         for (id, entry) in &self.segments {
             let (state, len) = match entry.state {
@@ -157,17 +184,34 @@ impl Manifest {
         let hash_key = HashKey([cursor.u64()?, cursor.u64()?]);
         (cursor.u8()? == HASH_SIPHASH_1_3).then_some(())?;
         let index = IndexKind::from_byte(cursor.u8()?)?;
-        cursor.u16()?;
+        let purpose = Purpose::from_byte(cursor.u8()?)?;
+        cursor.u8()?;
         let shards = cursor.u32()?;
         let next_segment = cursor.u32()?;
         cursor.u32()?;
         let next_seq = cursor.u64()?;
+        let first_seq = cursor.u64()?;
+        let is_possible = (1..=SHARDS_MAX).contains(&shards)
+            && (1..=SegmentId::MAX + 1).contains(&next_segment)
+            && next_seq <= SEQ_MAX + 1;
+        is_possible.then_some(())?;
         let mut segments = BTreeMap::new();
         for _ in 0..count {
             let (id, entry) = decode_entry(cursor)?;
-            segments.insert(id, entry);
+            let is_used = id.0 >= 1 && id.0 < next_segment;
+            (is_used && segments.insert(id, entry).is_none()).then_some(())?;
         }
-        Some(Manifest { store_id, hash_key, index, shards, next_segment, next_seq, segments })
+        Some(Manifest {
+            store_id,
+            hash_key,
+            purpose,
+            index,
+            shards,
+            next_segment,
+            next_seq,
+            first_seq,
+            segments,
+        })
     }
 }
 
@@ -213,7 +257,8 @@ mod tests {
     use crate::disk::SimDisk;
 
     fn example() -> Manifest {
-        let mut manifest = Manifest::new(&SimDisk::new(1), IndexKind::Hash, 8);
+        let mut manifest = Manifest::new(&SimDisk::new(1), Purpose::Database, IndexKind::Hash, 8);
+        manifest.next_segment = 10;
         for (id, state) in [(3, State::Open), (4, State::Sealed { len: 4096 }), (9, State::Doomed)]
         {
             let entry = Entry { state, origin: Origin::Log, seq_min: 17 };
@@ -273,7 +318,7 @@ mod tests {
         example().store(&disk, Path::new("/d")).unwrap();
         let golden = [
             "create MANIFEST.tmp",
-            "write MANIFEST.tmp 0+172",
+            "write MANIFEST.tmp 0+180",
             "sync MANIFEST.tmp",
             "rename MANIFEST.tmp to MANIFEST",
             "sync directory",

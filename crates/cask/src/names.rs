@@ -6,6 +6,7 @@
 //! | `LOCK` | nothing; held locked while the store is open |
 //! | `00000042.seg` | segment 42 |
 //! | `00000042.hint` | hint file of segment 42 |
+//! | `0003.tail` | the end of lane 3's log that is not in a segment yet |
 //! | `*.tmp` | a file being written, worth nothing after a crash |
 //!
 //! Names are relative to the directory and no file contains a path, so a store can be moved.
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 const SEGMENT: &str = "seg";
 const HINT: &str = "hint";
+const TAIL: &str = "tail";
 
 /// What a name in the directory stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,8 @@ pub(crate) enum FileKind {
     Lock,
     Segment(SegmentId),
     Hint(SegmentId),
+    /// Of the lane with this number.
+    Tail(u32),
     Temporary,
     /// Not one of our names; never touched.
     Other,
@@ -44,6 +48,10 @@ pub(crate) fn hint(dir: &Path, id: SegmentId) -> PathBuf {
     dir.join(format!("{:08}.{HINT}", id.0))
 }
 
+pub(crate) fn tail(dir: &Path, lane: u32) -> PathBuf {
+    dir.join(format!("{lane:04}.{TAIL}"))
+}
+
 /// The name under which `path` is written before it is renamed into place.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -62,6 +70,12 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
         _ => {}
     }
     let Some((digits, kind)) = name.split_once('.') else { return FileKind::Other };
+    let lane = digits.parse::<u32>().ok().filter(|lane| format!("{lane:04}") == digits);
+    match (lane, kind) {
+        (Some(lane), TAIL) => return FileKind::Tail(lane),
+        (Some(_), "tail.tmp") => return FileKind::Temporary,
+        _ => {}
+    }
     let id = match digits.parse::<u32>() {
         Ok(id) if (1..=SegmentId::MAX).contains(&id) && format!("{id:08}") == digits => {
             SegmentId(id)
@@ -87,12 +101,20 @@ mod tests {
         assert_eq!(kind_of(&segment(dir, id)), FileKind::Segment(id));
         assert_eq!(kind_of(&hint(dir, id)), FileKind::Hint(id));
         assert_eq!(kind_of(&temporary(&hint(dir, id))), FileKind::Temporary);
+        assert_eq!(kind_of(&tail(dir, 3)), FileKind::Tail(3));
+        assert_eq!(kind_of(&temporary(&tail(dir, 3))), FileKind::Temporary);
         assert_eq!(kind_of(&temporary(&manifest(dir))), FileKind::Temporary);
         assert_eq!(kind_of(&manifest(dir)), FileKind::Manifest);
         assert_eq!(kind_of(&lock(dir)), FileKind::Lock);
-        for other in
-            ["notes.txt", "42.seg", "00000000.seg", "00000042.data", "x.tmp", "99999999.seg"]
-        {
+        for other in [
+            "notes.txt",
+            "42.seg",
+            "00000000.seg",
+            "00000042.data",
+            "x.tmp",
+            "99999999.seg",
+            "3.tail",
+        ] {
             assert_eq!(kind_of(&dir.join(other)), FileKind::Other, "{other}");
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::compression::Compression;
 use crate::error::{Error, Result};
+use crate::tail::Geometry;
 use std::time::Duration;
 
 /// How keys are found.
@@ -25,6 +26,21 @@ impl IndexKind {
     }
 }
 
+/// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
+/// from one opening to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Placement {
+    /// Any keys are spread evenly.
+    #[default]
+    Hashed,
+    /// Each log takes the keys between two others, so that neighbouring keys lie together: a range
+    /// then reads whole segments instead of single records. For stores that are scanned, with as
+    /// many shards that one's records fit into a quarter of [`Options::scan_memory_bytes`].
+    /// Decided by a key's first eight bytes, which should vary evenly: keys that all begin alike
+    /// come to share a log.
+    Ordered,
+}
+
 /// When writes reach the device.
 ///
 /// Under every policy a write that returned survives the death of the process; the policy says
@@ -35,7 +51,8 @@ pub enum SyncPolicy {
     None,
     /// At most this much is lost.
     Every(Duration),
-    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync.
+    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync, for
+    /// which they all go to one log, whatever [`Options::shards`] says.
     Always,
 }
 
@@ -74,6 +91,8 @@ pub struct Options {
     /// (8 for a new one); another number than before is no loss, since a record is found
     /// wherever it stands: new records are spread over the new number.
     pub shards: Option<u32>,
+    /// Which log a record goes to.
+    pub placement: Placement,
     /// How keys are found. A store opened with another kind than before is indexed anew from its
     /// segments, once.
     pub index: IndexKind,
@@ -87,10 +106,20 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// Memory for values read lately, 0 for none.
     pub read_cache_bytes: usize,
+    /// Memory in which ranges share what they load, used only while there are ranges; 0 lets each
+    /// read record by record.
+    pub scan_memory_bytes: usize,
     /// Segments open at a time, beside those being written.
     pub open_files_max: usize,
     /// Reads values of finished segments past the page cache.
     pub direct_io: bool,
+    /// Memory and disk for the end of each log, where writes go first: a file that is mapped into
+    /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB; more
+    /// than 8 MiB is taken for 8 MiB.
+    pub tail_bytes: u64,
+    /// Writes segments past the page cache. Faster when there is more to write than memory is free
+    /// to hold; what was just written must then be fetched from the device to be read.
+    pub direct_writes: bool,
     /// Threads that read segments and hint files while opening, 0 for one a core.
     pub open_threads: usize,
     /// Whether the store has threads that sync, finish segments and compact. Without them segments
@@ -105,14 +134,18 @@ impl Default for Options {
         Options {
             create_if_missing: true,
             shards: None,
+            placement: Placement::default(),
             index: IndexKind::default(),
             segment_size_bytes: 128 << 20,
             compression: Compression::default(),
             sync: SyncPolicy::Every(Duration::from_secs(1)),
             compaction: CompactionOptions::default(),
             read_cache_bytes: 32 << 20,
+            scan_memory_bytes: 256 << 20,
             open_files_max: 512,
             direct_io: false,
+            tail_bytes: TAIL_BYTES_DEFAULT,
+            direct_writes: false,
             open_threads: 0,
             background_threads: true,
         }
@@ -132,13 +165,21 @@ impl Default for CompactionOptions {
 
 /// Logs of a store for which nothing else was asked.
 pub(crate) const SHARDS_DEFAULT: u32 = 8;
+/// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
+/// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
+const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
+const TAIL_BYTES_MIN: u64 = 1 << 10;
 /// More logs than this only cost memory and file handles.
-const SHARDS_MAX: u32 = 1024;
+pub(crate) const SHARDS_MAX: u32 = 1024;
 const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 impl Options {
+    pub(crate) fn tail_geometry(&self) -> Geometry {
+        Geometry::of_len(self.tail_bytes)
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |option, detail: String| Err(Error::InvalidOption { option, detail });
         if self.shards.is_some_and(|n| !(1..=SHARDS_MAX).contains(&n)) {
@@ -150,6 +191,9 @@ impl Options {
         }
         if !(0.01..=1.0).contains(&self.compaction.garbage_ratio) {
             return invalid("compaction.garbage_ratio", "0.01 to 1".to_owned());
+        }
+        if self.tail_bytes < TAIL_BYTES_MIN {
+            return invalid("tail_bytes", format!("at least {TAIL_BYTES_MIN}"));
         }
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1".to_owned());

@@ -41,6 +41,9 @@ fn options(index: IndexKind) -> Options {
         read_cache_bytes: 64 << 10,
         open_files_max: 4,
         direct_io: true,
+        direct_writes: index == IndexKind::Hash,
+        // Short, so that blocks are flushed and used again all the time.
+        tail_bytes: if index == IndexKind::Hash { 32 << 10 } else { 3 << 10 },
         ..Options::default()
     }
 }
@@ -49,10 +52,13 @@ fn key(writer: u64, n: u64) -> Vec<u8> {
     format!("{writer}/{n:03}").into_bytes()
 }
 
-/// Each writer owns its keys and knows what they are; its model is returned.
+/// Writes so much, and on until compaction has had something to do. Each writer owns its keys and knows what they are; its model is returned.
 fn write(db: &Db, writer: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut model = BTreeMap::new();
-    for step in 0..STEPS {
+    for step in 0..40 * STEPS {
+        if step >= STEPS && step % 100 == 0 && db.stats().compactions > 0 {
+            break;
+        }
         let n = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         let key = key(writer, n % KEYS);
         if n % 7 == 0 {

@@ -46,6 +46,7 @@ fn options(seed: u64) -> Options {
         segment_size_bytes: [400, 1024, 3000][(seed / 2 % 3) as usize],
         sync: if seed.is_multiple_of(5) { SyncPolicy::Always } else { SyncPolicy::None },
         compaction: CompactionOptions { garbage_ratio: 0.2, ..CompactionOptions::default() },
+        tail_bytes: [1024, 2048][(seed / 7 % 2) as usize],
         background_threads: false,
         open_threads: 1,
         ..Options::default()
@@ -84,7 +85,12 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Write> {
     let mut random = Random(seed);
     let mut db = open(disk, &options).unwrap();
     let mut writes: Vec<Write> = Vec::new();
-    for _ in 0..STEPS {
+    for step in 0..STEPS {
+        if step % 8 == 7 {
+            // A kill between two calls leaves nothing torn.
+            let image = disk.now().after_kill(step);
+            assert_eq!(open(&image, &options).unwrap().recovery().torn_tails, [], "seed {seed}");
+        }
         let begun = disk.calls();
         match random.below(20) {
             0 => drop(db.compact().unwrap()),

@@ -17,6 +17,7 @@ fn options(index: IndexKind) -> Options {
         segment_size_bytes: 4096,
         sync: SyncPolicy::None,
         compaction: CompactionOptions { garbage_ratio: 0.3, ..CompactionOptions::default() },
+        tail_bytes: 4096,
         background_threads: false,
         open_threads: 1,
         ..Options::default()

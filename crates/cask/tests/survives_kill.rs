@@ -2,7 +2,8 @@
 //!
 //! The writer says what was acknowledged. After each kill the store is opened here: every
 //! acknowledged write is there, or the one that was in progress after it; no other key, no older
-//! value. `TIERCE_KILL_CYCLES` makes the test longer.
+//! value. `TIERCE_KILL_CYCLES` is the number of kills; `scripts/kill-loop` raises it, and builds the
+//! writer, an example, which cargo does not when asked for this test alone.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};

@@ -170,6 +170,17 @@ impl<T> Bucket<T> {
         unsafe { self.slots[slot].assume_init_mut() }
     }
 
+    /// All entries, to change them in place; their hashes have to stay the same.
+    #[inline]
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let occupied = self.occupied();
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter(move |(slot, _)| occupied.contains(*slot)).map(|(_, entry)| {
+            // SAFETY: the slot is occupied, hence initialized.
+            unsafe { entry.assume_init_mut() }
+        })
+    }
+
     /// Stores an entry in the first vacant slot and returns it, or gives the entry back when there
     /// is none.
     #[inline]

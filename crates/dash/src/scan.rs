@@ -6,7 +6,7 @@
 //! buckets were different at the last call, the entries of that bucket have to be hashed to tell the
 //! two sides apart.
 
-use crate::geometry::{AXIS_END, segment_range};
+use crate::geometry::{AXIS_END, POSITION_BITS, segment_range};
 use crate::hash::EntryHash;
 use crate::table::Table;
 use core::ops::Range;
@@ -30,6 +30,21 @@ impl<T> Table<T> {
         let rest = cursor..self.home_range(cursor).end;
         self.visit_range(&rest, hasher, visit);
         rest.end % AXIS_END
+    }
+
+    /// Visits the entries that lie in one bucket, to change them in place without changing their
+    /// hashes, and returns the cursor of the next bucket, or 0 after the last.
+    ///
+    /// Cheaper than [`Table::scan`], for it reads one bucket and hashes nothing, and weaker: in a
+    /// table that does not change, a round from 0 to 0 visits every entry once; while it changes, an
+    /// entry may be visited twice or not at all. A stash bucket has a turn of its own.
+    pub fn sweep(&mut self, cursor: u64, visit: impl FnMut(&mut T)) -> u64 {
+        if cursor >= AXIS_END {
+            return 0;
+        }
+        let hash = cursor << (u64::BITS - POSITION_BITS);
+        let Some(first) = self.directory_mut().first_slot(hash) else { return 0 };
+        self.directory_mut().entries_mut(first).sweep(cursor, visit) % AXIS_END
     }
 
     /// The positions that share a home bucket with this one at present.

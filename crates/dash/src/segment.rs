@@ -377,6 +377,18 @@ impl<T> Segment<T> {
         }
     }
 
+    /// Visits the entries of one bucket, as if all buckets, the stash among them, shared the
+    /// segment's interval in equal parts: the one to which `position` belongs then. Returns where
+    /// the part of the next one begins.
+    pub(crate) fn sweep(&mut self, position: u64, visit: impl FnMut(&mut T)) -> u64 {
+        let segment = geometry::segment_range(position, self.depth());
+        let (hash, buckets) =
+            (position << (u64::BITS - geometry::POSITION_BITS), self.bucket_count());
+        let index = geometry::home(hash, self.depth(), buckets as u32);
+        self.bucket_mut(index).entries_mut().for_each(visit);
+        geometry::home_range(&segment, index, buckets as u32).end
+    }
+
     /// Some entry, each with about the same probability, as long as `random` is random; `None`
     /// when there is none.
     pub(crate) fn sample(&self, mut random: u64) -> Option<&T> {
@@ -426,7 +438,8 @@ impl<T> Segment<T> {
     fn bucket_mut(&mut self, index: usize) -> &mut Bucket<T> {
         debug_assert!(index < self.bucket_count());
         // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind
-        // `buckets`, because it comes from one of: `home`, which is below `homes`; `after`, which
+        // `buckets`, because it comes from one of: `home`, which is below `homes`; `sweep`, which scales
+        // to `bucket_count()`; `after`, which
         // stays below `homes`; `stash()` or a loop up to `bucket_count()`; a `Location`, which
         // holds one of these and outlives no change. The segment owns the buckets and is borrowed
         // exclusively, so no other reference to them exists.

@@ -155,6 +155,11 @@ impl<T> Table<T> {
         &self.directory
     }
 
+    /// The directory, to change entries in place.
+    pub(crate) fn directory_mut(&mut self) -> &mut Directory<T> {
+        &mut self.directory
+    }
+
     /// All segments, in the order of the axis.
     pub(crate) fn segments(&self) -> Segments<'_, T> {
         self.directory.segments()

@@ -182,3 +182,28 @@ fn foreign_cursors_do_no_harm() {
     let next = table.scan(middle, &hash_of, |entry| assert!(entry.hash >> 16 >= middle));
     assert!(next > middle);
 }
+
+/// A round of [`Table::sweep`] over a table at rest, wherever its entries lie.
+#[test]
+fn a_sweep_visits_every_entry_once_a_round() {
+    for hashes in [Hashes::Even, Hashes::Clustered, Hashes::Sequential] {
+        for count in [0, 1, 14, 15, 100, 600, if cfg!(miri) { 700 } else { 20_000 }] {
+            let mut table = Table::new();
+            (0..count).for_each(|id| insert(&mut table, hashes.entry(id)));
+            for _ in 0..2 {
+                let (mut cursor, mut visited) = (0, Vec::new());
+                loop {
+                    let before = cursor;
+                    cursor = table.sweep(cursor, |entry| visited.push(entry.id));
+                    assert!(cursor == 0 || cursor > before, "a cursor moves on");
+                    if cursor == 0 {
+                        break;
+                    }
+                }
+                visited.sort_unstable();
+                assert!(visited.into_iter().eq(0..count), "{count} entries, {hashes:?}");
+            }
+        }
+    }
+    assert_eq!(Table::<Entry>::new().sweep(u64::MAX, |_| unreachable!()), 0);
+}

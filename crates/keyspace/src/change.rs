@@ -2,13 +2,13 @@
 //!
 //! All operations that change keys pass `Db::before_change` (`db.rs`) and `Context::changed`
 //! (`context.rs`), with the shard locked throughout. In the former a snapshot saves what is about to
-//! change (`snapshot`). In the latter the shard's count of changes grows, and an observer, if the
-//! keyspace has one, gets the [`Event`]. Without a snapshot or an observer each is one branch that
-//! is always predicted.
+//! change (`snapshot`). In the latter the shard's count of changes grows, the log, if there is one,
+//! gets an operation ([`crate::log`]), and an observer, if the keyspace has one, gets the [`Event`].
+//! Without them each is a branch that is always predicted.
 //!
-//! This is where the log will claim its place for a write, and where WATCH, blocked clients, tracking
-//! and notifications will hang. None of them needs more than what an event says and what the lock
-//! guarantees: events of one key arrive in the order of its changes.
+//! This is where WATCH, blocked clients, tracking and notifications will hang. None of them needs
+//! more than what an event says and what the lock guarantees: events of one key arrive in the order
+//! of its changes.
 
 use crate::entry::Entry;
 use crate::keyspace::DbIndex;
@@ -46,6 +46,13 @@ pub enum Event<'a> {
 pub enum Change {
     /// It has a new value: it was created, replaced or modified. Its deadline may be new, too.
     Stored,
+    /// A part of its string has new bytes, and the string may have become longer.
+    Written {
+        /// Where the new bytes begin.
+        offset: usize,
+        /// How many they are.
+        len: usize,
+    },
     /// It has another deadline, or none any more, and still its value.
     Deadline,
     /// It is gone.
@@ -60,6 +67,8 @@ pub enum Removal {
     Deleted,
     /// Its deadline came.
     Expired,
+    /// Memory ran short, and the policy chose it.
+    Evicted,
     /// It was taken, to be put under another key or into another database.
     Moved,
 }

@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use crate::change::{Change, Event};
 use crate::entry::Entry;
 use crate::keyspace::{DbIndex, Keyspace};
+use crate::log::pending::Pending;
+use crate::scan::mix;
 use crate::stats::{DbCounters, ShardStats};
+use crate::usage::{Access, Frequency, Tracking};
 
 /// Whether looking at a key counts as using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +28,12 @@ pub(crate) struct Context<'a> {
     pub(crate) shard_index: usize,
     pub(crate) db: DbIndex,
     pub(crate) now_ms: i64,
-    pub(crate) touch: Touch,
+    /// Where operations for the log are collected, if there is a log.
+    pub(crate) pending: Option<&'a Pending>,
+    /// What is kept of a use of an entry; `None` if it does not count as one.
+    pub(crate) usage: Option<Tracking>,
+    /// The same where it counts in any case.
+    pub(crate) tracking: Tracking,
 }
 
 impl Context<'_> {
@@ -38,8 +46,38 @@ impl Context<'_> {
     /// Counts a use of an entry.
     #[inline]
     pub(crate) fn used(&self, entry: &mut Entry) {
-        if self.touch == Touch::Yes {
-            entry.touch(self.clock());
+        match self.usage {
+            Some(Tracking::Time) => entry.touch(self.clock()),
+            Some(_) => self.track(entry),
+            None => {}
+        }
+    }
+
+    /// Notes a use of an entry.
+    #[inline(never)]
+    pub(crate) fn track(&self, entry: &mut Entry) {
+        match self.tracking {
+            Tracking::Time => entry.touch(self.clock()),
+            Tracking::Uses => entry.set_access(entry.access().used_again(self.clock())),
+            Tracking::Frequency => {
+                let tuning = self.keyspace.pressure.frequency();
+                // Something that is another number for each key and each use.
+                let seed = entry.address().addr() as u64 ^ self.stats.hits.get();
+                let random = mix(seed ^ self.stats.changes.get() << 32);
+                let frequency = Frequency::of(entry.access()).used(&tuning, self.now_ms, random);
+                entry.set_access(frequency.to_access());
+            }
+        }
+    }
+
+    /// What is known of the uses of a new entry.
+    #[inline]
+    pub(crate) fn first_access(&self) -> Access {
+        match self.tracking {
+            Tracking::Time | Tracking::Uses => Access { stamp: self.clock(), uses: 0 },
+            Tracking::Frequency => {
+                Frequency::new(&self.keyspace.pressure.frequency(), self.now_ms).to_access()
+            }
         }
     }
 
@@ -47,6 +85,9 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn changed(&self, entry: &Entry, change: Change) {
         self.stats.changes.add(1);
+        if let Some(pending) = self.pending {
+            pending.push_change(self.db, entry, change);
+        }
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
     }
 

@@ -16,6 +16,7 @@ use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
 use crate::keyspace::DbIndex;
 use crate::shard::{Shard, ShardDb};
+use crate::usage::Frequency;
 use crate::value::{Value, ValueType};
 
 /// The time to live of a key.
@@ -112,7 +113,7 @@ impl<'a> Db<'a> {
     /// Whether a key exists, counting as a use of it whatever [`Touch`](crate::Touch) says.
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
-        let found = self.find(key).map(|entry| entry.touch(at.clock())).is_some();
+        let found = self.find(key).map(|entry| at.track(entry)).is_some();
         at.count_read(found);
         found
     }
@@ -128,10 +129,17 @@ impl<'a> Db<'a> {
     }
 
     /// Seconds since a key was last used. The clock of an entry wraps after 2^16 seconds, so this
-    /// is the time modulo 18 hours and 12 minutes.
+    /// is the time modulo 18 hours and 12 minutes. Not known under a policy that counts frequencies.
     pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
         let clock = self.at.clock();
-        self.peek(key).map(|entry| u64::from(clock.wrapping_sub(entry.clock())))
+        self.peek(key).map(|entry| u64::from(entry.access().idle_seconds(clock)))
+    }
+
+    /// How often a key is used, as a logarithmic counter up to 255. Known only under a
+    /// [`Policy`](crate::Policy) that counts frequencies.
+    pub fn frequency(&mut self, key: Key<'_>) -> Option<u8> {
+        let (tuning, now_ms) = (self.at.keyspace.pressure.frequency(), self.at.now_ms);
+        self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
     }
 
     /// Makes a key look as if it had last been used so many seconds ago, as far as its clock can say;
@@ -200,8 +208,8 @@ impl<'a> Db<'a> {
 
     /// A copy of a key's value and deadline, for [`Db::put`].
     pub fn duplicate(&mut self, key: Key<'_>) -> Option<Entry> {
-        let clock = self.at.clock();
-        self.peek(key).map(|entry| entry.duplicate(key.bytes(), clock))
+        let access = self.at.first_access();
+        self.peek(key).map(|entry| entry.duplicate(key.bytes(), access))
     }
 
     /// Puts an entry, with its value and deadline, under a key, in place of what may be there.
@@ -366,8 +374,10 @@ impl<'a> Db<'a> {
 
     /// Books that an entry was unlinked.
     fn removed(&mut self, hash: KeyHash, entry: &Entry, why: Removal) {
-        if why == Removal::Expired {
-            self.at.stats.expired.add(1);
+        match why {
+            Removal::Expired => self.at.stats.expired.add(1),
+            Removal::Evicted => self.at.stats.evicted.add(1),
+            Removal::Deleted | Removal::Moved => {}
         }
         self.at.changed(entry, Change::Removed(why));
         self.settle(hash, Account::of(entry), Account { bytes: 0, deadline_ms: None });
@@ -384,5 +394,6 @@ impl<'a> Db<'a> {
         if before.deadline_ms != after.deadline_ms {
             self.settle_deadline(hash, before.deadline_ms, after.deadline_ms);
         }
+        self.at.keyspace.follow_size(self.at.stats);
     }
 }

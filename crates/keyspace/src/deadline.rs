@@ -21,6 +21,7 @@ use std::collections::BinaryHeap;
 
 use crate::entry::size_class;
 use crate::key::KeyHash;
+use crate::scan::mix;
 
 /// More items than this for `live` entries with a deadline, and the heap is rebuilt. The constant
 /// keeps a handful of keys from rebuilding all the time.
@@ -69,6 +70,29 @@ impl Deadlines {
         }
         self.give_back();
         Some((item.0.deadline_ms, item.0.hash))
+    }
+
+    /// At most this many hashes come out of a [`Deadlines::draw`] that looks for one.
+    pub(crate) const DRAW_ALL: usize = 128;
+
+    /// The hashes of `count` items drawn by chance, or, if there are not many more, of all items
+    /// from a random one on. Some may stand for no entry any more, or twice for one.
+    pub(crate) fn draw(&self, random: u64, count: usize) -> impl Iterator<Item = KeyHash> {
+        let items = self.heap.as_slice();
+        let is_small = items.len() <= Self::DRAW_ALL.max(count);
+        let count = if is_small { items.len() } else { count };
+        let at =
+            move |random: u64| ((u128::from(random) * items.len() as u128) >> u64::BITS) as usize;
+        let mut random = random;
+        (0..count).map(move |step| {
+            let index = if is_small {
+                (at(random) + step) % items.len()
+            } else {
+                random = mix(random);
+                at(random)
+            };
+            items[index].0.hash
+        })
     }
 
     /// Whether stale items have become too many for `live` entries with a deadline.

@@ -10,15 +10,29 @@ use crate::stats::DbCounters;
 
 impl Db<'_> {
     /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
-    /// deadlines have come. `false` if no item is due.
+    /// deadlines have come.
+    pub(crate) fn expire_next(&mut self) {
+        self.remove_next(self.at.now_ms);
+    }
+
+    /// Handles the earliest item of the deadline heap, whether or not its time has come, and says
+    /// whether that has removed a key.
+    pub(crate) fn evict_next_deadline(&mut self) -> bool {
+        self.remove_next(i64::MAX)
+    }
+
+    /// Removes the keys for which the earliest item of the heap stands, if that is due at `until_ms`;
+    /// whether there were any.
     ///
     /// A key with a later deadline than its item gets a new item even if that deadline has come,
     /// too: other keys may be due before it.
-    pub(crate) fn expire_next(&mut self) -> bool {
+    fn remove_next(&mut self, until_ms: i64) -> bool {
         let Context { keyspace, now_ms, stats, .. } = self.at;
         let db = self.db();
         let heap_bytes = db.deadlines.memory_bytes();
-        let Some((item_ms, hash)) = db.deadlines.pop_due(now_ms) else { return false };
+        let Some((item_ms, hash)) = db.deadlines.pop_due(until_ms) else { return false };
+        let why = if item_ms <= now_ms { Removal::Expired } else { Removal::Evicted };
+        let mut removed = false;
         stats.deadline_bytes.follow(heap_bytes, db.deadlines.memory_bytes());
         let later_ms = loop {
             let mut later_ms = None::<i64>;
@@ -33,14 +47,18 @@ impl Db<'_> {
                 deadline_ms <= item_ms
             });
             match expired {
-                Some(entry) => self.forget(hash, entry, Removal::Expired),
+                Some(entry) => {
+                    removed = true;
+                    self.forget(hash, entry, why);
+                }
                 None => break later_ms,
             }
         };
         if let Some(deadline_ms) = later_ms {
             self.arm(deadline_ms, hash);
         }
-        true
+        keyspace.follow_size(stats);
+        removed
     }
 
     /// Brings the figures and the heap up to date with an entry whose deadline has changed.

@@ -1,6 +1,7 @@
 //! Emptying and exchanging whole databases, for which all shards are locked.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use tierce_dash::Table;
 
@@ -39,10 +40,14 @@ impl Locker<'_> {
                     tables.push(table);
                 }
             }
+            if let Some(pending) = all.locker().pending() {
+                pending.push_flush(db);
+            }
             keyspace.notify(&Event::Flushed { db });
         }
         for held in all.locker().all_held() {
             held.publish_next_deadline(keyspace);
+            keyspace.follow_size(held.stats);
         }
         drop(all);
         if freeing == Freeing::Later {
@@ -63,14 +68,18 @@ impl Locker<'_> {
             held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
             held.stats.changes.add(1);
         }
+        keyspace.swaps.fetch_add(1, Ordering::Relaxed);
+        if let Some(pending) = all.locker().pending() {
+            pending.push_swap(a, b);
+        }
         keyspace.notify(&Event::Swapped { a, b });
     }
 
-    /// Sets the counts of hits, misses and expired keys to zero: CONFIG RESETSTAT.
+    /// Sets the counts of hits, misses, expired and evicted keys to zero: CONFIG RESETSTAT.
     pub fn reset_stats(&mut self) {
         for index in 0..self.keyspace().shard_count() {
             let stats = self.held(index).stats;
-            for counter in [&stats.hits, &stats.misses, &stats.expired] {
+            for counter in [&stats.hits, &stats.misses, &stats.expired, &stats.evicted] {
                 counter.set(0);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,6 +11,8 @@ use crate::change::{Event, Observer};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
+use crate::log::LogSink;
+use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::snapshot::Backlog;
 use crate::stats::{DbStats, Memory, Stats};
@@ -39,11 +41,21 @@ pub struct Options {
     pub value_len_max: usize,
     /// Who is told of changes.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
+    /// there: see [`Keyspace::begin_logging`].
+    pub log: Option<Arc<dyn LogSink>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { shards: 256, databases: 16, seed: 0, value_len_max: 512 << 20, observer: None }
+        Self {
+            shards: 256,
+            databases: 16,
+            seed: 0,
+            value_len_max: 512 << 20,
+            observer: None,
+            log: None,
+        }
     }
 }
 
@@ -54,6 +66,7 @@ impl fmt::Debug for Options {
             .field("databases", &self.databases)
             .field("value_len_max", &self.value_len_max)
             .field("observer", &self.observer.is_some())
+            .field("log", &self.log.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -77,6 +90,11 @@ pub struct DbIndex(u16);
 impl DbIndex {
     /// The first database, which always exists.
     pub const ZERO: Self = Self(0);
+
+    /// The first `databases` ones, at most [`DATABASES_MAX`].
+    pub(crate) fn below(databases: usize) -> impl Iterator<Item = Self> + use<> {
+        (0..databases).map(|number| Self(number as u16))
+    }
 
     /// The number.
     #[inline]
@@ -109,11 +127,16 @@ pub struct Keyspace {
     /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) alarm: Alarm,
+    pub(crate) pressure: Pressure,
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
     garbage: Garbage,
     observer: Option<Arc<dyn Observer>>,
+    log: Option<Arc<dyn LogSink>>,
+    logging: AtomicBool,
+    /// How often two databases were exchanged. Changes only while all shards are locked.
+    pub(crate) swaps: AtomicU64,
     /// The snapshot in progress.
     pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
 }
@@ -125,7 +148,7 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, observer } = options;
+        let Options { shards, databases, seed, value_len_max, observer, log } = options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
         }
@@ -137,10 +160,14 @@ impl Keyspace {
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             alarm: Alarm::default(),
+            pressure: Pressure::new(),
             value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
             observer,
+            log,
+            logging: AtomicBool::new(false),
+            swaps: AtomicU64::new(0),
             snapshot: Mutex::default(),
         })
     }
@@ -175,7 +202,7 @@ impl Keyspace {
 
     /// All databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        (0..self.databases).map(|number| DbIndex(number as u16))
+        DbIndex::below(self.databases)
     }
 
     /// The longest value that an append or a write beyond the end may make.
@@ -222,6 +249,7 @@ impl Keyspace {
             stats.hits += slot.stats.hits.get();
             stats.misses += slot.stats.misses.get();
             stats.expired += slot.stats.expired.get();
+            stats.evicted += slot.stats.evicted.get();
             stats.changes += slot.stats.changes.get();
         }
         stats
@@ -244,6 +272,22 @@ impl Keyspace {
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let times = self.next_deadlines_ms.iter().map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
+    }
+
+    /// From now on changes go to the log of [`Options::log`]. Lockers made before do not log.
+    pub fn begin_logging(&self) {
+        self.logging.store(true, Ordering::Release);
+    }
+
+    /// From now on changes are not logged any more; see [`Keyspace::begin_logging`].
+    pub fn end_logging(&self) {
+        self.logging.store(false, Ordering::Release);
+    }
+
+    /// The log, while changes go there.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&dyn LogSink> {
+        self.log.as_deref().filter(|_| self.logging.load(Ordering::Acquire))
     }
 
     /// Tells the observer, if there is one.

@@ -42,8 +42,8 @@
 //! ```
 
 // In reading order: what keys are and when; how a key lies in memory with its value; what a shard
-// holds; how shards are locked; what can be done to keys and strings, to whole databases, and what
-// happens by itself.
+// holds; how shards are locked; what can be done to keys and strings, to whole databases, and how changes
+// reach a log and come back; what happens by itself.
 mod clock;
 mod error;
 mod key;
@@ -51,6 +51,8 @@ mod text_int;
 
 mod entry;
 mod value;
+
+mod usage;
 
 mod change;
 mod deadline;
@@ -67,10 +69,18 @@ mod db;
 mod expire;
 mod string;
 
+mod policy;
+mod pressure;
+
+mod coldest;
+mod evict;
+
 mod flush;
 mod prefetch;
 mod scan;
 mod snapshot;
+
+pub mod log;
 
 mod reaper;
 
@@ -80,10 +90,13 @@ pub use context::Touch;
 pub use db::{Db, DeadlineSet, Ttl};
 pub use entry::{Entry, size_class};
 pub use error::{Error, Result};
+pub use evict::Evicted;
 pub use flush::Freeing;
 pub use key::{KEY_LEN_MAX, Key, KeyHash};
 pub use keyspace::{DATABASES_MAX, DbIndex, Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};
+pub use policy::Policy;
+pub use pressure::Eviction;
 pub use reaper::Reaper;
 pub use snapshot::{
     Batch, Iter as BatchIter, SavedDb, SavedEntry, SavedValue, Snapshot, SnapshotError,
@@ -92,4 +105,5 @@ pub use snapshot::{
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
 pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
+pub use usage::FrequencyTuning;
 pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};

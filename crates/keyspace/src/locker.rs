@@ -14,23 +14,41 @@ use crate::context::{Context, Touch};
 use crate::db::Db;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
+use crate::log::LogSink;
+use crate::log::pending::Pending;
 use crate::shard::Held;
+use crate::usage::Tracking;
 
 /// A thread's access to the keyspace. Dropping it unlocks what it holds.
-#[derive(Debug)]
 pub struct Locker<'k> {
     keyspace: &'k Keyspace,
-    touch: Touch,
+    /// What is kept of uses, and whether the operations that follow count as such.
+    tracking: Tracking,
+    usage: Option<Tracking>,
     /// The shard of the last request; `None` while `many` is in use.
     sticky: Option<Held<'k>>,
     /// The shards of a [`Many`], ascending; empty without one.
     many: Vec<Held<'k>>,
+    log: Option<&'k dyn LogSink>,
+    /// What changed in the shards that are held and is not in the log yet.
+    pending: Pending,
+    has_logged: bool,
 }
 
 impl<'k> Locker<'k> {
     #[inline]
     pub(crate) fn new(keyspace: &'k Keyspace) -> Self {
-        Self { keyspace, touch: Touch::Yes, sticky: None, many: Vec::new() }
+        let tracking = keyspace.pressure.policy().tracking();
+        Self {
+            keyspace,
+            tracking,
+            usage: Some(tracking),
+            sticky: None,
+            many: Vec::new(),
+            log: keyspace.log(),
+            pending: Pending::default(),
+            has_logged: false,
+        }
     }
 
     /// The keyspace.
@@ -43,7 +61,7 @@ impl<'k> Locker<'k> {
     /// Whether the operations that follow count as uses of the keys they read or write.
     #[inline]
     pub fn set_touch(&mut self, touch: Touch) {
-        self.touch = touch;
+        self.usage = (touch == Touch::Yes).then_some(self.tracking);
     }
 
     /// The database `db` as far as it is in the shard of `hash`, which is locked and stays so. A
@@ -61,6 +79,7 @@ impl<'k> Locker<'k> {
     /// Unlocks the shard of the last request. To be called at the end of a batch.
     #[inline]
     pub fn release(&mut self) {
+        self.log_pending();
         self.sticky = None;
     }
 
@@ -102,17 +121,33 @@ impl<'k> Locker<'k> {
     /// Locks the shard of this index, or finds it among those locked.
     #[inline]
     pub(crate) fn held(&mut self, index: usize) -> &mut Held<'k> {
-        if self.sticky.as_ref().is_none_or(|held| held.index != index) {
-            return self.change_to(index);
+        self.hold(index);
+        match &mut self.sticky {
+            Some(held) if held.index == index => held,
+            _ => held_among(&mut self.many, index),
         }
-        self.sticky.as_mut().expect("checked above")
+    }
+
+    #[inline]
+    fn hold(&mut self, index: usize) {
+        if self.sticky.as_ref().is_none_or(|held| held.index != index) {
+            self.change_to(index);
+        }
     }
 
     #[inline]
     pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
-        let (keyspace, touch) = (self.keyspace, self.touch);
-        let Held { shard, stats, .. } = self.held(index);
-        Db::new(shard, Context { keyspace, stats, shard_index: index, db, now_ms, touch })
+        let Self { keyspace, tracking, usage, log, .. } = *self;
+        self.hold(index);
+        let held = match &mut self.sticky {
+            Some(held) if held.index == index => held,
+            _ => held_among(&mut self.many, index),
+        };
+        let Held { shard, stats, .. } = held;
+        let pending = log.map(|_| &self.pending);
+        let shard_index = index;
+        let at = Context { keyspace, stats, shard_index, db, now_ms, pending, usage, tracking };
+        Db::new(shard, at)
     }
 
     /// All shards that a `Many` holds.
@@ -121,14 +156,33 @@ impl<'k> Locker<'k> {
         &mut self.many
     }
 
-    fn change_to(&mut self, index: usize) -> &mut Held<'k> {
-        if !self.many.is_empty() {
-            let position = self.position(index).expect("a shard that the transaction has locked");
-            return &mut self.many[position];
+    fn change_to(&mut self, index: usize) {
+        if self.many.is_empty() {
+            // The old lock is released before the new one is waited for.
+            self.release();
+            self.sticky = Some(Held::lock(&self.keyspace.slots, index));
         }
-        // The old lock is released before the new one is waited for.
-        self.sticky = None;
-        self.sticky.insert(Held::lock(&self.keyspace.slots, index))
+    }
+
+    /// Appends to the log what changed in the shards that are held; to be called before one of them
+    /// is unlocked.
+    #[inline]
+    fn log_pending(&mut self) {
+        if let Some(log) = self.log {
+            self.has_logged |= self.pending.append_to(log);
+        }
+    }
+
+    /// Whether anything that was done with this locker has gone to the log since this was last
+    /// asked. What was done in shards that are still locked has not.
+    #[inline]
+    pub fn take_logged(&mut self) -> bool {
+        std::mem::take(&mut self.has_logged)
+    }
+
+    /// Notes a change of a whole database.
+    pub(crate) fn pending(&self) -> Option<&Pending> {
+        self.log.map(|_| &self.pending)
     }
 
     fn lock_ascending(&mut self, indices: impl Iterator<Item = usize>) -> Many<'_, 'k> {
@@ -142,10 +196,9 @@ impl<'k> Locker<'k> {
         let mut indices = indices.peekable();
         // A lock that is held may stay if it is the lowest: the others are waited for in ascending
         // order all the same.
-        if let Some(held) = self.sticky.take()
-            && indices.next_if_eq(&held.index).is_some()
-        {
-            self.many.push(held);
+        match self.sticky.take_if(|held| indices.next_if_eq(&held.index).is_some()) {
+            Some(held) => self.many.push(held),
+            None => self.release(),
         }
         self.many.extend(indices.map(|index| Held::lock(slots, index)));
         Many { locker: self, ends: Ends::Here }
@@ -156,9 +209,20 @@ impl<'k> Locker<'k> {
     }
 }
 
+impl Drop for Locker<'_> {
+    fn drop(&mut self) {
+        self.log_pending();
+    }
+}
+
+/// The shard of this index among those of a transaction.
+fn held_among<'h, 'k>(many: &'h mut [Held<'k>], index: usize) -> &'h mut Held<'k> {
+    let position = many.binary_search_by_key(&index, |held| held.index);
+    &mut many[position.expect("a shard that the transaction has locked")]
+}
+
 /// Several shards locked at once. Dropping it unlocks them, except that a single one stays locked
 /// until the next request or [`Locker::release`].
-#[derive(Debug)]
 pub struct Many<'l, 'k> {
     locker: &'l mut Locker<'k>,
     ends: Ends,
@@ -194,6 +258,7 @@ impl<'k> Many<'_, 'k> {
 impl Drop for Many<'_, '_> {
     fn drop(&mut self) {
         if self.ends == Ends::Here {
+            self.locker.log_pending();
             // A single shard stays locked, as after any request to one.
             match self.locker.many.len() {
                 1 => self.locker.sticky = self.locker.many.pop(),

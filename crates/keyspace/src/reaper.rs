@@ -13,12 +13,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::evict::Evicted;
 use crate::keyspace::{Keyspace, NO_DEADLINE};
 use crate::locker::Locker;
 use crate::shard::Held;
 
 /// At most this many deadlines are handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
+
+/// At most this many keys are evicted in a round, each under a lock of its own.
+const EVICT_BATCH: usize = 64;
 
 /// The reaper sleeps at least this long between two rounds, so that a stream of keys with deadlines
 /// is handled in batches and not key by key. Keys expire up to this much late.
@@ -75,7 +79,10 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
     while !ends.load(Ordering::Acquire) {
         while keyspace.garbage().free_one() {}
         let now_ms = clock.now_ms();
-        if keyspace.locker().expire_some(now_ms) == Left::Nothing {
+        let mut locker = keyspace.locker();
+        let expired = locker.expire_some(now_ms);
+        let evicted = locker.evict(now_ms, EVICT_BATCH);
+        if expired == Left::Nothing && evicted != Evicted::Some {
             sleep(keyspace, now_ms);
         }
     }

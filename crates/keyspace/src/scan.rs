@@ -55,6 +55,30 @@ impl Locker<'_> {
         0
     }
 
+    /// Visits at least `count` keys of a database in one shard, from a position on, and returns
+    /// where to go on, 0 after the last key. The shard stays locked.
+    pub(crate) fn scan_shard(
+        &mut self,
+        db: DbIndex,
+        index: usize,
+        position: u64,
+        count: usize,
+        mut visit: impl FnMut(&Entry),
+    ) -> u64 {
+        let hasher = &self.keyspace().hasher;
+        let table = &self.held(index).shard.db(db).table;
+        let (mut position, mut visited) = (position, 0);
+        loop {
+            position = table.scan(position, hasher, |entry| {
+                visited += 1;
+                visit(entry);
+            });
+            if position == 0 || visited >= count {
+                return position;
+            }
+        }
+    }
+
     /// Visits all keys of a database: KEYS. One shard after the other is locked, so that this is no
     /// picture of one moment, unless all shards are locked already.
     pub fn for_each(&mut self, db: DbIndex, now_ms: i64, mut visit: impl FnMut(&Entry)) {
@@ -104,7 +128,7 @@ impl Locker<'_> {
 }
 
 /// Another random number from one: the finalizer of SplitMix64.
-fn mix(random: u64) -> u64 {
+pub(crate) fn mix(random: u64) -> u64 {
     let mut mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

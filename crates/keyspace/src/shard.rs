@@ -69,6 +69,11 @@ impl Shard {
         std::iter::once(&self.first).chain(&self.others)
     }
 
+    /// The numbers of all databases.
+    pub(crate) fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
+        DbIndex::below(1 + self.others.len())
+    }
+
     pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
         let taken = std::mem::take(self.db_mut(a));
         let taken = std::mem::replace(self.db_mut(b), taken);

@@ -53,6 +53,11 @@ pub(crate) struct ShardStats {
     pub(crate) index_bytes: Counter,
     /// Bytes of the deadline heaps.
     pub(crate) deadline_bytes: Counter,
+    /// The sum of the three, as it was when the shard last told it.
+    pub(crate) told_bytes: Counter,
+    pub(crate) evicted: Counter,
+    /// Where the search for the coldest entry goes on: a [`Hand`](crate::coldest::Hand).
+    pub(crate) hand: Counter,
     pub(crate) dbs: Box<[DbCounters]>,
 }
 
@@ -62,6 +67,9 @@ impl ShardStats {
             hits: Counter::default(),
             misses: Counter::default(),
             expired: Counter::default(),
+            evicted: Counter::default(),
+            told_bytes: Counter::default(),
+            hand: Counter::default(),
             changes: Counter::default(),
             entry_bytes: Counter::default(),
             index_bytes: Counter::default(),
@@ -124,6 +132,8 @@ pub struct Stats {
     pub misses: u64,
     /// Keys removed because their deadline had come.
     pub expired: u64,
+    /// Keys removed because memory ran short.
+    pub evicted: u64,
     /// Changes to keys since the start, whatever was reset.
     pub changes: u64,
 }

@@ -187,17 +187,18 @@ impl Db<'_> {
     /// Adds a key that is known to be absent.
     fn add(&mut self, key: Key<'_>, content: Content<'_>, deadline_ms: Option<i64>) -> Result<()> {
         self.check_key(key)?;
-        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.clock());
+        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.first_access());
         self.insert(key, entry);
         Ok(())
     }
 
     /// Writes `bytes` at `offset` of a string that exists, and returns its length.
-    fn overwrite(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> Result<usize> {
-        self.check_len(offset as u64 + bytes.len() as u64)?;
+    pub(crate) fn overwrite(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> Result<usize> {
+        self.check_len((offset as u64).saturating_add(bytes.len() as u64))?;
         let range = offset..offset + bytes.len();
+        let change = Change::Written { offset, len: bytes.len() };
         let write = |entry: &mut Entry| Ok(write_range(entry, range, bytes));
-        Ok(self.modify(key, Change::Stored, write)?.unwrap_or(0))
+        Ok(self.modify(key, change, write)?.unwrap_or(0))
     }
 
     fn check_len(&self, len: u64) -> Result<()> {

@@ -210,10 +210,19 @@ impl<'a> Content<'a> {
     pub(crate) fn of_string(bytes: &'a [u8]) -> Self {
         if let Some(value) = parse_int(bytes) {
             Content::Int(value)
-        } else if bytes.len() < BLOB_LEN_MIN {
-            Content::Embedded(bytes)
         } else {
-            Content::Blob(Arc::new(bytes.to_vec()))
+            Self::of_bytes(bytes, Kind::Embedded)
+        }
+    }
+
+    /// How bytes are stored as they are: with their key, as this kind, or in an allocation of their
+    /// own if there are many.
+    #[inline]
+    pub(crate) fn of_bytes(bytes: &'a [u8], kind: Kind) -> Self {
+        match kind {
+            _ if bytes.len() >= BLOB_LEN_MIN => Content::Blob(Arc::new(bytes.to_vec())),
+            Kind::Raw => Content::Raw(bytes),
+            _ => Content::Embedded(bytes),
         }
     }
 }

@@ -177,7 +177,7 @@ proptest! {
     fn whole_values(value in value(), options in options(), attributes in attributes()) {
         let (found, _) = through_file(options, attributes, |writer| writer.value(&value));
         let value = canonical(value);
-        prop_assert_eq!(canonical(found), value.clone());
+        prop_assert_eq!(&canonical(found), &value);
         prop_assert_eq!(canonical(through_payload(options, &value)), value);
     }
 

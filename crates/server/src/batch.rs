@@ -4,8 +4,10 @@ use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
-use crate::command::Command;
+use crate::command::{Command, Flags};
+use crate::durability::SyncPolicy;
 use crate::error::CommandError;
+use crate::eviction::{self, Room};
 use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
@@ -49,6 +51,15 @@ impl Resolved<'_, '_> {
     }
 }
 
+/// Whether the replies to writes may be sent.
+#[derive(PartialEq, Eq)]
+enum Acknowledge {
+    /// They are in the log; the session remembers if they have to be on the device first.
+    Now,
+    /// The log could not take them.
+    Never,
+}
+
 /// How far the execution of a batch got.
 enum Progress {
     /// All requests were executed.
@@ -74,8 +85,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         loop {
             let (limits, requests_max) = self.limits(session);
             let (input, output) = io.split();
+            let replied_before = output.mark();
             let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
-            match self.execute(session, &mut locker, input, output, now_ms) {
+            let progress = self.execute(session, &mut locker, input, output, now_ms);
+            if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
+                io.output().truncate(replied_before);
+                return Flow::Close;
+            }
+            match progress {
                 Progress::Through => io.consume(parsed.consumed),
                 Progress::Held { index, until_ms } => {
                     return self.hold(session, io, index, until_ms);
@@ -102,6 +119,19 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 }
             }
         }
+    }
+
+    /// Notes where the log ended after writes of this session, for those who want to wait for the
+    /// device.
+    fn note_logged(&self, session: &mut Session) -> Acknowledge {
+        let Some(journal) = self.server.durability.journal() else { return Acknowledge::Now };
+        if journal.is_wounded() {
+            return Acknowledge::Never;
+        }
+        session.logged_at = journal.appended();
+        let policy = session.durability.unwrap_or_else(|| self.server.config.live().appendfsync());
+        session.awaits_device |= policy == SyncPolicy::Always;
+        Acknowledge::Now
     }
 
     /// What a request may look like. Before authentication requests are small, and parsed one at
@@ -131,7 +161,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         // What concerns all connections changes so rarely that a look a batch is enough, and one
         // after each command that may itself be the change.
         let mut paused = self.server.pause.is_on(now_ms);
+        let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
+        let mut limited = self.server.keyspace.has_memory_limit();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -153,9 +185,22 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 self.refuse(session, output, &refused);
                 continue;
             }
+            if refuses_writes && command.spec.flags.contains(Flags::WRITE) {
+                let error = self.server.durability.misconfigured();
+                self.refuse(session, output, &Refused { command: Some(command), error });
+                continue;
+            }
             if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
                 progress = Progress::Held { index, until_ms };
                 break;
+            }
+            if limited
+                && command.spec.flags.contains(Flags::DENYOOM)
+                && eviction::make_room(self.server, locker, now_ms) == Room::None
+            {
+                let error = CommandError::OUT_OF_MEMORY;
+                self.refuse(session, output, &Refused { command: Some(command), error });
+                continue;
             }
             if meter.must_end_run(command) {
                 meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
@@ -166,6 +211,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 meter.leave(command, session, args);
                 paused = self.server.pause.is_on(now_ms);
                 watched = self.server.clients.has_monitors();
+                limited = self.server.keyspace.has_memory_limit();
             }
             if watched {
                 // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.

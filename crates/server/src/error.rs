@@ -38,6 +38,9 @@ impl CommandError {
          (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
          RDB error.",
     );
+    /// Memory is at its limit, and nothing may be evicted.
+    pub const OUT_OF_MEMORY: Self =
+        Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     /// Wrong name or password.
     pub const WRONG_PASS: Self =
         Self::new("WRONGPASS invalid username-password pair or user is disabled.");

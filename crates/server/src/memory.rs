@@ -15,6 +15,8 @@ pub struct MemoryReport {
     pub entries: usize,
     /// What finds them: index and deadlines.
     pub index: usize,
+    /// Removed, and not freed yet.
+    pub garbage: usize,
     /// Connections and their buffers.
     pub clients: usize,
     /// Resident before there was any data.
@@ -37,6 +39,7 @@ impl MemoryReport {
         let mut report = Self {
             entries: (memory.entries + memory.garbage) as usize,
             index: (memory.index + memory.deadlines) as usize,
+            garbage: memory.garbage as usize,
             clients: server.clients.memory_bytes(),
             startup: server.startup_memory,
             resident: resident_bytes(),
@@ -53,6 +56,12 @@ impl MemoryReport {
     #[must_use]
     pub fn used(&self) -> usize {
         self.startup + self.entries + self.index + self.clients
+    }
+
+    /// What does not count against the limit, because no eviction could make it less.
+    #[must_use]
+    pub fn not_evictable(&self) -> usize {
+        self.startup + self.clients + self.garbage
     }
 
     /// What is not data.
@@ -101,7 +110,7 @@ impl MemoryReport {
                     .to_owned(),
             );
         }
-        if self.limit != 0 && self.used() > self.limit / 10 * 9 {
+        if self.limit != 0 && self.used() - self.not_evictable() > self.limit / 10 * 9 {
             lines.push("More than 90 % of maxmemory is in use.".to_owned());
         }
         if lines.is_empty() {

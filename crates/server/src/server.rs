@@ -13,6 +13,8 @@ use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
 use crate::config::{Config, DirectiveId, Peer};
+use crate::durability::Durability;
+use crate::eviction::Excess;
 use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
@@ -58,8 +60,12 @@ pub struct Server {
     pub persistence: Persistence,
     /// Where clients connect to.
     pub listening: Listening,
+    /// What makes writes durable.
+    pub durability: Durability,
     /// What the operator is told.
     pub log: Log,
+    /// The time in which memory was beyond its limit.
+    pub excess: Excess,
     /// The largest memory use seen so far, in bytes.
     pub memory_peak: AtomicUsize,
     /// Connections for which there was no descriptor, as far as the log knows.
@@ -146,6 +152,8 @@ pub struct KeyStats {
     pub misses: u64,
     /// Keys removed because their time had come.
     pub expired: u64,
+    /// Keys removed because memory ran short.
+    pub evicted: u64,
 }
 
 impl Server {
@@ -156,6 +164,7 @@ impl Server {
         keyspace: Arc<Keyspace>,
         workers: usize,
         listening: Listening,
+        durability: Durability,
         log: Log,
     ) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
@@ -179,7 +188,9 @@ impl Server {
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
             listening,
+            durability,
             log,
+            excess: Excess::default(),
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,
@@ -257,6 +268,16 @@ impl Server {
         }
     }
 
+    /// Remembers that something took long, if it did by `latency-monitor-threshold`.
+    pub fn note_latency(&self, event: &'static str, took: Duration) {
+        let threshold = self.config.live().latency_monitor_threshold();
+        let millis = took.as_millis() as u64;
+        if threshold > 0 && millis >= threshold {
+            let seconds = crate::clock::unix_ms() / 1000;
+            self.latency.lock().record(event, seconds, millis);
+        }
+    }
+
     /// Ends a connection at once.
     pub fn end_connection(&self, client: &Client) {
         if let Some(net) = self.net.get() {
@@ -316,7 +337,12 @@ impl Server {
 
     fn all_key_stats(&self) -> KeyStats {
         let stats = self.keyspace.stats();
-        KeyStats { hits: stats.hits, misses: stats.misses, expired: stats.expired }
+        KeyStats {
+            hits: stats.hits,
+            misses: stats.misses,
+            expired: stats.expired,
+            evicted: stats.evicted,
+        }
     }
 
     /// What happened to keys since the start, or since statistics were reset.
@@ -328,6 +354,7 @@ impl Server {
             hits: now.hits - base.hits,
             misses: now.misses - base.misses,
             expired: now.expired - base.expired,
+            evicted: now.evicted - base.evicted,
         }
     }
 
@@ -337,6 +364,7 @@ impl Server {
         let (traffic, keys) = (self.all_traffic(), self.all_key_stats());
         *self.baseline.lock() = Some(Baseline { totals, traffic, keys });
         self.errors.reset();
+        self.excess.reset();
     }
 
     /// Starts or stops the removal of expired keys that nobody asks for.
@@ -383,16 +411,6 @@ impl Server {
         self.keyspace.stats().changes.saturating_sub(self.persistence.saved_changes())
     }
 
-    /// Lets LATENCY know how long something took.
-    pub fn note_latency(&self, event: &'static str, took: Duration) {
-        let (millis, threshold) =
-            (took.as_millis() as u64, self.config.live().latency_monitor_threshold());
-        if threshold > 0 && millis >= threshold {
-            let seconds = crate::clock::unix_ms() / 1000;
-            self.latency.lock().record(event, seconds, millis);
-        }
-    }
-
     /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         let mut reason = self.shutdown.0.lock();
@@ -409,6 +427,7 @@ impl Server {
     /// What has to be done whether or not anybody is connected: some microseconds.
     fn do_chores(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        self.excess.check(self, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago.
         if self.clients.largest_backlogs().1 > 0 {
             self.post_to_all(&Message::NoteBacklogs);

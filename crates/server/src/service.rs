@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, Now, OnHangup, Refusal, Service, WorkerId,
+    CloseReason, ConnInfo, ConnKey, Conns, Flow, Handle, Io, NextTurn, Now, OnHangup, Refusal,
+    Service, WorkerId,
 };
 
 use crate::batch::{BatchMemory, BatchRunner};
@@ -41,6 +42,8 @@ pub enum Message {
     /// The server does not end after all, since it could not save. Whoever asked for the end gets
     /// an error.
     StaysUp,
+    /// The log has reached the device, or never will.
+    Durable,
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -52,6 +55,10 @@ pub enum Message {
 pub struct Worker {
     index: usize,
     memory: BatchMemory,
+    /// Connections whose replies wait for the log to reach the device.
+    awaiting: Vec<ConnKey>,
+    /// The log is to reach the device up to here: what this turn has found out.
+    wanted: u64,
 }
 
 /// Serves RESP.
@@ -63,7 +70,12 @@ impl Service for RespService {
     type Message = Message;
 
     fn worker(&self, id: WorkerId, _handle: &Handle<Message>) -> Worker {
-        Worker { index: id.0.into(), memory: BatchMemory::default() }
+        Worker {
+            index: id.0.into(),
+            memory: BatchMemory::default(),
+            awaiting: Vec::new(),
+            wanted: 0,
+        }
     }
 
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<Session, Refusal> {
@@ -93,11 +105,31 @@ impl Service for RespService {
         counters.add(Stat::Reads, 1);
         session.client.active_ms.store(io.now().unix_ms as i64, Relaxed);
         let flow = BatchRunner::new(server, counters, &mut worker.memory).serve(session, io);
+        if session.awaits_device {
+            io.hold_output();
+            worker.wanted = worker.wanted.max(session.logged_at);
+            worker.awaiting.push(io.info().key);
+        }
         session.note_backlogs(io.input().len(), io.output().pending());
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
         }
         flow
+    }
+
+    fn turn_end(
+        &self,
+        worker: &mut Worker,
+        _conns: &mut Conns<'_, Session>,
+        _now: Now,
+    ) -> NextTurn {
+        // Once a turn, so that all of its connections share the sync.
+        if worker.wanted > 0
+            && let Some(journal) = self.0.durability.journal()
+        {
+            journal.demand(std::mem::take(&mut worker.wanted));
+        }
+        NextTurn::WhenReady
     }
 
     fn timer(&self, _worker: &mut Worker, session: &mut Session, io: &mut Io<'_>) -> Flow {
@@ -120,7 +152,7 @@ impl Service for RespService {
         Flow::Continue
     }
 
-    fn message(&self, _worker: &mut Worker, message: Message, conns: &mut Conns<'_, Session>) {
+    fn message(&self, worker: &mut Worker, message: Message, conns: &mut Conns<'_, Session>) {
         match message {
             Message::Resume => conns.for_each(|conn| {
                 if std::mem::take(&mut conn.session().held) {
@@ -140,6 +172,7 @@ impl Service for RespService {
                 conns.for_each(|conn| waiting::saved(conn, ticket, &outcome));
             }
             Message::StaysUp => conns.for_each(waiting::stays_up),
+            Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
@@ -164,6 +197,26 @@ impl Service for RespService {
         }
         server.clients.remove(session.client.id);
     }
+}
+
+/// Sends the replies that waited for the log, as far as it has reached the device.
+fn release_durable(server: &Server, worker: &mut Worker, conns: &mut Conns<'_, Session>) {
+    let Some(journal) = server.durability.journal() else { return };
+    let (durable, is_wounded) = (journal.durable(), journal.is_wounded());
+    worker.awaiting.retain(|key| {
+        let Some(mut conn) = conns.get(*key) else { return false };
+        let session = conn.session();
+        if session.logged_at <= durable {
+            if std::mem::take(&mut session.awaits_device) {
+                conn.release();
+            }
+            return false;
+        }
+        if is_wounded {
+            conn.close();
+        }
+        !is_wounded
+    });
 }
 
 /// Moves the end of the client's patience; free when it is already armed.

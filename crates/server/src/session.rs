@@ -8,6 +8,7 @@ use tierce_wire::resp::{Parser, Proto};
 
 use crate::clients::Client;
 use crate::command::CommandId;
+use crate::durability::SyncPolicy;
 use crate::waiting::{Awaited, Waiting};
 
 /// Bytes of replies that a socket takes at once, unless the client has stopped reading.
@@ -35,6 +36,12 @@ pub struct Session {
     pub held: bool,
     /// The reply to the last request comes later.
     pub waiting: Option<Waiting>,
+    /// What this client asked for in place of `appendfsync`.
+    pub durability: Option<SyncPolicy>,
+    /// The place in the log of the last write of this client.
+    pub logged_at: u64,
+    /// Its replies are kept back until the log is on the device up to `logged_at`.
+    pub awaits_device: bool,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -67,6 +74,9 @@ impl Session {
             no_touch: false,
             held: false,
             waiting: None,
+            durability: None,
+            logged_at: 0,
+            awaits_device: false,
             closing: false,
         }
     }

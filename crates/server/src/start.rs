@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::clients::PauseMode;
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::durability::{self, Durability, Journal, RecoveryError};
+use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::persistence::{self, Cause, LoadError};
@@ -42,6 +45,9 @@ pub enum StartError {
     /// The snapshot in `dir`.
     #[error("{0}")]
     Load(#[from] LoadError),
+    /// The log of the data.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
     /// The system has no threads or descriptors to give.
     #[error("could not start: {0}")]
     Io(#[from] io::Error),
@@ -84,14 +90,28 @@ impl Instance {
         let config = Arc::new(Config::new(settings));
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
-        let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, &startup))?);
+        let journal = settings_say_log(&config).then(Arc::<Journal>::default);
+        let keyspace = keyspace_options(&config, &startup, journal.as_ref());
+        let keyspace = Arc::new(Keyspace::new(keyspace)?);
+        if let Some(journal) = &journal {
+            durability::recover(journal, &keyspace, &startup, &log)?;
+        }
+        keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
-        let server = Arc::new(Server::new(config, keyspace, workers, listening, log));
+        let server = Arc::new(Server::new(
+            config,
+            keyspace,
+            workers,
+            listening,
+            Durability::new(journal),
+            log,
+        ));
         load_snapshot(&server)?;
         let saver = spawn_saver(&server)?;
         server.set_active_expiry(true)?;
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
+        server.durability.start(&server)?;
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
         Ok(Self { server, runtime, saver, startup, _pid_file: pid_file })
@@ -136,6 +156,7 @@ impl Instance {
         server.persistence.end_saver();
         // A panic was reported when it happened.
         let _ = saver.join();
+        server.durability.stop(log);
         log.notice("All replies are sent, bye");
     }
 }
@@ -161,9 +182,13 @@ fn stay_up(server: &Server) {
     server.post_to_all(&Message::StaysUp);
 }
 
-/// Loads the snapshot that is in `dir`, if there is one.
+/// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
 fn load_snapshot(server: &Server) -> Result<(), StartError> {
     const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
+    if server.durability.journal().is_some() {
+        // As in Redis, the log is what counts when there is one.
+        return Ok(());
+    }
     let settings = server.config.settings();
     let path = persistence::snapshot_path(&settings);
     let verifies = settings.is_on(VERIFIES);
@@ -209,7 +234,12 @@ fn raise_descriptors(clients: u64) -> Result<(), u64> {
     if fitting < clients { Err(fitting) } else { Ok(()) }
 }
 
-fn keyspace_options(config: &Config, startup: &Startup) -> Options {
+fn settings_say_log(config: &Config) -> bool {
+    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+    config.settings().is_on(APPENDONLY)
+}
+
+fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Journal>>) -> Options {
     let defaults = Options::default();
     Options {
         shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
@@ -217,6 +247,7 @@ fn keyspace_options(config: &Config, startup: &Startup) -> Options {
         // Nobody outside can choose keys that collide.
         seed: crate::random::word(),
         value_len_max: config.live().proto_max_bulk_len() as usize,
+        log: journal.map(|journal| Arc::clone(journal) as Arc<dyn LogSink>),
         ..defaults
     }
 }
@@ -257,6 +288,11 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         VALUE_LEN,
         Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
     );
+    let keyspace = Arc::clone(&server.keyspace);
+    server.config.on_change(eviction::DIRECTIVES, move |settings| {
+        keyspace.set_eviction(&eviction::configured(settings));
+        Ok(())
+    });
     let log = Arc::downgrade(server);
     watch(
         LOG_LEVEL,
@@ -364,7 +400,10 @@ fn announce(instance: &Instance) {
         server.keyspace.db_indices().count()
     ));
     let dir = startup.dir.display();
-    lines.push(format!("  data          in memory; snapshots are kept in {dir}"));
+    lines.push(match server.durability.journal() {
+        Some(_) => format!("  data          in memory, and durable in {dir}"),
+        None => format!("  data          in memory only (appendonly is off), snapshots in {dir}"),
+    });
     if let Some(path) = &startup.logfile {
         lines.push(format!("  log           {}", path.display()));
         lines.iter().for_each(|line| server.log.notice(line.trim_start()));

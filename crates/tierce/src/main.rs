@@ -1,5 +1,7 @@
 //! The `tierce` program: the server, and its tools as subcommands.
 
+mod upkeep;
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -15,12 +17,16 @@ use tierce_server::config::{self, Invocation, Loaded, Severity, Sources, Tool};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// What `tierce NAME` runs instead of the server.
-const TOOLS: [Tool; 1] =
-    [Tool { name: "bench", about: "Load a server, or compare two, and report what it cost." }];
+const TOOLS: [Tool; 4] = [
+    Tool { name: "bench", about: "Load a server, or compare two, and report what it cost." },
+    Tool { name: "race", about: "Race the storage engine against the disk it is on." },
+    Tool { name: "check", about: "Verify every record of a store." },
+    Tool { name: "repair", about: "Save what can be saved of a damaged store." },
+];
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("tierce: {error}");
             ExitCode::FAILURE
@@ -28,21 +34,40 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<ExitCode, Box<dyn Error>> {
     match config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
-        Invocation::Serve(sources) => serve(&sources),
+        Invocation::Serve(sources) => serve(&sources)?,
         Invocation::CheckConfig(sources) => {
             load(&sources)?;
             print("The configuration is valid.\n");
-            Ok(())
         }
         Invocation::Help(text) | Invocation::Version(text) => {
             print(&text);
-            Ok(())
         }
-        Invocation::Tool { args, .. } => bench(args),
+        Invocation::Tool { name, args } => return run_tool(name, args),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>> {
+    match name {
+        "race" => tierce_bench::race::run(&Race::parse_tool("tierce race", args).args)?,
+        "check" => return Ok(Check::parse_tool("tierce check", args).args.run()),
+        "repair" => return Ok(Repair::parse_tool("tierce repair", args).args.run()),
+        _ => tierce_bench::run(Bench::parse_tool("tierce bench", args).args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command line of a tool, behind its name.
+trait ParseTool: Parser {
+    /// Parses it, or prints help or what is wrong, and ends the program.
+    fn parse_tool(name: &str, args: Vec<OsString>) -> Self {
+        Self::parse_from(std::iter::once(OsString::from(name)).chain(args))
     }
 }
+
+impl<P: Parser> ParseTool for P {}
 
 fn serve(sources: &Sources) -> Result<(), Box<dyn Error>> {
     let loaded = load(sources)?;
@@ -71,10 +96,28 @@ struct Bench {
     args: tierce_bench::cli::BenchArgs,
 }
 
-fn bench(args: Vec<OsString>) -> Result<(), Box<dyn Error>> {
-    let name = OsString::from("tierce bench");
-    let bench = Bench::parse_from(std::iter::once(name).chain(args));
-    Ok(tierce_bench::run(bench.args)?)
+/// The command line of `tierce race`.
+#[derive(Parser)]
+#[command(name = "tierce race")]
+struct Race {
+    #[command(flatten)]
+    args: tierce_bench::race::RaceArgs,
+}
+
+/// The command line of `tierce check`.
+#[derive(Parser)]
+#[command(name = "tierce check")]
+struct Check {
+    #[command(flatten)]
+    args: upkeep::CheckArgs,
+}
+
+/// The command line of `tierce repair`.
+#[derive(Parser)]
+#[command(name = "tierce repair")]
+struct Repair {
+    #[command(flatten)]
+    args: upkeep::RepairArgs,
 }
 
 /// Prints to standard output; a reader that has gone away (`tierce --help | head`) is no error.

@@ -74,7 +74,7 @@ fn seed_of_the_day() -> u64 {
 }
 
 /// Beside this very program, which is in the directory of its own profile.
-fn release_build() -> PathBuf {
+pub(crate) fn release_build() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let target = own.parent().and_then(|profile| profile.parent()).map(PathBuf::from);
     target.unwrap_or_default().join("release/tierce")

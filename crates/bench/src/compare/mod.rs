@@ -16,7 +16,6 @@ mod memory;
 mod rounds;
 
 mod finding;
-mod machine;
 mod table;
 
 #[cfg(test)]
@@ -26,10 +25,10 @@ use serde::Serialize;
 
 use crate::cli::{CompareArgs, LoadArgs};
 use crate::error::Error;
+use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::report;
 use finding::Finding;
-use machine::Machine;
 pub(crate) use name::Name;
 use name::Shape;
 use pair::Pair;

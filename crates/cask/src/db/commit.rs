@@ -1,143 +1,87 @@
-//! Appending groups of writes and applying them to the index.
+//! Appending writes and applying them to the index.
 //!
-//! Order of things, for each group: stamp, append, sync if asked for, apply, acknowledge. So what
-//! another thread can read has reached the operating system, and under
-//! [`SyncPolicy::Always`](crate::SyncPolicy) the device.
+//! Order of things: under the lane's lock, number, append and apply; then, without it, sync if
+//! that is asked for; then acknowledge. So what another thread can read survives the death of the
+//! process, and a write that waits for a sync can be read a little before it is durable.
 //!
-//! When the disk is full, the file is cut back to where the group began, nothing of the group is
-//! kept, and the next group tries again. Any other failure latches the store.
+//! When the disk is full, nothing of a write is kept, and the next one tries again. Any other
+//! failure latches the store.
 
 use super::read::Found;
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
+use crate::hint::entry::Place;
+use crate::hint::writer::HintBuilder;
 use crate::location::Location;
-use crate::log::lane::Lane;
+use crate::log::lane::{Lane, Owner, Placed};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::file::Segment;
-use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::record::Kind;
-use std::io::IoSlice;
+use crate::tail::{LogOffset, Tail};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Store {
     /// Commits a write whose keys all belong to one lane.
-    pub(crate) fn submit(&self, lane: usize, write: Write) -> Result<()> {
+    pub(crate) fn submit(&self, lane: usize, mut write: Write) -> Result<()> {
         let lane = &self.lanes[lane];
-        lane.submit(write, |group| self.commit(lane, group))
+        let mut applied = Ok(());
+        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+        let end = lane.append(self, &mut write, apply)?;
+        applied?;
+        self.finish(lane, end, &write)
     }
 
     /// Commits a batch whose keys belong to several lanes: all of them stand still meanwhile, so
     /// that every key's writes stay in order and snapshots see all or nothing.
-    pub(crate) fn submit_across(&self, lanes: &[usize], write: Write) -> Result<()> {
+    pub(crate) fn submit_across(&self, lanes: &[usize], mut write: Write) -> Result<()> {
         debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
-        let _leaderships: Vec<_> = lanes.iter().map(|&lane| self.lanes[lane].lead()).collect();
-        let home = self.lane_of(write.ops.as_slice()[0].hash);
-        let mut results = self.commit(&self.lanes[home], vec![write]);
-        results.pop().expect("one result for one write")
+        let first = &write.ops.as_slice()[0];
+        let home = self.lane_of(first.hash, first.key(&write.frame));
+        let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
+        let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
+        let mut applied = Ok(());
+        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+        let end = Lane::append_across(&locked, at, self, &mut write, apply)?;
+        applied?;
+        self.finish(&self.lanes[home], end, &write)
     }
 
-    /// Writes groups as long as they fit into the segment, then rotates.
-    fn commit(&self, lane: &Lane, group: Vec<Write>) -> Vec<Result<()>> {
-        let mut results = Vec::with_capacity(group.len());
-        let mut rest = group.into_iter().peekable();
-        while let Some(first) = rest.next() {
-            let (segment, space) = match self.writable_segment(lane, first.frame.len() as u64) {
-                Ok(found) => found,
-                Err(error) => {
-                    results.push(Err(error));
-                    continue;
-                }
-            };
-            let mut len = first.frame.len() as u64;
-            let mut fitting = vec![first];
-            while let Some(next) = rest.next_if(|next| len + next.frame.len() as u64 <= space) {
-                len += next.frame.len() as u64;
-                fitting.push(next);
-            }
-            let result = self.append(&segment, &mut fitting);
-            if result.is_ok() {
-                fitting.iter().for_each(|write| self.counters.written(write));
-            }
-            results.extend(fitting.iter().map(|_| result.clone()));
-        }
-        results
-    }
-
-    /// The lane's segment and the space left in it, after rotating if `len` bytes do not fit.
-    fn writable_segment(&self, lane: &Lane, len: u64) -> Result<(Arc<Segment>, u64)> {
-        self.check_writable()?;
-        let size = self.options.segment_size_bytes;
-        if let Some(active) = lane.active() {
-            let space = size.saturating_sub(active.len());
-            // An empty segment takes a frame of any length: there is no better place for it.
-            if len <= space || active.len() == SEGMENT_HEADER_LEN {
-                return Ok((active, space));
-            }
-        }
-        let next = self.next_log_segment()?;
-        let space = size.saturating_sub(next.len());
-        if let Some(filled) = lane.set_active(Some(next.clone())) {
-            self.filled.lock().push(filled);
-            if self.options.background_threads {
-                self.wakeup.changed.notify_all();
-            } else {
-                self.seal_filled()?;
-            }
-        }
-        Ok((next, space))
-    }
-
-    fn append(&self, segment: &Arc<Segment>, group: &mut [Write]) -> Result<()> {
-        let start = segment.len();
-        let count: u64 = group.iter().map(|write| write.ops.as_slice().len() as u64).sum();
-        let first_seq = self.next_seq.fetch_add(count, Ordering::AcqRel);
-        let (mut seq, mut offset) = (first_seq, start);
-        for write in group.iter_mut() {
-            write.stamp(seq, segment.synced(), segment.salt, offset);
-            seq += write.ops.as_slice().len() as u64;
-            offset += write.frame.len() as u64;
-        }
-        self.write_out(segment, group, start, offset)?;
-        segment.set_len(offset);
-        if group.iter().any(|write| self.wants_sync(write.durability)) {
+    /// What remains to be done for a write that was appended.
+    fn finish(&self, lane: &Lane, end: LogOffset, write: &Write) -> Result<()> {
+        if self.wants_sync(write.durability) && lane.sync_to(self, end)? {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-            segment.sync().map_err(|e| self.latch_always(e))?;
         }
-        let (mut seq, mut offset) = (first_seq, start);
-        for write in group.iter() {
-            for op in write.ops.as_slice() {
-                let place = offset + op.start as u64;
-                let location = Location::new(segment.id, place, op.len as u64);
-                self.apply(op, op.key(&write.frame), seq, location, segment);
-                seq += 1;
-            }
-            offset += write.frame.len() as u64;
+        if !self.options.background_threads {
+            self.seal_filled()?;
         }
         Ok(())
     }
 
-    fn write_out(&self, segment: &Segment, group: &[Write], start: u64, end: u64) -> Result<()> {
-        let file = segment.writable()?;
-        let written = match group {
-            [write] => file.write_all_at(&[IoSlice::new(&write.frame)], start),
-            _ => {
-                let bufs: Vec<_> = group.iter().map(|write| IoSlice::new(&write.frame)).collect();
-                file.write_all_at(&bufs, start)
-            }
-        };
-        let Err(error) = written else {
-            self.counters.bytes_written.fetch_add(end - start, Ordering::Relaxed);
-            return Ok(());
-        };
-        let error = Error::io("write", &segment.path, error);
-        if error.is_no_space() {
-            // What was written of the group must not be taken for a part of the log.
-            file.truncate(start)
-                .map_err(|e| self.latch_always(Error::io("truncate", &segment.path, e)))?;
+    /// In the log the write has happened, whatever comes of this; if it cannot be found out which
+    /// record it supersedes, the store takes no more writes.
+    fn apply_all(&self, write: &Write, placed: &Placed<'_>) -> Result<()> {
+        self.counters.written(write);
+        // Counted on both sides: a stretch that has as many behind it as were begun when a range
+        // started lacks nothing the range could know of. Release: who sees a number sees what
+        // came before it.
+        self.applying.fetch_add(1, Ordering::AcqRel);
+        for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
+            let offset = placed.offset + op.start as u64;
+            let location = Location::new(placed.segment.id, offset, op.len as u64);
+            let key = op.key(&write.frame);
+            let is_tombstone = op.kind == Kind::Delete;
+            placed.segment.collect(
+                op.hash,
+                key,
+                Place { seq, offset, len: op.len as u64, is_tombstone },
+            );
+            self.apply(op, key, seq, location, placed.segment)
+                .map_err(|e| Store::latch_always(self, e))?;
         }
-        Err(self.latch(error))
+        self.applied.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     fn wants_sync(&self, durability: Durability) -> bool {
@@ -150,10 +94,17 @@ impl Store {
 
     /// Lets the index know. Changes of one key come here one at a time and in order, since they
     /// all go through its lane.
-    fn apply(&self, op: &Op, key: &[u8], seq: u64, location: Location, segment: &Segment) {
+    fn apply(
+        &self,
+        op: &Op,
+        key: &[u8],
+        seq: u64,
+        location: Location,
+        segment: &Segment,
+    ) -> Result<()> {
         let superseded = match (&self.index, op.kind) {
-            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location)),
-            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None),
+            (Index::Hash(_), Kind::Put) => self.apply_to_hash(op.hash, key, seq, Some(location))?,
+            (Index::Hash(_), _) => self.apply_to_hash(op.hash, key, seq, None)?,
             (Index::Ordered(index), kind) => {
                 if self.history.is_needed()
                     && let Some(old) = index.get(key)
@@ -172,6 +123,7 @@ impl Store {
         {
             segment.subtract_live(old.len_bound());
         }
+        Ok(())
     }
 
     /// Lets the hash index point to `new`, or nowhere, and returns where it pointed.
@@ -181,16 +133,16 @@ impl Store {
         key: &[u8],
         seq: u64,
         new: Option<Location>,
-    ) -> Option<Location> {
+    ) -> Result<Option<Location>> {
         let Index::Hash(index) = &self.index else { unreachable!("the caller matched the kind") };
         loop {
-            let old = match self.find_by_hash(index, hash, key) {
+            let old = match self.find_by_hash(index, hash, key)? {
                 Found::At(old) => old,
                 Found::Nowhere => {
                     if let Some(new) = new {
                         index.insert(hash, new);
                     }
-                    return None;
+                    return Ok(None);
                 }
                 Found::Moved => continue,
             };
@@ -203,8 +155,60 @@ impl Store {
                 None => index.remove(hash, old),
             };
             if applied {
-                return Some(old);
+                return Ok(Some(old));
             }
         }
+    }
+}
+
+impl Owner for Store {
+    fn check_writable(&self) -> Result<()> {
+        Store::check_writable(self)
+    }
+
+    fn latch(&self, error: Error) -> Error {
+        Store::latch(self, error)
+    }
+
+    fn latch_always(&self, error: Error) -> Error {
+        Store::latch_always(self, error)
+    }
+
+    fn open_tail(&self, lane: u32) -> Result<Arc<Tail>> {
+        let home = &self.home;
+        let geometry = self.options.tail_geometry();
+        Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry)
+            .map_err(|e| Store::latch(self, e))
+    }
+
+    fn next_segment(&self) -> Result<Arc<Segment>> {
+        let segment = self.next_log_segment()?;
+        // The segments of a log have no hint files.
+        if self.purpose != crate::manifest::Purpose::Log {
+            segment.collect_into(HintBuilder::new(self.order));
+        }
+        Ok(segment)
+    }
+
+    fn filled(&self, lane: u32, segment: Arc<Segment>) {
+        self.filled.lock().push((lane, segment));
+        if self.options.background_threads {
+            self.wakeup.changed.notify_all();
+        }
+    }
+
+    fn segment_len_max(&self) -> u64 {
+        self.options.segment_size_bytes
+    }
+
+    fn take_seqs(&self, count: u64) -> u64 {
+        self.next_seq.fetch_add(count, Ordering::AcqRel)
+    }
+
+    fn block_is_complete(&self, _lane: u32) -> bool {
+        if self.options.background_threads {
+            self.bell.ring();
+        }
+        self.options.background_threads
     }
 }

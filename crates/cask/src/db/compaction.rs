@@ -13,10 +13,13 @@
 //! A crash before 3 leaves the input, one after 3 the output. A tombstone is left out when no
 //! other segment can hold an older record of its key: because all its records are newer, or
 //! because its filter says so. Segments being written are never input.
+//!
+//! Segments that give back the most for the bytes they cost come first, and one whose hint file
+//! shows that nothing of it is needed is not read at all.
 
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::Place;
+use crate::hint::entry::{Entry, Place, RANGES};
 use crate::hint::filter::Filter;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary};
@@ -26,7 +29,8 @@ use crate::segment::file::Segment;
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
-use std::collections::{BTreeMap, HashMap};
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +40,9 @@ use std::time::{Duration, Instant};
 const WRITE_LEN: usize = 1 << 20;
 /// Log segments below this part of the usual size are merged when there are many.
 const SMALL_FRACTION: u64 = 8;
+/// Input of one job at most, in segments of the usual size: what a job has copied is of no use, and
+/// its input not given back, before it is through.
+const JOB_SEGMENTS_MAX: u64 = 4;
 /// How many small segments are many.
 const SMALL_COUNT_MAX: usize = 16;
 
@@ -98,6 +105,17 @@ struct Move {
     to: Location,
 }
 
+/// Segments that may hold what tombstones hide. The list is made once and used for many tombstones:
+/// what is written or sealed later has higher numbers than those had that are looked at.
+struct Elders(Vec<Elder>);
+
+struct Elder {
+    seq_min: u64,
+    segment: Arc<Segment>,
+    /// Read when first asked.
+    filter: OnceCell<Option<Filter>>,
+}
+
 /// One run of compaction.
 struct Job<'a> {
     store: &'a Store,
@@ -105,7 +123,8 @@ struct Job<'a> {
     outputs: Vec<Output>,
     keys: Vec<u8>,
     moves: Vec<Move>,
-    filters: HashMap<SegmentId, Option<Filter>>,
+    /// All segments that are not input; outputs come later.
+    elders: Elders,
 }
 
 impl Store {
@@ -151,9 +170,9 @@ impl Store {
             };
             manifest.segments.iter().filter_map(sealed).filter(|&id| id < newest).collect()
         };
-        let mut worthwhile: BTreeMap<SegmentId, Arc<Segment>> = BTreeMap::new();
+        let mut worthwhile = Vec::new();
         let mut small = Vec::new();
-        let filters = &mut HashMap::new();
+        let elders = self.elders(&[]);
         for segment in sealed.into_iter().filter_map(|id| self.segment(id)) {
             if segment.is_damaged() {
                 continue;
@@ -164,22 +183,38 @@ impl Store {
             // Tombstones may turn out to be garbage; that takes a look at other segments' filters.
             if garbage >= wanted.max(1)
                 || (garbage + segment.tombstones() >= wanted.max(1)
-                    && garbage + self.idle_tombstones(&segment, filters) >= wanted.max(1))
+                    && garbage + self.idle_tombstones(&segment, &elders) >= wanted.max(1))
             {
-                worthwhile.insert(segment.id, segment);
+                worthwhile.push(segment);
             } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
                 small.push(segment);
             }
         }
         if small.len() > SMALL_COUNT_MAX {
-            worthwhile.extend(small.into_iter().map(|segment| (segment.id, segment)));
+            worthwhile.append(&mut small);
         }
-        let mut room = self.options.segment_size_bytes;
-        let mut chosen = Vec::new();
-        for segment in worthwhile.into_values() {
-            let rest = segment.live() + segment.tombstones();
-            if chosen.is_empty() || rest <= room {
-                room = room.saturating_sub(rest);
+        self.fill_job(worthwhile)
+    }
+
+    /// Those of the segments that give back the most for what they cost, as many as one job takes.
+    fn fill_job(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let rest = |segment: &Segment| segment.live() + segment.tombstones();
+        let size = self.options.segment_size_bytes;
+        // By what has to be copied, in millionths of the segment. Writers change it meanwhile.
+        segments.sort_by_cached_key(|segment| rest(segment) * 1_000_000 / segment.len());
+        // What holds nothing any more costs nothing and goes at once, before anything is copied.
+        let empty = segments.iter().take_while(|segment| rest(segment) == 0).count();
+        if empty > 0 {
+            segments.truncate(empty);
+            return segments;
+        }
+        let (mut room, mut reads) = (size, size.saturating_mul(JOB_SEGMENTS_MAX));
+        let mut chosen: Vec<Arc<Segment>> = Vec::new();
+        for segment in segments {
+            let (copied, read) = (rest(&segment), segment.len());
+            if chosen.is_empty() || (copied <= room && read <= reads) {
+                room = room.saturating_sub(copied);
+                reads = reads.saturating_sub(read);
                 chosen.push(segment);
             }
         }
@@ -187,19 +222,15 @@ impl Store {
     }
 
     /// Bytes of a sealed segment's tombstones that nothing needs any more.
-    fn idle_tombstones(
-        &self,
-        segment: &Arc<Segment>,
-        filters: &mut HashMap<SegmentId, Option<Filter>>,
-    ) -> u64 {
+    fn idle_tombstones(&self, segment: &Arc<Segment>, elders: &Elders) -> u64 {
         let Some(reader) = self.hint_reader(segment) else { return 0 };
-        let mut cursor = reader.cursor(0..crate::hint::entry::RANGES);
-        let mut entry = crate::hint::entry::Entry::default();
+        let mut cursor = reader.cursor(0..RANGES);
+        let mut entry = Entry::default();
         let mut idle = 0;
         while cursor.next(&mut entry) == Ok(true) {
             let place = entry.place;
             if place.is_tombstone
-                && !self.tombstone_is_needed(entry.hash, place.seq, &[segment.id], filters)
+                && !elders.need_tombstone(self, entry.hash, place.seq, Some(segment.id))
             {
                 idle += place.len;
             }
@@ -207,51 +238,55 @@ impl Store {
         idle
     }
 
+    /// All segments but these that hold something.
+    fn elders(&self, besides: &[Arc<Segment>]) -> Elders {
+        let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
+        let segments = self.segments.read();
+        // What an empty segment will get is newer than any tombstone there is: of one key, all
+        // writes pass through one lane, one after the other.
+        let counts = |segment: &&Arc<Segment>| {
+            segment.len() > SEGMENT_HEADER_LEN && !besides.contains(&segment.id)
+        };
+        let elder = |segment: &Arc<Segment>| Elder {
+            seq_min: segment.seq_min(),
+            segment: segment.clone(),
+            filter: OnceCell::new(),
+        };
+        Elders(segments.values().filter(counts).map(elder).collect())
+    }
+
     fn hint_reader(&self, segment: &Segment) -> Option<HintReader> {
         let home = &self.home;
         let (id, len) = (segment.id, segment.len());
         HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, self.order).ok()
     }
+}
 
-    /// Whether a segment other than the given ones may hold a record of the key older than `seq`.
-    fn tombstone_is_needed(
+impl Elders {
+    /// Whether one of them, other than `besides`, may hold a record of the key older than `seq`.
+    fn need_tombstone(
         &self,
+        store: &Store,
         hash: u64,
         seq: u64,
-        besides: &[SegmentId],
-        filters: &mut HashMap<SegmentId, Option<Filter>>,
+        besides: Option<SegmentId>,
     ) -> bool {
-        let others: Vec<Arc<Segment>> = {
-            let segments = self.segments.read();
-            // What an empty segment will get is newer than any tombstone there is: of one key, all
-            // writes pass through one lane, one after the other.
-            let other = |segment: &&Arc<Segment>| {
-                segment.seq_min() < seq
-                    && segment.len() > SEGMENT_HEADER_LEN
-                    && !besides.contains(&segment.id)
-            };
-            segments.values().filter(other).cloned().collect()
-        };
-        others.iter().any(|segment| {
-            let filter = filters
-                .entry(segment.id)
-                .or_insert_with(|| self.hint_reader(segment).and_then(|hint| hint.filter().ok()));
+        let may_hold = |elder: &Elder| {
+            let load = || store.hint_reader(&elder.segment).and_then(|hint| hint.filter().ok());
             // Without a hint file, as while a segment is written, anything is possible.
-            filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
-        })
+            elder.filter.get_or_init(load).as_ref().is_none_or(|filter| filter.may_contain(hash))
+        };
+        self.0
+            .iter()
+            .filter(|elder| elder.seq_min < seq && Some(elder.segment.id) != besides)
+            .any(may_hold)
     }
 }
 
 impl<'a> Job<'a> {
     fn new(store: &'a Store, inputs: Vec<Arc<Segment>>) -> Self {
-        Job {
-            store,
-            inputs,
-            outputs: Vec::new(),
-            keys: Vec::new(),
-            moves: Vec::new(),
-            filters: HashMap::new(),
-        }
+        let elders = store.elders(&inputs);
+        Job { store, inputs, outputs: Vec::new(), keys: Vec::new(), moves: Vec::new(), elders }
     }
 
     fn run(&mut self, pace: &mut Pace) -> Result<CompactionReport> {
@@ -280,16 +315,22 @@ impl<'a> Job<'a> {
     }
 
     fn copy_live(&mut self, input: &Arc<Segment>, pace: &mut Pace) -> Result<()> {
+        if !self.holds_something(input) {
+            return Ok(());
+        }
         let file = input.sequential()?;
         let len = input.len();
         let mut scanner = Scanner::new(file, &input.path, input.salt, input.origin, len);
         loop {
-            let before = scanner.position();
+            let (before, mut written) = (scanner.position(), 0);
             match scanner.next()? {
                 Step::Record(offset, record) => {
                     let from = Location::new(input.id, offset, record.header.record_len());
-                    if self.is_needed(&record, from) {
+                    let is_tombstone = record.header.kind == Kind::Delete;
+                    let hash = self.store.order.hash_key.hash(record.key);
+                    if self.is_needed(record.key, hash, is_tombstone, record.header.seq, from) {
                         self.copy(&record, from)?;
+                        written = record.header.record_len();
                     }
                 }
                 Step::End => return Ok(()),
@@ -298,25 +339,38 @@ impl<'a> Job<'a> {
                     return Err(Error::corrupt(&input.path, offset, damage.0));
                 }
             }
-            pace.spend(self.store, scanner.position() - before)?;
+            pace.spend(self.store, scanner.position() - before + written)?;
         }
     }
 
-    fn is_needed(&mut self, record: &Record<'_>, at: Location) -> bool {
-        let hash = self.store.order.hash_key.hash(record.key);
-        if record.header.kind == Kind::Delete {
-            let besides: Vec<SegmentId> = self
-                .inputs
-                .iter()
-                .map(|input| input.id)
-                .chain(self.outputs.iter().map(|output| output.segment.id))
-                .collect();
-            let seq = record.header.seq;
-            return self.store.tombstone_is_needed(hash, seq, &besides, &mut self.filters);
+    /// Whether anything of a segment is needed, as far as its hint file tells. In a store that is
+    /// overwritten evenly, many segments hold nothing any more when their turn comes; those need
+    /// not be read.
+    fn holds_something(&self, input: &Segment) -> bool {
+        let Some(reader) = self.store.hint_reader(input) else { return true };
+        let mut cursor = reader.cursor(0..RANGES);
+        let mut entry = Entry::default();
+        loop {
+            match cursor.next(&mut entry) {
+                Ok(false) => return false,
+                Err(_) => return true,
+                Ok(true) => {}
+            }
+            let Place { seq, offset, len, is_tombstone } = entry.place;
+            let at = Location::new(input.id, offset, len);
+            if self.is_needed(&entry.key, entry.hash, is_tombstone, seq, at) {
+                return true;
+            }
+        }
+    }
+
+    fn is_needed(&self, key: &[u8], hash: u64, is_tombstone: bool, seq: u64, at: Location) -> bool {
+        if is_tombstone {
+            return self.elders.need_tombstone(self.store, hash, seq, None);
         }
         match &self.store.index {
             Index::Hash(index) => index.points_to(hash, at),
-            Index::Ordered(index) => index.get(record.key) == Some(at),
+            Index::Ordered(index) => index.get(key) == Some(at),
         }
     }
 
@@ -378,7 +432,7 @@ impl<'a> Job<'a> {
         let home = &self.store.home;
         for output in &mut self.outputs {
             write_out(output).map_err(|e| self.store.latch(e))?;
-            output.segment.sync().map_err(|e| self.store.latch(e))?;
+            output.segment.sync(output.segment.len()).map_err(|e| self.store.latch(e))?;
             let hint = std::mem::replace(&mut output.hint, HintBuilder::new(self.store.order));
             let (id, len) = (output.segment.id, output.segment.len());
             output.summary = hint

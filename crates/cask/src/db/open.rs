@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::location::SegmentId;
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::names::{self, FileKind};
 use crate::options::{Options, SHARDS_DEFAULT};
 use crate::segment::file::{OpenFiles, SegmentHome};
@@ -28,7 +28,7 @@ pub(crate) fn open(
         disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     }
     let lock = lock_dir(&*disk, dir, &options)?;
-    let mut manifest = load_manifest(&*disk, dir, &options)?;
+    let mut manifest = load_manifest(&*disk, dir, Purpose::Database, &options)?;
     sort_out_files(&*disk, dir, &mut manifest)?;
     let home = Arc::new(SegmentHome {
         disk,
@@ -45,6 +45,7 @@ pub(crate) fn open(
     let mut recovered = recover_segments(&home, order, &listed, threads)?;
     let report = settle(&mut manifest, &mut recovered, &options);
     manifest.store(&*home.disk, dir)?;
+    remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
@@ -55,7 +56,11 @@ pub(crate) fn open(
     Ok((store, report))
 }
 
-fn lock_dir(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Box<dyn DiskLock>> {
+pub(crate) fn lock_dir(
+    disk: &dyn Disk,
+    dir: &Path,
+    options: &Options,
+) -> Result<Box<dyn DiskLock>> {
     let path = names::lock(dir);
     disk.lock(&path).map_err(|e| match e.kind() {
         ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
@@ -66,8 +71,20 @@ fn lock_dir(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Box<dyn Di
     })
 }
 
-fn load_manifest(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Manifest> {
+pub(crate) fn load_manifest(
+    disk: &dyn Disk,
+    dir: &Path,
+    purpose: Purpose,
+    options: &Options,
+) -> Result<Manifest> {
     if let Some(manifest) = Manifest::load(disk, dir)? {
+        if manifest.purpose != purpose {
+            let what = match purpose {
+                Purpose::Database => "it is of a log, not of a database",
+                Purpose::Log => "it is of a database, not of a log",
+            };
+            return Err(Error::Foreign { path: names::manifest(dir), what });
+        }
         return Ok(manifest);
     }
     let is_ours =
@@ -78,7 +95,8 @@ fn load_manifest(disk: &dyn Disk, dir: &Path, options: &Options) -> Result<Manif
     if !options.create_if_missing {
         return Err(Error::NotAStore { path: dir.to_owned() });
     }
-    let manifest = Manifest::new(disk, options.index, options.shards.unwrap_or(SHARDS_DEFAULT));
+    let shards = options.shards.unwrap_or(SHARDS_DEFAULT);
+    let manifest = Manifest::new(disk, purpose, options.index, shards);
     manifest.store(disk, dir)?;
     if let Some(parent) = dir.parent() {
         // The directory itself may be new. Not everybody may sync the parent, a mount point's for
@@ -93,7 +111,7 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Removes what crashes and compaction left, and refuses what is not ours.
-fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
+pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let mut removed = false;
     for path in list(disk, dir)? {
         let state = |id| manifest.segments.get(&id).map(|entry| entry.state);
@@ -104,7 +122,7 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
                 None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
                 Some(state) => state == State::Doomed,
             },
-            FileKind::Manifest | FileKind::Lock | FileKind::Other => false,
+            FileKind::Manifest | FileKind::Lock | FileKind::Tail(_) | FileKind::Other => false,
         };
         if is_rubbish {
             if !removed {
@@ -121,6 +139,16 @@ fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resul
     }
     // Their files are gone for good now.
     manifest.segments.retain(|_, entry| entry.state != State::Doomed);
+    Ok(())
+}
+
+/// Removes the tails of lanes there are no more. What they held is in segments now, durably.
+pub(crate) fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Result<()> {
+    for path in list(disk, dir)? {
+        if matches!(names::kind_of(&path), FileKind::Tail(lane) if lane >= shards) {
+            disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
     Ok(())
 }
 

@@ -15,6 +15,9 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// A value, as bytes. Clones share them.
+///
+/// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
+/// long as one of them. Who keeps few of many should copy them.
 #[derive(Clone, Debug)]
 pub struct Value {
     buf: Arc<Vec<u8>>,
@@ -24,6 +27,11 @@ pub struct Value {
 impl Value {
     pub(crate) fn whole(buf: Vec<u8>) -> Self {
         Value { range: 0..buf.len(), buf: Arc::new(buf) }
+    }
+
+    /// A part of a buffer that is shared.
+    pub(crate) fn part(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        Value { buf, range }
     }
 
     /// The bytes as a vector; copied when somebody else holds them too.
@@ -125,21 +133,22 @@ impl Store {
         self.check_open()?;
         let mut candidates = Vec::new();
         loop {
-            candidates.clear();
-            self.candidates(key, &mut candidates);
-            match self.first_match(key, &candidates)? {
+            let found = match &self.index {
+                Index::Ordered(index) => match index.get(key) {
+                    None => return Ok(None),
+                    Some(location) => self.first_match(key, &[location])?,
+                },
+                Index::Hash(index) => {
+                    candidates.clear();
+                    index.candidates(self.order.hash_key.hash(key), &mut candidates);
+                    self.first_match(key, &candidates)?
+                }
+            };
+            match found {
                 Match::Found(entry) => return Ok(Some(entry)),
                 Match::Absent => return Ok(None),
                 Match::Moved => {}
             }
-        }
-    }
-
-    /// Where records of this key may be.
-    pub(crate) fn candidates(&self, key: &[u8], out: &mut Vec<Location>) {
-        match &self.index {
-            Index::Hash(index) => index.candidates(self.order.hash_key.hash(key), out),
-            Index::Ordered(index) => out.extend(index.get(key)),
         }
     }
 
@@ -150,7 +159,7 @@ impl Store {
             Index::Ordered(index) => Ok(index.get(key).is_some()),
             Index::Hash(index) => loop {
                 let hash = self.order.hash_key.hash(key);
-                match self.find_by_hash(index, hash, key) {
+                match self.find_by_hash(index, hash, key)? {
                     Found::At(_) => return Ok(true),
                     // A damaged candidate must not pass for absence; reading tells the damage.
                     Found::Nowhere => return Ok(self.get(key)?.is_some()),
@@ -213,13 +222,16 @@ impl Store {
 
     /// Which of the entries with this fingerprint is the key's, looking at headers and keys only.
     /// A record that cannot be read is taken for another key's: a new write thereby heals it.
-    pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Found {
+    pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Result<Found> {
         let mut candidates = Vec::new();
         index.candidates(hash, &mut candidates);
         for location in candidates {
-            let Some(segment) = self.segment(location.segment()) else { return Found::Moved };
+            let Some(segment) = self.segment(location.segment()) else {
+                return Ok(Found::Moved);
+            };
             let len = (HEADER_LEN_MAX + key.len()).min(location.len_bound() as usize);
-            let Ok(buf) = segment.read(location.offset(), len) else { continue };
+            // A record that cannot be read may be the key's, and must not pass for another one's.
+            let buf = segment.read(location.offset(), len)?;
             let bytes = buf.as_slice();
             let Ok(header) = Header::decode(bytes, segment.salt, location.offset()) else {
                 continue;
@@ -227,10 +239,10 @@ impl Store {
             if header.key_len == key.len()
                 && bytes.get(header.len()..).is_some_and(|rest| rest.starts_with(key))
             {
-                return Found::At(location);
+                return Ok(Found::At(location));
             }
         }
-        Found::Nowhere
+        Ok(Found::Nowhere)
     }
 }
 

@@ -1,9 +1,9 @@
 //! From the files of a directory to an index.
 //!
 //! Every segment gets a hint file first, if it has none that is valid; then all hint files are
-//! merged into the index. A segment that was being written ends where its records end: what
-//! follows is a torn tail, unless a later record vouches that it was durable. Anything else that
-//! does not check out is an error, never skipped.
+//! merged into the index. A segment that was being written ends where its records end, in the file
+//! or in a lane's tail: what follows is a torn tail, unless a later record vouches that it was
+//! durable. Anything else that does not check out is an error, never skipped.
 
 use super::store::Index;
 use crate::disk::OpenMode;
@@ -15,14 +15,16 @@ use crate::hint::writer::{HintBuilder, HintSummary};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{LeafBuilder, OrderedIndex};
 use crate::location::{Location, SegmentId};
+use crate::log::salvage::{find_end, load_tails};
 use crate::manifest::{Entry, State};
 use crate::names;
 use crate::options::IndexKind;
 use crate::segment::file::{Segment, SegmentHome};
-use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Scanner;
+use crate::tail::TailImage;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,10 +72,16 @@ pub(crate) fn recover_segments(
     listed: &[(SegmentId, Entry)],
     threads: usize,
 ) -> Result<Vec<Recovered>> {
+    // A store that was closed needs no tails.
+    let is_open = |(_, entry): &(SegmentId, Entry)| entry.state == State::Open;
+    let tails = match listed.iter().any(is_open) {
+        true => load_tails(&*home.disk, &home.dir, home.store_id)?,
+        false => Vec::new(),
+    };
     let results: Mutex<Vec<Result<Recovered>>> = Mutex::new(Vec::new());
     in_parallel(threads, listed.len(), |at| {
         let (id, entry) = listed[at];
-        let recovered = recover_segment(home, order, id, entry);
+        let recovered = recover_segment(home, order, id, entry, &tails);
         let is_ok = recovered.is_ok();
         results.lock().push(recovered);
         is_ok
@@ -95,6 +103,7 @@ fn recover_segment(
     order: HintOrder,
     id: SegmentId,
     entry: Entry,
+    tails: &[TailImage],
 ) -> Result<Recovered> {
     let segment = Segment::open(home, id, entry.seq_min)?;
     let (hint, torn, scanned) = match entry.state {
@@ -109,7 +118,7 @@ fn recover_segment(
             }
         }
         _ => {
-            let torn = cut_torn_tail(&segment)?;
+            let torn = complete_segment(&segment, tails)?;
             (make_hint(home, order, &segment)?, torn, true)
         }
     };
@@ -150,46 +159,32 @@ fn make_hint(
     }
 }
 
-fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
+pub(crate) fn scanner(segment: &Arc<Segment>) -> Result<Scanner> {
     let file = segment.sequential()?;
     Ok(Scanner::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
 }
 
-/// Ends a segment that was being written behind its last whole record, durably.
-fn cut_torn_tail(segment: &Arc<Segment>) -> Result<Option<TornTail>> {
-    let mut scanner = scanner(segment)?;
-    let damage = loop {
-        match scanner.next()? {
-            crate::segment::scan::Step::Record(..) => {}
-            crate::segment::scan::Step::End => break None,
-            crate::segment::scan::Step::Damaged(offset, damage) => break Some((offset, damage.0)),
-        }
-    };
-    let Some((offset, reason)) = damage else {
-        // The process may have died and the machine gone on: then nothing of this is durable yet.
-        segment.cut(segment.len())?;
-        return Ok(None);
-    };
-    if scanner.trusts_beyond(offset)? {
-        return Err(Error::corrupt(&segment.path, offset, reason));
+/// Gives a segment that was being written what its lane's tail has of it, and ends it behind its
+/// last whole record, durably.
+pub(crate) fn complete_segment(
+    segment: &Arc<Segment>,
+    tails: &[TailImage],
+) -> Result<Option<TornTail>> {
+    let ending = find_end(segment, tails, |_| {})?;
+    let file = segment.open_file(OpenMode::Existing)?;
+    for patch in &ending.patches {
+        file.write_all_at(&[IoSlice::new(&patch.bytes)], patch.offset)
+            .map_err(|e| Error::io("write", &segment.path, e))?;
     }
-    let bytes = segment.len() - offset;
-    segment.cut(offset)?;
-    Ok(Some(TornTail { path: segment.path.clone(), offset, bytes, reason }))
-}
-
-impl Segment {
-    /// Ends the file at an offset, durably.
-    pub(crate) fn cut(&self, offset: u64) -> Result<()> {
-        debug_assert!(offset >= SEGMENT_HEADER_LEN);
-        let file = self.open_file(OpenMode::Existing)?;
-        if offset < self.len() {
-            file.truncate(offset).map_err(|e| Error::io("truncate", &self.path, e))?;
-        }
-        file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
-        self.set_len(offset);
-        Ok(())
-    }
+    // The process may have died and the machine gone on: then nothing of this is durable yet.
+    file.truncate(ending.end).map_err(|e| Error::io("truncate", &segment.path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+    segment.set_len(ending.end);
+    let torn = ending.torn.map(|(bytes, reason)| {
+        let path = segment.path.clone();
+        TornTail { path, offset: ending.end, bytes, reason }
+    });
+    Ok(torn)
 }
 
 /// Merges hint files into an index, and tells the segments how much of them is live.

@@ -1,13 +1,13 @@
 //! Making things durable, and finishing segments.
 //!
-//! A filled segment is sealed off the writers' path: synced, read once to make its hint file, and
-//! listed as sealed. Until then a restart reads it from end to end, which is slower and no less
+//! A filled segment is sealed off the writers' path: synced, given its hint file (for which small
+//! records are read once more), and listed as sealed. Until then a restart reads it from end to end, which is slower and no less
 //! right.
 
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::hint::writer::HintBuilder;
-use crate::manifest::State;
+use crate::manifest::{Purpose, State};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Scanner;
@@ -17,13 +17,7 @@ impl Store {
     /// Makes every write that returned before durable.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        // Active segments first: what rotates meanwhile then stands in the other list.
-        let mut segments: Vec<_> = self.lanes.iter().filter_map(|lane| lane.active()).collect();
-        segments.extend(self.filled.lock().iter().cloned());
-        for segment in segments {
-            segment.sync().map_err(|e| self.latch_always(e))?;
-        }
-        Ok(())
+        self.lanes.iter().try_for_each(|lane| lane.sync_all(self))
     }
 
     /// Seals the segments that writers have filled. A full disk is no failure: the segments stay
@@ -31,24 +25,33 @@ impl Store {
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
-            let Some(segment) = self.filled.lock().first().cloned() else { return Ok(()) };
-            match self.seal(&segment) {
+            // After a failed write or sync nobody knows what is in the files; opening finds out.
+            if self.is_latched() {
+                return Ok(());
+            }
+            let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
+            match self.seal(lane, &segment) {
                 Err(error) if error.is_no_space() => return Ok(()),
                 result => result?,
             }
-            self.filled.lock().retain(|filled| filled.id != segment.id);
+            self.filled.lock().retain(|(_, filled)| filled.id != segment.id);
         }
     }
 
-    fn seal(&self, segment: &Arc<Segment>) -> Result<()> {
-        segment.sync().map_err(|e| self.latch_always(e))?;
+    fn seal(&self, lane: u32, segment: &Arc<Segment>) -> Result<()> {
+        self.lanes[lane as usize].flush_segment(self, segment)?;
+        segment.complete().map_err(|e| self.latch_always(e))?;
         let len = segment.len();
-        let file = segment.sequential()?;
-        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
-        let mut builder = HintBuilder::new(self.order);
-        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
-            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
+        if self.purpose == Purpose::Log {
+            // Its records are not looked up, and all of them are read when it is opened.
+            self.set_state(segment.id, State::Sealed { len }, segment.seq_min())?;
+            segment.finish();
+            return Ok(());
         }
+        let builder = match segment.take_collected() {
+            Some(builder) => builder,
+            None => self.collect(segment)?,
+        };
         let home = &self.home;
         let summary = builder
             .write(&*home.disk, &home.dir, home.store_id, segment.id, len)
@@ -59,21 +62,34 @@ impl Store {
         Ok(())
     }
 
+    /// Reads a segment from end to end for its hint file.
+    fn collect(&self, segment: &Segment) -> Result<HintBuilder> {
+        let (file, len) = (segment.sequential()?, segment.len());
+        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+        let mut builder = HintBuilder::new(self.order);
+        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
+            return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
+        }
+        Ok(builder)
+    }
+
     /// Ends all writing and seals everything; the next opening then reads hint files only.
     ///
     /// When this returns, whatever the result, no thread changes a file of the store any more, so
     /// the lock may go.
     pub(crate) fn shut_down(&self) -> Result<()> {
         let writable = self.check_writable();
-        let _leaderships: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        let mut heads: Vec<_> = self.lanes.iter().map(|lane| lane.lock()).collect();
         self.mark_closed();
+        let actives: Vec<_> = heads.iter_mut().map(|head| head.close_run()).collect();
+        drop(heads);
         // A compaction in progress notices before long that the store is closed.
         let _no_compaction = self.compacting.lock();
         writable?;
-        for lane in &self.lanes {
-            match lane.set_active(None) {
+        for (lane, active) in (0u32..).zip(actives) {
+            match active {
                 Some(active) if active.len() > SEGMENT_HEADER_LEN => {
-                    self.filled.lock().push(active);
+                    self.filled.lock().push((lane, active));
                 }
                 Some(empty) => {
                     self.set_state(empty.id, State::Doomed, 0)?;

@@ -35,7 +35,7 @@ impl Snapshot {
     /// Waits for writes in progress, then takes the view.
     pub(crate) fn new(store: &Arc<Store>) -> Result<Self> {
         store.check_open()?;
-        let _leaderships: Vec<_> = store.lanes.iter().map(|lane| lane.lead()).collect();
+        let _heads: Vec<_> = store.lanes.iter().map(|lane| lane.lock()).collect();
         let seq = store.next_seq.load(std::sync::atomic::Ordering::Acquire) - 1;
         store.history.open_snapshot(seq);
         Ok(Snapshot(Arc::new(View { store: store.clone(), seq })))

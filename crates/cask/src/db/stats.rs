@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counted while running; added up by [`Store::stats`].
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) bytes_asked: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) bytes_compacted: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -17,7 +16,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Notes that a write was committed.
     pub(crate) fn written(&self, write: &Write) {
-        self.bytes_asked.fetch_add(write.frame.len() as u64, Ordering::Relaxed);
+        self.bytes_written.fetch_add(write.frame.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -39,6 +38,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Memory of the read cache.
     pub cache_bytes: u64,
+    /// Memory of what ranges share.
+    pub scan_bytes: u64,
     /// Segments open for reading.
     pub open_files: u64,
     /// Bytes of records written by users since opening.
@@ -82,6 +83,7 @@ impl Store {
             tombstone_bytes: sum(&|segment| segment.tombstones()),
             index_bytes: index_bytes as u64,
             cache_bytes: self.cache.memory_bytes() as u64,
+            scan_bytes: self.passes.memory_bytes() as u64,
             open_files: self.home.open_files.count() as u64,
             bytes_written: count(&self.counters.bytes_written),
             bytes_compacted: count(&self.counters.bytes_compacted),

@@ -1,5 +1,6 @@
 //! The state all handles of an open store share, and the few rules that everybody obeys.
 
+use super::scan::pass::Passes;
 use super::stats::Counters;
 use crate::cache::ReadCache;
 use crate::disk::DiskLock;
@@ -8,11 +9,11 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::SegmentId;
+use crate::location::{PlaceHash, SegmentId};
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
-use crate::manifest::{Entry, Manifest, State};
-use crate::options::Options;
+use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::options::{Options, Placement};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -27,24 +28,33 @@ pub(crate) enum Index {
     Ordered(OrderedIndex),
 }
 
+/// Segments by number.
+pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, PlaceHash>;
+
 /// An open store.
 pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
     pub(crate) options: Options,
     pub(crate) order: HintOrder,
+    pub(crate) purpose: Purpose,
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
+    pub(crate) passes: Arc<Passes>,
+    /// How many writes have begun to change the index, and how many the index knows of; both are
+    /// counted before a write is acknowledged.
+    pub(crate) applying: AtomicU64,
+    pub(crate) applied: AtomicU64,
     /// Every segment a location may name.
-    pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
+    pub(crate) segments: RwLock<Segments>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) next_seq: AtomicU64,
     /// Empty segments for writers to go on with, one a lane, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Filled segments that are not sealed yet.
-    pub(crate) filled: Mutex<Vec<Arc<Segment>>>,
+    /// Filled segments that are not sealed yet, with their lanes.
+    pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
     /// Only one thread seals, and only one compacts, at a time.
@@ -52,6 +62,7 @@ pub(crate) struct Store {
     pub(crate) compacting: Mutex<()>,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
+    pub(crate) bell: Bell,
     latch: OnceLock<String>,
     closed: AtomicBool,
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -64,6 +75,45 @@ pub(crate) struct Wakeup {
     pub(crate) changed: Condvar,
 }
 
+/// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
+/// itself, so with more of them fewer writes share a sync.
+fn lanes_in_use(options: &Options, shards: u32) -> u32 {
+    if options.sync == crate::options::SyncPolicy::Always { 1 } else { shards }
+}
+
+/// Lets flushers sleep until there is a complete block.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Wakes a flusher, unless one was woken that has not looked yet.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Taken, so that nobody can have found it silent and not be asleep yet.
+            drop(self.stopped.lock());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Sleeps until it rings; `false` when it will not any more.
+    pub(crate) fn listen(&self) -> bool {
+        let mut stopped = self.stopped.lock();
+        while !*stopped && !self.rung.swap(false, Ordering::AcqRel) {
+            self.changed.wait(&mut stopped);
+        }
+        !*stopped
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
 impl Store {
     #[expect(clippy::too_many_arguments, reason = "called once, by opening, which made each part")]
     pub(crate) fn new(
@@ -71,22 +121,29 @@ impl Store {
         options: Options,
         order: HintOrder,
         index: Index,
-        segments: HashMap<SegmentId, Arc<Segment>>,
+        segments: Segments,
         manifest: Manifest,
         lock: Box<dyn DiskLock>,
         counters: Counters,
     ) -> Self {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
+            passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
+            applying: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            purpose: manifest.purpose,
             home,
-            options,
             order,
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..manifest.shards).map(|_| Lane::default()).collect(),
+            lanes: (0..lanes_in_use(&options, manifest.shards))
+                .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
+                .collect(),
+            bell: Bell::default(),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
+            options,
             spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
@@ -105,9 +162,25 @@ impl Store {
     }
 
     /// Which lane the writes of a key take: the same for all of them, which puts them in order.
-    pub(crate) fn lane_of(&self, hash: u64) -> usize {
-        // The low half: the high bits order the index and would make neighbours share a lane.
-        (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize
+    pub(crate) fn lane_of(&self, hash: u64, key: &[u8]) -> usize {
+        match self.options.placement {
+            // The low half: the high bits order the index and would make neighbours share a lane.
+            Placement::Hashed => (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize,
+            Placement::Ordered => self.lane_in_order(key),
+        }
+    }
+
+    /// The lane that the records of this key and its neighbours lie in, if any.
+    pub(crate) fn home_lane(&self, key: &[u8]) -> Option<usize> {
+        (self.options.placement == Placement::Ordered).then(|| self.lane_in_order(key))
+    }
+
+    fn lane_in_order(&self, key: &[u8]) -> usize {
+        let mut first = [0; 8];
+        let len = key.len().min(first.len());
+        first[..len].copy_from_slice(&key[..len]);
+        let position = u128::from(u64::from_be_bytes(first));
+        ((position * self.lanes.len() as u128) >> 64) as usize
     }
 
     pub(crate) fn segment(&self, id: SegmentId) -> Option<Arc<Segment>> {

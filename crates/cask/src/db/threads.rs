@@ -1,4 +1,4 @@
-//! What happens by itself: syncing by the clock, sealing, compacting.
+//! What happens by itself: flushing, syncing by the clock, sealing, compacting.
 //!
 //! Errors here have nobody to be returned to. Those that matter latch the store, so the next write
 //! reports them.
@@ -40,6 +40,9 @@ impl Threads {
         if !store.options.background_threads {
             return Ok(threads);
         }
+        for first in 0..FLUSHERS {
+            threads.spawn("cask-flush", move |store| flush(store, first))?;
+        }
         threads.spawn("cask-seal", seal)?;
         if let SyncPolicy::Every(interval) = store.options.sync {
             threads.spawn("cask-sync", move |store| sync(store, interval))?;
@@ -65,6 +68,7 @@ impl Threads {
     pub(crate) fn stop(&mut self) {
         *self.store.wakeup.stop.lock() = true;
         self.store.wakeup.changed.notify_all();
+        self.store.bell.stop();
         for handle in self.handles.drain(..) {
             // A panic in there was printed by the thread; closing goes on all the same.
             let _ = handle.join();
@@ -75,6 +79,24 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Threads that write blocks to segments. Two keep the device busy while one of them copies.
+const FLUSHERS: usize = 2;
+/// How long a flusher waits for space to return on a full disk.
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
+
+fn flush(store: &Store, first: usize) {
+    while store.bell.listen() {
+        let lanes = &store.lanes;
+        for lane in lanes.iter().cycle().skip(first * lanes.len() / FLUSHERS).take(lanes.len()) {
+            if !store.is_latched() && lane.flush_if_idle(store).is_err() {
+                // Of a kind that latches, or of one that passes; writers are told either way.
+                store.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
+                store.bell.ring();
+            }
+        }
     }
 }
 

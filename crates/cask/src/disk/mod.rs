@@ -1,15 +1,17 @@
 //! The only door to the file system.
 //!
-//! Everything the engine does to files goes through [`Disk`] and [`DiskFile`], of which there are
-//! two implementations: [`OsDisk`], the real one, and [`SimDisk`], which lives in memory and tears
-//! writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call.
+//! Everything the engine does to files goes through [`Disk`], [`DiskFile`] and [`DiskMap`], of which
+//! there are two implementations: [`OsDisk`], the real one, and [`SimDisk`], which lives in memory
+//! and tears writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call.
 //!
 //! What the engine assumes of a disk, and no more:
 //! * `sync_data` makes the file's bytes and length survive a power cut; before it, any subset of
 //!   the written sectors may survive, in any order.
 //! * `sync_dir` does the same for a directory's names. `rename` is atomic.
-//! * A write that returned is seen by every later read, and survives the death of the process.
+//! * A write that returned is seen by every later read, and survives the death of the process. So
+//!   does what was stored into a mapped file, word by word in the order of the program.
 
+mod map;
 mod os;
 mod sim;
 
@@ -30,6 +32,8 @@ pub enum OpenMode {
     /// Reading only, past the page cache where the file system allows it. Offsets, lengths and
     /// addresses must then be multiples of [`DIRECT_ALIGNMENT`].
     Direct,
+    /// Reading and writing past the page cache, as [`OpenMode::Direct`]; the file must exist.
+    DirectWrite,
     /// Reading and writing; created empty, an existing file is an error.
     CreateNew,
     /// Reading and writing; created empty, an existing file is emptied.
@@ -43,6 +47,9 @@ pub const DIRECT_ALIGNMENT: usize = 4096;
 pub trait Disk: Send + Sync + 'static {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Maps an existing file of at least `len` bytes, a multiple of 8, into memory. Its space must
+    /// have been reserved: a store into a page for which there is none ends the process.
+    fn map(&self, path: &Path, len: usize) -> io::Result<Arc<dyn DiskMap>>;
     /// Renames a file over whatever has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name; open handles stay good.
@@ -67,12 +74,23 @@ pub trait DiskLock: Send + Sync {}
 pub trait DiskFile: Send + Sync {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`Self::read_at`], into a new vector. Disks that can read
+    /// into memory that was never written do.
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(&mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     /// Writes all buffers at an offset, one after the other. On an error a part may be written.
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Makes bytes and length durable.
     fn sync_data(&self) -> io::Result<()>;
     /// Cuts or extends the file.
     fn truncate(&self, len: u64) -> io::Result<()>;
+    /// Sets space aside, so that writes below `len` cannot meet a full disk; the length stays. A
+    /// file system that cannot do that succeeds and promises nothing.
+    fn reserve(&self, len: u64) -> io::Result<()>;
     /// Length in bytes.
     fn size(&self) -> io::Result<u64>;
     /// Tells the disk that reads will jump about, so that reading ahead is wasted.
@@ -81,6 +99,23 @@ pub trait DiskFile: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
+}
+
+/// A file in memory, shared with the operating system: what is stored survives the process.
+///
+/// Offsets and lengths are multiples of 8. Threads may read and write the same place at the same
+/// time; each word is then the one or the other, and which belong together is up to the caller.
+pub trait DiskMap: Send + Sync {
+    /// Stores bytes, from the first word to the last.
+    ///
+    /// # Panics
+    /// When they do not fit, or are not whole words.
+    fn write(&self, offset: usize, bytes: &[u8]);
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// When there are not as many, or they are not whole words.
+    fn read(&self, offset: usize, out: &mut [u8]);
 }
 
 /// Reads exactly `buf.len()` bytes, or reports the file's end as `UnexpectedEof`.

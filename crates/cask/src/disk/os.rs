@@ -3,8 +3,10 @@
 //! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to
 //! ordinary reads where the file system refuses it, which [`DiskFile::is_direct`] tells.
 
-use super::{Disk, DiskFile, DiskLock, OpenMode};
-use rustix::fs::{self, Advice, FlockOperation, Mode, OFlags};
+use super::map::OsMap;
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{self, Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -44,15 +46,27 @@ impl Disk for OsDisk {
                 OpenMode::Existing => OFlags::RDWR,
                 OpenMode::ReadOnly => OFlags::RDONLY,
                 OpenMode::Direct => OFlags::RDONLY | OFlags::DIRECT,
+                OpenMode::DirectWrite => OFlags::RDWR | OFlags::DIRECT,
                 OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
                 OpenMode::Truncate => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
             };
+        let direct = flags.contains(OFlags::DIRECT);
         match fs::open(path, flags, Mode::from_raw_mode(0o644)) {
-            Ok(fd) => Ok(Arc::new(OsFile { file: fd.into(), direct: mode == OpenMode::Direct })),
+            Ok(fd) => Ok(Arc::new(OsFile { file: fd.into(), direct })),
             // Some file systems know no direct I/O; what was asked for is only a faster way.
             Err(Errno::INVAL) if mode == OpenMode::Direct => self.open(path, OpenMode::ReadOnly),
+            Err(Errno::INVAL) if direct => self.open(path, OpenMode::Existing),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    fn map(&self, path: &Path, len: usize) -> io::Result<Arc<dyn DiskMap>> {
+        let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let file = File::from(fd);
+        if file.metadata()?.len() < len as u64 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Arc::new(OsMap::new(&file, len)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -107,6 +121,21 @@ impl DiskFile for OsFile {
         Ok(done)
     }
 
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            // The vector may have got more room than it was asked for, and then more is read.
+            let position = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), position) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         if let [buf] = bufs {
             return self.file.write_all_at(buf, offset);
@@ -133,6 +162,16 @@ impl DiskFile for OsFile {
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        loop {
+            return match fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
+                Err(errno) => Err(errno.into()),
+            };
+        }
     }
 
     fn size(&self) -> io::Result<u64> {

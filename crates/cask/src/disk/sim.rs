@@ -8,11 +8,13 @@
 //!   each 512-byte sector is there or not on its own, in any order; a file's length follows the
 //!   sectors that made it. Names behave like that too: of the creations, renames and removals
 //!   since the last `sync_dir`, a prefix or an arbitrary subset happened.
+//! * **Mapped files** are written without being synced ever: a kill keeps all of it, a power cut
+//!   any sectors of any of the stores made. Each store counts as a call.
 //! * **Faults**: chosen calls fail with EIO, the disk has a capacity, bits can be flipped.
 //!
 //! Not simulated: sectors that decay after having been synced, other than by [`SimDisk::flip_bit`].
 
-use super::{Disk, DiskFile, DiskLock, OpenMode};
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IoSlice};
@@ -82,11 +84,13 @@ struct Inode {
     data: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<FileOp>,
+    /// Space is set aside up to here.
+    reserved: u64,
 }
 
 #[derive(Clone)]
 enum FileOp {
-    Write(u64, Vec<u8>),
+    Write(u64, Arc<[u8]>),
     Truncate(u64),
 }
 
@@ -183,7 +187,7 @@ impl SimDisk {
     pub fn set_content(&self, path: &Path, data: Vec<u8>) {
         let mut sim = self.0.lock();
         let inode = sim.files.inodes.len();
-        sim.files.inodes.push(Inode { durable: data.clone(), data, pending: Vec::new() });
+        sim.files.inodes.push(Inode { durable: data.clone(), data, ..Inode::default() });
         sim.files.names.insert(path.to_owned(), inode);
         sim.files.durable_names.insert(path.to_owned(), inode);
     }
@@ -238,7 +242,7 @@ impl Moment {
 
 impl Files {
     fn used(&self) -> u64 {
-        self.names.values().map(|&inode| self.inodes[inode].data.len() as u64).sum()
+        self.names.values().map(|&inode| self.inodes[inode].space()).sum()
     }
 
     fn change_names(&mut self, op: NameOp) {
@@ -283,7 +287,14 @@ fn apply_name(names: &mut BTreeMap<PathBuf, usize>, op: &NameOp) {
 }
 
 impl Inode {
+    fn space(&self) -> u64 {
+        self.reserved.max(self.data.len() as u64)
+    }
+
     fn apply(&mut self, op: FileOp) {
+        if let FileOp::Truncate(len) = op {
+            self.reserved = len;
+        }
         op.apply_to(&mut self.data);
         self.pending.push(op);
     }
@@ -329,7 +340,7 @@ impl FileOp {
         match self {
             FileOp::Write(offset, bytes) => {
                 let kept = random.below(bytes.len() as u64 + 1) as usize;
-                FileOp::Write(*offset, bytes[..kept].to_vec())
+                FileOp::Write(*offset, bytes[..kept].into())
             }
             FileOp::Truncate(len) => FileOp::Truncate(*len),
         }
@@ -343,7 +354,7 @@ impl FileOp {
         while !rest.is_empty() {
             let len = (SECTOR - offset % SECTOR).min(rest.len() as u64);
             let (part, tail) = rest.split_at(len as usize);
-            parts.push(FileOp::Write(offset, part.to_vec()));
+            parts.push(FileOp::Write(offset, part.into()));
             offset += len;
             rest = tail;
         }
@@ -359,6 +370,16 @@ impl Sim {
         line: impl FnOnce() -> String,
         in_flight: Option<(usize, FileOp)>,
     ) -> io::Result<()> {
+        self.count(line, in_flight)?;
+        self.fault(fault)
+    }
+
+    /// Counts a changing call and notes it.
+    fn count(
+        &mut self,
+        line: impl FnOnce() -> String,
+        in_flight: Option<(usize, FileOp)>,
+    ) -> io::Result<()> {
         self.check_halted()?;
         if let Some(history) = &mut self.history {
             let files = self.files.clone();
@@ -368,7 +389,7 @@ impl Sim {
         if let Some(trace) = &mut self.trace {
             trace.push(line());
         }
-        self.fault(fault)
+        Ok(())
     }
 
     fn check_halted(&self) -> io::Result<()> {
@@ -417,6 +438,16 @@ impl Disk for SimDisk {
         };
         let name = name(path);
         Ok(Arc::new(SimFile { disk: self.clone(), inode, name, writable }))
+    }
+
+    fn map(&self, path: &Path, len: usize) -> io::Result<Arc<dyn DiskMap>> {
+        let sim = self.0.lock();
+        sim.check_halted()?;
+        let inode = *sim.files.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        if sim.files.inodes[inode].data.len() < len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Arc::new(SimMap { disk: self.clone(), inode, name: name(path), len }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -508,7 +539,7 @@ impl DiskFile for SimFile {
 
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         assert!(self.writable, "{} is open for reading only", self.name);
-        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let bytes: Arc<[u8]> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
         let len = bytes.len();
         let op = FileOp::Write(offset, bytes);
         let mut sim = self.disk.0.lock();
@@ -522,13 +553,12 @@ impl DiskFile for SimFile {
             sim.files.inodes[self.inode].apply(torn);
             return begun;
         }
-        let grown =
-            (offset + len as u64).saturating_sub(sim.files.inodes[self.inode].data.len() as u64);
+        let grown = (offset + len as u64).saturating_sub(sim.files.inodes[self.inode].space());
         let free = sim.capacity.map_or(u64::MAX, |c| c.saturating_sub(sim.files.used()));
         if grown > free {
             let FileOp::Write(_, bytes) = op else { unreachable!("made as a write above") };
             let kept = (len as u64 - (grown - free).min(len as u64)) as usize;
-            let part = FileOp::Write(offset, bytes[..kept].to_vec());
+            let part = FileOp::Write(offset, bytes[..kept].into());
             sim.files.inodes[self.inode].apply(part);
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -551,10 +581,50 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        assert!(self.writable, "{} is open for reading only", self.name);
+        let mut sim = self.disk.0.lock();
+        sim.begin(Fault::Write, || format!("reserve {} {len}", self.name), None)?;
+        let grown = len.saturating_sub(sim.files.inodes[self.inode].space());
+        if sim.capacity.is_some_and(|capacity| sim.files.used() + grown > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let inode = &mut sim.files.inodes[self.inode];
+        inode.reserved = inode.reserved.max(len);
+        Ok(())
+    }
+
     fn size(&self) -> io::Result<u64> {
         let sim = self.disk.0.lock();
         sim.check_halted()?;
         Ok(sim.files.inodes[self.inode].data.len() as u64)
+    }
+}
+
+struct SimMap {
+    disk: SimDisk,
+    inode: usize,
+    name: String,
+    len: usize,
+}
+
+impl DiskMap for SimMap {
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset.is_multiple_of(8) && bytes.len().is_multiple_of(8));
+        assert!(offset + bytes.len() <= self.len);
+        let mut sim = self.disk.0.lock();
+        let op = FileOp::Write(offset as u64, bytes.into());
+        let line = || format!("store {} {offset}+{}", self.name, bytes.len());
+        // A dead process stores nothing, and notices nothing.
+        if sim.count(line, Some((self.inode, op.clone()))).is_ok() {
+            sim.files.inodes[self.inode].apply(op);
+        }
+    }
+
+    fn read(&self, offset: usize, out: &mut [u8]) {
+        assert!(offset.is_multiple_of(8) && out.len().is_multiple_of(8));
+        let sim = self.disk.0.lock();
+        out.copy_from_slice(&sim.files.inodes[self.inode].data[offset..offset + out.len()]);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::checksum::crc32c;
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at};
 use crate::location::SegmentId;
 use crate::names;
+use crate::segment::record::SEQ_MAX;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct HintReader {
     ranges: Vec<u64>,
     filter_len: u64,
     filter_crc: u32,
+    segment_len: u64,
     pub(crate) segment: SegmentId,
     pub(crate) summary: HintSummary,
 }
@@ -85,20 +87,32 @@ impl HintReader {
             ranges,
             filter_len,
             filter_crc,
+            segment_len: expected.segment_len,
             segment: expected.segment,
             summary,
         })
     }
 
-    /// Whether all blocks check out. Opening verifies first, so that merging cannot fail midway.
+    /// Whether all blocks check out, and the entries are what a writer makes: ascending, within
+    /// the segment and the summary. Opening verifies first, so that merging cannot fail midway.
     pub(crate) fn verify(&self) -> Result<(), Invalid> {
         let mut cursor = self.cursor(0..RANGES);
-        let mut entry = Entry::default();
+        let (mut entry, mut last) = (Entry::default(), Entry::default());
         let mut count = 0;
         while cursor.next(&mut entry)? {
+            let place = entry.place;
+            let is_known = place.offset + place.len <= self.segment_len
+                && (self.summary.seq_min..=self.summary.seq_max).contains(&place.seq);
+            let ascends = count == 0
+                || self.order.compare((last.hash, &last.key), (entry.hash, &entry.key)).is_lt();
+            if !(is_known && ascends) {
+                return Err(Invalid);
+            }
+            std::mem::swap(&mut entry, &mut last);
             count += 1;
         }
-        if count == self.summary.entries { Ok(()) } else { Err(Invalid) }
+        let is_whole = count == self.summary.entries && self.summary.seq_max <= SEQ_MAX;
+        if is_whole { Ok(()) } else { Err(Invalid) }
     }
 
     /// The entries of some ranges, in order.

@@ -73,7 +73,11 @@ impl HintBuilder {
     }
 
     pub(crate) fn add(&mut self, key: &[u8], place: Place) {
-        let hash = self.order.hash_key.hash(key);
+        self.add_hashed(self.order.hash_key.hash(key), key, place);
+    }
+
+    /// As [`Self::add`], for a key whose hash is known.
+    pub(crate) fn add_hashed(&mut self, hash: u64, key: &[u8], place: Place) {
         self.entries.push(Collected {
             hash,
             key_start: self.keys.len(),
@@ -81,6 +85,11 @@ impl HintBuilder {
             place,
         });
         self.keys.extend_from_slice(key);
+    }
+
+    /// Bytes of memory that what was collected takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.entries.len() * size_of::<Collected>() + self.keys.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,219 +1,353 @@
-//! Group commit: of all threads that want to write to a shard's log, one leads.
+//! Appending to a shard's log.
 //!
-//! The leader takes what the others have queued, appends everything in one call, syncs once if
-//! anybody wants that, applies the changes to the index in order, and tells everybody. Whoever
-//! comes meanwhile forms the next group. A writer that finds the lane free leads at once and
-//! never waits, allocates or wakes anybody.
+//! Under the lane's lock a write gets its sequence numbers and its place, is copied into the tail
+//! and told to the index. That takes no system call, unless the tail is full, the segment is, or
+//! more space has to be set aside for it.
 //!
-//! Leadership can also be taken alone ([`Lane::lead`]): batches over several shards, snapshots and
-//! closing keep writers out that way. Whoever takes several lanes takes them in ascending order.
+//! * When the tail is full, the writer flushes it, or waits for whoever does.
+//! * A write longer than half the tail goes directly to the segment, with the lane locked.
+//!
+//! The lock can also be held alone ([`Lane::lock`]): batches over several shards, snapshots and
+//! closing keep writers out that way.
+//!
+//! Lock order: a lane's `flush` before any `head`; `head`s by ascending lane. Nobody who waits for
+//! the disk holds a `head`, except for a long write and for a new segment.
 //!
 //! Invariants:
-//! * At most one thread leads; only it changes `active`.
-//! * While `busy` is false nobody is queued.
+//! * The pieces of the log in `runs` follow each other; all but the last are closed.
+//! * `end` is never more than a ring's length above `flushed`.
 
+use super::flush::Flush;
+use super::sync::SyncGroup;
 use super::write::Write;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::location::SEGMENT_LEN_MAX;
 use crate::segment::file::Segment;
-use parking_lot::{Condvar, Mutex};
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::tail::{Geometry, LogOffset, Tail};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
-/// A group is closed when it has this many bytes; whoever is still queued leads the next.
-const GROUP_LEN_MAX: usize = 8 << 20;
+/// How long a writer waits for room before it looks whether the store still takes writes.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The queue before a shard's log.
-#[derive(Default)]
+/// What a lane asks of the store it belongs to.
+pub(crate) trait Owner {
+    /// Fails when the store is closed or latched.
+    fn check_writable(&self) -> Result<()>;
+    /// Latches the store, if this error is of the kind.
+    fn latch(&self, error: Error) -> Error;
+    /// Latches the store whatever the error.
+    fn latch_always(&self, error: Error) -> Error;
+    /// The tail of a lane, made if there is none.
+    fn open_tail(&self, lane: u32) -> Result<Arc<Tail>>;
+    /// An empty segment to go on with.
+    fn next_segment(&self) -> Result<Arc<Segment>>;
+    /// Takes over a segment to which nothing will be appended.
+    fn filled(&self, lane: u32, segment: Arc<Segment>);
+    /// Length at which segments are filled.
+    fn segment_len_max(&self) -> u64;
+    /// The first of some consecutive sequence numbers.
+    fn take_seqs(&self, count: u64) -> u64;
+    /// There is a complete block; `false` when nobody listens.
+    fn block_is_complete(&self, lane: u32) -> bool;
+}
+
+/// Where a write has got its place.
+pub(crate) struct Placed<'a> {
+    pub(crate) segment: &'a Arc<Segment>,
+    /// Where the write's bytes begin in the segment.
+    pub(crate) offset: u64,
+    /// Number of its first record.
+    pub(crate) seq: u64,
+}
+
+/// A shard's log.
 pub(crate) struct Lane {
-    queue: Mutex<Queue>,
-    active: Mutex<Option<Arc<Segment>>>,
+    pub(super) number: u32,
+    pub(super) geometry: Geometry,
+    /// Whether segments are written past the page cache.
+    pub(super) direct_writes: bool,
+    pub(super) head: Mutex<Head>,
+    /// Told when blocks were flushed, or could not be.
+    pub(super) room: Condvar,
+    pub(super) flush: Mutex<Flush>,
+    /// Everything before this is in segments, and its slots are free. Whole blocks.
+    pub(super) flushed: AtomicU64,
+    pub(super) sync: SyncGroup,
 }
 
+/// Where the log ends.
 #[derive(Default)]
-struct Queue {
-    busy: bool,
-    waiting: VecDeque<Waiter>,
+pub(crate) struct Head {
+    pub(super) tail: Option<Arc<Tail>>,
+    pub(super) runs: VecDeque<Run>,
+    pub(super) end: LogOffset,
 }
 
-struct Waiter {
-    ticket: Arc<Ticket>,
-    /// `None` when the thread wants to lead alone.
-    write: Option<Write>,
+/// A piece of the log: a segment.
+#[derive(Clone)]
+pub(super) struct Run {
+    pub(super) segment: Arc<Segment>,
+    pub(super) base: LogOffset,
+    /// Where it ends, once nothing will be appended.
+    pub(super) closed: Option<LogOffset>,
 }
 
-#[derive(Default)]
-struct Ticket {
-    news: Mutex<Option<News>>,
-    told: Condvar,
+/// What came of trying to append.
+enum Tried {
+    Put(LogOffset),
+    /// There is no room while no more than this is flushed.
+    Full {
+        flushed: LogOffset,
+    },
+    /// It does not fit into a tail.
+    TooLong,
 }
 
-enum News {
-    Lead,
-    Done(Result<()>),
-}
-
-impl Ticket {
-    fn tell(&self, news: News) {
-        *self.news.lock() = Some(news);
-        self.told.notify_one();
+impl Head {
+    pub(super) fn open_run(&self) -> Option<&Run> {
+        self.runs.back().filter(|run| run.closed.is_none())
     }
 
-    fn wait(&self) -> News {
-        let mut news = self.news.lock();
-        loop {
-            match news.take() {
-                Some(news) => return news,
-                None => self.told.wait(&mut news),
-            }
-        }
+    /// Ends the segment being written and returns it.
+    pub(crate) fn close_run(&mut self) -> Option<Arc<Segment>> {
+        let end = self.end;
+        let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
+        run.closed = Some(end);
+        Some(run.segment.clone())
     }
 }
 
 impl Lane {
-    /// Has `write` committed, by this thread or another. `commit` gets a group of writes and
-    /// returns a result for each.
-    pub(crate) fn submit(
-        &self,
-        write: Write,
-        commit: impl FnOnce(Vec<Write>) -> Vec<Result<()>>,
-    ) -> Result<()> {
-        let mut queue = self.queue.lock();
-        if !queue.busy {
-            queue.busy = true;
-            drop(queue);
-            return self.lead_group(vec![write], Vec::new(), commit);
+    pub(crate) fn new(number: u32, geometry: Geometry, direct_writes: bool) -> Self {
+        Lane {
+            number,
+            geometry,
+            direct_writes,
+            head: Mutex::default(),
+            room: Condvar::new(),
+            flush: Mutex::default(),
+            flushed: AtomicU64::new(0),
+            sync: SyncGroup::default(),
         }
-        let ticket = Arc::new(Ticket::default());
-        queue.waiting.push_back(Waiter { ticket: ticket.clone(), write: Some(write) });
-        drop(queue);
-        match ticket.wait() {
-            News::Done(result) => result,
-            News::Lead => {
-                let (group, mut tickets) = self.take_group();
-                // Whoever is told to lead stands first in the queue.
-                tickets.remove(0);
-                self.lead_group(group, tickets, commit)
+    }
+
+    /// Keeps everybody else from appending until the guard is dropped.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Head> {
+        self.head.lock()
+    }
+
+    /// Where the log ends.
+    pub(crate) fn end(&self) -> LogOffset {
+        self.head.lock().end
+    }
+
+    /// Appends a write and returns where the log ends behind it. `apply` is called once, under the
+    /// lock.
+    pub(crate) fn append(
+        &self,
+        owner: &impl Owner,
+        write: &mut Write,
+        mut apply: impl FnMut(&Write, Placed<'_>),
+    ) -> Result<LogOffset> {
+        loop {
+            let mut head = self.head.lock();
+            match self.try_put(owner, &mut head, write, &mut apply)? {
+                Tried::Put(end) => return Ok(end),
+                Tried::Full { flushed } => {
+                    drop(head);
+                    self.wait_for_room(owner, flushed)?;
+                }
+                Tried::TooLong => {
+                    drop(head);
+                    let mut flush = self.flush.lock();
+                    let mut head = self.head.lock();
+                    return self.put_long(owner, &mut flush, &mut head, write, &mut apply);
+                }
             }
         }
     }
 
-    /// Waits until this thread leads; nobody else commits until the result is dropped.
-    pub(crate) fn lead(&self) -> Leadership<'_> {
-        let mut queue = self.queue.lock();
-        if queue.busy {
-            let ticket = Arc::new(Ticket::default());
-            queue.waiting.push_back(Waiter { ticket: ticket.clone(), write: None });
-            drop(queue);
-            ticket.wait();
-            self.queue.lock().waiting.pop_front();
-        } else {
-            queue.busy = true;
-        }
-        Leadership { lane: self }
-    }
-
-    /// The segment being written; none before the first write.
-    pub(crate) fn active(&self) -> Option<Arc<Segment>> {
-        self.active.lock().clone()
-    }
-
-    /// Changes the segment being written; for leaders only.
-    pub(crate) fn set_active(&self, segment: Option<Arc<Segment>>) -> Option<Arc<Segment>> {
-        std::mem::replace(&mut self.active.lock(), segment)
-    }
-
-    fn lead_group(
-        &self,
-        group: Vec<Write>,
-        tickets: Vec<Arc<Ticket>>,
-        commit: impl FnOnce(Vec<Write>) -> Vec<Result<()>>,
-    ) -> Result<()> {
-        let leadership = Leadership { lane: self };
-        let mut results = commit(group).into_iter();
-        drop(leadership);
-        let own = results.next().expect("one result for each write");
-        for (ticket, result) in tickets.iter().zip(results) {
-            ticket.tell(News::Done(result));
-        }
-        own
-    }
-
-    /// Takes writes from the queue's front.
-    fn take_group(&self) -> (Vec<Write>, Vec<Arc<Ticket>>) {
-        let mut queue = self.queue.lock();
-        let (mut group, mut tickets, mut len) = (Vec::new(), Vec::new(), 0);
-        while len < GROUP_LEN_MAX
-            && let Some(Waiter { write: Some(_), .. }) = queue.waiting.front()
-            && let Some(Waiter { write: Some(write), ticket }) = queue.waiting.pop_front()
-        {
-            len += write.frame.len();
-            group.push(write);
-            tickets.push(ticket);
-        }
-        (group, tickets)
-    }
-}
-
-/// The right to write to a shard's log, handed on when dropped.
-pub(crate) struct Leadership<'a> {
-    lane: &'a Lane,
-}
-
-impl Drop for Leadership<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.lane.queue.lock();
-        match queue.waiting.front() {
-            Some(next) => next.ticket.tell(News::Lead),
-            None => queue.busy = false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compression::Compression;
-    use crate::hash::HashKey;
-    use crate::log::write::Encoder;
-    use crate::options::Durability;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    fn write(key: usize) -> Write {
-        let encoder = Encoder { hash_key: HashKey([0, 0]), compression: Compression::None };
-        Write::delete(encoder, &key.to_le_bytes(), Durability::Policy)
-    }
-
-    #[test]
-    fn every_write_is_committed_once_and_leaders_exclude_each_other() {
-        let lane = Lane::default();
-        let (leaders, committed, alone) =
-            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let (lane, leaders, committed, alone) = (&lane, &leaders, &committed, &alone);
-                scope.spawn(move || {
-                    for i in 0..500 {
-                        if i % 50 == thread {
-                            let _leadership = lane.lead();
-                            assert_eq!(leaders.fetch_add(1, Ordering::SeqCst), 0);
-                            alone.fetch_add(1, Ordering::SeqCst);
-                            std::thread::yield_now();
-                            leaders.fetch_sub(1, Ordering::SeqCst);
-                            continue;
-                        }
-                        lane.submit(write(i), |group| {
-                            assert_eq!(leaders.fetch_add(1, Ordering::SeqCst), 0);
-                            committed.fetch_add(group.len(), Ordering::SeqCst);
-                            std::thread::yield_now();
-                            leaders.fetch_sub(1, Ordering::SeqCst);
-                            group.iter().map(|_| Ok(())).collect()
-                        })
-                        .unwrap();
-                    }
-                });
+    /// As [`Self::append`], while nobody else can append to any of the `lanes`, which are in
+    /// ascending order; this one is the one with number `home` among them.
+    pub(crate) fn append_across(
+        lanes: &[&Lane],
+        home: usize,
+        owner: &impl Owner,
+        write: &mut Write,
+        mut apply: impl FnMut(&Write, Placed<'_>),
+    ) -> Result<LogOffset> {
+        let lane = lanes[home];
+        let lock_all = || -> Vec<_> { lanes.iter().map(|lane| lane.lock()).collect() };
+        loop {
+            let mut heads = lock_all();
+            match lane.try_put(owner, &mut heads[home], write, &mut apply)? {
+                Tried::Put(end) => return Ok(end),
+                Tried::Full { flushed } => {
+                    drop(heads);
+                    lane.wait_for_room(owner, flushed)?;
+                }
+                Tried::TooLong => {
+                    drop(heads);
+                    let mut flush = lane.flush.lock();
+                    let mut heads = lock_all();
+                    return lane.put_long(owner, &mut flush, &mut heads[home], write, &mut apply);
+                }
             }
-        });
-        assert_eq!(alone.into_inner(), 8 * 10);
-        assert_eq!(committed.into_inner(), 8 * 490);
+        }
+    }
+
+    fn try_put(
+        &self,
+        owner: &impl Owner,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Placed<'_>),
+    ) -> Result<Tried> {
+        owner.check_writable()?;
+        let geometry = self.geometry;
+        let (len, ring_len) = (write.frame.len() as u64, geometry.ring_len());
+        if len > ring_len / 2 {
+            return Ok(Tried::TooLong);
+        }
+        let fits = self.fits(owner, head, len);
+        let end = match fits {
+            true => head.end + len,
+            false => geometry.ceil(head.end) + SEGMENT_HEADER_LEN + len,
+        };
+        let flushed = self.flushed.load(Ordering::Acquire);
+        // The block in which it ends must be free as a whole, for marks are by the block.
+        if geometry.ceil(end) > flushed + ring_len {
+            return Ok(Tried::Full { flushed });
+        }
+        if !fits {
+            self.rotate(owner, head)?;
+        }
+        self.set_space_aside(owner, head, len)?;
+        Ok(Tried::Put(self.put(owner, head, write, apply)))
+    }
+
+    /// Whether the segment being written can take so much more.
+    fn fits(&self, owner: &impl Owner, head: &Head, len: u64) -> bool {
+        head.open_run().is_some_and(|run| {
+            let offset = head.end - run.base;
+            // An empty segment takes a frame of any length: there is no better place for it.
+            offset + len <= owner.segment_len_max()
+                || (offset == SEGMENT_HEADER_LEN && offset + len <= SEGMENT_LEN_MAX)
+        })
+    }
+
+    fn rotate(&self, owner: &impl Owner, head: &mut Head) -> Result<()> {
+        if head.tail.is_none() {
+            head.tail = Some(owner.open_tail(self.number)?);
+        }
+        let segment = owner.next_segment()?;
+        if let Some(filled) = head.close_run() {
+            owner.filled(self.number, filled);
+        }
+        let base = self.geometry.ceil(head.end);
+        let tail = head.tail.as_ref().expect("made above");
+        // The first block is written as a whole, so it must have the header.
+        let header = segment.header().encode();
+        fence(Ordering::Release);
+        tail.write(base, &header);
+        segment.attach(tail, base);
+        head.runs.push_back(Run { segment, base, closed: None });
+        head.end = base + SEGMENT_HEADER_LEN;
+        Ok(())
+    }
+
+    /// Makes sure that what is acknowledged now cannot meet a full disk later.
+    fn set_space_aside(&self, owner: &impl Owner, head: &Head, len: u64) -> Result<()> {
+        let run = head.open_run().expect("there is room in a segment");
+        let needed = self.geometry.ceil(head.end + len) - run.base;
+        let usual = owner.segment_len_max().next_multiple_of(self.geometry.block_len);
+        run.segment.reserve(needed, usual).map_err(|e| owner.latch(e))
+    }
+
+    fn put(
+        &self,
+        owner: &impl Owner,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Placed<'_>),
+    ) -> LogOffset {
+        let run = head.runs.back().expect("there is room in a segment");
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (segment, base, start) = (&run.segment, run.base, head.end);
+        let (offset, end) = (start - base, start + write.frame.len() as u64);
+        let seq = owner.take_seqs(write.ops.as_slice().len() as u64);
+        write.stamp(seq, segment.synced(), segment.salt, offset);
+        // Pairs with the fence of readers: whoever reads what is stored here in place of an older
+        // block also sees that the older one was flushed.
+        fence(Ordering::Release);
+        tail.write(start, &write.frame);
+        tail.mark(segment.id, base, start, end);
+        segment.set_len(end - base);
+        apply(write, Placed { segment, offset, seq });
+        head.end = end;
+        if self.geometry.floor(end) > self.geometry.floor(start) {
+            owner.block_is_complete(self.number);
+        }
+        end
+    }
+
+    /// Waits until more than this is flushed, or flushes.
+    fn wait_for_room(&self, owner: &impl Owner, flushed: LogOffset) -> Result<()> {
+        if !owner.block_is_complete(self.number) {
+            return self.flush_blocks(owner, &mut self.flush.lock());
+        }
+        if let Some(mut flush) = self.flush.try_lock() {
+            return self.flush_blocks(owner, &mut flush);
+        }
+        // The flusher takes the lane's lock between counting a block as flushed and telling, so
+        // that is not missed. Of a latch and of closing nobody tells, hence the time limit.
+        let mut head = self.head.lock();
+        if self.flushed.load(Ordering::Acquire) == flushed {
+            self.room.wait_for(&mut head, LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Writes directly to the segment what is too long for the tail.
+    fn put_long(
+        &self,
+        owner: &impl Owner,
+        flush: &mut Flush,
+        head: &mut Head,
+        write: &mut Write,
+        apply: &mut impl FnMut(&Write, Placed<'_>),
+    ) -> Result<LogOffset> {
+        owner.check_writable()?;
+        let len = write.frame.len() as u64;
+        self.flush_all(owner, flush, head)?;
+        if !self.fits(owner, head, len) {
+            self.rotate(owner, head)?;
+            self.flush_all(owner, flush, head)?;
+        }
+        self.set_space_aside(owner, head, len)?;
+        let run = head.runs.back().expect("there is room in a segment");
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (segment, base, start) = (&run.segment, run.base, head.end);
+        let (offset, end) = (start - base, start + len);
+        let seq = owner.take_seqs(write.ops.as_slice().len() as u64);
+        write.stamp(seq, segment.synced(), segment.salt, offset);
+        self.write_long(flush, run, start, &write.frame).map_err(|e| owner.latch_always(e))?;
+        // The block in which it ends will be written again, with what follows.
+        let block = self.geometry.floor(end);
+        fence(Ordering::Release);
+        tail.write(block, &write.frame[(block - start) as usize..]);
+        tail.mark(segment.id, base, block, end);
+        segment.set_flushed(block - base);
+        segment.set_len(end - base);
+        apply(write, Placed { segment, offset, seq });
+        head.end = end;
+        self.flushed.store(block, Ordering::Release);
+        self.room.notify_all();
+        Ok(end)
     }
 }

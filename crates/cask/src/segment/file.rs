@@ -4,19 +4,24 @@
 //!   ([`OpenFiles`]); segments being written stay open.
 //! * A doomed segment's file is removed when the last user lets go of it, so a reader that found a
 //!   location keeps what it points to.
+//! * The end of a segment being written may stand in its lane's tail only. Readers copy it from
+//!   there, and look afterwards whether it was still there: no lock, no waiting for a disk write.
 
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
-use crate::location::SegmentId;
+use crate::hint::entry::Place;
+use crate::hint::writer::HintBuilder;
+use crate::location::{ALIGNMENT, SegmentId};
 use crate::names;
+use crate::tail::{LogOffset, Tail};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What all segments of a store share.
 pub(crate) struct SegmentHome {
@@ -40,17 +45,36 @@ pub(crate) struct Segment {
     home: Arc<SegmentHome>,
     file: RwLock<Option<Arc<dyn DiskFile>>>,
     used: AtomicBool,
-    /// Bytes of the file that are written.
+    /// Bytes that are written, to the file or to the tail.
     len: AtomicU64,
+    /// Bytes for which the file's space is set aside; for the only writer.
+    reserved: AtomicU64,
+    /// Where the log's tail is, and where in the log this segment begins.
+    tail: OnceLock<(Arc<Tail>, LogOffset)>,
+    /// Bytes that readers find in the file; from there on they stand in the tail.
+    /// Whole blocks, until the segment is complete: then [`ALL_FLUSHED`].
+    flushed: AtomicU64,
     /// Bytes of the file that are durable.
     synced: AtomicU64,
     /// Bytes of records the index points to.
     live: AtomicU64,
     /// Bytes of tombstones.
     tombstones: AtomicU64,
+    /// What its hint file will say, collected while it is written.
+    collected: Mutex<Option<HintBuilder>>,
     doomed: AtomicBool,
     damaged: AtomicBool,
 }
+
+/// What [`Segment::flushed`] says when nothing is in the tail, or never was.
+const ALL_FLUSHED: u64 = u64::MAX;
+/// Collecting for the hint file may take this part of the segment's length in memory, which suits
+/// records from some 2 KiB on, or this much in any case.
+const COLLECTED_FRACTION: u64 = 32;
+const COLLECTED_LEN_MIN: u64 = 32 << 10;
+/// How much space is set aside at a time. A call takes some 10 microseconds, during which the
+/// writers of the lane wait; what a store holds in reserve is lost to others until it is closed.
+const RESERVE_LEN: u64 = 16 << 20;
 
 impl Segment {
     /// Creates the file with its header, durable when this returns.
@@ -102,12 +126,21 @@ impl Segment {
             file: RwLock::new(None),
             used: AtomicBool::new(false),
             len: AtomicU64::new(len),
+            reserved: AtomicU64::new(len),
+            tail: OnceLock::new(),
+            flushed: AtomicU64::new(ALL_FLUSHED),
             synced: AtomicU64::new(len),
             live: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
+            collected: Mutex::new(None),
             doomed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn header(&self) -> SegmentHeader {
+        let store_id = self.home.store_id;
+        SegmentHeader { salt: self.salt, store_id, id: self.id, origin: self.origin }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -164,14 +197,82 @@ impl Segment {
         });
     }
 
-    /// Makes everything written so far durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        let len = self.len();
+    /// From now on the segment is written by way of a tail; called before anything is in it.
+    pub(crate) fn attach(&self, tail: &Arc<Tail>, base: LogOffset) {
+        self.flushed.store(0, Ordering::Release);
+        let attached = self.tail.set((tail.clone(), base));
+        debug_assert!(attached.is_ok(), "a segment is attached once");
+    }
+
+    /// Has entries for the hint file collected while the segment is written.
+    pub(crate) fn collect_into(&self, builder: HintBuilder) {
+        *self.collected.lock() = Some(builder);
+    }
+
+    /// Notes an entry for the hint file, for the only writer. With small records it is given up
+    /// before long: they would take too much memory, and are read faster than the disk writes.
+    pub(crate) fn collect(&self, hash: u64, key: &[u8], place: Place) {
+        let mut collected = self.collected.lock();
+        let Some(builder) = &mut *collected else { return };
+        builder.add_hashed(hash, key, place);
+        let allowed = COLLECTED_LEN_MIN.max((place.offset + place.len) / COLLECTED_FRACTION);
+        if builder.memory_bytes() as u64 > allowed {
+            *collected = None;
+        }
+    }
+
+    /// What was collected, if it is complete.
+    pub(crate) fn take_collected(&self) -> Option<HintBuilder> {
+        self.collected.lock().take()
+    }
+
+    /// Called by the flusher when the file has the blocks before this offset.
+    pub(crate) fn set_flushed(&self, offset: u64) {
+        self.flushed.store(offset, Ordering::Release);
+    }
+
+    /// Called by the flusher when the file has everything.
+    pub(crate) fn set_all_flushed(&self) {
+        self.set_flushed(ALL_FLUSHED);
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Acquire) == ALL_FLUSHED
+    }
+
+    /// Sets space aside up to `len`, and more at once, so that this is not done often; at most
+    /// `usual_len` unless more is needed. For the only writer.
+    pub(crate) fn reserve(&self, len: u64, usual_len: u64) -> Result<()> {
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        if len <= reserved {
+            return Ok(());
+        }
+        let generous = (reserved + RESERVE_LEN).min(usual_len).max(len);
+        self.writable()?.reserve(generous).map_err(|e| Error::io("reserve", &self.path, e))?;
+        self.reserved.store(generous, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes everything in the file durable, of which the caller knows that it goes up to `len`.
+    pub(crate) fn sync(&self, len: u64) -> Result<()> {
         if self.synced() >= len {
             return Ok(());
         }
-        let file = self.writable()?;
+        let Ok(file) = self.writable() else {
+            // Whoever finished it has made it durable before.
+            return if self.synced() >= len { Ok(()) } else { Err(Error::Closed) };
+        };
         file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
+        self.synced.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Ends the file where the records end, durably, once all of them are in it.
+    pub(crate) fn complete(&self) -> Result<()> {
+        debug_assert!(self.is_flushed(), "the end is in the file");
+        let (file, len) = (self.writable()?, self.len());
+        file.truncate(len).map_err(|e| Error::failed("truncate", &self.path, e))?;
+        file.sync_data().map_err(|e| Error::failed("sync", &self.path, e))?;
         self.synced.fetch_max(len, Ordering::AcqRel);
         Ok(())
     }
@@ -223,14 +324,77 @@ impl Segment {
         }
     }
 
-    /// Up to `len` bytes at `offset`; fewer where the file ends.
+    /// Up to `len` bytes at `offset`; fewer where the segment ends.
     pub(crate) fn read(self: &Arc<Self>, offset: u64, len: usize) -> Result<ReadBuf> {
+        while offset + len as u64 > self.flushed.load(Ordering::Acquire) {
+            if let Some(buf) = self.read_by_tail(offset, len)? {
+                return Ok(buf);
+            }
+        }
+        self.read_file(offset, len)
+    }
+
+    /// As [`Self::read`], for bytes of which the end is in the tail; `None` when it no longer is.
+    fn read_by_tail(self: &Arc<Self>, offset: u64, len: usize) -> Result<Option<ReadBuf>> {
+        let Some((tail, base)) = self.tail.get() else { return Ok(None) };
+        let flushed = self.flushed.load(Ordering::Acquire);
+        if flushed == ALL_FLUSHED {
+            return Ok(None);
+        }
+        let end = self.len().min((offset + len as u64).next_multiple_of(ALIGNMENT));
+        let start = offset.max(flushed).min(end);
+        let mut bytes = vec![0; end.saturating_sub(offset) as usize];
+        let skip = (start - offset.min(start)) as usize;
+        tail.read(base + start, &mut bytes[skip..]);
+        // A slot is written again only after its block is counted as flushed. So if that has not
+        // come, what was read was what it should be; if a later word was read, the writer's fence
+        // and this one make the count that it had seen visible here.
+        fence(Ordering::Acquire);
+        let now = self.flushed.load(Ordering::Relaxed);
+        if now > start {
+            return Ok(None);
+        }
+        if skip > 0 {
+            let head = self.read_file(offset, skip)?;
+            let head = head.as_slice();
+            bytes[..head.len()].copy_from_slice(head);
+            if head.len() < skip {
+                // Somebody cut the file; what is missing is noticed by the checksums.
+                bytes.truncate(head.len());
+            }
+        }
+        bytes.truncate(len);
+        Ok(Some(ReadBuf { start: 0, end: bytes.len(), bytes }))
+    }
+
+    fn read_file(self: &Arc<Self>, offset: u64, len: usize) -> Result<ReadBuf> {
         let file = self.readable()?;
         let read = if file.is_direct() {
-            read_aligned(&*file, offset, len)
+            let mut buf = ReadBuf::default();
+            read_aligned(&*file, offset, len, &mut buf).map(|()| buf)
         } else {
-            let mut bytes = vec![0; len];
-            file.read_at(&mut bytes, offset).map(|n| ReadBuf { bytes, start: 0, end: n })
+            let bytes = file.read_to_vec(len, offset);
+            bytes.map(|bytes| ReadBuf { start: 0, end: bytes.len(), bytes })
+        };
+        read.map_err(|e| Error::io("read", &self.path, e))
+    }
+
+    /// As [`Self::read`], into a buffer that has been used before.
+    pub(crate) fn read_into(
+        self: &Arc<Self>,
+        offset: u64,
+        len: usize,
+        buf: &mut ReadBuf,
+    ) -> Result<()> {
+        if offset + len as u64 > self.flushed.load(Ordering::Acquire) {
+            *buf = self.read(offset, len)?;
+            return Ok(());
+        }
+        let file = self.readable()?;
+        let read = if file.is_direct() {
+            read_aligned(&*file, offset, len, buf)
+        } else {
+            read_plain(&*file, offset, len, buf)
         };
         read.map_err(|e| Error::io("read", &self.path, e))
     }
@@ -263,6 +427,7 @@ pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHea
 }
 
 /// Bytes that were read, at some place of a buffer.
+#[derive(Default)]
 pub(crate) struct ReadBuf {
     pub(crate) bytes: Vec<u8>,
     pub(crate) start: usize,
@@ -273,20 +438,47 @@ impl ReadBuf {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
+
+    /// Room for `len` bytes. Only what the buffer never had is zeroed: what is read afterwards
+    /// replaces the rest.
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            // A new vector of zeros comes from the system as such; growing would write them.
+            self.bytes = vec![0; len];
+        }
+        &mut self.bytes
+    }
+}
+
+fn read_plain(
+    file: &dyn DiskFile,
+    offset: u64,
+    len: usize,
+    buf: &mut ReadBuf,
+) -> std::io::Result<()> {
+    let read = file.read_at(&mut buf.room(len)[..len], offset)?;
+    (buf.start, buf.end) = (0, read);
+    Ok(())
 }
 
 /// Reads through a handle that wants everything aligned.
-fn read_aligned(file: &dyn DiskFile, offset: u64, len: usize) -> std::io::Result<ReadBuf> {
+fn read_aligned(
+    file: &dyn DiskFile,
+    offset: u64,
+    len: usize,
+    buf: &mut ReadBuf,
+) -> std::io::Result<()> {
     let alignment = DIRECT_ALIGNMENT as u64;
     let first = offset - offset % alignment;
     let end = (offset + len as u64).next_multiple_of(alignment);
     let span = (end - first) as usize;
-    let mut bytes = vec![0; span + DIRECT_ALIGNMENT];
+    let bytes = buf.room(span + DIRECT_ALIGNMENT);
     let pad = bytes.as_ptr().align_offset(DIRECT_ALIGNMENT);
     let read = file.read_at(&mut bytes[pad..pad + span], first)?;
     let skip = (offset - first) as usize;
     let end = skip.max(read.min(skip + len));
-    Ok(ReadBuf { bytes, start: pad + skip, end: pad + end })
+    (buf.start, buf.end) = (pad + skip, pad + end);
+    Ok(())
 }
 
 /// Keeps the number of open segments below a limit, closing those not read lately.

@@ -15,6 +15,8 @@ use crate::{KEY_LEN_MAX, VALUE_LEN_MAX};
 pub(crate) const HEADER_LEN: usize = 32;
 /// Bytes of a header with all optional fields.
 pub(crate) const HEADER_LEN_MAX: usize = HEADER_LEN + 16;
+/// Highest sequence number: a store never comes near, and sums below it cannot overflow.
+pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
 /// Bytes of a batch head's value: member count and length of all members.
 const BATCH_VALUE_LEN: usize = 16;
 /// Bytes of a whole batch head.
@@ -138,6 +140,9 @@ impl Header {
         };
         if header.key_len > KEY_LEN_MAX || header.value_len > VALUE_LEN_MAX {
             return Err(Damage("record length exceeds the limit"));
+        }
+        if header.seq > SEQ_MAX {
+            return Err(Damage("sequence number exceeds the limit"));
         }
         Ok(header)
     }

@@ -73,6 +73,13 @@ impl Scanner {
         self.position
     }
 
+    /// Goes on where another scanner of the same segment stands, having read other bytes.
+    pub(crate) fn follow(&mut self, other: &Scanner) {
+        self.position = other.position;
+        self.last_seq = other.last_seq;
+        self.members = 0;
+    }
+
     /// The next put or delete.
     pub(crate) fn next(&mut self) -> Result<Step<'_>> {
         loop {

@@ -9,10 +9,13 @@ use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
+use crate::log::salvage::find_end;
+use crate::log::salvage::load_tails;
 use crate::manifest::{Entry, Manifest, State};
 use crate::names::{self, FileKind};
 use crate::segment::file::{OpenFiles, Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
+use crate::tail::TailImage;
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -51,7 +54,7 @@ pub fn check_on(
     dir: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<CheckReport> {
-    let _lock = lock(&*disk, dir)?;
+    let _lock = lock_store(&*disk, dir)?;
     let mut report = CheckReport::default();
     let manifest = match Manifest::load(&*disk, dir) {
         Ok(Some(manifest)) => manifest,
@@ -78,11 +81,20 @@ pub fn check_on(
             Err(error) => report.problems.push(error),
         }
     }
+    let tails = match load_tails(&*home.disk, dir, manifest.store_id) {
+        Ok(tails) => tails,
+        Err(error) => {
+            report.problems.push(error);
+            Vec::new()
+        }
+    };
     let total = opened.iter().map(|(segment, _)| segment.len()).sum();
     for (segment, entry) in opened {
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
-        if let Err(error) = check_segment(&home, order, &segment, entry, &mut report, &mut tell) {
+        if let Err(error) =
+            check_segment(&home, order, &segment, entry, &tails, &mut report, &mut tell)
+        {
             report.problems.push(error);
         }
         report.segments += 1;
@@ -90,6 +102,21 @@ pub fn check_on(
         progress(Progress { done: report.bytes, total });
     }
     Ok(report)
+}
+
+/// Locks the store in a directory. Where there is none, nothing is left behind.
+pub(crate) fn lock_store(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
+    let not_a_store = || Error::NotAStore { path: dir.to_owned() };
+    let paths = disk.list(dir).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => not_a_store(),
+        _ => Error::io("list", dir, e),
+    })?;
+    let is_of_store =
+        |path| matches!(names::kind_of(path), FileKind::Manifest | FileKind::Segment(_));
+    if !paths.iter().any(|path| is_of_store(path)) {
+        return Err(not_a_store());
+    }
+    lock(disk, dir)
 }
 
 pub(crate) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
@@ -133,6 +160,7 @@ fn check_segment(
     order: HintOrder,
     segment: &Arc<Segment>,
     entry: Entry,
+    tails: &[TailImage],
     report: &mut CheckReport,
     tell: &mut impl FnMut(u64),
 ) -> Result<()> {
@@ -145,6 +173,16 @@ fn check_segment(
         let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, segment.id, len, order);
         let is_valid = hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok());
         report.hints_missing += usize::from(!is_valid);
+    }
+    if entry.state == State::Open {
+        let ending = find_end(segment, tails, |offset| {
+            report.records += 1;
+            if report.records.is_multiple_of(1024) {
+                tell(offset);
+            }
+        })?;
+        report.torn_bytes += ending.torn.map_or(0, |(bytes, _)| bytes);
+        return Ok(());
     }
     let file = segment.sequential()?;
     let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
@@ -160,9 +198,5 @@ fn check_segment(
             Step::Damaged(offset, damage) => break (offset, damage),
         }
     };
-    if entry.state == State::Open && !scanner.trusts_beyond(offset)? {
-        report.torn_bytes += len - offset;
-        return Ok(());
-    }
     Err(Error::corrupt(&segment.path, offset, damage.0))
 }

@@ -12,10 +12,11 @@
 
 use super::Progress;
 use super::check::{home, lock};
-use crate::disk::{Disk, OsDisk};
+use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
-use crate::manifest::{Entry, Manifest, State};
+use crate::log::salvage::{Patched, find_end, load_tails};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::names::{self, FileKind};
 use crate::options::{IndexKind, SHARDS_DEFAULT};
 use crate::segment::file::{Segment, SegmentHome, read_header};
@@ -67,15 +68,16 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = lock(&*disk, from)?;
+    let _old_lock = super::check::lock_store(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
     let old = Manifest::load(&*disk, from).ok().flatten();
     let sources = find_segments(&*disk, from, old.as_ref())?;
-    let (index, shards) =
-        old.as_ref().map_or((IndexKind::default(), SHARDS_DEFAULT), |old| (old.index, old.shards));
-    let mut manifest = Manifest::new(&*disk, index, shards);
+    let mut manifest = match &old {
+        Some(old) => Manifest::new(&*disk, old.purpose, old.index, old.shards),
+        None => Manifest::new(&*disk, Purpose::Database, IndexKind::default(), SHARDS_DEFAULT),
+    };
     let new_home = home(disk.clone(), to, manifest.store_id);
     let mut report = RepairReport::default();
     let total = sources.values().map(|source| source.len).sum();
@@ -170,9 +172,13 @@ fn save_segment(
             return Ok(Saved::Nothing);
         }
     };
+    let (file, len) = match source.is_sealed {
+        true => (file, source.len),
+        false => with_tail(disk, &source.path, file, id, report)?,
+    };
     // Order does not matter here, so the segment is read like one that compaction made.
     let origin = Origin::Compaction;
-    let mut scanner = Scanner::new(file, &source.path, salt, origin, source.len);
+    let mut scanner = Scanner::new(file, &source.path, salt, origin, len);
     let mut output: Option<Output> = None;
     let mut position = SEGMENT_HEADER_LEN;
     let mut batch_end = 0;
@@ -199,8 +205,36 @@ fn save_segment(
         )?;
         report.records += 1;
     }
-    report.bytes_skipped += source.len.saturating_sub(position);
+    report.bytes_skipped += len.saturating_sub(position);
     output.map_or(Ok(Saved::Nothing), Output::finish)
+}
+
+/// A segment that was being written, with what the tails beside it have of it.
+fn with_tail(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    file: Arc<dyn DiskFile>,
+    id: SegmentId,
+    report: &mut RepairReport,
+) -> Result<(Arc<dyn DiskFile>, u64)> {
+    let len = file.size().map_err(|e| Error::io("measure", path, e))?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let store_id = read_header(&*file, path)?.store_id;
+    let found = load_tails(&**disk, dir, store_id).and_then(|tails| {
+        let segment = Segment::open(&home(disk.clone(), dir, store_id), id, 0)?;
+        find_end(&segment, &tails, |_| {})
+    });
+    match found {
+        Ok(ending) => {
+            let patched = Arc::new(Patched::new(file, len, ending.patches));
+            let len = patched.len;
+            Ok((patched, len))
+        }
+        Err(error) => {
+            report.problems.push(error);
+            Ok((file, len))
+        }
+    }
 }
 
 /// A segment of the new store.
@@ -250,7 +284,7 @@ impl Output {
 
     fn finish(mut self) -> Result<Saved> {
         self.write_out()?;
-        self.segment.sync()?;
+        self.segment.sync(self.segment.len())?;
         let state = State::Sealed { len: self.segment.len() };
         let entry = Entry { state, origin: Origin::Compaction, seq_min: self.seq_min };
         Ok(Saved::Segment(entry, self.seq_max))

@@ -1,13 +1,22 @@
 //! One key with its value and deadline, in one heap allocation behind an 8-byte handle.
 //!
-//! The handle is what the index stores. Its low 48 bits are the address of the allocation, whose
-//! layout is in [`layout`]; the upper 16 bits, which no address in user space needs, hold the time
-//! of the last access in seconds modulo 2^16. So idle time costs no byte; it wraps after 18 hours
-//! and 12 minutes.
+//! The handle is what the index stores. It is the address of the allocation, whose layout is in
+//! [`layout`], with what is known of the entry's uses in the bits that no such address needs:
+//!
+//! | bits of the handle | meaning |
+//! |---|---|
+//! | 0 | whether the entry has a deadline, as its tag says, too |
+//! | 1-3 | the low 3 bits of [`Access`] |
+//! | 4-47 | the address; allocations are aligned to 16 bytes |
+//! | 48-63 | the upper 16 bits of [`Access`], which are the stamp |
+//!
+//! So neither idle time nor frequency costs a byte, and whoever looks for the coldest entry reads
+//! buckets of the index and no entry.
 //!
 //! Invariants, on which every unsafe block of this folder rests:
-//! - `handle` without its upper 16 bits points to a live allocation owned by this entry alone, of
-//!   `shape().allocated()` bytes.
+//! - `handle` without its upper 16 and lower 4 bits points to a live allocation owned by this entry
+//!   alone, of `shape().allocated()` bytes.
+//! - Bit 0 of the handle agrees with the tag.
 //! - The header at its start is initialized and tells the true shape; key and payload follow it and
 //!   are initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
@@ -27,16 +36,26 @@ use std::sync::Arc;
 pub(crate) use layout::Kind;
 use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
 use parts::{
-    allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
+    ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
 };
 pub use size_class::size_class;
 
 use crate::text_int::IntText;
+use crate::usage::{Access, USES_MAX};
 use crate::value::{Blob, StrView};
 
 /// Bits of the handle that are the address.
 const ADDRESS_BITS: u32 = 48;
-const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - 1;
+const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - ALIGN;
+
+/// Bit of the handle that tells whether there is a deadline.
+const VOLATILE: usize = 1;
+
+/// Where the low bits of [`Access`] stand in the handle.
+const USES_SHIFT: u32 = 1;
+const USES_MASK: usize = (USES_MAX as usize) << USES_SHIFT;
+
+const _: () = assert!(VOLATILE | USES_MASK == ALIGN - 1);
 
 const _: () = assert!(usize::BITS == 64, "the handle keeps 16 bits above a 48-bit address");
 const _: () = assert!(size_of::<Option<Entry>>() == 8);
@@ -85,7 +104,7 @@ impl Entry {
         key: &[u8],
         content: Content<'_>,
         deadline_ms: Option<i64>,
-        clock: u16,
+        access: Access,
     ) -> Self {
         let shape = content.shape(key.len(), deadline_ms);
         let base = allocate(&shape);
@@ -97,7 +116,7 @@ impl Entry {
             ptr::copy_nonoverlapping(key.as_ptr(), key_at.as_ptr(), key.len());
             write_payload(key_at.add(key.len()), content);
         }
-        Self { handle: with_clock(base, clock) }
+        Self { handle: tagged(base, access, deadline_ms.is_some()) }
     }
 
     /// The key.
@@ -172,18 +191,45 @@ impl Entry {
         same_bytes(self.key(), key)
     }
 
-    /// The access clock, see the head of this file.
+    /// What is known of the entry's uses.
     #[inline]
-    pub(crate) fn clock(&self) -> u16 {
-        (self.handle.addr().get() >> ADDRESS_BITS) as u16
+    pub(crate) fn access(&self) -> Access {
+        let bits = self.handle.addr().get();
+        Access {
+            stamp: (bits >> ADDRESS_BITS) as u16,
+            uses: ((bits & USES_MASK) >> USES_SHIFT) as u8,
+        }
     }
 
-    /// Sets the access clock. The handle is written only when the clock moves, so that reading a
-    /// key many times within a second leaves its cache line clean.
+    /// Whether the entry has a deadline, without a look at the entry itself.
     #[inline]
-    pub(crate) fn touch(&mut self, clock: u16) {
-        if self.clock() != clock {
-            self.handle = with_clock(self.base(), clock);
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.handle.addr().get() & VOLATILE != 0
+    }
+
+    /// Sets what is known of the uses. The handle is written only when that changes, so that
+    /// reading a key many times within a second leaves its cache line clean.
+    #[inline]
+    pub(crate) fn set_access(&mut self, access: Access) {
+        if self.access() != access {
+            self.handle = tagged(self.base(), access, self.is_volatile());
+        }
+    }
+
+    /// Sets the stamp alone, with the same care.
+    #[inline]
+    pub(crate) fn touch(&mut self, stamp: u16) {
+        let bits = self.handle.addr().get();
+        if (bits >> ADDRESS_BITS) as u16 != stamp {
+            let below = (1 << ADDRESS_BITS) - 1;
+            // SAFETY: the address between the tags is not zero.
+            self.handle = unsafe {
+                NonNull::new_unchecked(
+                    self.handle
+                        .as_ptr()
+                        .map_addr(|bits| bits & below | usize::from(stamp) << ADDRESS_BITS),
+                )
+            };
         }
     }
 
@@ -303,19 +349,19 @@ impl Entry {
         }
     }
 
-    /// The same value, deadline and clock under another key.
+    /// The same value, deadline and uses under another key.
     pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
         let blob = (self.kind() == Kind::Blob).then(|| self.take_blob());
         let content = match blob {
             Some(blob) => Content::Blob(blob),
             None => self.content(),
         };
-        Self::new(key, content, self.deadline_ms(), self.clock())
+        Self::new(key, content, self.deadline_ms(), self.access())
     }
 
     /// A copy under another key. A blob is shared until one of the two is modified.
-    pub(crate) fn duplicate(&self, key: &[u8], clock: u16) -> Self {
-        Self::new(key, self.content(), self.deadline_ms(), clock)
+    pub(crate) fn duplicate(&self, key: &[u8], access: Access) -> Self {
+        Self::new(key, self.content(), self.deadline_ms(), access)
     }
 
     #[cold]
@@ -337,7 +383,7 @@ impl Entry {
 
     #[inline]
     fn base(&self) -> NonNull<u8> {
-        // SAFETY: the address below the clock is that of an allocation and so not zero.
+        // SAFETY: the address between the tags is that of an allocation and so not zero.
         unsafe {
             NonNull::new_unchecked(self.handle.as_ptr().map_addr(|address| address & ADDRESS_MASK))
         }
@@ -450,13 +496,14 @@ impl Entry {
                     ptr::copy(base.add(old_at).as_ptr(), base.add(new_at).as_ptr(), moved);
                 }
                 write_header(base, shape);
+                self.handle = tagged(base, self.access(), shape.deadline_ms.is_some());
                 return base.add(new_at + old.key_len);
             }
             let fresh = allocate(shape);
             write_header(fresh, shape);
             let key = fresh.add(new_at);
             ptr::copy_nonoverlapping(base.add(old_at).as_ptr(), key.as_ptr(), moved);
-            self.handle = with_clock(fresh, self.clock());
+            self.handle = tagged(fresh, self.access(), shape.deadline_ms.is_some());
             dealloc(base.as_ptr(), memory_layout(old_size));
             key.add(old.key_len)
         }
@@ -516,14 +563,19 @@ impl Drop for BlobLoan<'_> {
     }
 }
 
+/// The handle for an allocation.
+///
 /// # Panics
 ///
 /// If the address needs more than 48 bits, which neither Linux on x86_64 nor on aarch64 hands out
 /// unless asked to.
 #[inline]
-fn with_clock(base: NonNull<u8>, clock: u16) -> NonNull<u8> {
-    assert!(base.addr().get() <= ADDRESS_MASK, "an address of more than 48 bits");
-    base.map_addr(|address| address | usize::from(clock) << ADDRESS_BITS)
+fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
+    assert!(base.addr().get() & !ADDRESS_MASK == 0, "an address of more than 48 bits");
+    let stamp = usize::from(access.stamp) << ADDRESS_BITS;
+    let uses = usize::from(access.uses.min(USES_MAX)) << USES_SHIFT;
+    let volatile = if is_volatile { VOLATILE } else { 0 };
+    base.map_addr(|address| address | stamp | uses | volatile)
 }
 
 /// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place

@@ -15,6 +15,7 @@ enum Step {
     Rekey(usize),
     Duplicate,
     Touch(u16),
+    Use(u16, u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -29,6 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => prop_oneof![0usize..40, 250usize..260].prop_map(Step::Rekey),
         1 => Just(Step::Duplicate),
         1 => any::<u16>().prop_map(Step::Touch),
+        1 => (any::<u16>(), 0..=USES_MAX).prop_map(|(stamp, uses)| Step::Use(stamp, uses)),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 40 })
 }
@@ -40,7 +42,7 @@ struct Model {
     value: Vec<u8>,
     kind: Kind,
     deadline_ms: Option<i64>,
-    clock: u16,
+    access: Access,
 }
 
 impl Model {
@@ -51,7 +53,8 @@ impl Model {
         assert_eq!(entry.string().len(), self.value.len());
         assert_eq!(entry.kind(), self.kind);
         assert_eq!(entry.deadline_ms(), self.deadline_ms);
-        assert_eq!(entry.clock(), self.clock);
+        assert_eq!(entry.access(), self.access);
+        assert_eq!(entry.is_volatile(), self.deadline_ms.is_some());
         assert!(entry.allocated_bytes() >= self.key.len() + entry.shape().payload_len);
     }
 
@@ -98,16 +101,21 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
         Step::Extend(..) | Step::PushToBlob(_) => {}
         Step::Rekey(len) => {
             model.key = vec![b'r'; len];
-            let old = std::mem::replace(entry, Entry::new(b"", Content::Int(0), None, 0));
+            let old =
+                std::mem::replace(entry, Entry::new(b"", Content::Int(0), None, Access::default()));
             *entry = old.with_key(&model.key);
         }
         Step::Duplicate => {
-            let copy = entry.duplicate(b"copy", model.clock);
+            let copy = entry.duplicate(b"copy", model.access);
             Model { key: b"copy".to_vec(), ..model.clone() }.check(&copy);
         }
         Step::Touch(clock) => {
             entry.touch(clock);
-            model.clock = clock;
+            model.access.stamp = clock;
+        }
+        Step::Use(stamp, uses) => {
+            model.access = Access { stamp, uses };
+            entry.set_access(model.access);
         }
     }
 }
@@ -122,9 +130,10 @@ proptest! {
     #[test]
     fn an_entry_keeps_what_it_was_given(key_len in prop_oneof![0usize..32, 250usize..260], steps in steps()) {
         let key = vec![b'k'; key_len];
-        let mut entry = Entry::new(&key, Content::Embedded(b""), None, 3);
+        let access = Access { stamp: 3, uses: 2 };
+        let mut entry = Entry::new(&key, Content::Embedded(b""), None, access);
         let mut model =
-            Model { key, value: Vec::new(), kind: Kind::Embedded, deadline_ms: None, clock: 3 };
+            Model { key, value: Vec::new(), kind: Kind::Embedded, deadline_ms: None, access };
         for step in steps {
             apply(step, &mut entry, &mut model);
             model.check(&entry);
@@ -148,14 +157,15 @@ fn integers_take_the_fewest_bytes() {
         (i64::MAX, 8),
     ] {
         assert_eq!(int_width(value), width, "of {value}");
-        let entry = Entry::new(b"k", Content::Int(value), None, 0);
+        let entry = Entry::new(b"k", Content::Int(value), None, Access::default());
         assert!(matches!(entry.string(), StrView::Int(back) if back == value));
     }
 }
 
 #[test]
 fn a_value_of_the_same_class_is_overwritten_in_place() {
-    let mut entry = Entry::new(b"0123456789abcdef", Content::Embedded(&[1; 10]), None, 0);
+    let mut entry =
+        Entry::new(b"0123456789abcdef", Content::Embedded(&[1; 10]), None, Access::default());
     let home = entry.address();
     entry.store(Content::Embedded(&[2; 13]), None);
     assert_eq!(entry.address(), home, "13 bytes still fit into the class of 32");
@@ -168,7 +178,7 @@ fn a_value_of_the_same_class_is_overwritten_in_place() {
 #[test]
 fn a_blob_is_shared_and_then_left_alone() {
     let bytes = vec![7u8; BLOB_LEN_MIN];
-    let mut entry = Entry::new(b"k", Content::of_string(&bytes), None, 0);
+    let mut entry = Entry::new(b"k", Content::of_string(&bytes), None, Access::default());
     let StrView::Shared(blob) = entry.string() else { panic!("a string of this size is a blob") };
     let reply = blob.to_arc();
     entry.change_blob(|blob| Arc::make_mut(blob).push(8));
@@ -180,7 +190,7 @@ fn a_blob_is_shared_and_then_left_alone() {
 
 #[test]
 fn a_panic_while_a_blob_is_changed_loses_nothing() {
-    let mut entry = Entry::new(b"k", Content::Blob(Arc::new(vec![1; 10])), None, 0);
+    let mut entry = Entry::new(b"k", Content::Blob(Arc::new(vec![1; 10])), None, Access::default());
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         entry.change_blob(|blob| {
             *blob = Arc::new(vec![2; 20]);

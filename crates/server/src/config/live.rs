@@ -4,11 +4,12 @@
 //! its next request. Fields are independent: loads are relaxed, and two of them read one after the
 //! other may stem from different changes.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use super::directive::DirectiveId;
 use super::limits::{ClientClass, OutputLimit};
 use super::settings::Settings;
+use crate::durability::SyncPolicy;
 
 /// Makes the struct, its readers, and the method that fills it, from one list.
 macro_rules! live {
@@ -56,6 +57,8 @@ live! {
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
     /// Bytes of data at most, 0 for no limit.
     maxmemory: AtomicU64<u64> = bytes("maxmemory");
+    /// How long a command may evict, from 0 to 100.
+    maxmemory_eviction_tenacity: AtomicU64<u64> = count("maxmemory-eviction-tenacity");
     /// Microseconds from which a command enters the slow log, -1 for never.
     slowlog_log_slower_than: AtomicI64<i64> = number("slowlog-log-slower-than");
     /// Entries of the slow log at most.
@@ -66,6 +69,14 @@ live! {
     latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
     /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
+    /// When the log reaches the device, as a number of [`SyncPolicy`].
+    appendfsync_code: AtomicU8<u8> = sync_policy_code("appendfsync");
+    /// Growth of the log that has it compacted, in percent; 0 for never.
+    log_growth_percentage: AtomicU64<u64> = count("auto-aof-rewrite-percentage");
+    /// Bytes of the log below which it is not compacted.
+    log_bytes_min: AtomicU64<u64> = bytes("auto-aof-rewrite-min-size");
+    /// Bytes a second that compaction may write, 0 for no limit.
+    compaction_bytes_per_second: AtomicU64<u64> = bytes("compaction-bytes-per-second");
 }
 
 impl Live {
@@ -73,6 +84,13 @@ impl Live {
         let live = Self::default();
         live.store(settings);
         live
+    }
+
+    /// When the log reaches the device.
+    #[inline]
+    #[must_use]
+    pub fn appendfsync(&self) -> SyncPolicy {
+        SyncPolicy::from_code(self.appendfsync_code())
     }
 
     /// How much output may wait for a client of that class.

@@ -7,6 +7,7 @@ use super::events::Events;
 use super::limits::OutputLimits;
 use super::origin::Assignment;
 use super::value::{SavePoint, Value};
+use crate::durability::SyncPolicy;
 
 /// A value for every directive, each of its directive's kind.
 ///
@@ -119,6 +120,12 @@ impl Settings {
             Value::Word(word) => word,
             _ => wrong_kind(id),
         }
+    }
+
+    /// A word that names a [`SyncPolicy`], as its number.
+    #[must_use]
+    pub fn sync_policy_code(&self, id: DirectiveId) -> u8 {
+        SyncPolicy::parse(self.word(id).as_bytes()).unwrap_or_else(|| wrong_kind(id)) as u8
     }
 
     /// A text, perhaps empty.

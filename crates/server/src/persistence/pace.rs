@@ -16,7 +16,7 @@ use crate::config::{DirectiveId, Settings};
 const WORK: Duration = Duration::from_micros(500);
 
 /// How long it rests on a busy machine, in proportion to the time it has worked: it takes a quarter of
-/// a core then. The figures are in `docs/decisions/0007-snapshots-without-fork.md`.
+/// a core then. The figures are in `docs/decisions/0011-snapshots-without-fork.md`.
 const REST_SHARE: u32 = 3;
 
 /// How often the saver looks at the machine. The kernel counts in hundredths of a second.

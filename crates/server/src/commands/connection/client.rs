@@ -9,6 +9,7 @@ use super::auth::clean_name;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
 use crate::command::{CommandId, Flags, Group, Spec};
 use crate::commands::server::{help, help_spec};
+use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::server::Server;
@@ -26,6 +27,12 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
     "client",
     Group::Connection,
     &[
+        sub("durability", 3, durability).doc(
+            "7.2.0",
+            "O(1)",
+            "<ALWAYS | EVERYSEC | NO | DEFAULT>",
+            "Says how durable the writes of the connection are when they are acknowledged.",
+        ),
         sub("getname", 2, get_name).doc("2.6.9", "O(1)", "", "Returns the name of the connection."),
         sub("getredir", 2, get_redir).doc(
             "6.0.0",
@@ -232,6 +239,15 @@ fn on_off(arg: &[u8]) -> Result<bool, CommandError> {
 
 fn no_evict(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     ctx.session.client.set(ClientFlags::NO_EVICT, on_off(&args[2])?);
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn durability(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    ctx.session.durability = match args[2].to_ascii_lowercase().as_slice() {
+        b"default" => None,
+        word => Some(SyncPolicy::parse(word).ok_or(CommandError::SYNTAX)?),
+    };
     ctx.reply.ok();
     Ok(())
 }

@@ -5,12 +5,9 @@ use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, Handler, KeyFlags, KeySpec, Spec};
 use crate::commands::server::{help, help_spec};
-use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::reply::Reply;
-
-const MAXMEMORY_POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 
 const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
 
@@ -35,7 +32,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "4.0.0",
             "O(1)",
             "key",
-            "Returns the logarithmic access frequency counter of a key.",
+            "Returns the logarithmic access frequency counter of a key, under an LFU policy.",
         ),
         sub("idletime", idle_time).doc(
             "2.2.3",
@@ -78,7 +75,7 @@ fn encoding(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn idle_time(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    if ctx.server.config.settings().word(MAXMEMORY_POLICY).ends_with("lfu") {
+    if ctx.server.keyspace.eviction().policy.counts_frequency() {
         return Err(CommandError::new(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
              switching between policies at runtime LRU and LFU data will take some time to adjust.",
@@ -88,11 +85,15 @@ fn idle_time(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     inspect(ctx, args, look, |reply, seconds| reply.int(seconds as i64))
 }
 
-/// Frequencies are not tracked yet, whatever the policy.
 fn freq(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let counts = ctx.server.keyspace.eviction().policy.counts_frequency();
     let (mut db, key, reply) = ctx.open(args.at(2));
-    if db.value_type(key).is_none() {
+    let Some(frequency) = db.frequency(key) else {
         reply.null();
+        return Ok(());
+    };
+    if counts {
+        reply.int(frequency.into());
         return Ok(());
     }
     Err(CommandError::new(

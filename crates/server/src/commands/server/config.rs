@@ -64,6 +64,8 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let pairs: Vec<_> =
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
     let peer = ctx.session.client.peer();
+    // Whoever watches a directive may have to look at all shards.
+    ctx.locker.release();
     ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
     ctx.reply.ok();
     Ok(())

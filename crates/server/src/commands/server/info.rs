@@ -235,8 +235,8 @@ fn memory(report: &mut Report<'_>) {
     ]);
     report.line("mem_fragmentation_ratio", format!("{:.2}", memory.fragmentation()));
     report.line("mem_fragmentation_bytes", memory.fragmentation_bytes());
+    report.line("mem_not_counted_for_evict", memory.not_evictable());
     report.constants(&[
-        ("mem_not_counted_for_evict", "0"),
         ("mem_replication_backlog", "0"),
         ("mem_total_replication_buffers", "0"),
         ("mem_clients_slaves", "0"),
@@ -275,20 +275,37 @@ fn persistence(report: &mut Report<'_>) {
     report.line("rdb_last_cow_size", saves.last_extra_bytes);
     report.line("rdb_last_load_keys_expired", saves.loaded.expired);
     report.line("rdb_last_load_keys_loaded", saves.loaded.keys);
-    report.constants(&[
-        ("aof_enabled", "0"),
-        ("aof_rewrite_in_progress", "0"),
-        ("aof_rewrite_scheduled", "0"),
-        ("aof_last_rewrite_time_sec", "-1"),
-        ("aof_current_rewrite_time_sec", "-1"),
-        ("aof_last_bgrewrite_status", "ok"),
-        ("aof_last_write_status", "ok"),
-        ("aof_rewrites", "0"),
-        ("aof_rewrites_consecutive_failures", "0"),
-        ("aof_last_cow_size", "0"),
-        ("module_fork_in_progress", "0"),
-        ("module_fork_last_cow_size", "0"),
-    ]);
+    report.constants(&[]);
+    log_of_writes(report);
+    report.constants(&[("module_fork_in_progress", "0"), ("module_fork_last_cow_size", "0")]);
+}
+
+fn log_of_writes(report: &mut Report<'_>) {
+    let journal = report.server.durability.journal();
+    let compaction = journal.map(|journal| journal.compaction_figures()).unwrap_or_default();
+    let figures = journal.map(|journal| journal.figures()).unwrap_or_default();
+    let status = |failed: bool| if failed { "err" } else { "ok" };
+    report.line("aof_enabled", u8::from(journal.is_some()));
+    report.line("aof_rewrite_in_progress", u8::from(compaction.is_running));
+    report.constants(&[("aof_rewrite_scheduled", "0")]);
+    let last = compaction.last.map_or(-1, |last| last.as_secs() as i64);
+    report.line("aof_last_rewrite_time_sec", last);
+    report.constants(&[("aof_current_rewrite_time_sec", "-1")]);
+    report.line("aof_last_bgrewrite_status", status(compaction.last_failed));
+    report.line("aof_last_write_status", status(figures.wound.is_some()));
+    report.line("aof_rewrites", compaction.passes);
+    report.constants(&[("aof_rewrites_consecutive_failures", "0"), ("aof_last_cow_size", "0")]);
+    if journal.is_some() {
+        report.line("aof_current_size", figures.bytes);
+        report.line("aof_base_size", compaction.base_bytes);
+        report.constants(&[("aof_pending_rewrite", "0"), ("aof_buffer_length", "0")]);
+        report.line("aof_pending_bio_fsync", u8::from(figures.durable < figures.appended));
+        report.constants(&[("aof_delayed_fsync", "0")]);
+        report.line("log_records", figures.appended);
+        report.line("log_records_durable", figures.durable);
+        report.line("log_syncs", figures.syncs);
+        report.line("log_compaction_bytes_written", compaction.bytes_written);
+    }
 }
 
 fn stats(report: &mut Report<'_>) {
@@ -318,11 +335,12 @@ fn stats(report: &mut Report<'_>) {
         ("expired_stale_perc", "0.00"),
         ("expired_time_cap_reached_count", "0"),
         ("expire_cycle_cpu_milliseconds", "0"),
-        ("evicted_keys", "0"),
-        ("evicted_clients", "0"),
-        ("total_eviction_exceeded_time", "0"),
-        ("current_eviction_exceeded_time", "0"),
     ]);
+    server.excess.check(server, report.now_ms);
+    report.line("evicted_keys", keys.evicted);
+    report.line("evicted_clients", 0);
+    report.line("total_eviction_exceeded_time", server.excess.total_ms(report.now_ms));
+    report.line("current_eviction_exceeded_time", server.excess.current_ms(report.now_ms));
     report.line("keyspace_hits", keys.hits);
     report.line("keyspace_misses", keys.misses);
     // Nothing forks; it is the time for which the last snapshot stopped everybody in its beginning.

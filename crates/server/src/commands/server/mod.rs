@@ -4,6 +4,7 @@ mod admin;
 mod command;
 mod config;
 mod debug;
+mod durability;
 mod info;
 mod latency;
 mod memory;
@@ -22,6 +23,7 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    durability::COMMANDS,
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,

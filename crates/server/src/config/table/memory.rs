@@ -18,26 +18,21 @@ const POLICIES: Kind = Kind::Word(&[
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("maxmemory", Kind::Memory(0, u64::MAX), "0",
-        "Memory for the data; 0 is no limit. What happens at the limit says `maxmemory-policy`.")
-        .later(),
+        "Memory for the data; 0 is no limit. What happens at the limit says `maxmemory-policy`. \
+         Buffers of connections do not count, nor does the program itself."),
     row("maxmemory-policy", POLICIES, "noeviction",
         "What to give up at the limit: nothing (writes fail), or keys by age, frequency, expiry \
-         or chance.")
-        .later(),
+         or chance."),
     row("maxmemory-samples", Kind::Int(1, INT_MAX), "5",
-        "Keys to look at in order to evict one. More is more exact and slower.")
-        .later(),
+        "Keys to look at in order to evict one, in units of eight. More is more exact and slower."),
     row("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10",
-        "How much latency eviction may cost, from 0 (little) to 100 (any).")
-        .later(),
+        "How much latency eviction may cost a command, from 0 (little) to 100 (any)."),
     row("lfu-log-factor", COUNT_OR_SIZE, "10",
-        "How many hits it takes to count a key as more frequent.")
-        .later(),
+        "How many hits it takes to count a key as more frequent."),
     row("lfu-decay-time", COUNT_OR_SIZE, "1",
-        "Minutes after which a key counts as less frequent.")
-        .later(),
+        "Minutes after which a key counts as less frequent. 0: never."),
     row("lazyfree-lazy-eviction", Kind::Bool, "no",
-        "Free evicted values in the background.")
+        "Free evicted values in the background. Tierce always does so with large ones.")
         .later(),
     row("lazyfree-lazy-expire", Kind::Bool, "no",
         "Free expired values in the background. Tierce always does so with large ones.")

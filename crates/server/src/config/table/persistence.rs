@@ -16,12 +16,12 @@ pub(super) const ROWS: &[Directive] = &[
     row("dbfilename", Kind::Text, "dump.rdb",
         "Name of the snapshot in `dir`.")
         .protected().checked(snapshot_name),
-    row("appendonly", Kind::Bool, "no",
-        "Log every write, so that it survives a crash.")
-        .later(),
+    row("appendonly", Kind::Bool, "yes",
+        "Log every write, so that it survives a crash. Without, data is in memory only.")
+        .redis("no").before_start(),
     row("appendfsync", Kind::Word(&["everysec", "always", "no"]), "everysec",
-        "When the log reaches the disk: once a second, before each reply, or when the kernel likes.")
-        .later(),
+        "When the log reaches the disk: once a second, before each reply, or when the kernel likes. \
+         Whatever is said here, what was replied to survives the death of the process."),
     row("appendfilename", Kind::Text, "appendonly.aof",
         "First part of the names of the log's files in Redis.")
         .before_start().later().checked(log_name),
@@ -32,11 +32,12 @@ pub(super) const ROWS: &[Directive] = &[
         "Do not sync the log while it is rewritten.")
         .later(),
     row("auto-aof-rewrite-percentage", COUNT_OR_SIZE, "100",
-        "Growth of the log that starts a rewrite. Tierce compacts it piece by piece instead.")
-        .later(),
+        "Growth of the log, in percent of its size after the last compaction, that starts the next \
+         one. 0: never by itself."),
     row("auto-aof-rewrite-min-size", BYTES, "64mb",
-        "Size of the log below which it is never rewritten.")
-        .later(),
+        "Size of the log below which it is not compacted by itself."),
+    row("compaction-bytes-per-second", BYTES, "32mb",
+        "What compaction of the log may write in a second. 0: no limit."),
     row("aof-load-truncated", Kind::Bool, "yes",
         "Start with a log whose end is torn, after cutting it off.")
         .later(),

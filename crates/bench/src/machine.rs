@@ -1,4 +1,4 @@
-//! The machine a comparison ran on, since figures mean nothing without it.
+//! The machine on which something was measured, since figures mean nothing without it.
 
 use std::fs;
 use std::thread;

@@ -1,0 +1,112 @@
+//! A phase in a process of its own: starting it, and hearing from it.
+//!
+//! The program starts itself with the same subcommand and `--child JOB`. The job is JSON, and so is
+//! each line that comes back on standard output. Standard error is shared.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{self, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::error::RaceError;
+use super::phase::{self, Outcome, Phase};
+use super::plan::Plan;
+use super::writer;
+
+/// What the process is to do.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    pub(super) plan: Plan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) enum Task {
+    Phase(Phase),
+    /// Write until killed.
+    WriteOn,
+}
+
+/// What it says.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+enum Message {
+    Progress { done: u64, seconds: f64 },
+    Outcome(Outcome),
+    Failed(String),
+}
+
+/// A moment of a phase: what was done by then.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(super) struct Sample {
+    pub(super) seconds: f64,
+    pub(super) done: u64,
+}
+
+/// Starts the process of a job.
+pub(super) fn start(job: &Job) -> Result<process::Child, RaceError> {
+    let text = serde_json::to_string(job)
+        .map_err(|_| RaceError::Usage("the directory's name must be UTF-8".into()))?;
+    let program =
+        std::env::current_exe().map_err(RaceError::io("find", Path::new("/proc/self/exe")))?;
+    Command::new(&program)
+        .args(["race", "--child", &text])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(RaceError::io("start", &program))
+}
+
+/// Runs a phase in a fresh process and hears it out.
+pub(super) fn run(
+    plan: &Plan,
+    phase: Phase,
+    mut tell: impl FnMut(Sample),
+) -> Result<Outcome, RaceError> {
+    let failed = |reason: String| RaceError::Phase { phase: phase.name().to_owned(), reason };
+    let mut child = start(&Job { task: Task::Phase(phase), plan: plan.clone() })?;
+    let output = BufReader::new(child.stdout.take().expect("a pipe was asked for"));
+    let (mut outcome, mut failure) = (None, None);
+    for line in output.lines() {
+        let message = line.ok().and_then(|line| serde_json::from_str(&line).ok());
+        match message {
+            Some(Message::Progress { done, seconds }) => tell(Sample { seconds, done }),
+            Some(Message::Outcome(it)) => outcome = Some(it),
+            Some(Message::Failed(reason)) => failure = Some(reason),
+            None => failure = failure.or(Some("said what is no message".into())),
+        }
+    }
+    let status = child.wait().map_err(RaceError::io("wait for", Path::new("a child process")))?;
+    match (failure, outcome) {
+        (Some(reason), _) => Err(failed(reason)),
+        (None, Some(outcome)) if status.success() => Ok(outcome),
+        _ => Err(failed(format!("the run is void: the process ended early ({status})"))),
+    }
+}
+
+/// What the process does: its job, told on standard output.
+pub(super) fn serve(job: &str) -> Result<(), RaceError> {
+    // Whoever ends the race must not leave a writer behind.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let job: Job = serde_json::from_str(job)
+        .map_err(|error| RaceError::Usage(format!("--child is for internal use: {error}")))?;
+    let phase = match job.task {
+        Task::WriteOn => return writer::write_on(&job.plan),
+        Task::Phase(phase) => phase,
+    };
+    let tell = |done, time: Duration| say(&Message::Progress { done, seconds: time.as_secs_f64() });
+    match phase::run(&job.plan, phase, tell) {
+        Ok(outcome) => say(&Message::Outcome(outcome)),
+        Err(error) => say(&Message::Failed(error.to_string())),
+    }
+    Ok(())
+}
+
+fn say(message: &Message) {
+    let mut line = serde_json::to_string(message).expect("numbers and text have a form in JSON");
+    line.push('\n');
+    // If nobody listens the process is about to be ended by the signal above.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}

@@ -1,0 +1,151 @@
+//! The command line of `tierce race`. `plan.rs` resolves it.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Race the storage engine: kills, random writes, random reads and ordered scans.
+///
+/// First the raw limits of the disk are measured in the same directory, past the page cache. Then
+/// processes that write are killed with SIGKILL, and whatever they had been told was written must be
+/// there. Then 64 threads write keys of 8 bytes with values of 4 KiB in random order, read them in
+/// random order, and each scan all of them in ascending order twice, each phase in a fresh process
+/// and with the page cache dropped before it. Everything is verified: content, order and number.
+///
+/// The table ends with ratios to the limits of the disk. docs/race.md explains them.
+///
+/// Exit code 0: the run counts, whether or not goals were met. 1: it is void, because something was
+/// lost or wrong, or it could not be made; the store is then left where it is. 2: the command line
+/// is wrong.
+#[derive(Args, Clone, Debug)]
+pub struct RaceArgs {
+    /// Directory for the files of the race, on the disk that is to be measured
+    #[arg(long, value_name = "DIR", default_value = "tierce-race")]
+    pub(super) dir: PathBuf,
+    /// Threads that write, read and scan
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) threads: u32,
+    /// Keys that each thread writes and reads; 1000000 is the contest's size
+    #[arg(long, value_name = "N", default_value_t = 15_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(super) per_thread: u64,
+    /// How often each thread scans everything
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) scans: u32,
+    /// How often writers are killed
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) kills: u32,
+    /// Seed of keys, values and moments to kill
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Phases to run. Without `write` there must be a store that a run with --keep has left
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values_t = Step::ALL)]
+    pub(super) phases: Vec<Step>,
+
+    /// How the page cache is emptied before a phase
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(super) drop_caches: DropCaches,
+    /// Let every thread of a scan compare every byte, not only its share of the values
+    #[arg(long)]
+    pub(super) verify_all: bool,
+
+    /// Logs that the engine writes in parallel
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Engine")]
+    pub(super) shards: u32,
+    /// Read past the page cache
+    #[arg(long, help_heading = "Engine")]
+    pub(super) direct_io: bool,
+    /// Length of a segment in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Engine")]
+    pub(super) segment_size: u64,
+    /// Memory for values read lately in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 20), help_heading = "Engine")]
+    pub(super) read_cache: u64,
+
+    /// Leave the store of the run in its directory
+    #[arg(long, help_heading = "Output")]
+    pub(super) keep: bool,
+    /// Write the results to a file as JSON
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) json: Option<PathBuf>,
+    /// Draw the throughput of each phase over time, as SVG
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) plot: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short, long, help_heading = "Output")]
+    pub(super) quiet: bool,
+
+    /// What the process of a phase is told by the one that started it
+    #[arg(long, value_name = "JSON", hide = true)]
+    pub(super) child: Option<String>,
+}
+
+/// What a race consists of, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Step {
+    /// The raw limits of the disk
+    Yardstick,
+    /// Writers are killed and everything acknowledged must be there
+    Recovery,
+    /// Every thread writes its keys, in random order
+    Write,
+    /// All keys are read once, in random order, from the disk
+    Read,
+    /// The same again with everything in the page cache
+    Warm,
+    /// Every thread goes through all keys in ascending order
+    Scan,
+}
+
+impl Step {
+    const ALL: [Self; 6] =
+        [Self::Yardstick, Self::Recovery, Self::Write, Self::Read, Self::Warm, Self::Scan];
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.to_possible_value().expect("no step is skipped");
+        f.write_str(value.get_name())
+    }
+}
+
+/// How the page cache is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DropCaches {
+    /// `system` if this user may, else `files`
+    Auto,
+    /// The cache of the whole system, by /proc/sys/vm/drop_caches
+    System,
+    /// What it holds of the store's files, by posix_fadvise
+    Files,
+    /// Not at all
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        race: RaceArgs,
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        <Program as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn all_phases_run_unless_some_are_named() {
+        let parse = |line: &str| {
+            Program::try_parse_from(line.split_ascii_whitespace()).map(|program| program.race)
+        };
+        assert_eq!(parse("race").unwrap().phases, Step::ALL);
+        assert_eq!(parse("race --phases write,scan").unwrap().phases, [Step::Write, Step::Scan]);
+        for wrong in ["race --phases swim", "race --threads 0", "race --drop-caches yes"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The phases that are timed, as their own process runs them.
+//!
+//! Time runs from the moment at which all threads start together to the end of the last. What
+//! comes before and after it, opening, flushing and closing the store, is timed apart.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::cache;
+use super::contents::{Shuffle, VALUE_LEN};
+use super::crew::{self, Hand};
+use super::engine::{Sizes, Store};
+use super::error::RaceError;
+use super::memory::Memory;
+use super::plan::Plan;
+use super::traffic::device_bytes_read;
+use super::verify::{Census, Pass, Share, missing, wrong_value};
+
+/// A phase that is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    Write,
+    Read,
+    Warm,
+    Scan,
+}
+
+impl Phase {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Warm => "warm",
+            Self::Scan => "scan",
+        }
+    }
+
+    /// Keys that all threads handle together.
+    pub(super) fn operations(self, plan: &Plan) -> u64 {
+        match self {
+            Self::Scan => plan.keys() * u64::from(plan.threads) * u64::from(plan.scans),
+            _ => plan.keys(),
+        }
+    }
+}
+
+/// What a phase came to.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Outcome {
+    pub(super) phase: Phase,
+    pub(super) operations: u64,
+    pub(super) seconds: f64,
+    pub(super) open_seconds: f64,
+    /// From the last acknowledgement until everything was durable.
+    pub(super) flush_seconds: Option<f64>,
+    pub(super) close_seconds: f64,
+    pub(super) memory: Memory,
+    /// What came from the device while time ran.
+    pub(super) device_bytes_read: u64,
+    pub(super) sizes: Sizes,
+}
+
+/// Threads count after this many keys of a scan: counting each would cost more than some engines
+/// need to deliver it.
+const SCAN_STEP: u64 = 256;
+
+/// Runs a phase in this process.
+pub(super) fn run(
+    plan: &Plan,
+    phase: Phase,
+    tell: impl FnMut(u64, Duration),
+) -> Result<Outcome, RaceError> {
+    if phase == Phase::Warm {
+        cache::fill(&plan.store())?;
+    }
+    let (store, open) = timed(|| Store::open(&plan.store(), &plan.tuning))?;
+    let read_before = device_bytes_read();
+    let time = match phase {
+        Phase::Write => write(plan, &store, tell)?,
+        Phase::Read => read(plan, &store, plan.seed, tell)?,
+        Phase::Warm => read(plan, &store, !plan.seed, tell)?,
+        Phase::Scan => scan(plan, &store, tell)?,
+    };
+    let device_bytes_read = device_bytes_read() - read_before;
+    let memory = Memory::read();
+    let flush = match phase {
+        Phase::Write => Some(timed(|| store.flush())?.1.as_secs_f64()),
+        _ => None,
+    };
+    let sizes = store.sizes();
+    if sizes.keys != plan.keys() {
+        let (found, all) = (sizes.keys, plan.keys());
+        return Err(RaceError::Void(format!("the store has {found} keys of {all}")));
+    }
+    let ((), close) = timed(|| store.close())?;
+    Ok(Outcome {
+        phase,
+        operations: phase.operations(plan),
+        seconds: time.as_secs_f64(),
+        open_seconds: open.as_secs_f64(),
+        flush_seconds: flush,
+        close_seconds: close.as_secs_f64(),
+        memory,
+        device_bytes_read,
+        sizes,
+    })
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T, RaceError>) -> Result<(T, Duration), RaceError> {
+    let start = Instant::now();
+    let result = work()?;
+    Ok((result, start.elapsed()))
+}
+
+/// Every thread writes keys of its own.
+fn write(
+    plan: &Plan,
+    store: &Store,
+    tell: impl FnMut(u64, Duration),
+) -> Result<Duration, RaceError> {
+    let contents = plan.contents();
+    let work = |hand: &Hand<'_>| {
+        let mut value = [0; VALUE_LEN];
+        let first = hand.number as u64 * plan.per_thread;
+        for number in first..first + plan.per_thread {
+            if hand.is_over() {
+                break;
+            }
+            let key = contents.key(number);
+            contents.fill(&mut value, key, 0);
+            store.put(key, &value)?;
+            hand.count(1);
+        }
+        Ok(())
+    };
+    crew::run(plan.threads as usize, work, tell)
+}
+
+/// All threads together read every key once: no read can be answered by what an earlier one of
+/// the same key has left in a cache.
+fn read(
+    plan: &Plan,
+    store: &Store,
+    salt: u64,
+    tell: impl FnMut(u64, Duration),
+) -> Result<Duration, RaceError> {
+    let contents = plan.contents();
+    let order = Shuffle::new(plan.keys(), salt);
+    let work = |hand: &Hand<'_>| {
+        let first = hand.number as u64 * plan.per_thread;
+        for position in first..first + plan.per_thread {
+            if hand.is_over() {
+                break;
+            }
+            let key = contents.key(order.at(position));
+            match store.get(key, |value| contents.is_value(value, key, 0))? {
+                Some(true) => hand.count(1),
+                Some(false) => return Err(wrong_value(key)),
+                None => return Err(missing(key)),
+            }
+        }
+        Ok(())
+    };
+    crew::run(plan.threads as usize, work, tell)
+}
+
+/// Every thread goes through all keys, some times over.
+fn scan(
+    plan: &Plan,
+    store: &Store,
+    tell: impl FnMut(u64, Duration),
+) -> Result<Duration, RaceError> {
+    let contents = plan.contents();
+    let expected = Census::of(&contents, plan.keys());
+    let work = |hand: &Hand<'_>| {
+        let share = match plan.verify_all {
+            true => Share::All,
+            false => Share::OneOf { number: hand.number as u64, threads: u64::from(plan.threads) },
+        };
+        for _ in 0..plan.scans {
+            let mut pass = Pass::new(&contents, share);
+            let mut uncounted = 0;
+            store.scan(b"", b"", |key, value| {
+                pass.see(key, value)?;
+                uncounted += 1;
+                if uncounted == SCAN_STEP {
+                    hand.count(std::mem::take(&mut uncounted));
+                    if hand.is_over() {
+                        return Err(RaceError::Void("another thread failed".into()));
+                    }
+                }
+                Ok(())
+            })?;
+            hand.count(uncounted);
+            pass.finish(expected)?;
+        }
+        Ok(())
+    };
+    crew::run(plan.threads as usize, work, tell)
+}

@@ -1,0 +1,135 @@
+//! A race as it will be run: options resolved, and the places where its files are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::cli::{RaceArgs, Step};
+use super::contents::{Contents, KEY_LEN, VALUE_LEN};
+use super::engine::Tuning;
+use super::error::RaceError;
+
+/// What every process of a race must know.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Plan {
+    pub(super) dir: PathBuf,
+    pub(super) threads: u32,
+    pub(super) per_thread: u64,
+    pub(super) scans: u32,
+    pub(super) kills: u32,
+    pub(super) seed: u64,
+    pub(super) verify_all: bool,
+    pub(super) tuning: Tuning,
+}
+
+/// Room that must be left: what records, hint files and the system need beside the values.
+const ROOM_BEYOND_VALUES: f64 = 1.1;
+
+impl Plan {
+    pub(super) fn new(args: &RaceArgs) -> Self {
+        Self {
+            dir: args.dir.clone(),
+            threads: args.threads,
+            per_thread: args.per_thread,
+            scans: args.scans,
+            kills: args.kills,
+            seed: args.seed,
+            verify_all: args.verify_all,
+            tuning: Tuning {
+                shards: args.shards,
+                direct_io: args.direct_io,
+                segment_size_bytes: args.segment_size << 20,
+                read_cache_bytes: (args.read_cache << 20) as usize,
+            },
+        }
+    }
+
+    /// Makes the directory and refuses what cannot work before anything takes time.
+    pub(super) fn prepare(&self, steps: &[Step]) -> Result<(), RaceError> {
+        fs::create_dir_all(&self.dir).map_err(RaceError::io("create", &self.dir))?;
+        let (store, has) = (self.store(), |step| steps.contains(&step));
+        if has(Step::Write) && store.exists() {
+            return Err(RaceError::Usage(format!(
+                "{} is there already: remove it, or leave out the phase write",
+                store.display()
+            )));
+        }
+        let needs_store = has(Step::Read) || has(Step::Warm) || has(Step::Scan);
+        if !has(Step::Write) && needs_store && !store.exists() {
+            return Err(RaceError::Usage(format!(
+                "there is no {}: run the phase write, with --keep",
+                store.display()
+            )));
+        }
+        if has(Step::Write) {
+            self.check_room()?;
+        }
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), RaceError> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(RaceError::io("examine", &self.dir))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let needed = (self.bytes() as f64 * ROOM_BEYOND_VALUES) as u64;
+        if free < needed {
+            return Err(RaceError::Usage(format!(
+                "the race needs {needed} bytes and the disk of {} has {free}: lower --per-thread",
+                self.dir.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Number of keys.
+    pub(super) fn keys(&self) -> u64 {
+        u64::from(self.threads) * self.per_thread
+    }
+
+    /// Bytes of all keys and values.
+    pub(super) fn bytes(&self) -> u64 {
+        self.keys() * (KEY_LEN + VALUE_LEN) as u64
+    }
+
+    pub(super) fn contents(&self) -> Contents {
+        Contents::new(self.seed)
+    }
+
+    /// The store of the phases that are timed.
+    pub(super) fn store(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+
+    /// The store whose writers are killed.
+    pub(super) fn killed_store(&self) -> PathBuf {
+        self.dir.join("killed")
+    }
+
+    /// Where writers note what was acknowledged.
+    pub(super) fn acknowledged(&self) -> PathBuf {
+        self.dir.join("acknowledged")
+    }
+
+    /// The file with which the disk is measured.
+    pub(super) fn yardstick(&self) -> PathBuf {
+        self.dir.join("yardstick")
+    }
+
+    /// Removes the files of the race, and the directory if nothing else is in it.
+    pub(super) fn remove(&self) -> Result<(), RaceError> {
+        remove_store(&self.store())?;
+        // Fails if the user keeps something there, which is right.
+        let _ = fs::remove_dir(&self.dir);
+        Ok(())
+    }
+}
+
+/// Removes a store's directory; fine when there is none.
+pub(super) fn remove_store(dir: &Path) -> Result<(), RaceError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(RaceError::io("remove", dir)(error))
+        }
+        _ => Ok(()),
+    }
+}

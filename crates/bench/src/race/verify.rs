@@ -1,0 +1,167 @@
+//! What a reader must find; anything else makes the run void.
+
+use super::contents::{Contents, Key};
+use super::error::RaceError;
+
+/// How a key reads in messages.
+pub(super) fn show(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// All keys of a race, in two numbers: equal number and equal sum of keys that are all different
+/// means equal keys, but for an accident of one in 2^64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    count: u64,
+    sum: u64,
+}
+
+impl Census {
+    pub(super) fn of(contents: &Contents, keys: u64) -> Self {
+        let mut census = Self::default();
+        (0..keys).for_each(|number| census.add(contents.key(number)));
+        census
+    }
+
+    fn add(&mut self, key: Key) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(u64::from_be_bytes(key));
+    }
+}
+
+/// Which values one of many scanning threads compares in full. Together they compare all of them
+/// in every pass; of the others each thread looks at one word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Share {
+    All,
+    OneOf { number: u64, threads: u64 },
+}
+
+impl Share {
+    fn has(self, key: Key) -> bool {
+        match self {
+            Self::All => true,
+            Self::OneOf { number, threads } => u64::from_be_bytes(key) % threads == number,
+        }
+    }
+}
+
+/// One pass over everything in ascending order.
+#[derive(Debug)]
+pub(super) struct Pass<'a> {
+    contents: &'a Contents,
+    share: Share,
+    last: Option<Key>,
+    met: Census,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(contents: &'a Contents, share: Share) -> Self {
+        Self { contents, share, last: None, met: Census::default() }
+    }
+
+    /// Takes the next key and value.
+    pub(super) fn see(&mut self, key: &[u8], value: &[u8]) -> Result<(), RaceError> {
+        let Ok(key) = Key::try_from(key) else {
+            return Err(RaceError::Void(format!("a scan met the foreign key {}", show(key))));
+        };
+        if let Some(last) = self.last.filter(|last| *last >= key) {
+            let (key, last) = (show(&key), show(&last));
+            return Err(RaceError::Void(format!("a scan met key {key} after {last}")));
+        }
+        let is_right = if self.share.has(key) {
+            self.contents.is_value(value, key, 0)
+        } else {
+            self.contents.looks_like_value(value, key, 0)
+        };
+        if !is_right {
+            return Err(wrong_value(key));
+        }
+        self.last = Some(key);
+        self.met.add(key);
+        Ok(())
+    }
+
+    /// The end of the pass: nothing may be missing.
+    pub(super) fn finish(self, expected: Census) -> Result<(), RaceError> {
+        let (met, all) = (self.met.count, expected.count);
+        if met != all {
+            return Err(RaceError::Void(format!("a scan met {met} keys of {all}")));
+        }
+        if self.met != expected {
+            return Err(RaceError::Void("a scan met keys that nobody wrote".into()));
+        }
+        Ok(())
+    }
+}
+
+/// A value that is not what was written.
+pub(super) fn wrong_value(key: Key) -> RaceError {
+    RaceError::Void(format!("key {} has another value than was written", show(&key)))
+}
+
+/// A key that was written and is not there.
+pub(super) fn missing(key: Key) -> RaceError {
+    RaceError::Void(format!("key {} is missing", show(&key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::race::contents::VALUE_LEN;
+
+    const KEYS: u64 = 100;
+
+    type Items = Vec<(Vec<u8>, Vec<u8>)>;
+
+    /// Scans what `items` makes of the right items, and says why the pass is void.
+    fn verdict(share: Share, items: impl FnOnce(&mut Items)) -> String {
+        let contents = Contents::new(1);
+        let mut all: Items = (0..KEYS)
+            .map(|number| {
+                let mut value = [0; VALUE_LEN];
+                contents.fill(&mut value, contents.key(number), 0);
+                (contents.key(number).to_vec(), value.to_vec())
+            })
+            .collect();
+        all.sort();
+        items(&mut all);
+        let mut pass = Pass::new(&contents, share);
+        let seen = all.iter().try_for_each(|(key, value)| pass.see(key, value));
+        let result = seen.and_then(|()| pass.finish(Census::of(&contents, KEYS)));
+        result.map_or_else(|error| error.to_string(), |()| "right".into())
+    }
+
+    #[test]
+    fn a_right_pass_is_right() {
+        assert_eq!(verdict(Share::All, |_| ()), "right");
+        assert_eq!(verdict(Share::OneOf { number: 1, threads: 7 }, |_| ()), "right");
+    }
+
+    #[test]
+    fn whatever_is_wrong_voids_the_pass() {
+        let check = |expected: &str, items: fn(&mut Items)| {
+            for share in [Share::All, Share::OneOf { number: 0, threads: 1 }] {
+                let verdict = verdict(share, items);
+                assert!(verdict.contains(expected), "{verdict}");
+            }
+        };
+        check("99 keys of 100", |items| drop(items.remove(50)));
+        check("99 keys of 100", |items| drop(items.pop()));
+        check(" after ", |items| items.swap(3, 4));
+        check(" after ", |items| items.insert(8, items[7].clone()));
+        check("another value", |items| items[9].1[4000] ^= 1);
+        check("another value", |items| items[9].1.truncate(4088));
+        check("another value", |items| items[9].1 = items[10].1.clone());
+        check("foreign key", |items| items[9].0.push(0));
+    }
+
+    #[test]
+    fn a_value_of_another_key_shows_to_every_thread() {
+        let swap = |items: &mut Items| items[9].1 = items[10].1.clone();
+        for number in 0..5 {
+            let verdict = verdict(Share::OneOf { number, threads: 5 }, swap);
+            assert!(verdict.contains("another value"), "{verdict}");
+        }
+    }
+}

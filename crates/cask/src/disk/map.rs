@@ -1,0 +1,97 @@
+//! A mapped file of the real file system. The only unsafe code of the crate.
+//!
+//! Invariants:
+//! * `words` is the start of a shared, writable mapping of `len` words that lives as long as the
+//!   value does, and nobody else unmaps it.
+//! * The memory is only touched through atomic words. Another thread, or another process that maps
+//!   the file, may do so at any time; that gives old or new words, never undefined behaviour.
+//!
+//! Not defended against: somebody cutting the file while it is mapped. Touching what is no longer
+//! there ends the process (`SIGBUS`), as it does for every program that maps files.
+#![allow(unsafe_code, reason = "mapping memory; the invariants are above")]
+
+use super::DiskMap;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A mapping of the first bytes of a file.
+pub(super) struct OsMap {
+    words: NonNull<AtomicU64>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and its memory is only touched through atomics.
+unsafe impl Send for OsMap {}
+// SAFETY: as above.
+unsafe impl Sync for OsMap {}
+
+impl OsMap {
+    /// Maps `bytes` bytes, which the file must have.
+    pub(super) fn new(file: &File, bytes: usize) -> io::Result<Self> {
+        assert!(bytes > 0 && bytes.is_multiple_of(8), "a mapping has whole words");
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) }?;
+        // Mappings begin at page boundaries, so words are aligned.
+        let words = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(OsMap { words, len: bytes / 8 })
+    }
+
+    fn words(&self, offset: usize, bytes: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && bytes.is_multiple_of(8), "only whole words");
+        // SAFETY: the invariants; `AtomicU64` has the layout of `u64`, for which any bytes are a
+        // value, and the borrow of `self` keeps the mapping alive.
+        let all = unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) };
+        &all[offset / 8..(offset + bytes) / 8]
+    }
+}
+
+impl Drop for OsMap {
+    fn drop(&mut self) {
+        // SAFETY: the invariants; nobody can hold a borrow of the memory now. A failure would
+        // leave the mapping in place, which does no harm.
+        let _ = unsafe { munmap(self.words.as_ptr().cast(), self.len * 8) };
+    }
+}
+
+impl DiskMap for OsMap {
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        let words = self.words(offset, bytes.len());
+        for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, offset: usize, out: &mut [u8]) {
+        let words = self.words(offset, out.len());
+        for (word, chunk) in words.iter().zip(out.as_chunks_mut().0) {
+            *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_in_the_file_at_once() {
+        let path = std::env::temp_dir().join(format!("tierce-cask-map-{}", std::process::id()));
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        file.set_len(8192).unwrap();
+        let map = OsMap::new(&file, 8192).unwrap();
+        let bytes: Vec<u8> = (0..24).collect();
+        map.write(4088, &bytes);
+        let content = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(content[4088..4112], bytes);
+        assert_eq!(content[..4088], [0; 4088]);
+        let mut back = [0; 24];
+        map.read(4088, &mut back);
+        assert_eq!(back[..], bytes);
+    }
+}

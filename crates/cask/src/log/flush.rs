@@ -1,0 +1,261 @@
+//! From the tail into segments.
+//!
+//! One thread at a time flushes a lane. It writes complete blocks, and what remains of a segment
+//! that is closed, each where it belongs, from a copy of its own: so the kernel never reads memory
+//! that is being written. Writers go on meanwhile.
+//!
+//! Invariants:
+//! * `next` is where a block begins; it and everything before it is in segments.
+//! * The file has what is before `in_file`, and zeros from there to `padded`.
+
+use super::lane::{Head, Lane, Owner, Run};
+use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::location::SegmentId;
+use crate::segment::file::Segment;
+use crate::tail::{LogOffset, Tail};
+use parking_lot::MutexGuard;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How far flushing has come.
+#[derive(Default)]
+pub(crate) struct Flush {
+    pub(super) next: LogOffset,
+    pub(super) in_file: LogOffset,
+    padded: LogOffset,
+    /// Segments of which something was written that is not durable.
+    /// With how much of it is in the file.
+    unsynced: Vec<(Arc<Segment>, u64)>,
+    /// A handle past the page cache for the segment being flushed.
+    direct: Option<(SegmentId, Arc<dyn DiskFile>)>,
+    buf: Vec<u8>,
+}
+
+/// A part of one block, to be written.
+struct Piece {
+    run: Run,
+    tail: Arc<Tail>,
+    to: LogOffset,
+    /// Whether the slot can be given free afterwards.
+    finishes: Finishes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finishes {
+    Nothing,
+    Block,
+    Segment,
+}
+
+impl Flush {
+    fn note_unsynced(&mut self, run: &Run, to: LogOffset) {
+        let len = to - run.base;
+        match self.unsynced.iter_mut().find(|(segment, _)| segment.id == run.segment.id) {
+            Some(noted) => noted.1 = len,
+            None => self.unsynced.push((run.segment.clone(), len)),
+        }
+    }
+
+    /// Segments of which something was written that is not durable, with how much of each is in
+    /// its file. The caller makes them durable, or latches the store.
+    pub(super) fn take_unsynced(&mut self) -> Vec<(Arc<Segment>, u64)> {
+        // Those that were sealed meanwhile are durable.
+        self.unsynced.retain(|(segment, len)| segment.synced() < *len);
+        std::mem::take(&mut self.unsynced)
+    }
+}
+
+impl Lane {
+    /// Writes everything that can be written for good: complete blocks and closed segments.
+    pub(crate) fn flush_blocks(
+        &self,
+        owner: &impl Owner,
+        flush: &mut MutexGuard<'_, Flush>,
+    ) -> Result<()> {
+        loop {
+            let piece = self.complete_piece(&mut self.head.lock(), flush);
+            let Some(piece) = piece else { return Ok(()) };
+            let written = self.write_piece(flush, &piece);
+            if written.is_ok() {
+                self.set_free(flush, &piece);
+            }
+            // Taken once, so that nobody can look for room before and wait after.
+            drop(self.head.lock());
+            self.room.notify_all();
+            written.map_err(|e| owner.latch(e))?;
+            // Somebody may want the little that a sync needs.
+            MutexGuard::bump(flush);
+        }
+    }
+
+    /// As [`Self::flush_blocks`], unless somebody is at it.
+    pub(crate) fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
+        match self.flush.try_lock() {
+            Some(mut flush) => self.flush_blocks(owner, &mut flush),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything there is, with the lane locked.
+    pub(super) fn flush_all(
+        &self,
+        owner: &impl Owner,
+        flush: &mut Flush,
+        head: &mut Head,
+    ) -> Result<()> {
+        while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush))
+        {
+            self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
+            self.set_free(flush, &piece);
+        }
+        Ok(())
+    }
+
+    /// Writes everything published so far; returns up to where that was.
+    pub(super) fn flush_published(
+        &self,
+        owner: &impl Owner,
+        flush: &mut MutexGuard<'_, Flush>,
+    ) -> Result<LogOffset> {
+        let target = self.head.lock().end;
+        self.flush_blocks(owner, flush)?;
+        loop {
+            let mut head = self.head.lock();
+            let piece = self.complete_piece(&mut head, flush).or_else(|| self.rest(&head, flush));
+            let Some(piece) = piece else { return Ok(head.end) };
+            drop(head);
+            self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
+            self.set_free(flush, &piece);
+            if piece.to >= target {
+                return Ok(piece.to);
+            }
+        }
+    }
+
+    /// Writes everything up to the end of a closed segment.
+    pub(crate) fn flush_segment(&self, owner: &impl Owner, segment: &Segment) -> Result<()> {
+        if segment.is_flushed() {
+            return Ok(());
+        }
+        self.flush_blocks(owner, &mut self.flush.lock())
+    }
+
+    /// The next block that is complete, or the end of a closed segment.
+    fn complete_piece(&self, head: &mut Head, flush: &Flush) -> Option<Piece> {
+        while let Some(run) = head.runs.front()
+            && run.closed.is_some_and(|end| end <= flush.next)
+        {
+            // Its end may have been flushed as a complete block, before it was known to be the end.
+            run.segment.set_all_flushed();
+            head.runs.pop_front();
+        }
+        let run = head.runs.front()?;
+        let block_end = flush.next.max(run.base) + self.geometry.block_len;
+        let (to, finishes) = match run.closed {
+            Some(end) if end <= block_end => (end, Finishes::Segment),
+            _ if block_end <= head.end => (block_end, Finishes::Block),
+            _ => return None,
+        };
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        Some(Piece { run: run.clone(), tail: tail.clone(), to, finishes })
+    }
+
+    /// What was published of the block being filled and is not in the file.
+    fn rest(&self, head: &Head, flush: &Flush) -> Option<Piece> {
+        let run = head.open_run().filter(|_| flush.in_file < head.end)?;
+        let tail = head.tail.as_ref().expect("made with the first segment");
+        let (run, tail) = (run.clone(), tail.clone());
+        Some(Piece { run, tail, to: head.end, finishes: Finishes::Nothing })
+    }
+
+    /// Writes from where the file ends up to the piece's end, in whole pages.
+    fn write_piece(&self, flush: &mut Flush, piece: &Piece) -> Result<()> {
+        let Piece { run, tail, to, .. } = piece;
+        let page = self.geometry.page_len();
+        let block = flush.next.max(run.base);
+        let from = flush.in_file.max(block);
+        let from = from - from % page;
+        let end = self.padded_end(flush, piece);
+        let len = (*to - from) as usize;
+        let file = self.file_to_write(flush, &run.segment)?;
+        // Room for moving the beginning to an aligned address.
+        let wanted = (end - from) as usize + DIRECT_ALIGNMENT;
+        if flush.buf.len() < wanted {
+            flush.buf.resize(wanted, 0);
+        }
+        let pad = flush.buf.as_ptr().align_offset(DIRECT_ALIGNMENT);
+        let buf = &mut flush.buf[pad..pad + (end - from) as usize];
+        tail.read(from, &mut buf[..len]);
+        buf[len..].fill(0);
+        file.write_all_at(&[IoSlice::new(buf)], from - run.base)
+            .map_err(|e| Error::io("write", &run.segment.path, e))?;
+        flush.note_unsynced(run, *to);
+        flush.in_file = *to;
+        flush.padded = flush.padded.max(end);
+        Ok(())
+    }
+
+    /// Writes what does not fit into the tail, behind everything else, which is in the file.
+    pub(super) fn write_long(
+        &self,
+        flush: &mut Flush,
+        run: &Run,
+        start: LogOffset,
+        frame: &[u8],
+    ) -> Result<()> {
+        debug_assert_eq!(flush.in_file, start);
+        let segment = &run.segment;
+        segment
+            .writable()?
+            .write_all_at(&[IoSlice::new(frame)], start - run.base)
+            .map_err(|e| Error::failed("write", &segment.path, e))?;
+        let end = start + frame.len() as u64;
+        flush.note_unsynced(run, end);
+        flush.in_file = end;
+        flush.next = self.geometry.floor(end);
+        Ok(())
+    }
+
+    /// Where a write that goes up to the piece's end should really end: after a whole page. The
+    /// first sync in a block writes all of it, zeros mostly, for the next ones then change nothing
+    /// of the file but bytes, which the file system makes durable without its journal.
+    fn padded_end(&self, flush: &Flush, piece: &Piece) -> LogOffset {
+        let page = self.geometry.page_len();
+        match piece.finishes {
+            Finishes::Nothing if flush.padded < piece.to => self.geometry.ceil(piece.to),
+            _ => piece.to.next_multiple_of(page),
+        }
+    }
+
+    fn file_to_write(
+        &self,
+        flush: &mut Flush,
+        segment: &Arc<Segment>,
+    ) -> Result<Arc<dyn DiskFile>> {
+        if !self.direct_writes || self.geometry.page_len() < DIRECT_ALIGNMENT as u64 {
+            return segment.writable();
+        }
+        match &flush.direct {
+            Some((id, file)) if *id == segment.id => Ok(file.clone()),
+            _ => {
+                let file = segment.open_file(OpenMode::DirectWrite)?;
+                flush.direct = Some((segment.id, file.clone()));
+                Ok(file)
+            }
+        }
+    }
+
+    /// Lets readers look in the file and writers use the slot.
+    fn set_free(&self, flush: &mut Flush, piece: &Piece) {
+        match piece.finishes {
+            Finishes::Nothing => return,
+            Finishes::Block => piece.run.segment.set_flushed(piece.to - piece.run.base),
+            Finishes::Segment => piece.run.segment.set_all_flushed(),
+        }
+        flush.next = self.geometry.ceil(piece.to);
+        flush.in_file = flush.in_file.max(flush.next);
+        self.flushed.store(flush.next, Ordering::Release);
+    }
+}

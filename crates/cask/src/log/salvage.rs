@@ -1,0 +1,178 @@
+//! What a tail still holds after a crash.
+//!
+//! The records of a segment that was being written are followed from its beginning. Those in the
+//! file count first; where they end, the blocks of the tail are laid over the file and tried, then
+//! the file again, until neither goes on. Every record is verified as always, salt, place and all,
+//! so what is left in a tail from former times cannot pass.
+//!
+//! Nothing is changed here. What was found in the tail is for the caller to write to the segment,
+//! and to make durable before the tail is used again.
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Error, Result};
+use crate::names::{self, FileKind};
+use crate::segment::file::Segment;
+use crate::segment::scan::{Scanner, Step};
+use crate::tail::TailImage;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a segment ends that was being written.
+pub(crate) struct Ending {
+    /// Behind its last good record, be it in the file or in the tail.
+    pub(crate) end: u64,
+    /// What the file lacks of it.
+    pub(crate) patches: Vec<Patch>,
+    /// Bytes behind the end that are not good, and why the first are not.
+    pub(crate) torn: Option<(u64, &'static str)>,
+}
+
+/// Bytes for a place in a segment.
+pub(crate) struct Patch {
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The tails in a directory, whatever lanes they were of.
+pub(crate) fn load_tails(disk: &dyn Disk, dir: &Path, store_id: u128) -> Result<Vec<TailImage>> {
+    let paths = disk.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let lanes = paths.iter().filter_map(|path| match names::kind_of(path) {
+        FileKind::Tail(lane) => Some(lane),
+        _ => None,
+    });
+    lanes.filter_map(|lane| TailImage::load(disk, dir, store_id, lane).transpose()).collect()
+}
+
+/// Follows the records of a segment that was being written to their end.
+///
+/// # Errors
+/// When a later record vouches that the place where they end was durable once.
+pub(crate) fn find_end(
+    segment: &Segment,
+    tails: &[TailImage],
+    mut tell: impl FnMut(u64),
+) -> Result<Ending> {
+    let file = segment.sequential()?;
+    let file_len = segment.len();
+    let blocks: Vec<Patch> = tails
+        .iter()
+        .flat_map(|tail| tail.blocks(segment.id))
+        .map(|block| Patch { offset: block.start, bytes: block.bytes.to_vec() })
+        .collect();
+    let marked_end = blocks.iter().map(Patch::end).max().unwrap_or(0);
+    let overlay = Arc::new(Patched::new(file.clone(), file_len, blocks));
+    let scanner = |file, len| Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+    let mut in_file = scanner(file.clone(), file_len);
+    let mut in_tail = scanner(overlay.clone(), overlay.len);
+    let mut patches = Vec::new();
+    let damage = loop {
+        let damage = last_step(&mut in_file, &mut tell)?;
+        let start = in_file.position();
+        in_tail.follow(&in_file);
+        if marked_end > start {
+            last_step(&mut in_tail, &mut tell)?;
+        }
+        if in_tail.position() == start {
+            break damage;
+        }
+        let mut bytes = vec![0; (in_tail.position() - start) as usize];
+        overlay.read_at(&mut bytes, start).map_err(|e| Error::io("read", &segment.path, e))?;
+        patches.push(Patch { offset: start, bytes });
+        in_file.follow(&in_tail);
+    };
+    let end = in_file.position();
+    let reason = damage.unwrap_or("records are missing");
+    if in_file.trusts_beyond(end)? || in_tail.trusts_beyond(end)? {
+        return Err(Error::corrupt(&segment.path, end, reason));
+    }
+    let used = marked_end.max(last_byte(&*file, segment, end)?);
+    let torn = (used > end).then(|| (used - end, reason));
+    Ok(Ending { end, patches, torn })
+}
+
+/// Reads on until the records stop; why they do, unless at the end of what there is to read.
+fn last_step(scanner: &mut Scanner, tell: &mut impl FnMut(u64)) -> Result<Option<&'static str>> {
+    loop {
+        match scanner.next()? {
+            Step::Record(offset, _) => tell(offset),
+            Step::End => return Ok(None),
+            Step::Damaged(_, damage) => return Ok(Some(damage.0)),
+        }
+    }
+}
+
+/// Where the last byte behind `from` that is not zero ends. Blocks are filled up with zeros.
+fn last_byte(file: &dyn DiskFile, segment: &Segment, from: u64) -> Result<u64> {
+    let mut buf = vec![0; 64 << 10];
+    let (mut at, mut last) = (from, from);
+    loop {
+        let read = file.read_at(&mut buf, at).map_err(|e| Error::io("read", &segment.path, e))?;
+        if read == 0 {
+            return Ok(last);
+        }
+        if let Some(used) = buf[..read].iter().rposition(|&byte| byte != 0) {
+            last = at + used as u64 + 1;
+        }
+        at += read as u64;
+    }
+}
+
+impl Patch {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+/// A file to be read as if some places in it had other bytes.
+pub(crate) struct Patched {
+    file: Arc<dyn DiskFile>,
+    patches: Vec<Patch>,
+    pub(crate) len: u64,
+}
+
+impl Patched {
+    pub(crate) fn new(file: Arc<dyn DiskFile>, file_len: u64, patches: Vec<Patch>) -> Self {
+        let len = patches.iter().map(Patch::end).fold(file_len, u64::max);
+        Patched { file, patches, len }
+    }
+}
+
+impl DiskFile for Patched {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = (self.len.saturating_sub(offset)).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..len];
+        let read = self.file.read_at(buf, offset)?;
+        buf[read..].fill(0);
+        for patch in &self.patches {
+            let from = patch.offset.max(offset);
+            let to = patch.end().min(offset + len as u64);
+            if from < to {
+                let bytes =
+                    &patch.bytes[(from - patch.offset) as usize..(to - patch.offset) as usize];
+                buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
+            }
+        }
+        Ok(len)
+    }
+
+    fn write_all_at(&self, _: &[IoSlice<'_>], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn reserve(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len)
+    }
+}

@@ -1,0 +1,202 @@
+//! A log of records that mean something to the caller alone: no keys, no index, no compaction.
+//!
+//! Records stand in one order, that in which they were appended, and come back in it. All that is
+//! kept is a contiguous run of them: the caller can drop a beginning ([`Wal::rotate`],
+//! [`Wal::drop_before`]), and a crash can only cost an end.
+//!
+//! The parts are those of the database: a lane with its tail, segments, a manifest.
+
+pub(crate) mod recovery;
+
+use crate::compression::Compression;
+use crate::db::store::Store;
+use crate::db::threads::Threads;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::location::SegmentId;
+use crate::log::lane::{Lane, Owner};
+use crate::log::write::{Attributes, Write};
+use crate::manifest::State;
+use crate::options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy};
+use parking_lot::Mutex;
+use recovery::{Replay, WalRecovery};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How to open a [`Wal`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalOptions {
+    /// A segment is finished when it has reached this length.
+    pub segment_size_bytes: u64,
+    /// Memory in which records stand before they are written to a segment in large pieces; see
+    /// [`Options::tail_bytes`].
+    pub tail_bytes: u64,
+    /// How values are compressed.
+    pub compression: Compression,
+    /// Whether threads of the log's own write to segments and finish them. Without, the caller
+    /// does all of that: everything then happens in the order of the calls.
+    pub background_threads: bool,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        WalOptions {
+            segment_size_bytes: 64 << 20,
+            tail_bytes: 4 << 20,
+            compression: Compression::None,
+            background_threads: true,
+        }
+    }
+}
+
+impl WalOptions {
+    fn to_store(&self) -> Options {
+        Options {
+            shards: Some(1),
+            index: IndexKind::Hash,
+            segment_size_bytes: self.segment_size_bytes,
+            tail_bytes: self.tail_bytes,
+            compression: self.compression,
+            sync: SyncPolicy::None,
+            compaction: CompactionOptions { automatic: false, ..CompactionOptions::default() },
+            read_cache_bytes: 0,
+            background_threads: self.background_threads,
+            ..Options::default()
+        }
+    }
+}
+
+/// A place between two records; see [`Wal::rotate`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalMark {
+    /// The segments that hold what came before.
+    before: Vec<SegmentId>,
+    /// Number of the first record behind it.
+    first_seq: u64,
+}
+
+/// An open log. It is closed by [`Wal::close`] or when it is dropped.
+pub struct Wal {
+    store: Arc<Store>,
+    threads: Mutex<Threads>,
+}
+
+impl Wal {
+    /// Opens the log in a directory, making it if there is none, and has `replay` take its records
+    /// one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when somebody has it open; [`Error::Corrupt`] or [`Error::Missing`] with
+    /// the file concerned when the files are not what was written; [`Error::Rejected`] when
+    /// `replay` does not like a record.
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: impl AsRef<Path>,
+        options: WalOptions,
+        replay: impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<(Self, WalRecovery)> {
+        let dir = dir.as_ref();
+        let (store, recovery) =
+            recovery::open(disk, dir, options.to_store(), &mut Replay::new(replay))?;
+        let store = Arc::new(store);
+        // The first writer shall not wait for a segment to be made.
+        store.prepare_spares()?;
+        let threads = Threads::start(&store).map_err(|e| Error::io("serve", dir, e))?;
+        Ok((Wal { store, threads: Mutex::new(threads) }, recovery))
+    }
+
+    fn lane(&self) -> &Lane {
+        &self.store.lanes[0]
+    }
+
+    /// Appends a record. When this returns, the record survives the death of the process, and so
+    /// do all before it.
+    ///
+    /// Takes no system call as a rule, and waits for the disk only when the tail is full.
+    ///
+    /// # Errors
+    /// After [`Error::NoSpace`] nothing of the record was kept. After another error the log is
+    /// read-only until it is opened again.
+    pub fn append(&self, record: &[u8]) -> Result<()> {
+        let encoder = self.store.encoder();
+        let mut write =
+            Write::put(encoder, b"", record, Attributes::default(), Durability::Written);
+        self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop)
+    }
+
+    /// Where the log ends: a number that grows with every record.
+    pub fn appended(&self) -> u64 {
+        self.lane().end()
+    }
+
+    /// Records up to here survive a power cut; to be compared with [`Wal::appended`].
+    pub fn durable(&self) -> u64 {
+        self.lane().durable()
+    }
+
+    /// Makes everything appended so far durable. Returns up to where.
+    pub fn sync(&self) -> Result<u64> {
+        self.lane().sync_all(&*self.store)?;
+        Ok(self.durable())
+    }
+
+    /// Bytes of the log on disk.
+    pub fn bytes(&self) -> u64 {
+        self.store.segments.read().values().map(|segment| segment.len()).sum()
+    }
+
+    /// Goes on in a new segment: what is appended from now on can be kept without what came before.
+    pub fn rotate(&self) -> Result<WalMark> {
+        self.store.check_writable()?;
+        self.store.prepare_spares()?;
+        let mut head = self.lane().lock();
+        if let Some(filled) = head.close_run() {
+            self.store.filled(0, filled);
+        }
+        let spares = self.store.spares.lock();
+        let is_spare = |id: &SegmentId| spares.iter().any(|spare| spare.id == *id);
+        let segments = self.store.segments.read();
+        let before = segments.keys().filter(|id| !is_spare(id)).copied().collect();
+        Ok(WalMark { before, first_seq: self.store.next_seq.load(Ordering::Acquire) })
+    }
+
+    /// Removes what came before a mark, after making durable what came behind it. Returns the bytes
+    /// that were freed.
+    pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
+        self.sync()?;
+        self.store.seal_filled()?;
+        let mut freed = 0;
+        self.store.update_manifest(|manifest| {
+            manifest.first_seq = manifest.first_seq.max(mark.first_seq);
+            for id in &mark.before {
+                if let Some(entry) = manifest.segments.get_mut(id) {
+                    entry.state = State::Doomed;
+                }
+            }
+        })?;
+        for id in &mark.before {
+            freed += self.store.segment(*id).map_or(0, |segment| segment.len());
+        }
+        self.store.retire(mark.before.iter().copied());
+        Ok(freed)
+    }
+
+    /// Makes everything durable and closes the log.
+    pub fn close(&self) -> Result<()> {
+        self.threads.lock().stop();
+        if self.store.check_open().is_err() {
+            return Ok(());
+        }
+        let sealed = self.store.shut_down();
+        *self.store.lock.lock() = None;
+        sealed
+    }
+}
+
+impl Drop for Wal {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`. Nothing that was acknowledged depends on it.
+        let _ = self.close();
+    }
+}

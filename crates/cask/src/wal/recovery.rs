@@ -1,0 +1,198 @@
+//! From the files of a directory to the records of a log, in order.
+//!
+//! Sequence numbers are consecutive over all segments. Where one is missing, the log ends: the power
+//! failed when later bytes had reached the device before earlier ones, and nothing from there on was
+//! ever said to be durable. What follows is cut off and reported.
+
+use crate::db::open::{load_manifest, lock_dir, remove_idle_tails, sort_out_files};
+use crate::db::recovery::{TornTail, complete_segment, scanner};
+use crate::db::stats::Counters;
+use crate::db::store::{Index, Store};
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Result};
+use crate::hint::entry::HintOrder;
+use crate::index::hash::HashIndex;
+use crate::log::salvage::load_tails;
+use crate::manifest::{Manifest, Purpose, State};
+use crate::options::Options;
+use crate::segment::file::{OpenFiles, Segment, SegmentHome};
+use crate::segment::header::SEGMENT_HEADER_LEN;
+use crate::segment::scan::Step;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+
+type Segments = Vec<Arc<Segment>>;
+
+/// What opening a log found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct WalRecovery {
+    /// Records read.
+    pub records: u64,
+    /// Bytes of the log.
+    pub bytes: u64,
+    /// Ends that were cut off. Nothing in them was said to be durable.
+    pub torn_tails: Vec<TornTail>,
+}
+
+/// The caller, to whom records are given.
+pub(crate) struct Replay<F> {
+    take: F,
+    /// The number that the next record must have.
+    next_seq: u64,
+    recovery: WalRecovery,
+}
+
+impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
+    pub(crate) fn new(take: F) -> Self {
+        Replay { take, next_seq: 0, recovery: WalRecovery::default() }
+    }
+
+    /// Takes the records of a segment. Returns the offset of one before which others are missing.
+    fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<u64>> {
+        let mut records = scanner(segment)?;
+        loop {
+            let (offset, record) = match records.next()? {
+                Step::Record(offset, record) => (offset, record),
+                Step::End => return Ok(None),
+                Step::Damaged(offset, damage) => {
+                    return Err(Error::corrupt(&segment.path, offset, damage.0));
+                }
+            };
+            let seq = record.header.seq;
+            if seq != self.next_seq {
+                return Ok(Some(offset));
+            }
+            self.next_seq += 1;
+            (self.take)(record.value).map_err(|reason| Error::Rejected {
+                path: segment.path.clone(),
+                offset,
+                reason,
+            })?;
+            self.recovery.records += 1;
+        }
+    }
+}
+
+/// Opens the log in a directory, making it if there is none.
+pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: Options,
+    replay: &mut Replay<F>,
+) -> Result<(Store, WalRecovery)> {
+    options.validate()?;
+    disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+    let lock = lock_dir(&*disk, dir, &options)?;
+    let mut manifest = load_manifest(&*disk, dir, Purpose::Log, &options)?;
+    sort_out_files(&*disk, dir, &mut manifest)?;
+    let home = Arc::new(SegmentHome {
+        disk,
+        dir: dir.to_owned(),
+        store_id: manifest.store_id,
+        direct_io: options.direct_io,
+        open_files: OpenFiles::new(options.open_files_max),
+        removed: Mutex::new(Vec::new()),
+    });
+    let segments = complete_segments(&home, &manifest, &mut replay.recovery)?;
+    replay.next_seq = manifest.first_seq;
+    let (kept, doomed) = replay_segments(&mut manifest, segments, replay)?;
+    // Without a gap, though numbers from here on may have been given to records that are lost.
+    manifest.next_seq = replay.next_seq;
+    manifest.store(&*home.disk, dir)?;
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    drop(doomed);
+    remove_idle_tails(&*home.disk, dir, manifest.shards)?;
+    replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
+    let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
+    let segments: crate::db::store::Segments =
+        kept.into_iter().map(|segment| (segment.id, segment)).collect();
+    let index = Index::Hash(HashIndex::new());
+    let store =
+        Store::new(home, options, order, index, segments, manifest, lock, Counters::default());
+    Ok((store, std::mem::take(&mut replay.recovery)))
+}
+
+/// Ends every segment behind its last good record, and puts them in the order of their records.
+fn complete_segments(
+    home: &Arc<SegmentHome>,
+    manifest: &Manifest,
+    recovery: &mut WalRecovery,
+) -> Result<Segments> {
+    let is_open = |entry: &crate::manifest::Entry| entry.state == State::Open;
+    let tails = match manifest.segments.values().any(is_open) {
+        true => load_tails(&*home.disk, &home.dir, home.store_id)?,
+        false => Vec::new(),
+    };
+    let mut segments = Vec::new();
+    for (id, entry) in &manifest.segments {
+        let segment = Segment::open(home, *id, entry.seq_min)?;
+        match entry.state {
+            State::Sealed { len } if segment.len() != len => {
+                let what = "segment has not the length it was finished with";
+                return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
+            }
+            State::Sealed { .. } => {}
+            _ => recovery.torn_tails.extend(complete_segment(&segment, &tails)?),
+        }
+        let first = match scanner(&segment)?.next()? {
+            Step::Record(_, record) => Some(record.header.seq),
+            Step::End => None,
+            Step::Damaged(offset, damage) => {
+                return Err(Error::corrupt(&segment.path, offset, damage.0));
+            }
+        };
+        segments.push((first, segment));
+    }
+    segments.sort_by_key(|(first, segment)| (*first, segment.id));
+    Ok(segments.into_iter().map(|(_, segment)| segment).collect())
+}
+
+/// Has the records taken, and lists the segments as what they are now: those to keep, and those
+/// without records, whose files go when they are dropped.
+fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
+    manifest: &mut Manifest,
+    segments: Vec<Arc<Segment>>,
+    replay: &mut Replay<F>,
+) -> Result<(Segments, Segments)> {
+    let (mut kept, mut doomed) = (Vec::new(), Vec::new());
+    let mut has_ended = false;
+    for segment in segments {
+        let gap = match has_ended {
+            true if segment.len() > SEGMENT_HEADER_LEN => Some(SEGMENT_HEADER_LEN),
+            true => None,
+            false => replay.segment(&segment)?,
+        };
+        if let Some(offset) = gap {
+            has_ended = true;
+            let is_sealed = matches!(manifest.segments[&segment.id].state, State::Sealed { .. });
+            replay.recovery.torn_tails.push(cut(&segment, offset, is_sealed)?);
+        }
+        let Some(entry) = manifest.segments.get_mut(&segment.id) else { continue };
+        if segment.len() > SEGMENT_HEADER_LEN {
+            entry.state = State::Sealed { len: segment.len() };
+            kept.push(segment);
+        } else {
+            entry.state = State::Doomed;
+            segment.doom();
+            doomed.push(segment);
+        }
+    }
+    Ok((kept, doomed))
+}
+
+/// Ends a segment where records before it are missing. One that was finished was durable together
+/// with everything before it, so there nothing can be missing by a power cut.
+fn cut(segment: &Segment, offset: u64, is_sealed: bool) -> Result<TornTail> {
+    const MISSING: &str = "records before it are missing";
+    if is_sealed {
+        return Err(Error::corrupt(&segment.path, offset, MISSING));
+    }
+    let bytes = segment.len() - offset;
+    let file = segment.open_file(OpenMode::Existing)?;
+    file.truncate(offset).map_err(|e| Error::io("truncate", &segment.path, e))?;
+    file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
+    segment.set_len(offset);
+    Ok(TornTail { path: segment.path.clone(), offset, bytes, reason: MISSING })
+}

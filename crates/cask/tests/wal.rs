@@ -1,0 +1,246 @@
+//! A log of records after crashes at every call, with its beginning dropped now and then.
+//!
+//! What comes back is always a run of what was appended, without a hole: it begins where it may, and
+//! ends where it must, or later.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tierce_cask::disk::{Fault, Moment, SimDisk};
+use tierce_cask::{Error, Wal, WalOptions};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn options(seed: u64) -> WalOptions {
+    WalOptions {
+        segment_size_bytes: [600, 1500, 5000][(seed % 3) as usize],
+        tail_bytes: [1024, 4096][(seed / 3 % 2) as usize],
+        background_threads: false,
+        ..WalOptions::default()
+    }
+}
+
+/// Opens the log and returns the numbers of its records.
+fn open(disk: &SimDisk, seed: u64) -> tierce_cask::Result<(Wal, Vec<u64>)> {
+    let mut numbers = Vec::new();
+    let take = |record: &[u8]| {
+        let number = u64::from_le_bytes(record[..8].try_into().map_err(|_| "short".to_owned())?);
+        if record != self::record(number) {
+            return Err(format!("record {number} has other bytes"));
+        }
+        numbers.push(number);
+        Ok(())
+    };
+    let disk = Arc::new(disk.clone());
+    let (wal, recovery) = Wal::open_on(disk, Path::new("/log"), options(seed), take)?;
+    assert_eq!(recovery.records, numbers.len() as u64);
+    Ok((wal, numbers))
+}
+
+/// A record tells its number; some are longer than the tail.
+fn record(number: u64) -> Vec<u8> {
+    let len = if number % 17 == 16 { 2000 } else { 8 + (number % 1000 * 37) % 90 };
+    let mut record = number.to_le_bytes().to_vec();
+    record.resize(len.max(8) as usize, number as u8);
+    record
+}
+
+/// Something that was done: after so many calls of the disk, the log holds at least and at most this.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    calls: u64,
+    /// Records before this one are gone.
+    dropped: u64,
+    /// Records before this one may be gone.
+    may_drop: u64,
+    appended: u64,
+    durable: u64,
+}
+
+/// Runs a workload; the states are those after each step, the last of them known before the next.
+fn run(disk: &SimDisk, seed: u64) -> Vec<State> {
+    let mut random = Random(seed);
+    let (mut wal, numbers) = open(disk, seed).unwrap();
+    assert!(numbers.is_empty());
+    let mut state = State { calls: disk.calls(), dropped: 0, may_drop: 0, appended: 0, durable: 0 };
+    let mut mark = None;
+    let mut states = vec![state];
+    for _ in 0..90 {
+        match random.below(12) {
+            0 => {
+                wal.sync().unwrap();
+                state.durable = state.appended;
+                assert_eq!(wal.durable(), wal.appended());
+            }
+            1 => mark = Some((wal.rotate().unwrap(), state.appended)),
+            2 => {
+                if let Some((mark, at)) = mark.take() {
+                    // While this is underway the beginning may be there or not.
+                    state.may_drop = at;
+                    states.push(State { calls: disk.calls(), ..state });
+                    wal.drop_before(&mark).unwrap();
+                    state.durable = state.appended;
+                    state.dropped = at;
+                }
+            }
+            3 if random.below(3) == 0 => {
+                wal.close().unwrap();
+                drop(wal);
+                state.durable = state.appended;
+                let (again, numbers) = open(disk, seed).unwrap();
+                assert_eq!(numbers, (state.dropped..state.appended).collect::<Vec<_>>());
+                wal = again;
+                mark = None;
+            }
+            _ => {
+                wal.append(&record(state.appended)).unwrap();
+                state.appended += 1;
+            }
+        }
+        state.calls = disk.calls();
+        states.push(state);
+    }
+    states
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Crash {
+    Kill,
+    PowerCut,
+}
+
+fn check(numbers: &[u64], states: &[State], calls: u64, crash: Crash, context: &str) {
+    let at = states.partition_point(|state| state.calls <= calls).saturating_sub(1);
+    let (before, after) = (states[at], states[(at + 1).min(states.len() - 1)]);
+    let first = numbers.first().copied().unwrap_or(before.dropped);
+    let last = numbers.last().map_or(first, |last| last + 1);
+    assert_eq!(numbers, (first..last).collect::<Vec<_>>(), "{context}: a hole");
+    let certain = if crash == Crash::Kill { before.appended } else { before.durable };
+    assert!(
+        last >= certain || (numbers.is_empty() && certain <= after.may_drop),
+        "{context}: {last} < {certain}"
+    );
+    assert!(last <= after.appended, "{context}: {last} > {}", after.appended);
+    if !numbers.is_empty() {
+        let latest = after.may_drop.max(after.dropped);
+        assert!(
+            (before.dropped..=latest).contains(&first),
+            "{context}: begins with {first}: {before:?} {after:?}"
+        );
+    }
+}
+
+fn check_moment(moment: &Moment, states: &[State], seed: u64) -> usize {
+    let variants = [(Crash::Kill, 0), (Crash::PowerCut, 1), (Crash::PowerCut, 2)];
+    for (crash, salt) in variants {
+        let variant = seed << 32 | moment.calls << 2 | salt;
+        let image = match crash {
+            Crash::Kill => moment.after_kill(variant),
+            Crash::PowerCut => moment.after_power_cut(variant),
+        };
+        let context = format!("seed {seed}, {crash:?} {salt} at call {}", moment.calls);
+        let (wal, numbers) = open(&image, seed).unwrap_or_else(|e| panic!("{context}: {e}"));
+        check(&numbers, states, moment.calls, crash, &context);
+        // The log goes on where it ended.
+        let next = numbers.last().map_or(0, |last| last + 1);
+        wal.append(&record(next)).unwrap();
+        wal.close().unwrap();
+        let (_, again) = open(&image, seed).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert_eq!(again[..numbers.len()], numbers, "{context}");
+        assert_eq!(again[numbers.len()..], [next], "{context}");
+    }
+    variants.len()
+}
+
+#[test]
+fn what_comes_back_is_a_run_of_what_was_appended() {
+    let workloads: u64 =
+        std::env::var("TIERCE_CRASH_WORKLOADS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
+    let mut images = 0;
+    for seed in 0..workloads {
+        let disk = SimDisk::new(seed);
+        disk.record_history();
+        let states = run(&disk, seed);
+        let moments = disk.take_history();
+        let chosen = moments.iter().filter(|moment| moment.calls % 2 == seed % 2);
+        images += chosen.map(|moment| check_moment(moment, &states, seed)).sum::<usize>();
+    }
+    println!("{images} crash images");
+    assert!(images as u64 > workloads * 100, "only {images} images");
+}
+
+#[test]
+fn a_full_disk_refuses_records_and_loses_none() {
+    for seed in 0..6 {
+        let disk = SimDisk::new(seed);
+        let (wal, _) = open(&disk, seed).unwrap();
+        let mut appended = 0;
+        while appended < 20 {
+            wal.append(&record(appended)).unwrap();
+            appended += 1;
+        }
+        disk.set_capacity(Some(disk.used()));
+        let refused = loop {
+            match wal.append(&record(appended)) {
+                Ok(()) => appended += 1,
+                Err(error) => break error,
+            }
+            assert!(appended < 1000, "the disk is full");
+        };
+        assert!(refused.is_no_space(), "{refused}");
+        let (_, numbers) = open(&disk.now().after_kill(seed), seed).unwrap();
+        assert_eq!(numbers, (0..appended).collect::<Vec<_>>());
+        disk.set_capacity(None);
+        wal.append(&record(appended)).unwrap();
+        wal.sync().unwrap();
+        let (_, numbers) = open(&disk.now().after_power_cut(seed), seed).unwrap();
+        assert_eq!(numbers, (0..=appended).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_writing_until_the_log_is_opened_again() {
+    let disk = SimDisk::new(1);
+    let (wal, _) = open(&disk, 1).unwrap();
+    wal.append(&record(0)).unwrap();
+    wal.sync().unwrap();
+    wal.append(&record(1)).unwrap();
+    disk.inject(Fault::Sync, 0);
+    wal.sync().unwrap_err();
+    assert!(matches!(wal.append(&record(2)), Err(Error::ReadOnly { .. })));
+    let (_, numbers) = open(&disk.now().after_power_cut(1), 1).unwrap();
+    assert!(numbers == [0] || numbers == [0, 1], "{numbers:?}");
+}
+
+#[test]
+fn a_record_the_caller_does_not_know_is_an_error_with_its_place() {
+    let disk = SimDisk::new(1);
+    let (wal, _) = open(&disk, 1).unwrap();
+    wal.append(b"not a number of mine").unwrap();
+    wal.close().unwrap();
+    drop(wal);
+    let Err(error) = open(&disk, 1).map(drop) else { panic!("accepted") };
+    assert!(matches!(&error, Error::Rejected { path, .. } if path.starts_with("/log")), "{error}");
+}
+
+#[test]
+fn a_log_and_a_database_do_not_take_each_other_for_their_own() {
+    let disk = SimDisk::new(1);
+    drop(open(&disk, 1).unwrap());
+    let database = tierce_cask::Db::open_on(
+        Arc::new(disk),
+        Path::new("/log"),
+        tierce_cask::Options::default(),
+    );
+    assert!(matches!(database.map(drop), Err(Error::Foreign { .. })));
+}

@@ -1,0 +1,242 @@
+//! Eviction: keys removed by policy until memory is within its limit.
+//!
+//! Whoever is about to write evicts, a few keys at a time and one shard after the other, each locked
+//! only while one key is chosen and removed. What it leaves, the [`Reaper`](crate::Reaper) goes on
+//! with. Nothing is evicted from a shard because somebody happens to write there: shards take turns,
+//! of two the larger one, so that they stay equally large.
+
+use crate::change::Removal;
+use crate::coldest::{Candidate, Look};
+use crate::keyspace::{DbIndex, Keyspace, NO_DEADLINE};
+use crate::locker::Locker;
+use crate::policy::{Measure, Scope, Search};
+use crate::pressure::{Eviction, Pressure};
+use crate::scan::mix;
+use crate::shard::Held;
+use std::sync::atomic::Ordering;
+
+/// Entries that are looked at for each of [`Eviction::samples`]: they come by the bucket, for the
+/// price of one. By the measurements of docs/decisions/0010-eviction.md, 20 in all are as good as
+/// Redis' samples of 5 with its pool, 40 are better, and more gain little.
+const LOOKS_PER_SAMPLE: usize = 8;
+
+/// At most this many entries are looked at for one that goes.
+const LOOKS_MAX: usize = 1024;
+
+/// How far [`Locker::evict`] got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evicted {
+    /// Memory is within its limit.
+    Enough,
+    /// It is not, and there are more keys that may go.
+    Some,
+    /// It is not, and no key may go.
+    Nothing,
+}
+
+impl Keyspace {
+    /// Sets what happens when memory runs short, from now on. Keys are not removed here: the next
+    /// write does that, and the reaper, which is woken.
+    pub fn set_eviction(&self, eviction: &Eviction) {
+        let had_limit = self.pressure.has_limit();
+        self.pressure.set(eviction, self.shard_count());
+        if eviction.limit_bytes == 0 {
+            return;
+        }
+        if !had_limit {
+            // Without a limit no shard tells its size.
+            let mut locker = self.locker();
+            for index in 0..self.shard_count() {
+                locker.held(index).stats.tell(&self.pressure);
+            }
+        }
+        if self.is_short_of_memory() {
+            self.alarm.ring();
+        }
+    }
+
+    /// What happens when memory runs short.
+    #[must_use]
+    pub fn eviction(&self) -> Eviction {
+        self.pressure.eviction()
+    }
+
+    /// Whether there is a limit for memory.
+    #[inline]
+    #[must_use]
+    pub fn has_memory_limit(&self) -> bool {
+        self.pressure.has_limit()
+    }
+
+    /// Whether memory is beyond its limit, give or take a 256th. Takes no lock and reads two
+    /// numbers.
+    #[inline]
+    #[must_use]
+    pub fn is_short_of_memory(&self) -> bool {
+        self.pressure.is_exceeded()
+    }
+
+    /// Has the reaper evict what is too much.
+    pub fn evict_later(&self) {
+        self.alarm.ring();
+    }
+}
+
+impl Locker<'_> {
+    /// Removes keys by policy until memory is within its limit, at most `keys_max` of them. Releases
+    /// the shard of the last request.
+    ///
+    /// For each key that goes, at least eight times [`Eviction::samples`] are looked at, or all
+    /// there are. The policy `volatile-ttl` needs no sample: the nearest deadline is known.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`Many`](crate::Many).
+    pub fn evict(&mut self, now_ms: i64, keys_max: usize) -> Evicted {
+        let keyspace = self.keyspace();
+        for _ in 0..keys_max {
+            if !keyspace.is_short_of_memory() {
+                return Evicted::Enough;
+            }
+            if !self.evict_one(now_ms) {
+                return Evicted::Nothing;
+            }
+        }
+        if keyspace.is_short_of_memory() { Evicted::Some } else { Evicted::Enough }
+    }
+
+    /// Removes one key by policy; `false` if none may go.
+    fn evict_one(&mut self, now_ms: i64) -> bool {
+        self.release();
+        let evicted = match self.keyspace().pressure.policy().search() {
+            None => false,
+            Some(Search::NearestDeadline) => self.evict_nearest_deadline(now_ms),
+            Some(Search::Coldest(scope, measure)) => self.evict_coldest(scope, measure, now_ms),
+        };
+        self.release();
+        evicted
+    }
+
+    fn evict_coldest(&mut self, scope: Scope, measure: Measure, now_ms: i64) -> bool {
+        // Only when somebody else was quicker is there a second try.
+        while let Some(coldest) = self.find_coldest(scope, measure, now_ms) {
+            let Candidate { shard, db, .. } = coldest;
+            if self.shard_db(shard, db, now_ms).evict(&coldest, scope) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The coldest of a sample: from one shard, if it has enough keys, or else from several. The
+    /// shard of the last one stays locked.
+    fn find_coldest(&mut self, scope: Scope, measure: Measure, now_ms: i64) -> Option<Candidate> {
+        let keyspace = self.keyspace();
+        let Eviction { samples, frequency: tuning, .. } = keyspace.pressure.eviction();
+        let want = (samples as usize).saturating_mul(LOOKS_PER_SAMPLE).clamp(1, LOOKS_MAX);
+        let turn = keyspace.pressure.turn();
+        let random = mix(turn as u64 ^ now_ms as u64);
+        let mut look = Look { keyspace, scope, measure, tuning, now_ms, random, want };
+        let (mut best, mut seen) = (None::<Candidate>, 0);
+        let first = keyspace.larger_shard(scope, turn, mix(random) as usize);
+        for step in 0..keyspace.shard_count() {
+            let index = (first + step) % keyspace.shard_count();
+            if keyspace.bytes_in_scope(scope, index) == 0 {
+                continue;
+            }
+            look.want = want - seen;
+            let (looked_at, coldest) = look.coldest(self.held(index));
+            seen += looked_at;
+            let is_colder =
+                |coldest: &Candidate| best.is_none_or(|best| coldest.warmth < best.warmth);
+            best = coldest.filter(is_colder).or(best);
+            if seen >= want {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Removes the key with the nearest deadline of all.
+    fn evict_nearest_deadline(&mut self, now_ms: i64) -> bool {
+        let keyspace = self.keyspace();
+        // Each turn removes a key, or an item of a heap that stands for none any more.
+        loop {
+            let times = keyspace.next_deadlines_ms.iter().map(|time| time.load(Ordering::Relaxed));
+            let nearest = times.enumerate().min_by_key(|(_, time_ms)| *time_ms);
+            let Some((index, time_ms)) = nearest else { return false };
+            if time_ms == NO_DEADLINE {
+                return false;
+            }
+            let removed = match nearest_db(self.held(index)) {
+                Some(db) => self.shard_db(index, db, now_ms).evict_next_deadline(),
+                None => false,
+            };
+            self.held(index).publish_next_deadline(keyspace);
+            if removed {
+                return true;
+            }
+        }
+    }
+}
+
+impl Keyspace {
+    /// The larger one of two shards, in what may be evicted.
+    fn larger_shard(&self, scope: Scope, a: usize, b: usize) -> usize {
+        let [a, b] = [a, b].map(|number| number % self.shard_count());
+        if self.bytes_in_scope(scope, a) >= self.bytes_in_scope(scope, b) { a } else { b }
+    }
+
+    fn bytes_in_scope(&self, scope: Scope, shard: usize) -> u64 {
+        let stats = &self.slots[shard].stats;
+        match scope {
+            Scope::All => stats.entry_bytes.get(),
+            Scope::Volatile => stats.deadline_bytes.get(),
+        }
+    }
+
+    /// Has a shard, which is locked, tell its size if that has moved enough.
+    #[inline]
+    pub(crate) fn follow_size(&self, stats: &crate::stats::ShardStats) {
+        let step = self.pressure.step();
+        if step != u64::MAX && stats.untold().unsigned_abs() >= step {
+            stats.tell(&self.pressure);
+        }
+    }
+}
+
+impl crate::stats::ShardStats {
+    /// Bytes since the shard last told.
+    fn untold(&self) -> i64 {
+        let bytes = self.entry_bytes.get() + self.index_bytes.get() + self.deadline_bytes.get();
+        bytes.wrapping_sub(self.told_bytes.get()) as i64
+    }
+
+    pub(crate) fn tell(&self, pressure: &Pressure) {
+        let more = self.untold();
+        self.told_bytes.set(self.told_bytes.get().wrapping_add_signed(more));
+        pressure.tell(more);
+    }
+}
+
+impl crate::db::Db<'_> {
+    /// Removes a candidate, if it is still there and in scope.
+    fn evict(&mut self, candidate: &Candidate, scope: Scope) -> bool {
+        let now_ms = self.now_ms();
+        let entry = self.unlink_where(candidate.hash, |entry| {
+            let in_scope = scope == Scope::All || entry.is_volatile();
+            entry.address() == candidate.address && in_scope
+        });
+        let Some(entry) = entry else { return false };
+        let why = if entry.is_expired(now_ms) { Removal::Expired } else { Removal::Evicted };
+        self.forget(candidate.hash, entry, why);
+        true
+    }
+}
+
+/// The database of a shard with the nearest deadline.
+fn nearest_db(held: &Held<'_>) -> Option<DbIndex> {
+    let times = held.shard.db_indices().map(|db| (held.shard.db(db).deadlines.next_ms(), db));
+    let times = times.filter_map(|(time_ms, db)| Some((time_ms?, db)));
+    times.min().map(|(_, db)| db)
+}

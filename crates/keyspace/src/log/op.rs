@@ -1,0 +1,385 @@
+//! One operation as bytes; the table of `docs/formats/log-operations.md`.
+//!
+//! | part | bytes | |
+//! |---|---|---|
+//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` |
+//! | database | varint | for `Swap` two of them, and nothing follows |
+//! | key | varint length, then the bytes | not for `Flush` |
+//! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
+//! | value | | see [`Code`] |
+//!
+//! Varints are LEB128, at most ten bytes.
+
+use crate::change::{Change, Removal};
+use crate::entry::{Content, Entry, Kind};
+use crate::key::KEY_LEN_MAX;
+use crate::keyspace::DbIndex;
+use crate::text_int::IntText;
+use crate::value::StrView;
+
+const CODE_MASK: u8 = 0x0f;
+const DEADLINE: u8 = 0x10;
+const RAW: u8 = 0x20;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Code {
+    /// The key has this string: varint length and bytes.
+    Put = 1,
+    /// The key has the text of this integer: varint, zigzag.
+    PutInt = 2,
+    /// The key is gone.
+    Remove = 3,
+    /// The key has this deadline, or without `DEADLINE` none.
+    Deadline = 4,
+    /// Bytes from an offset on are these: varint offset, varint length, bytes.
+    Write = 5,
+    /// The database is empty.
+    Flush = 6,
+    /// Two databases have exchanged their keys.
+    Swap = 7,
+}
+
+/// An operation, decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Op<'a> {
+    /// Something became of a key.
+    Key {
+        db: u64,
+        key: &'a [u8],
+        effect: Effect<'a>,
+    },
+    Flush {
+        db: u64,
+    },
+    Swap {
+        a: u64,
+        b: u64,
+    },
+}
+
+/// What became of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Effect<'a> {
+    Put { value: Stored<'a>, deadline_ms: Option<i64> },
+    Remove,
+    Deadline(Option<i64>),
+    Write { offset: u64, bytes: &'a [u8] },
+}
+
+/// A value as the log keeps it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stored<'a> {
+    Embedded(&'a [u8]),
+    Raw(&'a [u8]),
+    Int(i64),
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn content(&self) -> Content<'a> {
+        match *self {
+            Stored::Int(value) => Content::Int(value),
+            Stored::Embedded(bytes) => Content::of_bytes(bytes, Kind::Embedded),
+            Stored::Raw(bytes) => Content::of_bytes(bytes, Kind::Raw),
+        }
+    }
+}
+
+/// Why bytes are no operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {offset} of the record")]
+pub struct Malformed {
+    /// Where, counted from the start of the record.
+    pub offset: usize,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+/// Appends what `change` made of the key in `entry`; nothing for a key that expired.
+#[inline]
+pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, change: Change) {
+    match change {
+        Change::Stored => encode_entry(out, db, entry),
+        Change::Written { offset, len } => encode_write(out, db, entry, offset, len),
+        Change::Deadline => {
+            let deadline_ms = entry.deadline_ms();
+            encode_key(out, Code::Deadline, 0, db, entry.key(), deadline_ms);
+        }
+        Change::Removed(Removal::Expired) => {}
+        Change::Removed(_) => encode_key(out, Code::Remove, 0, db, entry.key(), None),
+    }
+}
+
+/// Appends an operation that puts the key of `entry` there as it is.
+#[inline]
+pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
+    let (key, deadline_ms) = (entry.key(), entry.deadline_ms());
+    let bytes = match entry.string() {
+        StrView::Int(value) => {
+            encode_key(out, Code::PutInt, 0, db, key, deadline_ms);
+            return push_varint(out, zigzag(value));
+        }
+        StrView::Bytes(bytes) => bytes,
+        StrView::Shared(blob) => blob.get(),
+    };
+    out.reserve(key.len() + bytes.len() + 32);
+    let flags = if entry.kind() == Kind::Raw { RAW } else { 0 };
+    encode_key(out, Code::Put, flags, db, key, deadline_ms);
+    push_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+#[cold]
+fn encode_write(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
+    let value = entry.string();
+    let mut text = IntText::new();
+    let bytes = value.bytes(&mut text);
+    encode_key(out, Code::Write, 0, db, entry.key(), None);
+    push_varint(out, offset as u64);
+    push_varint(out, len as u64);
+    out.extend_from_slice(&bytes[offset..offset + len]);
+}
+
+/// Appends that a database was emptied.
+pub(crate) fn encode_flush(out: &mut Vec<u8>, db: DbIndex) {
+    out.push(Code::Flush as u8);
+    push_varint(out, db.get() as u64);
+}
+
+/// Appends that two databases were exchanged.
+pub(crate) fn encode_swap(out: &mut Vec<u8>, a: DbIndex, b: DbIndex) {
+    out.push(Code::Swap as u8);
+    push_varint(out, a.get() as u64);
+    push_varint(out, b.get() as u64);
+}
+
+#[inline]
+fn encode_key(
+    out: &mut Vec<u8>,
+    code: Code,
+    flags: u8,
+    db: DbIndex,
+    key: &[u8],
+    deadline_ms: Option<i64>,
+) {
+    let deadline = if deadline_ms.is_some() { DEADLINE } else { 0 };
+    out.push(code as u8 | flags | deadline);
+    push_varint(out, db.get() as u64);
+    push_varint(out, key.len() as u64);
+    out.extend_from_slice(key);
+    if let Some(deadline_ms) = deadline_ms {
+        out.extend_from_slice(&deadline_ms.to_le_bytes());
+    }
+}
+
+#[inline]
+fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Reads the operations of a record one after the other.
+pub(crate) struct Reader<'a> {
+    record: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(record: &'a [u8]) -> Self {
+        Self { record, at: 0 }
+    }
+
+    /// The next operation with its bytes; `None` at the end of the record.
+    pub(crate) fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
+        let start = self.at;
+        if start == self.record.len() {
+            return Ok(None);
+        }
+        let op = self.op()?;
+        Ok(Some((op, &self.record[start..self.at])))
+    }
+
+    fn op(&mut self) -> Result<Op<'a>, Malformed> {
+        let head = self.take(1)?[0];
+        let (code, has_deadline) = (head & CODE_MASK, head & DEADLINE != 0);
+        let db = self.varint()?;
+        if code == Code::Flush as u8 {
+            return Ok(Op::Flush { db });
+        }
+        if code == Code::Swap as u8 {
+            return Ok(Op::Swap { a: db, b: self.varint()? });
+        }
+        let key = self.bytes()?;
+        if key.len() > KEY_LEN_MAX {
+            return Err(self.malformed("a key that is too long"));
+        }
+        let deadline_ms = if has_deadline { Some(self.i64()?) } else { None };
+        let effect = self.effect(code, head & RAW != 0, deadline_ms)?;
+        Ok(Op::Key { db, key, effect })
+    }
+
+    fn effect(
+        &mut self,
+        code: u8,
+        raw: bool,
+        deadline_ms: Option<i64>,
+    ) -> Result<Effect<'a>, Malformed> {
+        const PUT: u8 = Code::Put as u8;
+        const PUT_INT: u8 = Code::PutInt as u8;
+        const REMOVE: u8 = Code::Remove as u8;
+        const SET_DEADLINE: u8 = Code::Deadline as u8;
+        const WRITE: u8 = Code::Write as u8;
+        Ok(match code {
+            PUT => {
+                let bytes = self.bytes()?;
+                let value = if raw { Stored::Raw(bytes) } else { Stored::Embedded(bytes) };
+                Effect::Put { value, deadline_ms }
+            }
+            PUT_INT => Effect::Put { value: Stored::Int(unzigzag(self.varint()?)), deadline_ms },
+            REMOVE => Effect::Remove,
+            SET_DEADLINE => Effect::Deadline(deadline_ms),
+            WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
+            _ => return Err(self.malformed("an operation of an unknown kind")),
+        })
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.varint()?;
+        let left = (self.record.len() - self.at) as u64;
+        if len > left {
+            return Err(self.malformed("a length beyond the end"));
+        }
+        self.take(len as usize)
+    }
+
+    fn i64(&mut self) -> Result<i64, Malformed> {
+        let bytes = self.take(8)?;
+        Ok(i64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+    }
+
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(self.malformed("a number of more than ten bytes"))
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let Some(bytes) = self.record.get(self.at..self.at + len) else {
+            return Err(self.malformed("the record ends early"));
+        };
+        self.at += len;
+        Ok(bytes)
+    }
+
+    fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed { offset: self.at, what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::usage::Access;
+
+    fn decode(record: &[u8]) -> Vec<String> {
+        let mut reader = Reader::new(record);
+        let mut ops = Vec::new();
+        while let Some((op, _)) = reader.next().unwrap() {
+            ops.push(format!("{op:?}"));
+        }
+        ops
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_comes_back(
+            key in proptest::collection::vec(any::<u8>(), 0..300),
+            value in proptest::collection::vec(any::<u8>(), 0..40_000),
+            int in any::<i64>(),
+            deadline_ms in proptest::option::of(any::<i64>()),
+            raw in any::<bool>(),
+        ) {
+            let kind = if raw { Kind::Raw } else { Kind::Embedded };
+            for content in [Content::Int(int), Content::of_bytes(&value, kind)] {
+                let entry = Entry::new(&key, content, deadline_ms, Access::default());
+                let mut record = Vec::new();
+                encode_entry(&mut record, DbIndex::ZERO, &entry);
+                let (op, bytes) = Reader::new(&record).next().unwrap().unwrap();
+                prop_assert_eq!(bytes, &record[..]);
+                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at } } = op
+                else { panic!("{op:?}") };
+                prop_assert_eq!(found, &key[..]);
+                prop_assert_eq!(at, deadline_ms);
+                let again = Entry::new(&key, value.content(), at, Access::default());
+                prop_assert_eq!(again.encoding(), entry.encoding());
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                again.string().write_to(&mut a);
+                entry.string().write_to(&mut b);
+                prop_assert_eq!(a, b);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_operations_or_an_error(record in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut reader = Reader::new(&record);
+            let mut steps = 0;
+            while let Ok(Some(_)) = reader.next() {
+                steps += 1;
+                prop_assert!(steps <= record.len());
+            }
+        }
+    }
+
+    #[test]
+    fn operations_stand_one_after_the_other() {
+        let mut record = Vec::new();
+        encode_flush(&mut record, DbIndex::ZERO);
+        encode_swap(&mut record, DbIndex::ZERO, DbIndex::ZERO);
+        let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), Access::default());
+        encode_change(&mut record, DbIndex::ZERO, &entry, Change::Written { offset: 2, len: 3 });
+        encode_change(&mut record, DbIndex::ZERO, &entry, Change::Deadline);
+        let expired = Change::Removed(Removal::Expired);
+        encode_change(&mut record, DbIndex::ZERO, &entry, expired);
+        let deleted = Change::Removed(Removal::Deleted);
+        encode_change(&mut record, DbIndex::ZERO, &entry, deleted);
+        let ops = decode(&record);
+        assert_eq!(ops.len(), 5, "that a key expired is not logged: {ops:?}");
+        assert!(ops[2].contains("Write { offset: 2, bytes: [99, 100, 101] }"), "{ops:?}");
+        assert!(ops[3].contains("Deadline(Some(7))"), "{ops:?}");
+    }
+
+    #[test]
+    fn the_example_of_the_format_page() {
+        let entry = Entry::new(b"greeting", Content::of_string(b"hello"), None, Access::default());
+        let mut record = Vec::new();
+        encode_entry(&mut record, DbIndex::ZERO, &entry);
+        assert_eq!(record, b"\x01\x00\x08greeting\x05hello");
+    }
+
+    #[test]
+    fn zigzag_is_its_own_inverse() {
+        for value in [0, 1, -1, i64::MAX, i64::MIN] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+    }
+}

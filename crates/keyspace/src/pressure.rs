@@ -1,0 +1,154 @@
+//! The limit for memory, and how near it is.
+//!
+//! Each shard counts its bytes exactly, and to add them all up for each write would cost more than
+//! the write. So a shard tells the sum here when it has moved by a [`Pressure::step`] since it last
+//! did. The sum is off by at most a step for each shard, [`INEXACTNESS`] of the limit in all. Without a
+//! limit nothing is told, and the price is one comparison.
+//!
+//! Counted is what eviction can do something about: entries, index and deadlines. Neither buffers
+//! of connections nor what is removed already and waits for the reaper.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
+
+use crate::policy::Policy;
+use crate::usage::FrequencyTuning;
+
+/// The sum is off by at most one part in so many of the limit.
+const INEXACTNESS: u64 = 256;
+
+/// The step of a limit that is so large that more exactness is of no use.
+const STEP_MAX: u64 = 64 * 1024;
+
+/// What happens when memory runs short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Eviction {
+    /// Bytes of entries, index and deadlines at most; 0 is no limit.
+    pub limit_bytes: u64,
+    /// Which keys go.
+    pub policy: Policy,
+    /// How thorough the search for the right key is; see [`Locker::evict`](crate::Locker::evict).
+    pub samples: u32,
+    /// How frequencies are counted.
+    pub frequency: FrequencyTuning,
+}
+
+impl Default for Eviction {
+    fn default() -> Self {
+        Self {
+            limit_bytes: 0,
+            policy: Policy::Noeviction,
+            samples: 5,
+            frequency: FrequencyTuning::default(),
+        }
+    }
+}
+
+/// An [`Eviction`] in parts that can be read at any time, and the sum. All are relaxed: each stands
+/// for itself, and who reads an old one evicts a key too many or too few.
+#[derive(Debug)]
+pub(crate) struct Pressure {
+    limit_bytes: AtomicU64,
+    step: AtomicU64,
+    policy: AtomicU8,
+    samples: AtomicU32,
+    log_factor: AtomicU32,
+    decay_minutes: AtomicU32,
+    sum: Sum,
+}
+
+/// What changes all the time, away from what hardly does.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Sum {
+    bytes: AtomicI64,
+    /// Counts evictions, to take turns among the shards.
+    turn: AtomicUsize,
+}
+
+impl Pressure {
+    pub(crate) fn new() -> Self {
+        let pressure = Self {
+            limit_bytes: AtomicU64::new(0),
+            step: AtomicU64::new(u64::MAX),
+            policy: AtomicU8::new(0),
+            samples: AtomicU32::new(0),
+            log_factor: AtomicU32::new(0),
+            decay_minutes: AtomicU32::new(0),
+            sum: Sum { bytes: AtomicI64::new(0), turn: AtomicUsize::new(0) },
+        };
+        pressure.set(&Eviction::default(), 1);
+        pressure
+    }
+
+    pub(crate) fn set(&self, eviction: &Eviction, shards: usize) {
+        let step = match eviction.limit_bytes {
+            0 => u64::MAX,
+            limit => (limit / INEXACTNESS / shards as u64).clamp(1, STEP_MAX),
+        };
+        self.limit_bytes.store(eviction.limit_bytes, Relaxed);
+        self.step.store(step, Relaxed);
+        self.policy.store(eviction.policy as u8, Relaxed);
+        self.samples.store(eviction.samples, Relaxed);
+        self.log_factor.store(eviction.frequency.log_factor, Relaxed);
+        let decay_minutes = eviction.frequency.decay_minutes.map_or(0, NonZeroU32::get);
+        self.decay_minutes.store(decay_minutes, Relaxed);
+    }
+
+    pub(crate) fn eviction(&self) -> Eviction {
+        Eviction {
+            limit_bytes: self.limit_bytes.load(Relaxed),
+            policy: self.policy(),
+            samples: self.samples.load(Relaxed),
+            frequency: self.frequency(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn policy(&self) -> Policy {
+        Policy::ALL[usize::from(self.policy.load(Relaxed))]
+    }
+
+    pub(crate) fn frequency(&self) -> FrequencyTuning {
+        FrequencyTuning {
+            log_factor: self.log_factor.load(Relaxed),
+            decay_minutes: NonZeroU32::new(self.decay_minutes.load(Relaxed)),
+        }
+    }
+
+    /// By how many bytes a shard may be off before it tells; `u64::MAX` without a limit.
+    #[inline]
+    pub(crate) fn step(&self) -> u64 {
+        self.step.load(Relaxed)
+    }
+
+    /// A shard has so many bytes more than it told before.
+    pub(crate) fn tell(&self, more: i64) {
+        self.sum.bytes.fetch_add(more, Relaxed);
+    }
+
+    /// What all shards have told.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> u64 {
+        // Two shards may tell in another order than things happened.
+        self.sum.bytes.load(Relaxed).max(0) as u64
+    }
+
+    #[inline]
+    pub(crate) fn has_limit(&self) -> bool {
+        self.limit_bytes.load(Relaxed) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_exceeded(&self) -> bool {
+        let limit = self.limit_bytes.load(Relaxed);
+        limit != 0 && self.used_bytes() > limit
+    }
+
+    /// A number that is another one each time.
+    pub(crate) fn turn(&self) -> usize {
+        self.sum.turn.fetch_add(1, Relaxed)
+    }
+}

@@ -1,0 +1,344 @@
+//! What a log holds is what a keyspace held: changes, checkpoints and replay against each other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Replayed};
+use tierce_keyspace::{Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal};
+
+const NOW_MS: i64 = 1_000_000;
+const SHARDS: usize = 4;
+const DATABASES: usize = 3;
+
+/// A log in memory.
+#[derive(Default)]
+struct Records(Mutex<Vec<Vec<u8>>>);
+
+impl LogSink for Records {
+    fn append(&self, record: &[u8]) {
+        self.0.lock().push(record.to_vec());
+    }
+}
+
+impl Records {
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+fn logged() -> (Arc<Keyspace>, Arc<Records>) {
+    let records = Arc::new(Records::default());
+    let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
+    let options = Options { shards: SHARDS, databases: DATABASES, log, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).unwrap());
+    keyspace.begin_logging();
+    (keyspace, records)
+}
+
+fn replay(records: &[Vec<u8>], threads: usize) -> Arc<Keyspace> {
+    // Another number of shards and another hash: the log does not depend on either.
+    let options = Options { shards: 8, databases: DATABASES, seed: 99, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).unwrap());
+    let mut replay = Replay::start(Arc::clone(&keyspace), threads, NOW_MS).unwrap();
+    for record in records {
+        replay.record(record).unwrap();
+    }
+    let Replayed { records: count, .. } = replay.finish();
+    assert_eq!(count, records.len() as u64);
+    keyspace
+}
+
+type State = BTreeMap<(usize, Vec<u8>), (Vec<u8>, &'static str, Option<i64>)>;
+
+fn state(keyspace: &Keyspace) -> State {
+    let mut state = State::new();
+    for db in keyspace.db_indices() {
+        keyspace.locker().for_each(db, NOW_MS, |entry| {
+            let value = (entry.string().to_vec(), entry.encoding(), entry.deadline_ms());
+            assert!(state.insert((db.get(), entry.key().to_vec()), value).is_none());
+        });
+    }
+    state
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Set(usize, u8, Vec<u8>, Option<i64>),
+    SetInt(usize, u8, i64),
+    Append(usize, u8, Vec<u8>),
+    SetRange(usize, u8, u16, Vec<u8>),
+    Increment(usize, u8),
+    Remove(usize, u8),
+    Deadline(usize, u8, i64),
+    Persist(usize, u8),
+    Rename(usize, u8, u8),
+    Copy(usize, u8, usize, u8),
+    Two(usize, u8, u8),
+    Flush(usize),
+    Swap(usize, usize),
+    Later(i64),
+    BeginCheckpoint,
+    Checkpoint(u8),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let (db, key) = (0..DATABASES, 0..24u8);
+    let bytes = prop_oneof![
+        8 => proptest::collection::vec(any::<u8>(), 0..40),
+        1 => proptest::collection::vec(any::<u8>(), 16_000..17_000),
+    ];
+    let short = proptest::collection::vec(any::<u8>(), 0..20);
+    let at = (NOW_MS - 500)..(NOW_MS + 3000);
+    let deadline = proptest::option::of(at.clone());
+    prop_oneof![
+        12 => (db.clone(), key.clone(), bytes, deadline).prop_map(|(d, k, v, e)| Action::Set(d, k, v, e)),
+        4 => (db.clone(), key.clone(), any::<i64>()).prop_map(|(d, k, v)| Action::SetInt(d, k, v)),
+        6 => (db.clone(), key.clone(), short.clone()).prop_map(|(d, k, v)| Action::Append(d, k, v)),
+        6 => (db.clone(), key.clone(), 0..60u16, short).prop_map(|(d, k, o, v)| Action::SetRange(d, k, o, v)),
+        6 => (db.clone(), key.clone()).prop_map(|(d, k)| Action::Increment(d, k)),
+        5 => (db.clone(), key.clone()).prop_map(|(d, k)| Action::Remove(d, k)),
+        5 => (db.clone(), key.clone(), at).prop_map(|(d, k, at)| Action::Deadline(d, k, at)),
+        3 => (db.clone(), key.clone()).prop_map(|(d, k)| Action::Persist(d, k)),
+        4 => (db.clone(), key.clone(), key.clone()).prop_map(|(d, a, b)| Action::Rename(d, a, b)),
+        3 => (db.clone(), key.clone(), db.clone(), key.clone()).prop_map(|(d, a, e, b)| Action::Copy(d, a, e, b)),
+        4 => (db.clone(), key.clone(), key).prop_map(|(d, a, b)| Action::Two(d, a, b)),
+        1 => db.clone().prop_map(Action::Flush),
+        1 => (db.clone(), db).prop_map(|(a, b)| Action::Swap(a, b)),
+        2 => (0..400i64).prop_map(Action::Later),
+        2 => Just(Action::BeginCheckpoint),
+        12 => (0..4u8).prop_map(Action::Checkpoint),
+    ]
+}
+
+fn name(key: u8) -> [u8; 2] {
+    [b'k', key]
+}
+
+fn with<R>(
+    keyspace: &Keyspace,
+    db: usize,
+    key: u8,
+    now_ms: i64,
+    act: impl FnOnce(&mut Db<'_>, tierce_keyspace::Key<'_>) -> R,
+) -> R {
+    let (db, key) = (keyspace.db_index(db).unwrap(), name(key));
+    let key = keyspace.key(&key);
+    act(&mut keyspace.locker().db(db, key.hash(), now_ms), key)
+}
+
+/// Does what needs no checkpoint.
+fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
+    let now = *now_ms;
+    let index = |db: usize| keyspace.db_index(db).unwrap();
+    match action {
+        Action::Set(db, key, value, deadline_ms) => {
+            let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
+            with(keyspace, *db, *key, now, |db, key| db.set(key, value, expiry).unwrap());
+        }
+        Action::SetInt(db, key, value) => {
+            let text = value.to_string();
+            with(keyspace, *db, *key, now, |db, key| db.set(key, &text, Expiry::Keep).unwrap());
+        }
+        Action::Append(db, key, suffix) => {
+            with(keyspace, *db, *key, now, |db, key| db.append(key, suffix).unwrap());
+        }
+        Action::SetRange(db, key, offset, bytes) => {
+            with(keyspace, *db, *key, now, |db, key| {
+                db.set_range(key, u64::from(*offset), bytes).unwrap();
+            });
+        }
+        Action::Increment(db, key) => {
+            // A value that is no integer is left as it is.
+            _ = with(keyspace, *db, *key, now, |db, key| db.increment(key, 7));
+        }
+        Action::Remove(db, key) => _ = with(keyspace, *db, *key, now, |db, key| db.remove(key)),
+        Action::Deadline(db, key, at) => {
+            with(keyspace, *db, *key, now, |db, key| db.set_deadline(key, *at));
+        }
+        Action::Persist(db, key) => {
+            with(keyspace, *db, *key, now, |db, key| db.clear_deadline(key));
+        }
+        Action::Rename(db, from, to) => {
+            let (from, to) = (name(*from), name(*to));
+            let (from, to) = (keyspace.key(&from), keyspace.key(&to));
+            let mut locker = keyspace.locker();
+            let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+            let entry = both.db(index(*db), from.hash(), now).take(from, Removal::Moved);
+            if let Some(entry) = entry {
+                both.db(index(*db), to.hash(), now).put(to, entry).unwrap();
+            }
+        }
+        Action::Copy(db, from, to_db, to) => {
+            let (from, to) = (name(*from), name(*to));
+            let (from, to) = (keyspace.key(&from), keyspace.key(&to));
+            let mut locker = keyspace.locker();
+            let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+            let copy = both.db(index(*db), from.hash(), now).duplicate(from);
+            if let Some(copy) = copy {
+                both.db(index(*to_db), to.hash(), now).put(to, copy).unwrap();
+            }
+        }
+        Action::Two(db, a, b) => {
+            let (a, b) = (name(*a), name(*b));
+            let (a, b) = (keyspace.key(&a), keyspace.key(&b));
+            let mut locker = keyspace.locker();
+            let mut both = locker.lock_many(&[a.hash(), b.hash()]);
+            for key in [a, b] {
+                both.db(index(*db), key.hash(), now).set(key, "both", Expiry::Never).unwrap();
+            }
+        }
+        Action::Flush(db) => _ = keyspace.locker().flush([index(*db)], Freeing::Now),
+        Action::Swap(a, b) => keyspace.locker().swap(index(*a), index(*b)),
+        Action::Later(ms) => {
+            *now_ms += ms;
+            keyspace.locker().expire_due(*now_ms);
+        }
+        Action::BeginCheckpoint | Action::Checkpoint(_) => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// After any number of actions, with checkpoints underway and complete, a replay of what the log
+    /// still has is the keyspace as it was.
+    #[test]
+    fn a_replay_is_the_keyspace(actions in proptest::collection::vec(action(), 1..200), cuts in proptest::collection::vec(0..200usize, 4)) {
+        let (keyspace, records) = logged();
+        let mut now_ms = NOW_MS;
+        let mut pass: Option<(usize, Checkpoint<'_>)> = None;
+        let mut dropped = 0;
+        for (step, action) in actions.iter().enumerate() {
+            match action {
+                Action::BeginCheckpoint => pass = Some((records.len(), Checkpoint::begin(&keyspace))),
+                Action::Checkpoint(steps) => {
+                    for _ in 0..*steps {
+                        let Some((begin, checkpoint)) = &mut pass else { break };
+                        if checkpoint.step().1 == Pass::Complete {
+                            dropped = *begin;
+                            pass = None;
+                        }
+                    }
+                }
+                other => act(&keyspace, other, &mut now_ms),
+            }
+            if cuts.contains(&step) || step + 1 == actions.len() {
+                let kept = records.0.lock()[dropped..].to_vec();
+                let again = replay(&kept, 1 + step % 3);
+                again.locker().expire_due(now_ms);
+                keyspace.locker().expire_due(now_ms);
+                prop_assert_eq!(state_at(&again, now_ms), state_at(&keyspace, now_ms));
+            }
+        }
+    }
+}
+
+fn state_at(keyspace: &Keyspace, now_ms: i64) -> State {
+    let mut all = state(keyspace);
+    all.retain(|_, (_, _, deadline_ms)| deadline_ms.is_none_or(|at| at > now_ms));
+    all
+}
+
+/// The keys of one transaction are in one record.
+#[test]
+fn changes_under_one_lock_are_one_record() {
+    let (keyspace, records) = logged();
+    let keys: Vec<[u8; 2]> = (0..20).map(name).collect();
+    let keys: Vec<_> = keys.iter().map(|key| keyspace.key(key)).collect();
+    let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
+    let mut locker = keyspace.locker();
+    let mut many = locker.lock_many(&hashes);
+    for key in &keys {
+        many.db(DbIndex::ZERO, key.hash(), NOW_MS).set(*key, "v", Expiry::Never).unwrap();
+    }
+    assert_eq!(records.len(), 0, "nothing is in the log before the end of the transaction");
+    drop(many);
+    assert_eq!(records.len(), 1);
+    drop(locker);
+    assert_eq!(records.len(), 1);
+    let again = replay(&records.0.lock(), 2);
+    assert_eq!(again.len(DbIndex::ZERO), 20);
+}
+
+#[test]
+fn what_is_not_changed_is_not_logged() {
+    let (keyspace, records) = logged();
+    with(&keyspace, 0, 1, NOW_MS, |db, key| db.set(key, "abc", Expiry::Never).unwrap());
+    let len = records.len();
+    with(&keyspace, 0, 1, NOW_MS, |db, key| {
+        assert!(db.string(key).unwrap().is_some());
+        assert!(!db.clear_deadline(key));
+        assert!(db.increment(key, 1).is_err());
+    });
+    with(&keyspace, 0, 2, NOW_MS, |db, key| assert!(!db.remove(key)));
+    assert_eq!(records.len(), len);
+}
+
+/// Appending a byte to a large string logs that byte and not the string.
+#[test]
+fn a_part_that_is_written_is_logged_alone() {
+    let (keyspace, records) = logged();
+    with(&keyspace, 0, 1, NOW_MS, |db, key| {
+        db.set(key, &vec![7; 1 << 20], Expiry::Never).unwrap();
+    });
+    with(&keyspace, 0, 1, NOW_MS, |db, key| db.append(key, b"x").unwrap());
+    let records = records.0.lock();
+    assert!(records[0].len() > 1 << 20);
+    assert!(records[1].len() < 32, "{} bytes", records[1].len());
+}
+
+/// Threads write while checkpoints run one after the other; the end is the same from the log.
+#[test]
+fn writers_and_checkpoints_side_by_side() {
+    const WRITERS: usize = 3;
+    let (keyspace, records) = logged();
+    let running = AtomicUsize::new(WRITERS);
+    let dropped = std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (keyspace, running) = (&keyspace, &running);
+            scope.spawn(move || {
+                let mut random = writer as u64 + 1;
+                for round in 0..20_000u64 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round | 1);
+                    let key = (random >> 40) as u8;
+                    let db = (random >> 50) as usize % DATABASES;
+                    match (random >> 33) % 8 {
+                        0 => _ = with(keyspace, db, key, NOW_MS, |db, key| db.remove(key)),
+                        1 => _ = with(keyspace, db, key, NOW_MS, |db, key| db.increment(key, 1)),
+                        2 => {
+                            with(keyspace, db, key, NOW_MS, |db, key| {
+                                db.append(key, b"+").unwrap()
+                            });
+                        }
+                        _ => {
+                            let value = random.to_string();
+                            with(keyspace, db, key, NOW_MS, |db, key| {
+                                db.set(key, &value, Expiry::Never).unwrap();
+                            });
+                        }
+                    }
+                    if random >> 52 == 1 {
+                        let (a, b) = (keyspace.db_index(0).unwrap(), keyspace.db_index(2).unwrap());
+                        keyspace.locker().swap(a, b);
+                    }
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        let mut dropped = 0;
+        let mut passes = 0;
+        while running.load(Ordering::Acquire) > 0 || passes == 0 {
+            let begin = records.len();
+            let mut checkpoint = Checkpoint::begin(&keyspace);
+            while checkpoint.step().1 == Pass::Underway {}
+            dropped = begin;
+            passes += 1;
+        }
+        dropped
+    });
+    let again = replay(&records.0.lock()[dropped..], 2);
+    assert_eq!(state(&again), state(&keyspace));
+}

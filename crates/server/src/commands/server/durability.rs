@@ -1,0 +1,78 @@
+//! BGREWRITEAOF, WAITAOF.
+
+use tierce_wire::number;
+use tierce_wire::resp::Args;
+
+use crate::command::{Flags, Group, Spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("bgrewriteaof", 1, Group::Server, compact)
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI))
+        .doc("1.0.0", "O(1)", "", "Starts to compact the log of writes in the background."),
+    Spec::new("waitaof", 4, Group::Generic, wait)
+        .flags(Flags::BLOCKING)
+        .categories(&["connection"])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .doc(
+            "7.2.0",
+            "O(1)",
+            "numlocal numreplicas timeout",
+            "Waits until the writes of the connection are on the disk.",
+        ),
+];
+
+type Done = Result<(), CommandError>;
+
+fn compact(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
+    let Some(journal) = ctx.server.durability.journal() else {
+        return Err(CommandError::new("ERR There is no log to compact: appendonly is off"));
+    };
+    if !journal.compact() {
+        let text = "ERR Background append only file rewriting already in progress";
+        return Err(CommandError::new(text));
+    }
+    ctx.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+/// Replies at once that the log is on the device, and keeps the reply back until it is. There are
+/// no replicas: who asks for some learns that there is none without waiting for the timeout.
+fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let integer = |text: &[u8]| number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER);
+    let local = integer(&args[1])?;
+    if !(0..=1).contains(&local) {
+        return Err(CommandError::new("ERR value is out of range, value must between 0 and 1"));
+    }
+    if integer(&args[2])? < 0 {
+        return Err(CommandError::new("ERR value is out of range, must be positive"));
+    }
+    if number::parse_i64(&args[3])
+        .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?
+        < 0
+    {
+        return Err(CommandError::new("ERR timeout is negative"));
+    }
+    // What this connection did in a shard that is still locked goes to the log now.
+    ctx.locker.release();
+    let Some(journal) = ctx.server.durability.journal() else {
+        if local > 0 {
+            let text =
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+            return Err(CommandError::new(text));
+        }
+        ctx.reply.array(2);
+        ctx.reply.int(0);
+        ctx.reply.int(0);
+        return Ok(());
+    };
+    if local > 0 {
+        ctx.session.logged_at = journal.appended();
+        ctx.session.awaits_device |= journal.durable() < ctx.session.logged_at;
+    }
+    ctx.reply.array(2);
+    ctx.reply.int(local);
+    ctx.reply.int(0);
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The log as the keyspace and the sessions see it.
+//!
+//! A change is appended while its shard is locked, when the request has been executed already. So
+//! there is no way back when the log cannot take it: the journal is *wounded* then. From that moment
+//! writes are refused, and connections whose replies have not been sent are closed without them:
+//! nothing is acknowledged that is not in the log. Memory is ahead of the log by what was not
+//! acknowledged; readers see it. A wound for lack of space heals: the compactor writes all keys again
+//! once there is room, after which the log holds what memory holds. Any other failure stays until the
+//! server is started again.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_cask::Wal;
+use tierce_keyspace::log::LogSink;
+
+use super::compactor::Compaction;
+
+/// The log of the keyspace.
+#[derive(Default)]
+pub struct Journal {
+    /// There once the keyspace has been loaded; nothing is appended before.
+    wal: OnceLock<Wal>,
+    is_wounded: AtomicBool,
+    wound: Mutex<Option<Wound>>,
+    demand: Mutex<Demand>,
+    demanded: Condvar,
+    pub(super) compaction: Compaction,
+    syncs: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+struct Wound {
+    cause: String,
+    heals: bool,
+}
+
+/// What the syncer is asked for.
+#[derive(Default)]
+pub(super) struct Demand {
+    /// Records up to here shall be durable soon.
+    pub(super) position: u64,
+    pub(super) ends: bool,
+}
+
+/// Figures for INFO.
+#[derive(Clone, Debug, Default)]
+pub struct JournalFigures {
+    /// Bytes of the log on disk.
+    pub bytes: u64,
+    /// Records appended since the start.
+    pub appended: u64,
+    /// Of these, records on the device.
+    pub durable: u64,
+    /// Times the log was synced.
+    pub syncs: u64,
+    /// Why writes are refused, if they are.
+    pub wound: Option<String>,
+}
+
+impl LogSink for Journal {
+    #[inline]
+    fn append(&self, record: &[u8]) {
+        if let Err(error) = self.wal().append(record) {
+            self.hurt(&error);
+        }
+    }
+}
+
+impl Journal {
+    /// # Panics
+    ///
+    /// Before the keyspace has been loaded.
+    #[inline]
+    pub(super) fn wal(&self) -> &Wal {
+        self.wal.get().expect("nothing is logged before the log is open")
+    }
+
+    pub(super) fn open(&self, wal: Wal) {
+        // Opened once, by recovery.
+        let _ = self.wal.set(wal);
+    }
+
+    /// The position of what was appended last.
+    #[must_use]
+    #[inline]
+    pub fn appended(&self) -> u64 {
+        self.wal().appended()
+    }
+
+    /// Everything up to this position survives a power cut.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.wal().durable()
+    }
+
+    /// Whether writes have to be refused.
+    #[must_use]
+    #[inline]
+    pub fn is_wounded(&self) -> bool {
+        self.is_wounded.load(Ordering::Acquire)
+    }
+
+    /// Why writes are refused.
+    #[must_use]
+    pub fn wound(&self) -> Option<String> {
+        self.wound.lock().as_ref().map(|wound| wound.cause.clone())
+    }
+
+    /// Has the log synced soon, at least up to `position`.
+    pub fn demand(&self, position: u64) {
+        let mut demand = self.demand.lock();
+        demand.position = demand.position.max(position);
+        self.demanded.notify_one();
+    }
+
+    /// Figures for INFO.
+    #[must_use]
+    pub fn figures(&self) -> JournalFigures {
+        JournalFigures {
+            bytes: self.wal().bytes(),
+            appended: self.appended(),
+            durable: self.durable(),
+            syncs: self.syncs.load(Ordering::Relaxed),
+            wound: self.wound(),
+        }
+    }
+
+    /// Has everything appended so far reach the device.
+    pub(super) fn sync(&self) -> Result<u64, tierce_cask::Error> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.wal().sync().inspect_err(|error| self.hurt(error))
+    }
+
+    /// Waits until a place beyond `announced` is demanded, for `at_most`; `None` at the end.
+    pub(super) fn await_demand(&self, announced: u64, at_most: Duration) -> Option<u64> {
+        let mut demand = self.demand.lock();
+        if demand.position <= announced && !demand.ends {
+            self.demanded.wait_for(&mut demand, at_most);
+        }
+        if demand.ends { None } else { Some(demand.position) }
+    }
+
+    pub(super) fn end_syncing(&self) {
+        self.demand.lock().ends = true;
+        self.demanded.notify_all();
+    }
+
+    pub(super) fn close(&self) -> Result<(), tierce_cask::Error> {
+        self.wal.get().map_or(Ok(()), Wal::close)
+    }
+
+    #[cold]
+    fn hurt(&self, error: &tierce_cask::Error) {
+        let heals = error.is_no_space();
+        let mut wound = self.wound.lock();
+        if wound.as_ref().is_none_or(|wound| wound.heals) {
+            *wound = Some(Wound { cause: error.to_string(), heals });
+        }
+        self.is_wounded.store(true, Ordering::Release);
+    }
+
+    /// Whether all keys have to be written again, which may heal the log.
+    pub(super) fn may_heal(&self) -> bool {
+        self.wound.lock().as_ref().is_some_and(|wound| wound.heals)
+    }
+
+    /// Forgets a wound before an attempt to heal it; writes stay refused.
+    pub(super) fn begin_healing(&self) {
+        *self.wound.lock() = None;
+    }
+
+    /// Accepts writes again, unless the attempt has hurt anew.
+    pub(super) fn end_healing(&self) {
+        let wound = self.wound.lock();
+        if wound.is_none() {
+            self.is_wounded.store(false, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! See `tierce_cask::fuzzing::store`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_cask::fuzzing::store(data));

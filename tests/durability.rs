@@ -1,0 +1,294 @@
+//! What was acknowledged is there after the server was killed and started again.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::process::Signal;
+use tierce_harness::{Connection, Launch, Reply, Server, TempDir, encode, free_port, wait_until};
+
+use crate::launch;
+
+fn durable(dir: &Path) -> Launch {
+    launch().with("appendonly", "yes").with("dir", &dir.display().to_string())
+}
+
+/// Ends the server without a chance to say goodbye, and starts another one on the same data.
+fn restart(server: Server, launch: &Launch) -> Server {
+    drop(server);
+    launch.start()
+}
+
+#[test]
+fn every_kind_of_write_is_there_after_a_kill() {
+    let dir = TempDir::new();
+    let launch = durable(dir.path());
+    let server = launch.start();
+    let mut c = server.connect();
+    c.check("SET text hello", "+OK");
+    c.check("SET number 41", "+OK");
+    c.check("INCR number", ":42");
+    c.check("APPEND text -world", ":11");
+    c.check("SETRANGE text 0 J", ":11");
+    c.check("SET short-lived 1 PX 1", "+OK");
+    c.check("SET long-lived 1 EX 10000", "+OK");
+    c.check("SET eternal 1 EX 10000", "+OK");
+    c.check("PERSIST eternal", ":1");
+    c.check("MSET a 1 b 2 c 3", "+OK");
+    c.check("DEL b", ":1");
+    c.check("RENAME c d", "+OK");
+    c.check("COPY a e DB 5", ":1");
+    c.check("SELECT 3", "+OK");
+    c.check("SET gone 1", "+OK");
+    c.check("FLUSHDB", "+OK");
+    c.check("SET here 1", "+OK");
+    c.check("SWAPDB 3 4", "+OK");
+    let big = vec![b'x'; 3 << 20];
+    c.call(&[&b"SET"[..], b"big", &big]);
+
+    let server = restart(server, &launch);
+    let mut c = server.connect();
+    c.check("GET text", "\"Jello-world\"");
+    c.check("GET number", "\"42\"");
+    c.check("OBJECT ENCODING number", "\"int\"");
+    c.check("EXISTS short-lived b c", ":0");
+    let Reply::Int(ttl) = c.ask("TTL long-lived") else { panic!("a TTL is a number") };
+    assert!((9_000..=10_000).contains(&ttl), "{ttl}");
+    c.check("TTL eternal", ":-1");
+    c.check("MGET a d", r#"["1", "3"]"#);
+    c.check("DBSIZE", ":6");
+    c.check("SELECT 5", "+OK");
+    c.check("GET e", "\"1\"");
+    c.check("SELECT 3", "+OK");
+    // The big value was set after the swap.
+    c.check("STRLEN big", ":3145728");
+    c.check("DBSIZE", ":1");
+    c.check("SELECT 4", "+OK");
+    c.check("GET here", "\"1\"");
+    c.check("DBSIZE", ":1");
+}
+
+#[test]
+fn without_a_log_nothing_is_written() {
+    let dir = TempDir::new();
+    let launch = launch().with("appendonly", "no").with("dir", &dir.path().display().to_string());
+    let server = launch.start();
+    server.connect().check("SET a 1", "+OK");
+    assert!(!dir.path().join("log").exists());
+    let server = restart(server, &launch);
+    server.connect().check("GET a", "nil");
+}
+
+#[test]
+fn a_data_directory_serves_one_server_at_a_time() {
+    let dir = TempDir::new();
+    let _server = durable(dir.path()).start();
+    let second = durable(dir.path()).with("port", &free_port().to_string()).run();
+    assert_eq!(second.code, Some(1), "{second:?}");
+    assert!(second.errors.contains("in use") || second.errors.contains("lock"), "{second:?}");
+}
+
+#[test]
+fn a_client_chooses_how_durable_its_writes_are() {
+    let dir = TempDir::new();
+    let server = durable(dir.path()).start();
+    let mut c = server.connect();
+    c.check("CLIENT DURABILITY sometimes", "-ERR syntax error");
+    let syncs =
+        |c: &mut Connection| -> u64 { info_field(c, "log_syncs").parse().expect("a number") };
+    c.check("CLIENT DURABILITY always", "+OK");
+    let before = syncs(&mut c);
+    for i in 0..20 {
+        c.check(&format!("SET k {i}"), "+OK");
+    }
+    // One connection that waits for each reply gets a sync for each.
+    assert!(syncs(&mut c) >= before + 20);
+    c.check("CLIENT DURABILITY default", "+OK");
+    c.check("SET k 1", "+OK");
+    c.check("WAITAOF 1 0 0", "[:1, :0]");
+    let info = c.ask("INFO persistence").to_string();
+    let field =
+        |name: &str| info.split(name).nth(1).unwrap().split("\\r").next().unwrap().to_owned();
+    assert_eq!(field("log_records:"), field("log_records_durable:"));
+    c.check("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1");
+}
+
+fn info_field(c: &mut Connection, name: &str) -> String {
+    let info = c.ask("INFO persistence");
+    let mut lines = info.text().lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(field, _)| *field == name).expect("a field of INFO");
+    value.to_owned()
+}
+
+/// Replies that wait for the disk do not hold up others, and all of them come, in order.
+#[test]
+fn always_holds_back_only_the_replies_of_writes() {
+    let dir = TempDir::new();
+    let server = durable(dir.path()).with("appendfsync", "always").start();
+    let mut connections: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    for round in 0..10 {
+        for (number, c) in connections.iter_mut().enumerate() {
+            let set = encode(&["SET", &format!("k{number}"), &format!("v{round}")]);
+            let get = encode(&["GET", &format!("k{number}")]);
+            c.send([set, get, encode(&["INCR", "all"])].concat());
+        }
+        for c in &mut connections {
+            c.expect("+OK");
+            c.expect(&format!("\"v{round}\""));
+            assert!(matches!(c.reply(), Reply::Int(_)));
+        }
+    }
+    connections[0].check("GET all", "\"200\"");
+}
+
+#[test]
+fn the_log_is_compacted_and_stays_bounded() {
+    let dir = TempDir::new();
+    let launch = durable(dir.path())
+        .with("auto-aof-rewrite-min-size", "1mb")
+        .with("compaction-bytes-per-second", "0");
+    let server = launch.start();
+    let mut c = server.connect();
+    let value = "v".repeat(1000);
+    let rounds = 60;
+    for round in 0..rounds {
+        let requests =
+            (0..500).map(|key| encode(&["SET", &format!("k{key}"), &format!("{round}{value}")]));
+        c.send(requests.collect::<Vec<_>>().concat());
+        (0..500).for_each(|_| c.expect("+OK"));
+    }
+    // 30 MB were written, of which 0.5 MB live.
+    // An error if it has begun by itself.
+    c.ask("BGREWRITEAOF");
+    wait_until("the log is compacted", || bytes_in(&dir.path().join("log")) < 6 << 20);
+    c.check("SET last 1", "+OK");
+    let server = restart(server, &launch);
+    let mut c = server.connect();
+    c.check("DBSIZE", ":501");
+    for key in 0..500 {
+        c.check(&format!("GET k{key}"), &format!("\"{}{value}\"", rounds - 1));
+    }
+}
+
+fn bytes_in(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).expect("a directory");
+    // Compaction may remove a file between the listing and the look.
+    files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum()
+}
+
+/// What a client of the kill test has been told, and what it has asked for.
+#[derive(Default)]
+struct Expected {
+    asked: AtomicU64,
+    told: AtomicU64,
+}
+
+/// Clients write without pause while the server is killed, again and again; after each start every
+/// client finds what it was told, and of what it had asked for beyond that a beginning.
+#[test]
+fn nothing_that_was_acknowledged_is_lost() {
+    const CLIENTS: usize = 4;
+    for policy in ["everysec", "always", "no"] {
+        let dir = TempDir::new();
+        let launch = durable(dir.path())
+            .with("appendfsync", policy)
+            .with("auto-aof-rewrite-min-size", "64kb");
+        let expected: Vec<Expected> = (0..CLIENTS).map(|_| Expected::default()).collect();
+        for cycle in 0..kill_cycles() {
+            let server = launch.start();
+            let ends = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for (number, expected) in expected.iter().enumerate() {
+                    let (server, ends) = (&server, &ends);
+                    scope.spawn(move || {
+                        check_client(&mut server.connect(), number, expected);
+                        run_client(server, number, expected, ends);
+                    });
+                }
+                // The kill comes after some progress, not after some time.
+                let goal = expected[cycle % CLIENTS].told.load(Ordering::Relaxed) + 200;
+                wait_until("clients make progress", || {
+                    expected[cycle % CLIENTS].told.load(Ordering::Relaxed) >= goal
+                });
+                server.signal(Signal::KILL);
+                ends.store(true, Ordering::Relaxed);
+            });
+            drop(server);
+        }
+        let server = launch.start();
+        for (number, expected) in expected.iter().enumerate() {
+            check_client(&mut server.connect(), number, expected);
+        }
+    }
+}
+
+fn kill_cycles() -> usize {
+    std::env::var("TIERCE_KILL_CYCLES").map_or(5, |cycles| cycles.parse().expect("a number"))
+}
+
+/// Sends steps, a few at a time, until the connection breaks.
+fn run_client(server: &Server, number: usize, expected: &Expected, ends: &AtomicBool) {
+    const WINDOW: u64 = 8;
+    let mut c = server.connect();
+    while !ends.load(Ordering::Relaxed) {
+        let first = expected.asked.load(Ordering::Relaxed) + 1;
+        let steps = first..first + WINDOW;
+        expected.asked.store(steps.end - 1, Ordering::Relaxed);
+        let requests: Vec<_> = steps.clone().map(|step| requests_of(number, step)).collect();
+        if c.try_send(requests.concat()).is_err() {
+            return;
+        }
+        for step in steps {
+            for _ in 0..4 {
+                if c.reply_or_rest().is_empty() {
+                    return;
+                }
+            }
+            expected.told.store(step, Ordering::Relaxed);
+        }
+    }
+}
+
+fn requests_of(number: usize, step: u64) -> Vec<u8> {
+    let name = |what: &str| format!("{number}:{what}");
+    let text = step.to_string();
+    [
+        encode(&["INCR", &name("count")]),
+        encode(&["APPEND", &name("long"), "x"]),
+        encode(&["MSET", &name("left"), &text, &name("right"), &text]),
+        encode(&["RENAME", &name("left"), &name("middle")]),
+    ]
+    .concat()
+}
+
+/// Compares what is there with what was told, and goes on from what is there.
+fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
+    let (told, asked) =
+        (expected.told.load(Ordering::Relaxed), expected.asked.load(Ordering::Relaxed));
+    let count = number_of(c, &format!("GET {number}:count"));
+    assert!((told..=asked).contains(&count), "client {number}: {told} <= {count} <= {asked}");
+    let long = number_of(c, &format!("STRLEN {number}:long"));
+    assert!((told..=count).contains(&long), "client {number}: {told} <= {long} <= {count}");
+    let right = number_of(c, &format!("GET {number}:right"));
+    assert!((told..=long).contains(&right), "client {number}: {told} <= {right} <= {long}");
+    // A step sets both names at once, and moves one of them afterwards, as one.
+    let left = number_of(c, &format!("GET {number}:left"));
+    let middle = number_of(c, &format!("GET {number}:middle"));
+    assert!(left == right || (left == 0 && middle == right), "{left} {middle} {right}");
+    // What was underway when the server died may be there in part: go on from one state.
+    for what in ["count", "right", "middle"] {
+        c.check(&format!("SET {number}:{what} {asked}"), "+OK");
+    }
+    let missing = "x".repeat((asked - long) as usize);
+    c.call(&["APPEND", &format!("{number}:long"), &missing]);
+    c.ask(&format!("DEL {number}:left"));
+    expected.told.store(asked, Ordering::Relaxed);
+}
+
+fn number_of(c: &mut Connection, request: &str) -> u64 {
+    match c.ask(request) {
+        Reply::Int(number) => number as u64,
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).parse().expect("a number"),
+        Reply::Nil => 0,
+        reply => panic!("{request}: {reply}"),
+    }
+}

@@ -1,0 +1,197 @@
+//! At `maxmemory`, writes fail or keys go, as the policy says.
+
+use std::collections::BTreeMap;
+
+use tierce_harness::{Connection, encode, wait_until};
+
+use crate::{launch, server};
+
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+/// A number in INFO.
+fn info(c: &mut Connection, name: &str) -> i64 {
+    let text = c.ask("INFO everything").text().to_owned();
+    let fields: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(':')).collect();
+    fields[name].parse().unwrap_or_else(|_| panic!("{name}:{}", fields[name]))
+}
+
+/// Memory that counts against the limit.
+fn counted(c: &mut Connection) -> i64 {
+    info(c, "used_memory") - info(c, "mem_not_counted_for_evict")
+}
+
+/// Sets keys with values of `len` bytes in one pipeline; how many were refused.
+fn fill(c: &mut Connection, prefix: &str, count: usize, len: usize, options: &[&str]) -> usize {
+    let value = "v".repeat(len);
+    let requests = (0..count).flat_map(|number| {
+        let key = format!("{prefix}:{number}");
+        encode(&[&["SET", &key, &value], options].concat())
+    });
+    c.send(requests.collect::<Vec<u8>>());
+    let replies: Vec<String> = (0..count).map(|_| c.reply().to_string()).collect();
+    let refused = replies.iter().filter(|reply| *reply == OOM).count();
+    assert!(replies.iter().all(|reply| reply == "+OK" || reply == OOM));
+    refused
+}
+
+#[test]
+fn noeviction_refuses_what_may_add_data() {
+    let server = launch().with("maxmemory", "1mb").start();
+    let mut c = server.connect();
+    let refused = fill(&mut c, "k", 2000, 1000, &[]);
+    assert!((1000..1400).contains(&refused), "{refused}");
+    let writes = "SET x y;SETNX x y;SETEX x 9 y;GETSET x y;APPEND k:0 y;SETRANGE k:0 0 y;INCR n;\
+        MSET x y;MSETNX x y;COPY k:0 x";
+    writes.split(';').for_each(|line| c.check(line, OOM));
+    // Reading, deleting and giving deadlines go on.
+    c.check("STRLEN k:0", ":1000");
+    c.check("EXPIRE k:0 1000", ":1");
+    c.check("RENAME k:0 k:00", "+OK");
+    c.check("GETDEL nothing", "nil");
+    let stats = c.ask("INFO errorstats").text().to_owned();
+    assert!(stats.contains("errorstat_OOM:count="), "{stats}");
+    assert!(info(&mut c, "current_eviction_exceeded_time") >= 0);
+    assert_eq!(info(&mut c, "evicted_keys"), 0);
+    for number in 1..100 {
+        c.check(&format!("DEL k:{number}"), ":1");
+    }
+    c.check("SET x y", "+OK");
+    assert_eq!(info(&mut c, "current_eviction_exceeded_time"), 0);
+    // Wrong calls are wrong first.
+    fill(&mut c, "k", 2000, 1000, &[]);
+    c.check("SET x", "-ERR wrong number of arguments for 'set' command");
+    c.check("CONFIG SET maxmemory 0", "+OK");
+    c.check("SET x y", "+OK");
+}
+
+#[test]
+fn allkeys_policies_keep_memory_within_the_limit() {
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+        let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
+        let mut c = server.connect();
+        for (round, len) in [10, 100, 1000, 20_000].into_iter().enumerate() {
+            assert_eq!(fill(&mut c, &format!("{round}"), 4000, len, &[]), 0, "{policy}");
+            let counted = counted(&mut c);
+            assert!(counted <= (2 << 20) + 32_000, "{policy}: {counted} after values of {len}");
+        }
+        let (evicted, left) = (info(&mut c, "evicted_keys"), c.ask("DBSIZE").int());
+        assert_eq!(evicted + left, 16_000, "{policy}");
+        c.check("CONFIG RESETSTAT", "+OK");
+        assert_eq!(info(&mut c, "evicted_keys"), 0);
+    }
+}
+
+#[test]
+fn volatile_policies_evict_only_keys_with_a_deadline() {
+    for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
+        let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
+        let mut c = server.connect();
+        assert_eq!(fill(&mut c, "stays", 5000, 100, &[]), 0);
+        assert_eq!(fill(&mut c, "goes", 20_000, 100, &["EX", "10000"]), 0, "{policy}");
+        let limit = (2 << 20) + 32_000;
+        assert!(counted(&mut c) <= limit, "{policy}");
+        let evicted = info(&mut c, "evicted_keys");
+        assert!(evicted > 5000, "{policy}: {evicted}");
+        for number in [0, 1, 777, 4999] {
+            c.check(&format!("EXISTS stays:{number}"), ":1");
+        }
+        // Those without take the room of those with, and then there is none.
+        let refused = fill(&mut c, "more", 20_000, 100, &[]);
+        assert!(refused > 5000, "{policy}: {refused}");
+        let keys = c.ask("DBSIZE").int();
+        assert_eq!(keys, 25_000 - refused as i64, "{policy}: none with a deadline is left");
+        c.check("SET x y EX 100", OOM);
+    }
+}
+
+#[test]
+fn volatile_ttl_evicts_the_nearest_deadline() {
+    let server = launch().with("maxmemory-policy", "volatile-ttl").start();
+    let mut c = server.connect();
+    for number in 0..50 {
+        let seconds = 1000 + number * 37 % 50 * 100;
+        c.check(&format!("SET k:{number} {} EX {seconds}", "v".repeat(1000)), "+OK");
+    }
+    let limit = counted(&mut c) - 9000;
+    c.check(&format!("CONFIG SET maxmemory {limit}"), "+OK");
+    wait_until("some are evicted", || counted(&mut c) <= limit);
+    let evicted = info(&mut c, "evicted_keys");
+    assert!((5..20).contains(&evicted), "{evicted}");
+    for number in 0..50 {
+        let place = number * 37 % 50;
+        c.check(&format!("EXISTS k:{number}"), if place < evicted { ":0" } else { ":1" });
+    }
+}
+
+#[test]
+fn a_lower_limit_is_reached_by_and_by_without_any_write() {
+    let server = launch().with("maxmemory-policy", "allkeys-lru").start();
+    let mut c = server.connect();
+    fill(&mut c, "k", 20_000, 100, &[]);
+    assert_eq!(info(&mut c, "evicted_keys"), 0);
+    c.check("CONFIG SET maxmemory 1mb", "+OK");
+    c.check("PING", "+PONG");
+    let limit = (1 << 20) + 8192;
+    wait_until("memory is within the limit", || counted(&mut c) <= limit);
+    assert!(info(&mut c, "evicted_keys") > 5000);
+    assert!(c.ask("DBSIZE").int() > 3000);
+    c.check("CONFIG GET maxmemory", "[\"maxmemory\", \"1048576\"]");
+}
+
+#[test]
+fn a_pipeline_can_change_its_own_limit() {
+    let server = server();
+    let mut c = server.connect();
+    c.send("SET a b\r\nCONFIG SET maxmemory 1\r\nSET c d\r\nCONFIG SET maxmemory 0\r\nSET e f\r\n");
+    for reply in ["+OK", "+OK", OOM, "+OK", "+OK"] {
+        c.expect(reply);
+    }
+    c.check("CONFIG SET maxmemory 1 maxmemory-policy allkeys-lru", "+OK");
+    // Without data nothing is in use, so each write finds room, and the next one takes it back.
+    c.check("SET c d", "+OK");
+    c.check("SET g h", "+OK");
+    c.check("DBSIZE", ":1");
+}
+
+#[test]
+fn object_freq_and_idletime_depend_on_the_policy() {
+    let not_lfu = "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+        Please note that when switching between policies at runtime LRU and LFU data will take \
+        some time to adjust.";
+    let lfu = "-ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
+        when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+    let server = server();
+    let mut c = server.connect();
+    c.check("SET k v", "+OK");
+    c.check("OBJECT FREQ k", not_lfu);
+    c.check("OBJECT FREQ nothing", "nil");
+    c.check("CONFIG SET maxmemory-policy volatile-lfu", "+OK");
+    c.check("SET foo a", "+OK");
+    c.check("OBJECT FREQ foo", ":5");
+    c.check("OBJECT FREQ nothing", "nil");
+    c.check("OBJECT IDLETIME foo", lfu);
+    c.check("GET foo", "\"a\"");
+    c.check("OBJECT FREQ foo", ":6");
+    c.check("CONFIG SET lfu-log-factor 0", "+OK");
+    (0..50).for_each(|_| c.check("TOUCH foo", ":1"));
+    c.check("OBJECT FREQ foo", ":56");
+    c.check("CONFIG SET maxmemory-policy allkeys-lru", "+OK");
+    c.check("SET foo b", "+OK");
+    c.check("OBJECT FREQ foo", not_lfu);
+    let idle = c.ask("OBJECT IDLETIME foo").int();
+    assert!((0..5).contains(&idle), "{idle}");
+}
+
+/// Buffers of connections are no reason to evict data.
+#[test]
+fn a_slow_reader_costs_nobody_a_key() {
+    let server = launch().with("maxmemory", "4mb").with("maxmemory-policy", "allkeys-lru").start();
+    let (mut c, mut slow) = (server.connect(), server.connect());
+    fill(&mut c, "k", 1000, 1000, &[]);
+    let request = encode(&["MGET", "k:1", "k:2", "k:3", "k:4", "k:5", "k:6", "k:7", "k:8"]);
+    slow.send(request.repeat(2000));
+    wait_until("replies wait", || info(&mut c, "mem_clients_normal") > 4 << 20);
+    fill(&mut c, "more", 100, 1000, &[]);
+    assert_eq!(info(&mut c, "evicted_keys"), 0);
+    c.check("DBSIZE", ":1100");
+}
