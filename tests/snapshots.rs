@@ -321,8 +321,8 @@ fn a_damaged_file_is_refused_in_one_line() {
     for content in [&whole[..whole.len() - 10], &damaged, b"nonsense", b""] {
         std::fs::write(dump_file(&dir), content).expect("the file");
         let path = dir.path().display().to_string();
-        let outcome =
-            Launch::new(program()).with("port", &free_port().to_string()).with("dir", &path).run();
+        let launch = Launch::new(program()).with("port", &free_port().to_string());
+        let outcome = launch.with("dir", &path).with("appendonly", "no").run();
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
         assert_eq!(outcome.errors.lines().count(), 1, "{outcome:?}");
         assert!(outcome.errors.contains("dump.rdb"), "{outcome:?}");
