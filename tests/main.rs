@@ -22,6 +22,7 @@ mod values_come_back_exactly;
 
 // The data.
 mod concurrent_counters;
+mod dump_restore;
 mod durability;
 mod expiry;
 mod key_commands;
@@ -47,6 +48,7 @@ mod many_connections;
 
 // The process.
 mod shutdown;
+mod snapshots;
 mod unix_socket_and_ipv6;
 
 use std::path::PathBuf;

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use crate::change::{Change, Event};
 use crate::entry::Entry;
-use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::log::pending::Pending;
 use crate::scan::mix;
@@ -80,12 +79,6 @@ impl Context<'_> {
                 Frequency::new(&self.keyspace.pressure.frequency(), self.now_ms).to_access()
             }
         }
-    }
-
-    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
-    #[inline]
-    pub(crate) fn before_change(&self, _hash: KeyHash) {
-        // TODO: `Snapshot::before_change` of the table goes here when there are snapshots.
     }
 
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].

@@ -33,6 +33,7 @@ mod listening;
 mod log;
 pub mod memory;
 mod meter;
+mod persistence;
 mod process;
 mod random;
 mod reply;
@@ -45,6 +46,7 @@ mod start;
 mod stats;
 #[cfg(test)]
 mod test_dir;
+mod waiting;
 
 pub use commands::table as command_table;
 pub use listening::ListeningError;
