@@ -25,6 +25,7 @@ mod memcached;
 
 // The data.
 mod concurrent_counters;
+mod dump_restore;
 mod durability;
 mod expiry;
 mod key_commands;
@@ -50,6 +51,7 @@ mod many_connections;
 
 // The process.
 mod shutdown;
+mod snapshots;
 mod unix_socket_and_ipv6;
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! Prints figures: `measure DIR [KEYS] [all|open-hash|open-ordered|compaction|large|write|small|durable]`, after
-//! `write` the bytes of a tail. The directory's file
-//! system is what is measured, with the page cache warm; for cold reads see the race.
+//! Prints figures: `measure DIR [KEYS] [WHAT]`, where WHAT is open-hash, open-ordered, compaction,
+//! large, small, durable, or write followed by the bytes of a tail. The directory's file system is
+//! what is measured, with the page cache warm; for cold reads see the race.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let keys: u64 = arguments.next().map_or(Ok(1_000_000), |keys| keys.parse())?;
     let dir = Path::new(&dir);
     match arguments.next().as_deref() {
+        Some("small") => {
+            for index in [IndexKind::Hash, IndexKind::Ordered] {
+                let dir = dir.join(format!("small-{index:?}"));
+                small_values(&dir, index, Compression::default(), keys)?;
+            }
+            return Ok(());
+        }
         Some("open-hash") => return Ok(opening(dir, IndexKind::Hash, keys)?),
         Some("open-ordered") => return Ok(opening(dir, IndexKind::Ordered, keys)?),
         Some("compaction") => return Ok(compaction(dir, keys)?),
@@ -20,10 +27,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("write") => {
             let tail = arguments.next().map(|bytes| bytes.parse()).transpose()?;
             return writing(dir, keys, tail);
-        }
-        Some("small") => {
-            let dir = dir.join("small");
-            return Ok(small_values(&dir, IndexKind::Ordered, Compression::None, keys)?);
         }
         Some("durable") => {
             for writers in [1, 64] {

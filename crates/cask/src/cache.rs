@@ -4,18 +4,24 @@
 //! what was superseded is not asked for again and is evicted. Each part of the cache evicts in the
 //! order of a clock: what was used since the hand last passed is spared once.
 //!
+//! A record is kept when it is asked for again soon after it was not there: what is read once, as
+//! by random reads of much more than the budget, costs neither the keeping nor the evicting.
+//!
 //! * The memory of all entries stays within the budget, except that of entries still in a
 //!   caller's hands.
 //! * A record of more than an eighth of a part's budget is not kept: it would evict everything.
 
 use crate::db::read::Entry;
-use crate::location::Location;
+use crate::location::{Location, PlaceHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Parts with locks of their own.
 const PARTS: usize = 16;
+/// One location offered lately is remembered for each of so many bytes: one or so for each entry of
+/// a small record, at a cost of 8 bytes.
+const BUDGET_AN_OFFER: usize = 256;
 /// What an entry costs beside its bytes: the map's slot, the ring's slot, two headers.
 const ENTRY_OVERHEAD: usize = 160;
 
@@ -34,9 +40,12 @@ pub(crate) struct ReadCache {
 struct Part {
     budget: usize,
     bytes: usize,
-    slots: HashMap<Location, usize>,
+    slots: HashMap<Location, usize, PlaceHash>,
     ring: Vec<Slot>,
     hand: usize,
+    /// Locations that were offered lately, each at the place its hash gives it, overwriting
+    /// another.
+    offered: Vec<u64>,
 }
 
 struct Slot {
@@ -48,16 +57,16 @@ struct Slot {
 
 impl ReadCache {
     pub(crate) fn new(budget: usize) -> Self {
-        let part = || Mutex::new(Part { budget: budget / PARTS, ..Part::default() });
+        let budget = budget / PARTS;
+        let offered = || vec![0; budget / BUDGET_AN_OFFER + 1];
+        let part = || Mutex::new(Part { budget, offered: offered(), ..Part::default() });
         ReadCache {
             parts: if budget == 0 { Vec::new() } else { (0..PARTS).map(|_| part()).collect() },
         }
     }
 
     fn part(&self, location: Location) -> Option<&Mutex<Part>> {
-        // Neighbouring records go to different parts.
-        let mixed = (location.raw() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.parts.get(mixed as usize % PARTS)
+        self.parts.get(mix(location) as usize % PARTS)
     }
 
     pub(crate) fn get(&self, location: Location) -> Option<Arc<Cached>> {
@@ -68,10 +77,14 @@ impl ReadCache {
         Some(slot.cached.clone())
     }
 
+    /// Offers a record that was read, which is kept if it was offered before.
     pub(crate) fn insert(&self, location: Location, key: &[u8], entry: &Entry) {
         let Some(part) = self.part(location) else { return };
         let cost = ENTRY_OVERHEAD + key.len() + entry.value.memory_bytes();
         let mut part = part.lock();
+        if !part.is_offered_again(location) {
+            return;
+        }
         if cost > part.budget / 8 || part.slots.contains_key(&location) {
             return;
         }
@@ -91,7 +104,18 @@ impl ReadCache {
     }
 }
 
+/// Spreads neighbouring records.
+fn mix(location: Location) -> u64 {
+    (location.raw() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
 impl Part {
+    /// Whether the record was offered before, not too long ago.
+    fn is_offered_again(&mut self, location: Location) -> bool {
+        let at = mix(location) as usize / PARTS % self.offered.len();
+        std::mem::replace(&mut self.offered[at], location.raw()) == location.raw()
+    }
+
     /// Drops the first entry at the hand that was not used since it last passed.
     fn evict(&mut self) {
         loop {
@@ -132,9 +156,10 @@ mod tests {
     #[test]
     fn stays_within_its_budget_and_keeps_what_is_used() {
         let cache = ReadCache::new(1 << 20);
-        cache.insert(location(0), b"hot", &entry(100));
+        let insert = |n, key| (0..2).for_each(|_| cache.insert(location(n), key, &entry(100)));
+        insert(0, &b"hot"[..]);
         for n in 1..20_000 {
-            cache.insert(location(n), b"cold", &entry(100));
+            insert(n, b"cold");
             assert!(cache.get(location(0)).is_some_and(|cached| *cached.key == *b"hot"));
             assert!(n % 997 != 0 || cache.memory_bytes() <= 1 << 20);
         }
@@ -143,12 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_once_is_not_kept() {
+        let cache = ReadCache::new(1 << 20);
+        (0..20_000).for_each(|n| cache.insert(location(n), b"k", &entry(100)));
+        assert_eq!(cache.memory_bytes(), 0);
+        (0..2).for_each(|_| cache.insert(location(7), b"k", &entry(100)));
+        assert!(cache.get(location(7)).is_some());
+    }
+
+    #[test]
     fn large_records_and_a_budget_of_nothing_keep_nothing() {
         let cache = ReadCache::new(1 << 20);
-        cache.insert(location(0), b"k", &entry(1 << 20));
+        (0..2).for_each(|_| cache.insert(location(0), b"k", &entry(1 << 20)));
         assert_eq!(cache.memory_bytes(), 0);
         let none = ReadCache::new(0);
-        none.insert(location(0), b"k", &entry(1));
+        (0..2).for_each(|_| none.insert(location(0), b"k", &entry(1)));
         assert!(none.get(location(0)).is_none());
     }
 }

@@ -91,23 +91,38 @@ pub(crate) enum DecompressError {
 
 /// Undoes [`compress`] for methods other than 0, whose bytes are the value already.
 pub(crate) fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>, DecompressError> {
+    let mut value = Vec::new();
+    decompress_into(id, stored, &mut value)?;
+    Ok(value)
+}
+
+/// As [`decompress`], appending. After an error, something may have been appended.
+pub(crate) fn decompress_into(
+    id: u8,
+    stored: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), DecompressError> {
+    let start = out.len();
     match id {
         1 => {
             let len = snap::raw::decompress_len(stored).map_err(|_| DecompressError::Damaged)?;
             check_len(len, stored, LENGTHENING_MAX)?;
-            snap::raw::Decoder::new().decompress_vec(stored).map_err(|_| DecompressError::Damaged)
+            out.resize(start + len, 0);
+            let done = snap::raw::Decoder::new().decompress(stored, &mut out[start..]);
+            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
         }
         2 => {
             let (len, block) = split_len(stored, LENGTHENING_MAX)?;
-            let value =
-                lz4_flex::block::decompress(block, len).map_err(|_| DecompressError::Damaged)?;
-            exactly(value, len)
+            out.resize(start + len, 0);
+            let done = lz4_flex::block::decompress_into(block, &mut out[start..]);
+            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
         }
         #[cfg(feature = "zstd")]
         3 => {
             let (len, frame) = split_len(stored, LENGTHENING_MAX_ZSTD)?;
             let value = zstd::bulk::decompress(frame, len).map_err(|_| DecompressError::Damaged)?;
-            exactly(value, len)
+            out.extend_from_slice(&value);
+            exactly(value.len(), len)
         }
         _ => Err(DecompressError::Unsupported),
     }
@@ -126,8 +141,8 @@ fn check_len(len: usize, stored: &[u8], lengthening_max: usize) -> Result<(), De
     if len <= possible { Ok(()) } else { Err(DecompressError::Damaged) }
 }
 
-fn exactly(value: Vec<u8>, len: usize) -> Result<Vec<u8>, DecompressError> {
-    if value.len() == len { Ok(value) } else { Err(DecompressError::Damaged) }
+fn exactly(found: usize, len: usize) -> Result<(), DecompressError> {
+    if found == len { Ok(()) } else { Err(DecompressError::Damaged) }
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub use db::snapshot::Snapshot;
 pub use db::stats::Stats;
 pub use error::{Error, Result};
 pub use log::write::Attributes;
-pub use options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy};
+pub use options::{CompactionOptions, Durability, IndexKind, Options, Placement, SyncPolicy};
 pub use upkeep::Progress;
 pub use upkeep::check::{CheckReport, check, check_on};
 pub use upkeep::repair::{RepairReport, repair, repair_on};

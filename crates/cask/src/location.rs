@@ -31,6 +31,33 @@ impl SegmentId {
     pub(crate) const MAX: u32 = (1 << (64 - OFFSET_BITS - CLASS_BITS)) - 1;
 }
 
+/// Hashes segment numbers and locations, which nobody from outside can choose: one multiplication
+/// spreads them, where the standard library's keyed hash would cost as much as the look-up itself.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PlaceHasher(u64);
+
+impl std::hash::Hasher for PlaceHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Builds [`PlaceHasher`]s.
+pub(crate) type PlaceHash = std::hash::BuildHasherDefault<PlaceHasher>;
+
 /// Position and approximate length of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Location(u64);

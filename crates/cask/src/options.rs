@@ -26,6 +26,21 @@ impl IndexKind {
     }
 }
 
+/// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
+/// from one opening to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Placement {
+    /// Any keys are spread evenly.
+    #[default]
+    Hashed,
+    /// Each log takes the keys between two others, so that neighbouring keys lie together: a range
+    /// then reads whole segments instead of single records. For stores that are scanned, with as
+    /// many shards that one's records fit into a quarter of [`Options::scan_memory_bytes`].
+    /// Decided by a key's first eight bytes, which should vary evenly: keys that all begin alike
+    /// come to share a log.
+    Ordered,
+}
+
 /// When writes reach the device.
 ///
 /// Under every policy a write that returned survives the death of the process; the policy says
@@ -76,6 +91,8 @@ pub struct Options {
     /// (8 for a new one); another number than before is no loss, since a record is found
     /// wherever it stands: new records are spread over the new number.
     pub shards: Option<u32>,
+    /// Which log a record goes to.
+    pub placement: Placement,
     /// How keys are found. A store opened with another kind than before is indexed anew from its
     /// segments, once.
     pub index: IndexKind,
@@ -89,6 +106,9 @@ pub struct Options {
     pub compaction: CompactionOptions,
     /// Memory for values read lately, 0 for none.
     pub read_cache_bytes: usize,
+    /// Memory in which ranges share what they load, used only while there are ranges; 0 lets each
+    /// read record by record.
+    pub scan_memory_bytes: usize,
     /// Segments open at a time, beside those being written.
     pub open_files_max: usize,
     /// Reads values of finished segments past the page cache.
@@ -114,12 +134,14 @@ impl Default for Options {
         Options {
             create_if_missing: true,
             shards: None,
+            placement: Placement::default(),
             index: IndexKind::default(),
             segment_size_bytes: 128 << 20,
             compression: Compression::default(),
             sync: SyncPolicy::Every(Duration::from_secs(1)),
             compaction: CompactionOptions::default(),
             read_cache_bytes: 32 << 20,
+            scan_memory_bytes: 256 << 20,
             open_files_max: 512,
             direct_io: false,
             tail_bytes: TAIL_BYTES_DEFAULT,

@@ -24,7 +24,7 @@ const ENTRIES_PER_SLOT_MIN: usize = 16;
 pub(crate) struct Directory<T> {
     slots: Vec<ManuallyDrop<Segment<T>>>,
     bits: u32,
-    deepest: usize,
+    deepest: u32,
     segment_bytes: usize,
 }
 
@@ -114,7 +114,7 @@ impl<T> Directory<T> {
         let halves = split(self.take(FirstSlot(first)));
         for (half, place) in halves.into_iter().zip([first, first + covered / 2]) {
             assert_eq!(half.depth(), depth + 1);
-            self.deepest += usize::from(half.depth() == self.bits);
+            self.deepest += u32::from(half.depth() == self.bits);
             self.put(FirstSlot(place), half);
         }
         core::mem::forget(abort_on_panic);
@@ -246,7 +246,7 @@ impl<T> Directory<T> {
                 index % 2 == 1
             });
             let deepest = |segment: &&Segment<T>| segment.depth() == self.bits;
-            self.deepest = self.segments().filter(deepest).count();
+            self.deepest = self.segments().filter(deepest).count() as u32;
         }
         self.slots.shrink_to_fit();
         bits_before - self.bits

@@ -43,12 +43,23 @@ struct Running {
     snapshot: Snapshot,
     saved: BTreeMap<u32, u32>,
     expected: BTreeMap<u32, u32>,
+    changes: u32,
+    ways: Ways,
+}
+
+/// What is saved before a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ways {
+    /// The bucket.
+    Bucket,
+    /// The bucket at every third change, and the entry at the others.
+    Both,
 }
 
 impl Running {
-    fn begin(model: &BTreeMap<u32, u32>) -> Self {
+    fn begin(model: &BTreeMap<u32, u32>, ways: Ways) -> Self {
         let snapshot = Snapshot::begin();
-        Self { snapshot, saved: BTreeMap::new(), expected: model.clone() }
+        Self { snapshot, saved: BTreeMap::new(), expected: model.clone(), changes: 0, ways }
     }
 
     fn save(saved: &mut BTreeMap<u32, u32>, record: &Record) {
@@ -58,7 +69,13 @@ impl Running {
 
     fn before_change(&mut self, table: &Table<Record>, hash: u64) {
         let saved = &mut self.saved;
-        self.snapshot.before_change(table, hash, &hash_of, |record| Self::save(saved, record));
+        let save = |record: &Record| Self::save(saved, record);
+        self.changes += 1;
+        if self.ways == Ways::Bucket || self.changes.is_multiple_of(3) {
+            self.snapshot.before_change(table, hash, &hash_of, save);
+        } else {
+            self.snapshot.before_change_of_one(table, hash, &hash_of, save);
+        }
     }
 
     fn advance(&mut self, table: &Table<Record>) {
@@ -83,12 +100,13 @@ struct Store {
     model: BTreeMap<u32, u32>,
     running: Vec<Running>,
     next_value: u32,
+    ways: Ways,
 }
 
 impl Store {
     fn new(hashes: Hashes) -> Self {
         let (table, model) = (Table::new(), BTreeMap::new());
-        Self { hashes, table, model, running: Vec::new(), next_value: 0 }
+        Self { hashes, table, model, running: Vec::new(), next_value: 0, ways: Ways::Both }
     }
 
     fn write(&mut self, id: u32) {
@@ -123,7 +141,7 @@ impl Store {
                     self.running.iter_mut().for_each(|running| running.advance(&self.table));
                 }
             }
-            Step::Begin => self.running.push(Running::begin(&self.model)),
+            Step::Begin => self.running.push(Running::begin(&self.model, self.ways)),
         }
     }
 
@@ -176,6 +194,7 @@ fn intervals_are_joined() {
     let count = if cfg!(miri) { 100 } else { 20_000 };
     let mut store = Store::new(Hashes::Even);
     (0..count).for_each(|id| store.write(id));
+    store.ways = Ways::Bucket;
     store.apply(&Step::Begin);
     let mut most = 0;
     for id in 0..count {

@@ -1,11 +1,12 @@
 //! The one place every mutation passes, and who is told of it.
 //!
-//! All operations that change keys pass `Context::before_change` and `Context::changed` (`context.rs`),
-//! with the shard locked throughout. In the latter the shard's count of changes grows, the log, if
-//! there is one, gets an operation ([`crate::log`]), and an observer, if the keyspace has one, gets the
-//! [`Event`]. Without them that is a branch each that is always predicted; the former is empty as yet.
+//! All operations that change keys pass `Db::before_change` (`db.rs`) and `Context::changed`
+//! (`context.rs`), with the shard locked throughout. In the former a snapshot saves what is about to
+//! change (`snapshot`). In the latter the shard's count of changes grows, the log, if there is one,
+//! gets an operation ([`crate::log`]), and an observer, if the keyspace has one, gets the [`Event`].
+//! Without them each is a branch that is always predicted.
 //!
-//! This is where a snapshot will save what is about to change, where WATCH, blocked clients, tracking and notifications will hang. None of them needs
+//! This is where WATCH, blocked clients, tracking and notifications will hang. None of them needs
 //! more than what an event says and what the lock guarantees: events of one key arrive in the order
 //! of its changes.
 

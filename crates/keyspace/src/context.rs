@@ -82,12 +82,6 @@ impl Context<'_> {
         }
     }
 
-    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
-    #[inline]
-    pub(crate) fn before_change(&self, _hash: KeyHash) {
-        // TODO: `Snapshot::before_change` of the table goes here when there are snapshots.
-    }
-
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {

@@ -142,6 +142,15 @@ impl<'a> Db<'a> {
         self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
     }
 
+    /// Makes a key look as if it had last been used so many seconds ago, as far as its clock can say;
+    /// see [`Db::idle_seconds`].
+    pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
+        let clock = self.at.clock();
+        if let Some(entry) = self.find(key) {
+            entry.touch(clock.wrapping_sub(seconds as u16));
+        }
+    }
+
     /// Bytes of memory that a key costs: its entry and its part of the index.
     pub fn memory_bytes(&mut self, key: Key<'_>) -> Option<usize> {
         let entry_bytes = self.peek(key)?.allocated_bytes();
@@ -246,8 +255,17 @@ impl<'a> Db<'a> {
     /// Like [`Db::find`], for an entry that is going to be changed.
     #[inline]
     pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
-        self.at.before_change(key.hash());
+        self.before_change(key.hash());
         self.find(key)
+    }
+
+    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
+    #[inline]
+    fn before_change(&mut self, hash: KeyHash) {
+        if self.shard.snapshot.is_some() {
+            let hasher = &self.at.keyspace.hasher;
+            self.shard.save_before_change(self.at.db, hasher.table_hash(hash), hasher);
+        }
     }
 
     /// Like [`Db::find`], and counts a read.
@@ -295,9 +313,9 @@ impl<'a> Db<'a> {
 
     /// Adds the entry of a key that is known to be absent.
     pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
+        self.before_change(key.hash());
         let at = self.at;
         let hasher = &at.keyspace.hasher;
-        at.before_change(key.hash());
         let account = Account::of(&entry);
         let db = self.db();
         let index_bytes = db.table.memory_bytes();
@@ -351,8 +369,8 @@ impl<'a> Db<'a> {
         hash: KeyHash,
         eq: impl FnMut(&Entry) -> bool,
     ) -> Option<Entry> {
+        self.before_change(hash);
         let at = self.at;
-        at.before_change(hash);
         let hasher = &at.keyspace.hasher;
         let db = self.db();
         let index_bytes = db.table.memory_bytes();

@@ -23,7 +23,8 @@ pub enum Freeing {
 
 impl Locker<'_> {
     /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
-    /// but nothing is freed under the locks. Returns the number of keys.
+    /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
+    /// it has. Returns the number of keys.
     pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
         let keyspace = self.keyspace();
         let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
@@ -31,8 +32,10 @@ impl Locker<'_> {
         for db in dbs {
             for held in all.locker().all_held() {
                 let (table, bytes) = take_table(held, db);
-                if !table.is_empty() {
-                    keys += table.len() as u64;
+                keys += table.len() as u64;
+                if let Some(table) = held.shard.save_flushed(db, table, bytes)
+                    && !table.is_empty()
+                {
                     entry_bytes += bytes;
                     tables.push(table);
                 }

@@ -5,6 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::garbage::{Fate, Garbage, Piece};
@@ -13,6 +15,7 @@ use crate::locker::Locker;
 use crate::log::LogSink;
 use crate::pressure::Pressure;
 use crate::shard::Slot;
+use crate::snapshot::Backlog;
 use crate::stats::{DbStats, Memory, Stats};
 
 /// At most this many shards.
@@ -104,6 +107,18 @@ impl DbIndex {
     pub fn get(self) -> usize {
         usize::from(self.0)
     }
+
+    /// The number in the form in which it is stored.
+    #[inline]
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The reverse of [`DbIndex::number`].
+    #[inline]
+    pub(crate) fn from_number(number: u16) -> Self {
+        Self(number)
+    }
 }
 
 /// All keys with their values, shared by all threads.
@@ -128,6 +143,8 @@ pub struct Keyspace {
     logging: AtomicBool,
     /// How often two databases were exchanged. Changes only while all shards are locked.
     pub(crate) swaps: AtomicU64,
+    /// The snapshot in progress.
+    pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
 }
 
 impl Keyspace {
@@ -159,6 +176,7 @@ impl Keyspace {
             log,
             logging: AtomicBool::new(false),
             swaps: AtomicU64::new(0),
+            snapshot: Mutex::default(),
         })
     }
 

@@ -14,6 +14,7 @@
 //! - [`Keyspace::memory`] is exact, in the sizes that the allocator really hands out.
 //! - No operation takes longer because there are many keys, except those that go through all.
 //! - A scan visits each key that stays exactly once.
+//! - A [`Snapshot`] is all databases at one moment, however they change meanwhile.
 //!
 //! ```
 //! use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options, Ttl};
@@ -79,6 +80,7 @@ mod evict;
 mod flush;
 mod prefetch;
 mod scan;
+mod snapshot;
 
 pub mod log;
 
@@ -99,6 +101,10 @@ pub use locker::{Locker, Many};
 pub use policy::Policy;
 pub use pressure::Eviction;
 pub use reaper::Reaper;
+pub use snapshot::{
+    Batch, Iter as BatchIter, SavedDb, SavedEntry, SavedValue, Snapshot, SnapshotError,
+    SnapshotMemory,
+};
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
 pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};

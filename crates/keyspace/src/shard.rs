@@ -8,6 +8,7 @@ use tierce_dash::Table;
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
 use crate::keyspace::{DbIndex, Keyspace, NO_DEADLINE};
+use crate::snapshot::Part;
 use crate::stats::ShardStats;
 
 /// One shard with its lock and its public figures.
@@ -37,12 +38,14 @@ impl Slot {
 pub(crate) struct Shard {
     first: ShardDb,
     others: Box<[ShardDb]>,
+    /// The snapshot in progress, unless it is done with this shard.
+    pub(crate) snapshot: Option<Box<Part>>,
 }
 
 impl Shard {
     fn new(databases: usize) -> Self {
         let others = (1..databases).map(|_| ShardDb::default()).collect();
-        Self { first: ShardDb::default(), others }
+        Self { first: ShardDb::default(), others, snapshot: None }
     }
 
     #[inline]
@@ -75,6 +78,7 @@ impl Shard {
         let taken = std::mem::take(self.db_mut(a));
         let taken = std::mem::replace(self.db_mut(b), taken);
         *self.db_mut(a) = taken;
+        self.save_after_swap(a, b);
     }
 
     /// The earliest deadline of all databases.

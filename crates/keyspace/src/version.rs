@@ -21,7 +21,7 @@
 //! So the exception is this: the first store with a version that a client has by the way, from a
 //! reply of the binary protocol, may be refused though only a neighbour has changed. It is refused
 //! once: then the key has a version of its own. Why this way stands in
-//! `docs/decisions/0011-versions-on-demand.md`.
+//! `docs/decisions/0013-versions-on-demand.md`.
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;

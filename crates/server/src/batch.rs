@@ -66,6 +66,8 @@ enum Progress {
     Through,
     /// A pause holds back the request with this index, until this time in Unix milliseconds.
     Held { index: usize, until_ms: i64 },
+    /// The request with this index gets its reply later.
+    Waiting { index: usize },
     /// The connection ends here.
     Closing,
 }
@@ -94,6 +96,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Through => io.consume(parsed.consumed),
                 Progress::Held { index, until_ms } => {
                     return self.hold(session, io, index, until_ms);
+                }
+                Progress::Waiting { index } => {
+                    io.consume(self.batch.end(index));
+                    session.parser.rewind();
+                    return Flow::Suspend(OnHangup::Wait);
                 }
                 Progress::Closing => return Flow::Close,
             }
@@ -212,6 +219,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             if session.closing {
                 progress = Progress::Closing;
+                break;
+            }
+            if session.waiting.is_some() {
+                progress = Progress::Waiting { index };
                 break;
             }
         }

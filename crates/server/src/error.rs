@@ -30,6 +30,14 @@ impl CommandError {
         Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     /// The client has to say AUTH first.
     pub const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
+    /// The last background save failed, and `stop-writes-on-bgsave-error` is set.
+    pub const CANNOT_SAVE: Self = Self::new(
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
+         disk. Commands that may modify the data set are disabled, because this instance is \
+         configured to report errors during writes if RDB snapshotting fails \
+         (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+         RDB error.",
+    );
     /// Memory is at its limit, and nothing may be evicted.
     pub const OUT_OF_MEMORY: Self =
         Self::new("OOM command not allowed when used memory > 'maxmemory'.");

@@ -86,22 +86,31 @@ fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, 
 /// Checks that the client may run the command.
 ///
 /// # Errors
-/// When the client has to say AUTH first.
+/// When the client has to say AUTH first, or the command writes and writes are refused.
 #[inline]
 pub fn admit<'k>(
     server: &Server,
     session: &mut Session,
     command: &'k Command,
 ) -> Result<(), Refused<'k>> {
-    if session.authenticated || command.spec.flags.contains(Flags::NO_AUTH) {
-        return Ok(());
+    if !session.authenticated && !command.spec.flags.contains(Flags::NO_AUTH) {
+        // The password may be gone since the client came.
+        session.authenticated = server.is_open();
+        if !session.authenticated {
+            return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
+        }
     }
-    // The password may be gone since the client came.
-    session.authenticated = server.is_open();
-    match session.authenticated {
-        true => Ok(()),
-        false => Err(Refused { command: Some(command), error: CommandError::NO_AUTH }),
+    if server.persistence.refuses_writes() && shows_faults(command) {
+        return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
     }
+    Ok(())
+}
+
+/// Whether a command is refused while the data cannot be saved: those that write, and PING, so that
+/// whoever looks after the server notices.
+#[cold]
+fn shows_faults(command: &Command) -> bool {
+    command.spec.flags.contains(Flags::WRITE) || command.spec.name == "ping"
 }
 
 /// A request that does not come to run.

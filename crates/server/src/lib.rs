@@ -35,6 +35,7 @@ mod log;
 mod memcached;
 pub mod memory;
 mod meter;
+mod persistence;
 mod process;
 mod random;
 mod reply;
@@ -47,6 +48,7 @@ mod start;
 mod stats;
 #[cfg(test)]
 mod test_dir;
+mod waiting;
 
 pub use commands::table as command_table;
 pub use listening::ListeningError;

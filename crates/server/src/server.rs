@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{DbIndex, Keyspace, Reaper, SystemClock};
+use tierce_keyspace::{DbIndex, Keyspace, Locker, Reaper, SystemClock};
 use tierce_net::Handle;
 use tierce_wire::resp::{Args, AuthState, Limits};
 
@@ -20,6 +20,7 @@ use crate::listening::Listening;
 use crate::log::Log;
 use crate::memcached;
 use crate::memory::MemoryReport;
+use crate::persistence::{Cause, Persistence, SaveError, Ticket};
 use crate::service::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
@@ -56,6 +57,8 @@ pub struct Server {
     pub run_id: String,
     /// Resident memory before there was data, in bytes.
     pub startup_memory: usize,
+    /// Snapshots on disk.
+    pub persistence: Persistence,
     /// Where clients connect to.
     pub listening: Listening,
     /// What makes writes durable.
@@ -86,11 +89,45 @@ pub struct Server {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shutdown {
     /// A client said so.
-    Command,
+    Command {
+        /// Whether it wants a snapshot.
+        saving: Saving,
+        /// Whether the server ends even if there can be none.
+        force: bool,
+    },
     /// SIGTERM or SIGINT.
     Signal,
     /// The program that the server is a part of.
     Owner,
+}
+
+/// Whether a snapshot is taken before the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Saving {
+    /// If there are save points, as in Redis.
+    IfConfigured,
+    /// In any case.
+    Always,
+    /// In no case.
+    Never,
+}
+
+impl Shutdown {
+    /// Whether a snapshot is taken before the end.
+    #[must_use]
+    pub fn saves(self, config: &Config) -> bool {
+        match self {
+            Self::Command { saving: Saving::Always, .. } => true,
+            Self::Command { saving: Saving::Never, .. } => false,
+            _ => !config.settings().save_points().is_empty(),
+        }
+    }
+
+    /// Whether the server ends even if the snapshot fails.
+    #[must_use]
+    pub fn is_forced(self) -> bool {
+        matches!(self, Self::Command { force: true, .. })
+    }
 }
 
 /// What was counted when statistics were last reset.
@@ -146,6 +183,7 @@ impl Server {
         let db = config.settings().count(MEMCACHED_DATABASE) as usize;
         let db = keyspace.db_index(db).unwrap_or_default();
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
+        let started_unix_seconds = crate::clock::unix_ms() / 1000;
         Self {
             config,
             keyspace,
@@ -157,7 +195,8 @@ impl Server {
             errors: ErrorCounts::default(),
             rates: Rates::default(),
             started: Instant::now(),
-            started_unix_seconds: crate::clock::unix_ms() / 1000,
+            started_unix_seconds,
+            persistence: Persistence::new(started_unix_seconds),
             run_id: random_hex(),
             startup_memory: crate::memory::resident_bytes(),
             listening,
@@ -370,6 +409,30 @@ impl Server {
         self.shutdown.1.notify_all();
     }
 
+    /// Goes on after all.
+    pub fn cancel_shutdown(&self) {
+        *self.shutdown.0.lock() = None;
+    }
+
+    /// Begins a save of what `locker` sees now; see [`Persistence::begin`].
+    ///
+    /// # Errors
+    /// When one is in progress.
+    pub fn begin_save(
+        &self,
+        locker: &mut Locker<'_>,
+        now_ms: i64,
+        cause: Cause,
+    ) -> Result<Ticket, SaveError> {
+        self.persistence.begin(self, locker, now_ms, cause)
+    }
+
+    /// Changes to keys since the last snapshot on disk.
+    #[must_use]
+    pub fn unsaved_changes(&self) -> u64 {
+        self.keyspace.stats().changes.saturating_sub(self.persistence.saved_changes())
+    }
+
     /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         let mut reason = self.shutdown.0.lock();
@@ -394,6 +457,7 @@ impl Server {
         }
         // For the peak, which taking a report notes.
         let _ = MemoryReport::take(self);
+        self.save_if_due();
         let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
         let before = self.dropped_logged.swap(dropped, Relaxed);
         if dropped > before {
@@ -402,6 +466,21 @@ impl Server {
                 dropped - before
             ));
         }
+    }
+}
+
+impl Server {
+    /// Begins a save if a save point asks for one.
+    fn save_if_due(&self) {
+        let (settings, now_ms) = (self.config.settings(), crate::clock::unix_ms());
+        let changes = self.keyspace.stats().changes;
+        let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
+        self.log.notice(format_args!(
+            "{} changes in {} seconds. Saving...",
+            point.changes, point.seconds
+        ));
+        // One that somebody has begun in between serves as well.
+        let _ = self.begin_save(&mut self.keyspace.locker(), now_ms, Cause::Background);
     }
 }
 

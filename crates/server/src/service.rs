@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, ConnKey, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, Refusal,
-    Service, WorkerId,
+    CloseReason, ConnInfo, ConnKey, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup,
+    Refusal, Service, WorkerId,
 };
 
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::clients::Client;
 use crate::listening::MEMCACHED;
 use crate::memcached;
+use crate::persistence::Ticket;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stat;
+use crate::waiting;
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
@@ -37,6 +39,16 @@ pub enum Message {
     Monitor(Arc<[u8]>),
     /// Somebody will look at the backlogs of clients: let them see those of now.
     NoteBacklogs,
+    /// A save has ended. Whoever waits for it gets a reply.
+    Saved {
+        /// Which one.
+        ticket: Ticket,
+        /// How it ended, or why it failed.
+        outcome: Result<(), Arc<str>>,
+    },
+    /// The server does not end after all, since it could not save. Whoever asked for the end gets
+    /// an error.
+    StaysUp,
     /// The log has reached the device, or never will.
     Durable,
     /// The `timeout` directive has changed.
@@ -83,6 +95,11 @@ impl AnySession {
 
     fn is_monitor(&self) -> bool {
         matches!(self, Self::Resp(session) if session.monitor)
+    }
+
+    /// Whether its reply comes later.
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Resp(session) if session.waiting.is_some())
     }
 
     /// The place in the log that has to be on the device before its replies are sent, if they wait.
@@ -209,6 +226,10 @@ impl Service for AnyService {
     }
 
     fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+        if session.is_waiting() {
+            // It was not the client that has been idle.
+            return Flow::Suspend(OnHangup::Wait);
+        }
         if std::mem::take(session.held()) {
             return Flow::Continue;
         }
@@ -241,6 +262,10 @@ impl Service for AnyService {
                 let client = conn.session.client();
                 client.note_backlogs(conn.state.input_bytes, conn.state.output_bytes);
             }),
+            Message::Saved { ticket, outcome } => {
+                conns.for_each(|conn| waiting::saved(conn, ticket, &outcome));
+            }
+            Message::StaysUp => conns.for_each(waiting::stays_up),
             Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;

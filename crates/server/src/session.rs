@@ -9,6 +9,7 @@ use tierce_wire::resp::{Parser, Proto};
 use crate::clients::Client;
 use crate::command::CommandId;
 use crate::durability::SyncPolicy;
+use crate::waiting::{Awaited, Waiting};
 
 /// What a connection remembers from one request to the next.
 pub struct Session {
@@ -30,6 +31,8 @@ pub struct Session {
     pub no_touch: bool,
     /// Waits for the end of a pause.
     pub held: bool,
+    /// The reply to the last request comes later.
+    pub waiting: Option<Waiting>,
     /// What this client asked for in place of `appendfsync`.
     pub durability: Option<SyncPolicy>,
     /// The place in the log of the last write of this client.
@@ -67,6 +70,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             no_touch: false,
             held: false,
+            waiting: None,
             durability: None,
             logged_at: 0,
             awaits_device: false,
@@ -79,6 +83,12 @@ impl Session {
     #[inline]
     pub fn touch(&self) -> Touch {
         if self.no_touch { Touch::No } else { Touch::Yes }
+    }
+
+    /// Leaves the reply to the message that [`waiting`](crate::waiting) tells of.
+    pub fn wait_for(&mut self, awaited: Awaited) {
+        let is_heard = self.reply_mode == ReplyMode::On;
+        self.waiting = Some(Waiting { awaited, is_heard });
     }
 
     /// Switches to another database.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -11,11 +12,13 @@ use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
+use crate::clients::PauseMode;
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
 use crate::durability::{self, Durability, Journal, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
+use crate::persistence::{self, Cause, LoadError};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
@@ -42,6 +45,9 @@ pub enum StartError {
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The snapshot in `dir`.
+    #[error("{0}")]
+    Load(#[from] LoadError),
     /// The log of the data.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
@@ -68,6 +74,8 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
 pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
+    /// Carries out saves.
+    saver: JoinHandle<()>,
     startup: Startup,
     /// Removed when the server has ended.
     _pid_file: Option<PidFile>,
@@ -102,13 +110,15 @@ impl Instance {
             Durability::new(journal),
             log,
         ));
+        load_snapshot(&server)?;
+        let saver = spawn_saver(&server)?;
         server.set_active_expiry(true)?;
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
         server.durability.start(&server)?;
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, startup, _pid_file: pid_file })
+        Ok(Self { server, runtime, saver, startup, _pid_file: pid_file })
     }
 
     /// Ends the server from anywhere.
@@ -117,23 +127,85 @@ impl Instance {
         Stopper(Arc::clone(&self.server))
     }
 
-    /// Serves until somebody ends the server, and then until the last replies are sent.
+    /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
+    /// and the last replies are sent.
     pub fn wait(self) {
-        let log = &self.server.log;
-        match self.server.wait_for_shutdown() {
-            Shutdown::Command => log.notice("A client asked for shutdown"),
-            Shutdown::Signal => log.notice("A signal asks for shutdown"),
-            Shutdown::Owner => log.notice("The program asks for shutdown"),
-        }
-        self.runtime.handle().drain(DRAIN_MAX);
-        self.runtime.join();
+        let Self { server, runtime, saver, .. } = self;
+        let log = &server.log;
+        let saves = loop {
+            let reason = server.wait_for_shutdown();
+            log.notice(match reason {
+                Shutdown::Command { .. } => "A client asked for shutdown",
+                Shutdown::Signal => "A signal asks for shutdown",
+                Shutdown::Owner => "The program asks for shutdown",
+            });
+            let saves = reason.saves(&server.config);
+            if !saves || save_before_end(&server) || reason.is_forced() {
+                break saves;
+            }
+            log.warning("Error trying to save the DB, can't exit.");
+            stay_up(&server);
+        };
+        runtime.handle().drain(DRAIN_MAX);
+        runtime.join();
         // The last clones, so that Unix sockets leave no file behind.
-        self.server.listening.close();
+        server.listening.close();
         // The thread that removes expired keys ends; it was there already, so nothing can fail.
-        let _ = self.server.set_active_expiry(false);
-        self.server.durability.stop(log);
+        let _ = server.set_active_expiry(false);
+        server.persistence.give_up();
+        if saves && server.unsaved_changes() > 0 {
+            // Some requests were under way when the first snapshot began.
+            save_before_end(&server);
+        }
+        server.persistence.end_saver();
+        // A panic was reported when it happened.
+        let _ = saver.join();
+        server.durability.stop(log);
         log.notice("All replies are sent, bye");
     }
+}
+
+/// How long writes may be held back while the last snapshot is written: longer than that takes.
+const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
+
+/// Takes a snapshot while writes are held back; `false` if that failed.
+fn save_before_end(server: &Server) -> bool {
+    let now_ms = crate::clock::unix_ms();
+    server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
+    server.persistence.give_up();
+    server.log.notice("Saving the final RDB snapshot before exiting.");
+    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown);
+    begun.is_ok_and(|ticket| server.persistence.wait(ticket).is_ok())
+}
+
+/// Goes on serving.
+fn stay_up(server: &Server) {
+    server.cancel_shutdown();
+    server.pause.end();
+    server.post_to_all(&Message::Resume);
+    server.post_to_all(&Message::StaysUp);
+}
+
+/// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
+fn load_snapshot(server: &Server) -> Result<(), StartError> {
+    const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
+    if server.durability.journal().is_some() {
+        // As in Redis, the log is what counts when there is one.
+        return Ok(());
+    }
+    let settings = server.config.settings();
+    let path = persistence::snapshot_path(&settings);
+    let verifies = settings.is_on(VERIFIES);
+    if let Some(loaded) = persistence::load(&path, &server.keyspace, &server.log, verifies)? {
+        server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
+    }
+    Ok(())
+}
+
+fn spawn_saver(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
+    let server = Arc::clone(server);
+    let body = move || persistence::run_saver(&server);
+    std::thread::Builder::new().name("saver".into()).spawn(body)
 }
 
 /// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
@@ -207,6 +279,8 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
     const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
     const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+    const SAVE: DirectiveId = DirectiveId::of("save");
+    const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
     let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
         server.config.on_change([id], move |settings| {
             act(settings);
@@ -247,6 +321,13 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
             }
         }),
     );
+    let weak = Arc::downgrade(server);
+    server.config.on_change([SAVE, STOP_WRITES], move |settings| {
+        if let Some(server) = weak.upgrade() {
+            server.persistence.decide_on_writes(settings);
+        }
+        Ok(())
+    });
     server.config.on_change([MAXCLIENTS], |settings| {
         raise_descriptors(settings.count(MAXCLIENTS)).map_err(|fitting| {
             format!(
@@ -338,9 +419,10 @@ fn announce(instance: &Instance) {
         server.keyspace.shard_count(),
         server.keyspace.db_indices().count()
     ));
+    let dir = startup.dir.display();
     lines.push(match server.durability.journal() {
-        Some(_) => format!("  data          in memory, and durable in {}", startup.dir.display()),
-        None => "  data          in memory only (appendonly is off)".to_owned(),
+        Some(_) => format!("  data          in memory, and durable in {dir}"),
+        None => format!("  data          in memory only (appendonly is off), snapshots in {dir}"),
     });
     if let Some(path) = &startup.logfile {
         lines.push(format!("  log           {}", path.display()));

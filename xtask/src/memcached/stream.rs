@@ -132,6 +132,8 @@ impl Stream {
             "k", "c", "q", "Oabc", "F7", "F70000", "T0", "T100000", "T-1", "ME", "MA", "MP", "MR",
             "MS", "I", "C1",
         ]);
+        // What becomes of the time to live of an outdated value is not told anywhere.
+        let flags = if flags.contains(" I") { without(&flags, 'T') } else { flags };
         format!("ms {key} {}{base64}{}\r\n{value}\r\n", value.len(), once(&flags))
     }
 
@@ -206,6 +208,12 @@ impl Stream {
             _ => frame(0x0c, opaque, b"", b"absent", b""),
         }
     }
+}
+
+/// Flags but for those of a letter.
+fn without(flags: &str, letter: char) -> String {
+    let others = flags.split_ascii_whitespace().filter(|flag| !flag.starts_with(letter));
+    others.map(|flag| format!(" {flag}")).collect()
 }
 
 /// Flags of which none is there twice.

@@ -37,7 +37,8 @@ impl Store {
     /// that every key's writes stay in order and snapshots see all or nothing.
     pub(crate) fn submit_across(&self, lanes: &[usize], mut write: Write) -> Result<()> {
         debug_assert!(lanes.is_sorted(), "lanes are taken in ascending order");
-        let home = self.lane_of(write.ops.as_slice()[0].hash);
+        let first = &write.ops.as_slice()[0];
+        let home = self.lane_of(first.hash, first.key(&write.frame));
         let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
         let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
         let mut applied = Ok(());
@@ -62,6 +63,10 @@ impl Store {
     /// record it supersedes, the store takes no more writes.
     fn apply_all(&self, write: &Write, placed: &Placed<'_>) -> Result<()> {
         self.counters.written(write);
+        // Counted on both sides: a stretch that has as many behind it as were begun when a range
+        // started lacks nothing the range could know of. Release: who sees a number sees what
+        // came before it.
+        self.applying.fetch_add(1, Ordering::AcqRel);
         for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
             let offset = placed.offset + op.start as u64;
             let location = Location::new(placed.segment.id, offset, op.len as u64);
@@ -75,6 +80,7 @@ impl Store {
             self.apply(op, key, seq, location, placed.segment)
                 .map_err(|e| Store::latch_always(self, e))?;
         }
+        self.applied.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

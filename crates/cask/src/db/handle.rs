@@ -13,11 +13,11 @@ use super::store::Store;
 use super::threads::Threads;
 use crate::disk::{Disk, OsDisk};
 use crate::error::{Error, Result};
-use crate::log::write::{Attributes, BatchEncoder, Write};
+use crate::log::write::{Attributes, BatchEncoder, Op, Write};
 use crate::options::{Durability, Options};
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use parking_lot::Mutex;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Db {
         let store = self.store();
         store.check_writable()?;
         let write = Write::put(store.encoder(), key, value, attributes, durability);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write)
     }
 
@@ -114,7 +114,7 @@ impl Db {
         let store = self.store();
         store.check_writable()?;
         let write = Write::delete(store.encoder(), key, durability);
-        let lane = store.lane_of(write.ops.as_slice()[0].hash);
+        let lane = store.lane_of(write.ops.as_slice()[0].hash, key);
         store.submit(lane, write)
     }
 
@@ -146,8 +146,8 @@ impl Db {
             }
         }
         let write = encoder.finish(durability);
-        let mut lanes: Vec<_> =
-            write.ops.as_slice().iter().map(|op| store.lane_of(op.hash)).collect();
+        let lane_of = |op: &Op| store.lane_of(op.hash, op.key(&write.frame));
+        let mut lanes: Vec<_> = write.ops.as_slice().iter().map(lane_of).collect();
         lanes.sort_unstable();
         lanes.dedup();
         match lanes[..] {
@@ -169,6 +169,20 @@ impl Db {
     pub fn range(&self, lower: &[u8], upper: &[u8]) -> Result<Range> {
         let upper = if upper.is_empty() { Bound::Unbounded } else { Bound::Excluded(upper) };
         Range::new(self.store().clone(), None, lower, upper)
+    }
+
+    /// Calls `visitor` with each key from `lower` on and below `upper` and its value, ascending,
+    /// until it breaks off. As [`Db::range`] with [`Range::visit`].
+    ///
+    /// # Errors
+    /// As [`Db::range`], and the first one of reading.
+    pub fn scan(
+        &self,
+        lower: &[u8],
+        upper: &[u8],
+        visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.range(lower, upper)?.visit(visitor)
     }
 
     /// Keys that begin with `prefix`, in order, from both ends.
@@ -208,6 +222,7 @@ impl Db {
 impl Handle {
     fn close(&self) -> Result<()> {
         self.threads.lock().stop();
+        self.store.passes.stop();
         if self.store.check_open().is_err() {
             return Ok(());
         }

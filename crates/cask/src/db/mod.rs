@@ -3,7 +3,7 @@
 //! * [`store`]: the state all handles share.
 //! * [`open`], [`recovery`]: from a directory to a store.
 //! * [`commit`]: appending groups of writes and applying them to the index.
-//! * [`read`], [`range`], [`iter`], [`snapshot`]: the ways to look.
+//! * [`read`], [`range`], [`iter`], [`snapshot`]: the ways to look. [`scan`]: passes over the disk that ranges share.
 //! * [`seal`]: finishing segments, and making things durable.
 //! * [`compaction`]: getting space back.
 //! * [`handle`]: the public face, [`Db`](handle::Db).
@@ -17,6 +17,7 @@ pub(crate) mod open;
 pub(crate) mod range;
 pub(crate) mod read;
 pub(crate) mod recovery;
+pub(crate) mod scan;
 pub(crate) mod seal;
 pub(crate) mod snapshot;
 pub(crate) mod stats;

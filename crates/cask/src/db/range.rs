@@ -1,31 +1,122 @@
 //! Keys and values in order, from both ends.
 //!
-//! A range copies one leaf's worth of keys and locations at a time and holds no lock while values
-//! are read. So keys come strictly ascending (or descending), each at most once, whatever is
-//! written meanwhile; a key that exists all the time is met. Without a snapshot, a key written or
-//! deleted during the scan may or may not be met; with one, the scan is of that moment.
+//! The first keys of a range are read record by record; a range that goes on takes its keys from
+//! stretches that it shares with others ([`scan`](super::scan)). Either way keys and locations are
+//! copied before values are read, and no lock is held meanwhile. So keys come strictly ascending
+//! (or descending), each at most once, whatever is written meanwhile; a key that exists all the
+//! time is met. Without a snapshot, a key written or deleted during the scan may or may not be
+//! met; with one, the scan is of that moment.
+//!
+//! What is between the two ends is a *gap* that only shrinks. An end *claims* the keys next to it,
+//! a few or a block's, and hands them out one by one; when nothing is left in the gap, it goes on
+//! with what the other end has claimed.
 
 use super::read::Entry;
+use super::scan::block::{Block, Found, Loaded};
+use super::scan::copy::copy_leaf;
+use super::scan::cursor::Cursor;
+use super::scan::cut::Cut;
+use super::scan::pass::Request;
+use super::scan::stretch::Audience;
 use super::snapshot::View;
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::index::ordered::{OrderedIndex, Run, Side};
+use crate::index::ordered::{Run, Side};
 use crate::location::Location;
-use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How many keys a range claims at first. Most ranges end there.
+const ALONE: usize = 16;
 
 /// Iterator over a range of keys, double-ended.
+///
+/// Who does not need the items afterwards is quicker with [`Range::visit`].
 pub struct Range {
     store: Arc<Store>,
     view: Option<Arc<View>>,
-    /// What neither end has passed yet.
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
-    front: VecDeque<(Vec<u8>, Location)>,
-    back: VecDeque<(Vec<u8>, Location)>,
-    run: Run,
+    /// How many writes had begun to be applied when the range began.
+    stamp: u64,
+    /// The gap: what neither end has claimed yet.
+    lower: Cut,
+    upper: Cut,
+    front: End,
+    back: End,
     finished: bool,
+}
+
+/// One end of a range.
+#[derive(Default)]
+struct End {
+    claim: Claim,
+    /// There from the second claim on.
+    cursor: Option<Cursor>,
+    claims: usize,
+}
+
+/// Keys next to an end, of which those at `next..end` are still to come.
+#[derive(Default)]
+struct Claim {
+    source: Source,
+    next: usize,
+    end: usize,
+}
+
+enum Source {
+    Keys(Run),
+    Block(Arc<Block>),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Source::Keys(Run::default())
+    }
+}
+
+impl Claim {
+    fn take(&mut self, side: Side) -> Option<usize> {
+        if self.next == self.end {
+            return None;
+        }
+        match side {
+            Side::Lower => self.next += 1,
+            Side::Upper => self.end -= 1,
+        }
+        Some(if side == Side::Lower { self.next - 1 } else { self.end })
+    }
+
+    /// Goes on from the front as long as everything is there.
+    fn visit(
+        &mut self,
+        visitor: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Source::Block(block) = &self.source else { return ControlFlow::Continue(()) };
+        while self.next < self.end {
+            let Found::Ready(loaded) = block.get(self.next) else { break };
+            let key = block.key(self.next);
+            self.next += 1;
+            visitor(key, loaded.value())?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn get(&self, at: usize) -> (&[u8], Found<'_>) {
+        match &self.source {
+            Source::Keys(run) => {
+                let (key, location) = run.get(at);
+                (key, Found::Apart(location))
+            }
+            Source::Block(block) => (block.key(at), block.get(at)),
+        }
+    }
+}
+
+/// What is next: a place in one of the claims.
+#[derive(Clone, Copy)]
+struct Next {
+    from: Side,
+    at: usize,
 }
 
 impl Range {
@@ -39,16 +130,15 @@ impl Range {
         if matches!(store.index, Index::Hash(_)) {
             return Err(Error::Unordered);
         }
-        let finished = matches!(upper, Bound::Excluded(upper) if lower >= upper);
         Ok(Range {
+            stamp: store.applying.load(Ordering::Acquire),
             store,
             view,
-            lower: Bound::Included(lower.to_vec()),
-            upper: upper.map(<[u8]>::to_vec),
-            front: VecDeque::new(),
-            back: VecDeque::new(),
-            run: Run::default(),
-            finished,
+            lower: Cut::before(lower),
+            upper: Cut::of_upper(upper),
+            front: End::default(),
+            back: End::default(),
+            finished: false,
         })
     }
 
@@ -63,17 +153,55 @@ impl Range {
         }
     }
 
-    fn step(&mut self, side: Side) -> Result<Option<(Vec<u8>, Entry)>> {
-        loop {
-            let Some((key, location)) = self.step_key(side)? else { return Ok(None) };
-            if let Some(entry) = self.load(&key, location)? {
-                return Ok(Some((key, entry)));
+    /// Calls `visitor` with each key and value that is left, ascending, until it breaks off. What
+    /// it is given is lent: nothing is allocated or counted for an item, so this is the quickest
+    /// way through a store.
+    ///
+    /// # Errors
+    /// The first one; what comes after it is not visited.
+    pub fn visit(
+        &mut self,
+        mut visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        while let Some(next) = self.next_place(Side::Lower)? {
+            let (key, found) = self.get(next);
+            let flow = match found {
+                Found::Ready(loaded) => visitor(key, loaded.value()),
+                Found::Apart(location) => match self.load(key, location)? {
+                    Some(entry) => visitor(key, &entry.value),
+                    None => ControlFlow::Continue(()),
+                },
+            };
+            if flow.is_break() || self.front.claim.visit(&mut visitor).is_break() {
+                return Ok(());
             }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, side: Side) -> Result<Option<(Vec<u8>, Entry)>> {
+        while let Some(next) = self.next_place(side)? {
+            let (key, found) = self.get(next);
+            let entry = match found {
+                Found::Ready(loaded) => Some(Loaded::entry(&loaded)),
+                Found::Apart(location) => self.load(key, location)?,
+            };
+            if let Some(entry) = entry {
+                return Ok(Some((key.to_vec(), entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn get(&self, next: Next) -> (&[u8], Found<'_>) {
+        match next.from {
+            Side::Lower => self.front.claim.get(next.at),
+            Side::Upper => self.back.claim.get(next.at),
         }
     }
 
-    /// The next key on a side and where its record was when the leaf was copied.
-    fn step_key(&mut self, side: Side) -> Result<Option<(Vec<u8>, Location)>> {
+    /// Where the next key on a side is.
+    fn next_place(&mut self, side: Side) -> Result<Option<Next>> {
         if self.finished {
             return Ok(None);
         }
@@ -82,60 +210,78 @@ impl Range {
             self.finished = true;
             return Err(closed);
         }
-        let buffered = match side {
-            Side::Lower => &self.front,
-            Side::Upper => &self.back,
-        };
-        if buffered.is_empty() {
-            self.fill(side);
+        loop {
+            let (own, other, from) = match side {
+                Side::Lower => (&mut self.front, &mut self.back, Side::Upper),
+                Side::Upper => (&mut self.back, &mut self.front, Side::Lower),
+            };
+            if let Some(at) = own.claim.take(side) {
+                return Ok(Some(Next { from: side, at }));
+            }
+            if self.lower >= self.upper {
+                let next = other.claim.take(side).map(|at| Next { from, at });
+                self.finished = next.is_none();
+                return Ok(next);
+            }
+            self.claim(side);
         }
-        let next = match side {
-            Side::Lower => self.front.pop_front(),
-            Side::Upper => self.back.pop_back(),
-        };
-        let Some((key, location)) = next.filter(|(key, _)| self.is_ahead(key)) else {
-            self.finished = true;
-            return Ok(None);
-        };
-        match side {
-            Side::Lower => self.lower = Bound::Excluded(key.clone()),
-            Side::Upper => self.upper = Bound::Excluded(key.clone()),
-        }
-        // Between two neighbouring excluded keys, or around one, there is nothing.
-        if let (Bound::Excluded(low) | Bound::Included(low), Bound::Excluded(high)) =
-            (&self.lower, &self.upper)
-        {
-            self.finished = low >= high;
-        }
-        Ok(Some((key, location)))
     }
 
-    /// Whether neither end has passed the key.
-    fn is_ahead(&self, key: &[u8]) -> bool {
-        let above = match &self.lower {
-            Bound::Included(low) => key >= &low[..],
-            Bound::Excluded(low) => key > &low[..],
-            Bound::Unbounded => true,
+    /// Claims keys at a side of the gap, or closes it.
+    fn claim(&mut self, side: Side) {
+        let end = match side {
+            Side::Lower => &mut self.front,
+            Side::Upper => &mut self.back,
         };
-        let below = match &self.upper {
-            Bound::Included(high) => key <= &high[..],
-            Bound::Excluded(high) => key < &high[..],
-            Bound::Unbounded => true,
-        };
-        above && below
+        end.claims += 1;
+        if end.claims == 2 && self.store.passes.is_enabled() {
+            end.cursor = Some(Cursor::new(&self.store.passes));
+        }
+        if let Some(cursor) = &mut end.cursor {
+            let view = self.view.as_deref();
+            let audience = Audience { side, view: view.map(|view| view.seq), stamp: self.stamp };
+            let (lower, upper) = (&self.lower, &self.upper);
+            let request = Request { store: &self.store, view, audience, lower, upper, after: None };
+            if let Some(block) = cursor.block(&request) {
+                return self.claim_block(side, block);
+            }
+        }
+        self.claim_keys(side);
     }
 
-    fn fill(&mut self, side: Side) {
-        let Index::Ordered(index) = &self.store.index else {
-            unreachable!("checked when the range was made")
+    fn claim_block(&mut self, side: Side, block: Arc<Block>) {
+        let places = block.places(&self.lower, &self.upper);
+        let claim = match side {
+            Side::Lower => {
+                self.lower = block.upper.clone();
+                &mut self.front.claim
+            }
+            Side::Upper => {
+                self.upper = block.lower.clone();
+                &mut self.back.claim
+            }
         };
-        let entries = match &self.view {
-            None => current_run(index, &self.lower, &self.upper, side, &mut self.run),
-            Some(view) => past_run(view, index, &self.lower, &self.upper, side, &mut self.run),
-        };
+        *claim = Claim { next: places.start, end: places.end, source: Source::Block(block) };
+    }
+
+    fn claim_keys(&mut self, side: Side) {
+        let mut run = Run::default();
+        copy_leaf(&self.store, self.view.as_deref(), (&self.lower, &self.upper), side, &mut run);
+        let (mut next, mut end) = (0, run.len());
+        let most = if self.store.passes.is_enabled() { ALONE } else { usize::MAX };
+        if run.len() == 0 {
+            self.lower = self.upper.clone();
+        } else if side == Side::Lower {
+            end = end.min(most);
+            self.lower = Cut::after(run.get(end - 1).0);
+        } else {
+            next = end.saturating_sub(most);
+            self.upper = Cut::before(run.get(next).0);
+        }
+        let claim = Claim { source: Source::Keys(run), next, end };
         match side {
-            Side::Lower => self.front = entries,
-            Side::Upper => self.back = entries,
+            Side::Lower => self.front.claim = claim,
+            Side::Upper => self.back.claim = claim,
         }
     }
 
@@ -170,74 +316,6 @@ impl Iterator for Range {
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(Side::Upper).transpose()
-    }
-}
-
-fn borrow(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(|key| &key[..])
-}
-
-fn current_run(
-    index: &OrderedIndex,
-    lower: &Bound<Vec<u8>>,
-    upper: &Bound<Vec<u8>>,
-    side: Side,
-    run: &mut Run,
-) -> VecDeque<(Vec<u8>, Location)> {
-    index.run(borrow(lower), borrow(upper), side, run);
-    (0..run.len()).map(|at| run.get(at)).map(|(key, location)| (key.to_vec(), location)).collect()
-}
-
-/// As [`current_run`], with what writes superseded since the view's moment put back.
-fn past_run(
-    view: &View,
-    index: &OrderedIndex,
-    lower: &Bound<Vec<u8>>,
-    upper: &Bound<Vec<u8>>,
-    side: Side,
-    run: &mut Run,
-) -> VecDeque<(Vec<u8>, Location)> {
-    let current = current_run(index, lower, upper, side, run);
-    // The history is consulted for exactly the stretch of keys this run speaks for.
-    let (low, high) = match (side, current.front(), current.back()) {
-        (Side::Lower, _, Some((last, _))) => (borrow(lower), Bound::Included(&last[..])),
-        (Side::Upper, Some((first, _)), _) => (Bound::Included(&first[..]), borrow(upper)),
-        _ => (borrow(lower), borrow(upper)),
-    };
-    let past = view.store.history.range_after(low, high, view.seq);
-    merge(current, past)
-}
-
-/// Both in one, ascending; of equal keys the past one.
-fn merge(
-    mut current: VecDeque<(Vec<u8>, Location)>,
-    past: Vec<(Vec<u8>, Location)>,
-) -> VecDeque<(Vec<u8>, Location)> {
-    let mut merged = VecDeque::with_capacity(current.len() + past.len());
-    for past in past {
-        while let Some(next) = current.pop_front_if_below(&past.0) {
-            merged.push_back(next);
-        }
-        if current.front().is_some_and(|(key, _)| *key == past.0) {
-            current.pop_front();
-        }
-        merged.push_back(past);
-    }
-    merged.extend(current);
-    merged
-}
-
-trait PopBelow {
-    fn pop_front_if_below(&mut self, key: &[u8]) -> Option<(Vec<u8>, Location)>;
-}
-
-impl PopBelow for VecDeque<(Vec<u8>, Location)> {
-    fn pop_front_if_below(&mut self, key: &[u8]) -> Option<(Vec<u8>, Location)> {
-        if self.front().is_some_and(|(front, _)| &front[..] < key) {
-            self.pop_front()
-        } else {
-            None
-        }
     }
 }
 

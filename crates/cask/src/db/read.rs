@@ -15,6 +15,9 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// A value, as bytes. Clones share them.
+///
+/// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
+/// long as one of them. Who keeps few of many should copy them.
 #[derive(Clone, Debug)]
 pub struct Value {
     buf: Arc<Vec<u8>>,
@@ -24,6 +27,11 @@ pub struct Value {
 impl Value {
     pub(crate) fn whole(buf: Vec<u8>) -> Self {
         Value { range: 0..buf.len(), buf: Arc::new(buf) }
+    }
+
+    /// A part of a buffer that is shared.
+    pub(crate) fn part(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        Value { buf, range }
     }
 
     /// The bytes as a vector; copied when somebody else holds them too.
@@ -125,21 +133,22 @@ impl Store {
         self.check_open()?;
         let mut candidates = Vec::new();
         loop {
-            candidates.clear();
-            self.candidates(key, &mut candidates);
-            match self.first_match(key, &candidates)? {
+            let found = match &self.index {
+                Index::Ordered(index) => match index.get(key) {
+                    None => return Ok(None),
+                    Some(location) => self.first_match(key, &[location])?,
+                },
+                Index::Hash(index) => {
+                    candidates.clear();
+                    index.candidates(self.order.hash_key.hash(key), &mut candidates);
+                    self.first_match(key, &candidates)?
+                }
+            };
+            match found {
                 Match::Found(entry) => return Ok(Some(entry)),
                 Match::Absent => return Ok(None),
                 Match::Moved => {}
             }
-        }
-    }
-
-    /// Where records of this key may be.
-    pub(crate) fn candidates(&self, key: &[u8], out: &mut Vec<Location>) {
-        match &self.index {
-            Index::Hash(index) => index.candidates(self.order.hash_key.hash(key), out),
-            Index::Ordered(index) => out.extend(index.get(key)),
         }
     }
 

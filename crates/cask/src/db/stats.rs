@@ -38,6 +38,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Memory of the read cache.
     pub cache_bytes: u64,
+    /// Memory of what ranges share.
+    pub scan_bytes: u64,
     /// Segments open for reading.
     pub open_files: u64,
     /// Bytes of records written by users since opening.
@@ -81,6 +83,7 @@ impl Store {
             tombstone_bytes: sum(&|segment| segment.tombstones()),
             index_bytes: index_bytes as u64,
             cache_bytes: self.cache.memory_bytes() as u64,
+            scan_bytes: self.passes.memory_bytes() as u64,
             open_files: self.home.open_files.count() as u64,
             bytes_written: count(&self.counters.bytes_written),
             bytes_compacted: count(&self.counters.bytes_compacted),

@@ -1,5 +1,6 @@
 //! The state all handles of an open store share, and the few rules that everybody obeys.
 
+use super::scan::pass::Passes;
 use super::stats::Counters;
 use crate::cache::ReadCache;
 use crate::disk::DiskLock;
@@ -8,11 +9,11 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::SegmentId;
+use crate::location::{PlaceHash, SegmentId};
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
 use crate::manifest::{Entry, Manifest, Purpose, State};
-use crate::options::Options;
+use crate::options::{Options, Placement};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -27,6 +28,9 @@ pub(crate) enum Index {
     Ordered(OrderedIndex),
 }
 
+/// Segments by number.
+pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, PlaceHash>;
+
 /// An open store.
 pub(crate) struct Store {
     pub(crate) home: Arc<SegmentHome>,
@@ -36,8 +40,13 @@ pub(crate) struct Store {
     pub(crate) index: Index,
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
+    pub(crate) passes: Arc<Passes>,
+    /// How many writes have begun to change the index, and how many the index knows of; both are
+    /// counted before a write is acknowledged.
+    pub(crate) applying: AtomicU64,
+    pub(crate) applied: AtomicU64,
     /// Every segment a location may name.
-    pub(crate) segments: RwLock<HashMap<SegmentId, Arc<Segment>>>,
+    pub(crate) segments: RwLock<Segments>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) next_seq: AtomicU64,
@@ -112,13 +121,16 @@ impl Store {
         options: Options,
         order: HintOrder,
         index: Index,
-        segments: HashMap<SegmentId, Arc<Segment>>,
+        segments: Segments,
         manifest: Manifest,
         lock: Box<dyn DiskLock>,
         counters: Counters,
     ) -> Self {
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
+            passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
+            applying: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
             purpose: manifest.purpose,
             home,
             order,
@@ -150,9 +162,25 @@ impl Store {
     }
 
     /// Which lane the writes of a key take: the same for all of them, which puts them in order.
-    pub(crate) fn lane_of(&self, hash: u64) -> usize {
-        // The low half: the high bits order the index and would make neighbours share a lane.
-        (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize
+    pub(crate) fn lane_of(&self, hash: u64, key: &[u8]) -> usize {
+        match self.options.placement {
+            // The low half: the high bits order the index and would make neighbours share a lane.
+            Placement::Hashed => (((hash & 0xffff_ffff) * self.lanes.len() as u64) >> 32) as usize,
+            Placement::Ordered => self.lane_in_order(key),
+        }
+    }
+
+    /// The lane that the records of this key and its neighbours lie in, if any.
+    pub(crate) fn home_lane(&self, key: &[u8]) -> Option<usize> {
+        (self.options.placement == Placement::Ordered).then(|| self.lane_in_order(key))
+    }
+
+    fn lane_in_order(&self, key: &[u8]) -> usize {
+        let mut first = [0; 8];
+        let len = key.len().min(first.len());
+        first[..len].copy_from_slice(&key[..len]);
+        let position = u128::from(u64::from_be_bytes(first));
+        ((position * self.lanes.len() as u128) >> 64) as usize
     }
 
     pub(crate) fn segment(&self, id: SegmentId) -> Option<Arc<Segment>> {

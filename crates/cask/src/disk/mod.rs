@@ -74,6 +74,14 @@ pub trait DiskLock: Send + Sync {}
 pub trait DiskFile: Send + Sync {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`Self::read_at`], into a new vector. Disks that can read
+    /// into memory that was never written do.
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.read_at(&mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
     /// Writes all buffers at an offset, one after the other. On an error a part may be written.
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
     /// Makes bytes and length durable.

@@ -5,6 +5,7 @@
 
 use super::map::OsMap;
 use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -118,6 +119,21 @@ impl DiskFile for OsFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            // The vector may have got more room than it was asked for, and then more is read.
+            let position = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), position) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        bytes.truncate(len);
+        Ok(bytes)
     }
 
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {

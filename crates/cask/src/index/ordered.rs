@@ -53,6 +53,25 @@ impl Run {
         (&self.keys[start..self.ends[at]], self.locations[at])
     }
 
+    /// Drops all entries but some.
+    pub(crate) fn keep(&mut self, places: std::ops::Range<usize>) {
+        let start = places.start.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.locations.truncate(places.end);
+        self.locations.drain(..places.start);
+        self.ends.truncate(places.end);
+        self.ends.drain(..places.start);
+        self.keys.truncate(self.ends.last().map_or(start, |end| *end));
+        self.keys.drain(..start);
+        self.ends.iter_mut().for_each(|end| *end -= start);
+    }
+
+    /// Adds an entry above all others.
+    pub(crate) fn append(&mut self, key: &[u8], location: Location) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len());
+        self.locations.push(location);
+    }
+
     fn push(&mut self, leaf: &Leaf, at: usize) {
         leaf.key_into(at, &mut self.keys);
         self.ends.push(self.keys.len());
@@ -271,9 +290,7 @@ pub(crate) struct LeafBuilder {
 
 impl LeafBuilder {
     pub(crate) fn push(&mut self, key: &[u8], location: Location) {
-        self.run.keys.extend_from_slice(key);
-        self.run.ends.push(self.run.keys.len());
-        self.run.locations.push(location);
+        self.run.append(key, location);
         // Not quite full, so that the first insertions do not split every leaf.
         if self.run.len() >= LEAF_ENTRIES_MAX * 9 / 10 || self.run.keys.len() > LEAF_BYTES_MAX {
             self.finish_leaf();

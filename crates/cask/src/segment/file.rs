@@ -370,10 +370,31 @@ impl Segment {
     fn read_file(self: &Arc<Self>, offset: u64, len: usize) -> Result<ReadBuf> {
         let file = self.readable()?;
         let read = if file.is_direct() {
-            read_aligned(&*file, offset, len)
+            let mut buf = ReadBuf::default();
+            read_aligned(&*file, offset, len, &mut buf).map(|()| buf)
         } else {
-            let mut bytes = vec![0; len];
-            file.read_at(&mut bytes, offset).map(|n| ReadBuf { bytes, start: 0, end: n })
+            let bytes = file.read_to_vec(len, offset);
+            bytes.map(|bytes| ReadBuf { start: 0, end: bytes.len(), bytes })
+        };
+        read.map_err(|e| Error::io("read", &self.path, e))
+    }
+
+    /// As [`Self::read`], into a buffer that has been used before.
+    pub(crate) fn read_into(
+        self: &Arc<Self>,
+        offset: u64,
+        len: usize,
+        buf: &mut ReadBuf,
+    ) -> Result<()> {
+        if offset + len as u64 > self.flushed.load(Ordering::Acquire) {
+            *buf = self.read(offset, len)?;
+            return Ok(());
+        }
+        let file = self.readable()?;
+        let read = if file.is_direct() {
+            read_aligned(&*file, offset, len, buf)
+        } else {
+            read_plain(&*file, offset, len, buf)
         };
         read.map_err(|e| Error::io("read", &self.path, e))
     }
@@ -406,6 +427,7 @@ pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHea
 }
 
 /// Bytes that were read, at some place of a buffer.
+#[derive(Default)]
 pub(crate) struct ReadBuf {
     pub(crate) bytes: Vec<u8>,
     pub(crate) start: usize,
@@ -416,20 +438,47 @@ impl ReadBuf {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
+
+    /// Room for `len` bytes. Only what the buffer never had is zeroed: what is read afterwards
+    /// replaces the rest.
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            // A new vector of zeros comes from the system as such; growing would write them.
+            self.bytes = vec![0; len];
+        }
+        &mut self.bytes
+    }
+}
+
+fn read_plain(
+    file: &dyn DiskFile,
+    offset: u64,
+    len: usize,
+    buf: &mut ReadBuf,
+) -> std::io::Result<()> {
+    let read = file.read_at(&mut buf.room(len)[..len], offset)?;
+    (buf.start, buf.end) = (0, read);
+    Ok(())
 }
 
 /// Reads through a handle that wants everything aligned.
-fn read_aligned(file: &dyn DiskFile, offset: u64, len: usize) -> std::io::Result<ReadBuf> {
+fn read_aligned(
+    file: &dyn DiskFile,
+    offset: u64,
+    len: usize,
+    buf: &mut ReadBuf,
+) -> std::io::Result<()> {
     let alignment = DIRECT_ALIGNMENT as u64;
     let first = offset - offset % alignment;
     let end = (offset + len as u64).next_multiple_of(alignment);
     let span = (end - first) as usize;
-    let mut bytes = vec![0; span + DIRECT_ALIGNMENT];
+    let bytes = buf.room(span + DIRECT_ALIGNMENT);
     let pad = bytes.as_ptr().align_offset(DIRECT_ALIGNMENT);
     let read = file.read_at(&mut bytes[pad..pad + span], first)?;
     let skip = (offset - first) as usize;
     let end = skip.max(read.min(skip + len));
-    Ok(ReadBuf { bytes, start: pad + skip, end: pad + end })
+    (buf.start, buf.end) = (pad + skip, pad + end);
+    Ok(())
 }
 
 /// Keeps the number of open segments below a limit, closing those not read lately.

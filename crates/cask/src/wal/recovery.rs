@@ -12,7 +12,6 @@ use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
-use crate::location::SegmentId;
 use crate::log::salvage::load_tails;
 use crate::manifest::{Manifest, Purpose, State};
 use crate::options::Options;
@@ -20,7 +19,6 @@ use crate::segment::file::{OpenFiles, Segment, SegmentHome};
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Step;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,7 +106,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
     let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
-    let segments: HashMap<SegmentId, _> =
+    let segments: crate::db::store::Segments =
         kept.into_iter().map(|segment| (segment.id, segment)).collect();
     let index = Index::Hash(HashIndex::new());
     let store =

@@ -72,7 +72,7 @@ impl Settings {
                 self.permissions(const { DirectiveId::of("unixsocketperm") }),
             )
             .filter(|&bits| bits != 0),
-            dir: self.path(const { DirectiveId::of("dir") }).unwrap_or_default(),
+            dir: self.dir(),
             logfile: self.path(const { DirectiveId::of("logfile") }),
             pidfile: self.path(const { DirectiveId::of("pidfile") }),
         }
@@ -85,6 +85,12 @@ impl Settings {
             .iter()
             .map(|text| BindAddress::parse(text))
             .collect()
+    }
+
+    /// The directory of the data, absolute. It may change at run time.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.path(const { DirectiveId::of("dir") }).unwrap_or_default()
     }
 
     /// The TCP port, 0 for none. It may change at run time.

@@ -5,7 +5,7 @@
 //! one reader that it has won (W) and all others that somebody has (Z), until it is stored again.
 
 use tierce_keyspace::{
-    Adjusted, Condition, End, Expiry, Item, Key, Marks, Stored, Touch, VersionFor,
+    Adjusted, Condition, Db, End, Expiry, Item, Key, Marks, Stored, Touch, VersionFor,
 };
 use tierce_wire::memcached::KEY_LEN_MAX;
 use tierce_wire::memcached::meta::{Options, Request, Verb};
@@ -70,15 +70,13 @@ impl Run<'_, '_> {
 
     /// Creates an empty item for the reader that found none, and tells it that it has won.
     fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
-        let exptime = request.options.vivify.unwrap_or(0);
+        // Its time to live is set where the flags are gone through.
         let empty = Store { key, value: b"", flags: 0, exptime: 0, condition: Condition::Absent };
         if let Err(refusal) = self.store(&empty) {
             self.refused(refusal);
             return true;
         }
-        let found = self.meta_read(request, key, Created::Yes);
-        expiry::touch(&mut self.open(key), key, exptime);
-        found
+        self.meta_read(request, key, Created::Yes)
     }
 
     /// Replies with an item, if there is one.
@@ -96,7 +94,7 @@ impl Run<'_, '_> {
             }
         };
         let marks = item.marks;
-        let mut told = Told::of(&item, created, options, now_ms);
+        let mut told = Told::of(&item);
         let buffer = self.output.buffer();
         if options.value {
             buffer.extend_from_slice(b"VA ");
@@ -111,7 +109,9 @@ impl Run<'_, '_> {
         let mut won = created == Created::Yes;
         for (letter, token) in request.flags() {
             match letter {
-                b'T' => told.deadline_ms = deadline(options.ttl.unwrap_or(0), now_ms),
+                b'T' | b'N' => {
+                    told.deadline_ms = told.deadline_after(letter, options, created, now_ms);
+                }
                 b'R' if created == Created::No && !marks.won => {
                     won |= due(told.deadline_ms, options.recache.unwrap_or(0));
                 }
@@ -137,8 +137,8 @@ impl Run<'_, '_> {
         if won && !marks.won || fetched != marks.fetched {
             db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | won, fetched));
         }
-        if let Some(ttl) = options.ttl {
-            expiry::touch(&mut db, key, ttl);
+        if options.ttl.is_some() || created == Created::Yes {
+            set_deadline(&mut db, key, told.deadline_ms);
         }
         true
     }
@@ -197,9 +197,12 @@ impl Run<'_, '_> {
         if !matches!(store.condition, Condition::Version(version) if version < present) {
             return false;
         }
+        // If somebody has been told to store a new value, nobody else shall.
+        let mut won = false;
+        self.open(key).mark(key, |marks| won = marks.won);
         let always = Store { condition: Condition::Always, ..*store };
         let stored = self.store(&always).is_ok();
-        self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, true));
+        self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
         stored
     }
 
@@ -244,12 +247,12 @@ impl Run<'_, '_> {
             Ok(Adjusted::To(value)) => value,
             Ok(Adjusted::Absent) => match options.vivify {
                 None => return self.status("NF", request),
-                Some(exptime) => {
+                Some(_) => {
                     created = Created::Yes;
                     let value = options.initial.to_string();
                     let condition = Condition::Absent;
                     let value = value.as_bytes();
-                    match self.store(&Store { key, value, flags: 0, exptime, condition }) {
+                    match self.store(&Store { key, value, flags: 0, exptime: 0, condition }) {
                         Ok(_) => options.initial,
                         Err(refusal) => return self.refused(refusal),
                     }
@@ -269,17 +272,16 @@ impl Run<'_, '_> {
             false => 0,
         };
         let before = db.peek(key).and_then(tierce_keyspace::Entry::deadline_ms);
-        if let Some(ttl) = options.ttl {
-            expiry::touch(&mut db, key, ttl);
+        let mut told = Told { version, deadline_ms: before, ..Told::default() };
+        if options.ttl.is_some() || created == Created::Yes {
+            let after = told.deadline_after_all(request, created, now_ms);
+            set_deadline(&mut db, key, after);
         }
         // That a number is new is told in any case.
         if options.quiet && created == Created::No {
             return;
         }
         let value = value.to_string();
-        // The time to live of a new number is told before it has one.
-        let deadline_ms = if created == Created::Yes { None } else { before };
-        let mut told = Told { version, deadline_ms, ..Told::default() };
         let buffer = self.output.buffer();
         if options.value {
             buffer.extend_from_slice(b"VA ");
@@ -289,9 +291,8 @@ impl Run<'_, '_> {
         }
         for (letter, token) in request.flags() {
             match letter {
-                b'T' => told.deadline_ms = deadline(options.ttl.unwrap_or(0), now_ms),
-                b'N' if created == Created::Yes => {
-                    told.deadline_ms = deadline(options.vivify.unwrap_or(0), now_ms);
+                b'T' | b'N' => {
+                    told.deadline_ms = told.deadline_after(letter, options, created, now_ms);
                 }
                 b'c' | b't' | b'O' | b'k' => {
                     write_flag(letter, token, request, &told, now_ms, buffer);
@@ -348,21 +349,53 @@ enum Created {
 }
 
 impl Told {
+    /// The deadline after a flag that may set one: what is told behind it is the new one.
+    fn deadline_after(
+        &self,
+        letter: u8,
+        options: &Options,
+        created: Created,
+        now_ms: i64,
+    ) -> Option<i64> {
+        match (letter, created) {
+            (b'T', _) => deadline(options.ttl.unwrap_or(0), now_ms),
+            (b'N', Created::Yes) => deadline(options.vivify.unwrap_or(0), now_ms),
+            _ => self.deadline_ms,
+        }
+    }
+
+    /// The deadline after all flags.
+    fn deadline_after_all(
+        &self,
+        request: &Request<'_>,
+        created: Created,
+        now_ms: i64,
+    ) -> Option<i64> {
+        let mut told = Self { deadline_ms: self.deadline_ms, ..Self::default() };
+        for (letter, _) in request.flags() {
+            told.deadline_ms = told.deadline_after(letter, &request.options, created, now_ms);
+        }
+        told.deadline_ms
+    }
+
     #[inline]
-    fn of(item: &Item<'_>, created: Created, options: &Options, now_ms: i64) -> Self {
+    fn of(item: &Item<'_>) -> Self {
         let Marks { fetched, .. } = item.marks;
-        let deadline_ms = match created {
-            Created::No => item.deadline_ms,
-            Created::Yes => deadline(options.vivify.unwrap_or(0), now_ms),
-        };
         Self {
             size: item.value.len(),
             flags: item.flags,
             version: item.version,
-            deadline_ms,
+            deadline_ms: item.deadline_ms,
             idle_seconds: item.idle_seconds,
             fetched,
         }
+    }
+}
+
+fn set_deadline(db: &mut Db<'_>, key: Key<'_>, deadline_ms: Option<i64>) {
+    match deadline_ms {
+        Some(deadline_ms) => _ = db.set_deadline(key, deadline_ms),
+        None => _ = db.clear_deadline(key),
     }
 }
 

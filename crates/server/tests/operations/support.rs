@@ -36,10 +36,11 @@ impl TestServer {
         let dir = std::env::temp_dir().join(format!("tierce-ops-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let port = free_port();
-        let options =
-            options.replace("{dir}", dir.to_str().unwrap()).replace("{port}", &port.to_string());
-        let line =
-            format!("--port {port} --bind 127.0.0.1 --threads 2 --loglevel nothing {options}");
+        let path = dir.to_str().unwrap();
+        let options = options.replace("{dir}", path).replace("{port}", &port.to_string());
+        let line = format!(
+            "--port {port} --bind 127.0.0.1 --dir {path} --threads 2 --loglevel nothing {options}"
+        );
         let instance = Instance::start(settings(&line)).unwrap();
         let stopper = instance.stopper();
         let thread = Some(std::thread::spawn(move || instance.wait()));

@@ -1,6 +1,7 @@
 //! Commands on keys of any type.
 
 mod basic;
+mod dump;
 mod expire;
 mod object;
 mod rename;
@@ -8,5 +9,11 @@ mod scan;
 
 use crate::command::Spec;
 
-pub(super) const COMMANDS: &[&[Spec]] =
-    &[basic::COMMANDS, expire::COMMANDS, object::COMMANDS, rename::COMMANDS, scan::COMMANDS];
+pub(super) const COMMANDS: &[&[Spec]] = &[
+    basic::COMMANDS,
+    dump::COMMANDS,
+    expire::COMMANDS,
+    object::COMMANDS,
+    rename::COMMANDS,
+    scan::COMMANDS,
+];

@@ -7,7 +7,8 @@ use tierce_wire::resp::Args;
 use crate::command::{Flags, Group, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::server::Shutdown;
+use crate::server::{Saving, Shutdown};
+use crate::waiting::Awaited;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("time", 1, Group::Server, time)
@@ -117,38 +118,42 @@ fn flush(
 ) -> Done {
     let freeing = freeing(ctx, args)?;
     ctx.locker.flush(dbs, freeing);
+    let flushes_all = ctx.command.spec.name == "flushall";
+    if flushes_all && !ctx.server.config.settings().save_points().is_empty() {
+        // So that a server that is killed now does not come back with what was flushed.
+        ctx.server.persistence.schedule();
+    }
     ctx.reply.ok();
     Ok(())
 }
 
 fn shutdown(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let (mut save, mut abort, mut now, mut force) = (None, false, false, false);
+    let (mut saving, mut abort, mut now, mut force) = (Saving::IfConfigured, false, false, false);
     for option in args.iter().skip(1) {
         match option.to_ascii_lowercase().as_slice() {
-            b"nosave" if save != Some(true) => save = Some(false),
-            b"save" if save != Some(false) => save = Some(true),
+            b"nosave" if saving != Saving::Always => saving = Saving::Never,
+            b"save" if saving != Saving::Never => saving = Saving::Always,
             b"now" => now = true,
             b"force" => force = true,
             b"abort" => abort = true,
             _ => return Err(CommandError::SYNTAX),
         }
     }
-    if abort && (save.is_some() || now || force) {
+    if abort && (saving != Saving::IfConfigured || now || force) {
         return Err(CommandError::SYNTAX);
     }
     if abort {
         return Err(CommandError::new("ERR No shutdown in progress."));
     }
-    if save == Some(true) && !force {
-        // Whoever asks for a snapshot must not lose the data because there can be none.
-        return Err(CommandError::new(
-            "ERR Errors trying to SHUTDOWN: this version keeps data in memory only and cannot save \
-             it. SHUTDOWN SAVE FORCE ends the server all the same.",
-        ));
+    let reason = Shutdown::Command { saving, force };
+    // No reply: the client learns of it by the end of its connection. Unless that does not come,
+    // because the data cannot be saved.
+    if reason.saves(&ctx.server.config) {
+        ctx.session.wait_for(Awaited::Shutdown);
+    } else {
+        ctx.session.closing = true;
     }
-    // No reply: the client learns of it by the end of its connection.
-    ctx.session.closing = true;
-    ctx.server.request_shutdown(Shutdown::Command);
+    ctx.server.request_shutdown(reason);
     Ok(())
 }
 

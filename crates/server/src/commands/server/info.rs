@@ -250,27 +250,32 @@ fn memory(report: &mut Report<'_>) {
 }
 
 fn persistence(report: &mut Report<'_>) {
+    let server = report.server;
+    let saves = server.persistence.report();
+    let memory = server.keyspace.snapshot_memory().unwrap_or_default();
+    let (keys, keys_total) = saves.running.map_or((0, 0), |save| (save.keys, save.keys_total));
+    let percent = keys as f64 * 100.0 / keys_total.max(1) as f64;
+    let background = saves.running.filter(|save| save.is_background);
     report.constants(&[("loading", "0"), ("async_loading", "0")]);
-    report.constants(&[
-        ("current_cow_peak", "0"),
-        ("current_cow_size", "0"),
-        ("current_cow_size_age", "0"),
-        ("current_fork_perc", "0.00"),
-        ("current_save_keys_processed", "0"),
-        ("current_save_keys_total", "0"),
-    ]);
-    report.line("rdb_changes_since_last_save", report.server.keyspace.stats().changes);
-    report.constants(&[("rdb_bgsave_in_progress", "0")]);
-    report.line("rdb_last_save_time", report.server.started_unix_seconds);
-    report.constants(&[
-        ("rdb_last_bgsave_status", "ok"),
-        ("rdb_last_bgsave_time_sec", "-1"),
-        ("rdb_current_bgsave_time_sec", "-1"),
-        ("rdb_saves", "0"),
-        ("rdb_last_cow_size", "0"),
-        ("rdb_last_load_keys_expired", "0"),
-        ("rdb_last_load_keys_loaded", "0"),
-    ]);
+    // What Redis says of the copies that a fork makes are here those of the snapshot.
+    report.line("current_cow_peak", memory.peak);
+    report.line("current_cow_size", memory.now);
+    report.line("current_cow_size_age", 0);
+    report.line("current_fork_perc", format!("{:.2}", percent.min(100.0)));
+    report.line("current_save_keys_processed", keys);
+    report.line("current_save_keys_total", keys_total);
+    report.line("rdb_changes_since_last_save", server.unsaved_changes());
+    report.line("rdb_bgsave_in_progress", u8::from(background.is_some()));
+    report.line("rdb_last_save_time", saves.last_save_unix_seconds);
+    report.line("rdb_last_bgsave_status", if saves.is_last_ok { "ok" } else { "err" });
+    report.line("rdb_last_bgsave_time_sec", saves.last_seconds.map_or(-1, |time| time as i64));
+    let current = background.map_or(-1, |save| save.elapsed.as_secs() as i64);
+    report.line("rdb_current_bgsave_time_sec", current);
+    report.line("rdb_saves", saves.saves);
+    report.line("rdb_last_cow_size", saves.last_extra_bytes);
+    report.line("rdb_last_load_keys_expired", saves.loaded.expired);
+    report.line("rdb_last_load_keys_loaded", saves.loaded.keys);
+    report.constants(&[]);
     log_of_writes(report);
     report.constants(&[("module_fork_in_progress", "0"), ("module_fork_last_cow_size", "0")]);
 }
@@ -338,11 +343,13 @@ fn stats(report: &mut Report<'_>) {
     report.line("current_eviction_exceeded_time", server.excess.current_ms(report.now_ms));
     report.line("keyspace_hits", keys.hits);
     report.line("keyspace_misses", keys.misses);
+    // Nothing forks; it is the time for which the last snapshot stopped everybody in its beginning.
+    let pause = server.persistence.report().last_pause;
+    report.line("latest_fork_usec", pause.as_micros());
     report.constants(&[
         ("pubsub_channels", "0"),
         ("pubsub_patterns", "0"),
         ("pubsubshard_channels", "0"),
-        ("latest_fork_usec", "0"),
         ("total_forks", "0"),
         ("migrate_cached_sockets", "0"),
         ("slave_expires_tracked_keys", "0"),

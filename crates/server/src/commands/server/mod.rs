@@ -9,6 +9,7 @@ mod info;
 mod latency;
 mod memory;
 mod monitor;
+mod persistence;
 mod slowlog;
 
 use tierce_wire::resp::Args;
@@ -27,6 +28,7 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
+    persistence::COMMANDS,
     slowlog::COMMANDS,
 ];
 

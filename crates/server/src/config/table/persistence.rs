@@ -10,12 +10,12 @@ pub(super) const ROWS: &[Directive] = &[
     row("dir", Kind::Directory, "tierce-data",
         "Directory of the data. A relative path starts where the server is started.")
         .redis(".").protected(),
-    row("save", Kind::SavePoints, "3600 1 300 100 60 10000",
+    row("save", Kind::SavePoints, "",
         "Take a snapshot after so many seconds with so many changes. Empty: never.")
-        .later(),
+        .redis("3600 1 300 100 60 10000"),
     row("dbfilename", Kind::Text, "dump.rdb",
         "Name of the snapshot in `dir`.")
-        .protected().later().checked(snapshot_name),
+        .protected().checked(snapshot_name),
     row("appendonly", Kind::Bool, "yes",
         "Log every write, so that it survives a crash. Without, data is in memory only.")
         .redis("no").before_start(),
@@ -54,17 +54,14 @@ pub(super) const ROWS: &[Directive] = &[
         "Keep files of the log that a rewrite has made useless.")
         .later(),
     row("stop-writes-on-bgsave-error", Kind::Bool, "yes",
-        "Refuse writes after a snapshot has failed.")
-        .later(),
+        "Refuse writes after a snapshot has failed."),
     row("rdbcompression", Kind::Bool, "yes",
-        "Compress texts in snapshots.")
-        .later(),
+        "Compress texts in snapshots."),
     row("rdbchecksum", Kind::Bool, "yes",
         "End a snapshot with a checksum and verify it on loading.")
-        .before_start().later(),
+        .before_start(),
     row("rdb-save-incremental-fsync", Kind::Bool, "yes",
-        "Sync a snapshot piece by piece.")
-        .later(),
+        "Sync a snapshot piece by piece."),
     row("rdb-del-sync-files", Kind::Bool, "no",
         "Delete snapshots that were only made for replication.")
         .later(),
@@ -79,7 +76,7 @@ pub(super) const ROWS: &[Directive] = &[
         .hidden().later(),
     row("rdb-key-save-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0",
         "Microseconds to wait after saving a key.")
-        .hidden().later(),
+        .hidden(),
 ];
 
 fn snapshot_name(value: &Value) -> Result<(), Invalid> {

@@ -1,0 +1,76 @@
+//! Where one range is among the stretches.
+
+use super::block::Block;
+use super::pass::{Passes, Request};
+use super::stretch::Stretch;
+use crate::index::ordered::Side;
+use crate::segment::file::ReadBuf;
+use std::sync::Arc;
+
+/// A range's place in a pass, and its share in keeping that in memory.
+pub(crate) struct Cursor {
+    passes: Arc<Passes>,
+    stretch: Option<Arc<Stretch>>,
+    buf: ReadBuf,
+}
+
+impl Cursor {
+    pub(crate) fn new(passes: &Arc<Passes>) -> Self {
+        passes.register();
+        Cursor { passes: passes.clone(), stretch: None, buf: ReadBuf::default() }
+    }
+
+    /// The block in which a range finds its next keys. `None` when there are none, or no memory
+    /// for them.
+    pub(crate) fn block(&mut self, request: &Request<'_>) -> Option<Arc<Block>> {
+        let mut request = *request;
+        loop {
+            if let Some(stretch) = &self.stretch
+                && stretch.serves(&request.audience, request.position())
+            {
+                match stretch.blocks(&mut self.buf, |blocks| choose(blocks, &request)) {
+                    Some(block) => {
+                        stretch.touch(self.passes.now_ms());
+                        return block;
+                    }
+                    // Taken away, since this range was too slow: another pass begins here.
+                    None => request.after = None,
+                }
+            } else {
+                request.after = self.stretch.as_ref().map(|left| (left.place, left.bytes));
+            }
+            // The next is entered before this one is left, so that it is needed all the time.
+            let entered = self.passes.enter(&request);
+            let left = std::mem::replace(&mut self.stretch, entered);
+            if let Some(left) = left {
+                self.passes.leave(&left);
+            }
+            let entered = self.stretch.as_ref()?;
+            self.passes.load_ahead(entered, &request);
+        }
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if let Some(stretch) = &self.stretch {
+            self.passes.leave(stretch);
+        }
+        self.passes.unregister();
+    }
+}
+
+/// The block that a position is in.
+fn choose(blocks: &[Arc<Block>], request: &Request<'_>) -> Option<Arc<Block>> {
+    let position = request.position();
+    match request.audience.side {
+        Side::Lower => {
+            let at = blocks.partition_point(|block| block.upper <= *position);
+            blocks.get(at).cloned()
+        }
+        Side::Upper => {
+            let at = blocks.partition_point(|block| block.lower < *position);
+            blocks.get(at.checked_sub(1)?).cloned()
+        }
+    }
+}

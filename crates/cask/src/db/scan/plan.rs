@@ -1,0 +1,192 @@
+//! Which reads make a stretch, and doing them.
+//!
+//! Locations are sorted as they lie on the disk, and neighbours are fetched by one read: reading
+//! over a gap of [`GAP_LEN_MAX`] costs a disk less than another request. Each read is a *part*, done
+//! by whoever takes it: a thread of the store or a range that has nothing better to do.
+
+use super::block::Block;
+use crate::db::store::Store;
+use crate::location::{Location, SegmentId};
+use crate::segment::file::{ReadBuf, Segment};
+use crate::segment::record::Record;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Unwanted bytes that are read to save a request. A request costs a fast disk about as much as
+/// 10 KiB, and buffered reads leave the gap in the page cache, where a later stretch finds it.
+const GAP_LEN_MAX: u64 = 16 << 10;
+/// A read does not become longer by joining. Disks reach their full speed at a quarter of this.
+const READ_LEN_MAX: u64 = 512 << 10;
+/// Ranges only help as long as fewer are at it: each needs a buffer.
+const HELPERS_MAX: usize = 8;
+/// The reads of a stretch and the blocks they fill.
+pub(crate) struct Plan {
+    pub(crate) blocks: Vec<Mutex<Block>>,
+    wanted: Vec<Wanted>,
+    parts: Vec<Part>,
+    segments: Vec<Arc<Segment>>,
+    /// What the view may see at most, all numbers without one.
+    seq_max: u64,
+    next: AtomicUsize,
+    left: AtomicUsize,
+    /// Threads that are taking parts.
+    workers: AtomicUsize,
+}
+
+/// A record and where it goes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    location: Location,
+    block: u32,
+    at: u32,
+}
+
+/// A run of `wanted` that one read fetches.
+#[derive(Clone, Copy)]
+struct Part {
+    segment: u32,
+    first: u32,
+    count: u32,
+    len: u32,
+}
+
+/// What doing a part came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    Done,
+    /// The last part that was missing is done.
+    Complete,
+    /// All parts are taken, perhaps not done yet.
+    NothingLeft,
+}
+
+impl Plan {
+    /// Plans to load the records of some blocks. Those longer than `record_len_max` are left to
+    /// the ranges, which so need not share memory for them.
+    pub(crate) fn new(
+        store: &Store,
+        blocks: Vec<Block>,
+        seq_max: u64,
+        record_len_max: u64,
+    ) -> Self {
+        let mut wanted = Vec::new();
+        for (number, block) in blocks.iter().enumerate() {
+            for at in 0..block.len() {
+                let location = block.location(at);
+                if location.len_bound() <= record_len_max {
+                    wanted.push(Wanted { location, block: number as u32, at: at as u32 });
+                }
+            }
+        }
+        wanted.sort_unstable_by_key(|wanted| wanted.location);
+        let (segments, parts) = divide(store, &wanted);
+        Plan {
+            blocks: blocks.into_iter().map(Mutex::new).collect(),
+            wanted,
+            left: AtomicUsize::new(parts.len()),
+            parts,
+            segments,
+            seq_max,
+            next: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there are parts that nobody has taken.
+    pub(crate) fn has_work(&self) -> bool {
+        self.next.load(Ordering::Relaxed) < self.parts.len()
+    }
+
+    /// Does parts until none is left to take.
+    pub(crate) fn work(&self, buf: &mut ReadBuf) -> Progress {
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        loop {
+            match self.work_once(buf) {
+                Progress::Done => {}
+                last => {
+                    self.workers.fetch_sub(1, Ordering::Relaxed);
+                    return last;
+                }
+            }
+        }
+    }
+
+    /// Whether one more range should help. Never refused by all: somebody is at it then.
+    pub(crate) fn wants_help(&self) -> bool {
+        self.has_work() && self.workers.load(Ordering::Relaxed) < HELPERS_MAX
+    }
+
+    /// Takes a part and does it.
+    fn work_once(&self, buf: &mut ReadBuf) -> Progress {
+        // Relaxed: the number only says who does what.
+        let taken = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(&part) = self.parts.get(taken) else { return Progress::NothingLeft };
+        self.read(part, buf);
+        match self.left.fetch_sub(1, Ordering::AcqRel) {
+            1 => Progress::Complete,
+            _ => Progress::Done,
+        }
+    }
+
+    /// Reads a part and fills in its records. What fails is left to the ranges.
+    fn read(&self, part: Part, buf: &mut ReadBuf) {
+        let segment = &self.segments[part.segment as usize];
+        let wanted = &self.wanted[part.first as usize..][..part.count as usize];
+        let start = wanted[0].location.offset();
+        if segment.read_into(start, part.len as usize, buf).is_err() {
+            return;
+        }
+        let bytes = buf.as_slice();
+        for wanted in wanted {
+            let offset = wanted.location.offset();
+            let Some(bytes) = bytes.get((offset - start) as usize..) else { return };
+            let Ok(record) = Record::decode(bytes, segment.salt, offset) else { continue };
+            let mut block = self.blocks[wanted.block as usize].lock();
+            if record.header.seq <= self.seq_max && block.key(wanted.at as usize) == record.key {
+                block.fill(wanted.at as usize, &record);
+            }
+        }
+    }
+}
+
+/// Finds the segments and the reads. Records of segments that compaction has taken out of use
+/// are left out.
+fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<Part>) {
+    let mut numbers: HashMap<SegmentId, Option<u32>> = HashMap::new();
+    let mut segments = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
+    let mut end = 0;
+    let mut last = None;
+    for (place, wanted) in wanted.iter().enumerate() {
+        let (offset, len) = (wanted.location.offset(), wanted.location.len_bound());
+        let id = wanted.location.segment();
+        if last == Some(id)
+            && let Some(part) = parts.last_mut()
+            && offset <= end + GAP_LEN_MAX
+            && u64::from(part.len) + (offset + len).saturating_sub(end) <= READ_LEN_MAX
+        {
+            // Length bounds may overlap the next record, so the end never goes back.
+            part.len += (offset + len).saturating_sub(end) as u32;
+            part.count += 1;
+            end = end.max(offset + len);
+            continue;
+        }
+        let number = *numbers.entry(id).or_insert_with(|| {
+            let segment = store.segment(id)?;
+            segments.push(segment);
+            Some(segments.len() as u32 - 1)
+        });
+        last = number.map(|_| id);
+        if let Some(segment) = number {
+            parts.push(Part { segment, first: place as u32, count: 1, len: len as u32 });
+            end = offset + len;
+        }
+    }
+    (segments, parts)
+}

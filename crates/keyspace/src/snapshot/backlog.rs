@@ -1,0 +1,135 @@
+//! What writers have copied and nobody has fetched yet, and the bounds on it.
+//!
+//! Writers copy one entry for each key that they change first, the thread of the snapshot fetches
+//! these copies before it walks on. As a rule it is much faster than they are, and the queue is
+//! short. Bounds for the rest, such as a disk that stalls:
+//!
+//! - While more than [`QUEUE_BYTES`] wait, a writer that brings a full batch, of a hundred or more
+//!   small entries, waits until there is room, but a millisecond at most: so it slows down, and does
+//!   not stop.
+//! - Beyond [`Backlog::bytes_max`] the snapshot is given up. Serving goes before saving.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::batch::Batch;
+
+/// Writers slow down while more than this waits.
+const QUEUE_BYTES: usize = 16 << 20;
+
+/// How long a writer waits at most, for each batch.
+const WAIT_MAX: Duration = Duration::from_millis(1);
+
+/// The thread of the snapshot rests no longer when this much waits.
+const RESTLESS_BYTES: usize = QUEUE_BYTES / 4;
+
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    queue: Mutex<Queue>,
+    /// The queue became shorter.
+    room: Condvar,
+    /// The queue became longer than [`RESTLESS_BYTES`].
+    crowded: Condvar,
+    /// Extra memory of the snapshot: copies, intervals, tables that were flushed. Relaxed, as are
+    /// the others: a figure.
+    bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+    bytes_max: usize,
+    is_given_up: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    bytes: usize,
+}
+
+impl Backlog {
+    /// For a snapshot that is given up when copies of more than `bytes_max` wait.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            queue: Mutex::default(),
+            room: Condvar::new(),
+            crowded: Condvar::new(),
+            bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            bytes_max,
+            is_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Extra memory at this moment.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The most there was.
+    pub(crate) fn peak_bytes(&self) -> usize {
+        self.peak_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Whether nothing need be copied any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Relaxed)
+    }
+
+    /// Follows memory that went from `before` to `after`. For the figures only: against the bound
+    /// count the copies in the queue. Intervals are bounded otherwise, and a table that was flushed
+    /// was there before.
+    pub(super) fn follow(&self, before: usize, after: usize) {
+        let change = after.wrapping_sub(before);
+        let bytes = self.bytes.fetch_add(change, Relaxed).wrapping_add(change);
+        if after > before {
+            self.peak_bytes.fetch_max(bytes, Relaxed);
+        }
+    }
+
+    /// Takes a full batch of a writer, who may have to wait a moment.
+    #[cold]
+    pub(super) fn push(&self, batch: Batch) {
+        let mut queue = self.queue.lock();
+        if queue.bytes > QUEUE_BYTES && !self.is_given_up() {
+            self.room.wait_for(&mut queue, WAIT_MAX);
+        }
+        if queue.bytes > self.bytes_max {
+            self.is_given_up.store(true, Relaxed);
+        }
+        queue.bytes += batch.memory_bytes();
+        queue.batches.push_back(batch);
+        if queue.bytes > RESTLESS_BYTES {
+            self.crowded.notify_one();
+        }
+    }
+
+    /// Takes the oldest batch out.
+    pub(super) fn pop(&self) -> Option<Batch> {
+        let mut queue = self.queue.lock();
+        let batch = queue.batches.pop_front()?;
+        queue.bytes -= batch.memory_bytes();
+        drop(queue);
+        self.room.notify_one();
+        self.follow(batch.memory_bytes(), 0);
+        Some(batch)
+    }
+
+    /// Sleeps for `time`, unless much waits.
+    pub(super) fn rest(&self, time: Duration) {
+        let mut queue = self.queue.lock();
+        if queue.bytes <= RESTLESS_BYTES {
+            self.crowded.wait_for(&mut queue, time);
+        }
+    }
+
+    /// Nobody will fetch anything any more.
+    pub(super) fn close(&self) {
+        self.is_given_up.store(true, Relaxed);
+        self.room.notify_all();
+    }
+}

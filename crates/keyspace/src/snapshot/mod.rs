@@ -1,0 +1,227 @@
+//! All databases as they were at one moment, while they go on changing.
+//!
+//! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
+//! `Part` (`part.rs`) in each. From then on the caller's thread fetches batches of copies with
+//! [`Snapshot::next_batch`], which walks from shard to shard and holds a lock for some ten
+//! microseconds at a time. Whoever is about to change an entry that the walk has not reached copies
+//! it first (`batch.rs`) and leaves the copy to that thread (`backlog.rs`), which fetches it before
+//! it walks on.
+//!
+//! What it guarantees: the batches together contain each key that was visible when the snapshot
+//! began, once, with the value and the deadline it had then, in no particular order. Commands on
+//! several keys are in it whole or not at all. FLUSHALL, SWAPDB, expiry and eviction change nothing
+//! about that.
+//!
+//! What it costs: without a snapshot one branch for each change. With one, a look into a tree for
+//! each change ahead of the walk, and memory: the copies, some 32 bytes for each place changed ahead of
+//! the walk, at most about four bytes for each entry, and tables that were flushed meanwhile, until the
+//! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
+//!
+//! There is one snapshot at a time.
+
+mod backlog;
+mod batch;
+mod part;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tierce_dash::Table;
+
+use crate::entry::Entry;
+use crate::keyspace::{DbIndex, Keyspace};
+use crate::locker::Locker;
+use crate::shard::Held;
+pub(crate) use backlog::Backlog;
+pub use batch::{Batch, Iter, SavedEntry, SavedValue};
+pub(crate) use part::Part;
+use part::Turn;
+
+/// Copies that wait may take this part of what the data takes, or [`COPIES_BYTES_MIN`] if that is
+/// more, before a snapshot is given up.
+const COPIES_SHARE: u64 = 8;
+
+/// A snapshot of little data is not given up for less than this.
+const COPIES_BYTES_MIN: usize = 64 << 20;
+
+/// Why a snapshot could not begin or go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// There is one at a time.
+    #[error("a snapshot is in progress already")]
+    InProgress,
+    /// Copies came faster than they were fetched, for too long.
+    #[error("more than {bytes_max} bytes of copies waited to be fetched: the snapshot is too slow")]
+    TooSlow {
+        /// The bound.
+        bytes_max: usize,
+    },
+}
+
+/// The size of a database when the snapshot began. Keys whose deadline had come count here if they
+/// had not been removed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedDb {
+    /// The database.
+    pub db: DbIndex,
+    /// Its keys.
+    pub keys: u64,
+    /// Those with a deadline.
+    pub expires: u64,
+}
+
+/// Extra memory of a snapshot, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SnapshotMemory {
+    /// Now.
+    pub now: u64,
+    /// The most since it began.
+    pub peak: u64,
+}
+
+/// A snapshot in progress. Dropping it ends it.
+pub struct Snapshot {
+    keyspace: Arc<Keyspace>,
+    backlog: Arc<Backlog>,
+    dbs: Vec<SavedDb>,
+    changes: u64,
+    /// The shard being walked; all before are done.
+    shard: usize,
+    pause: Duration,
+}
+
+impl Snapshot {
+    /// Begins a snapshot of what `locker` would see at `now_ms`.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::InProgress`].
+    pub fn begin(
+        keyspace: &Arc<Keyspace>,
+        locker: &mut Locker<'_>,
+        now_ms: i64,
+    ) -> Result<Self, SnapshotError> {
+        let copies_max = (keyspace.memory().total() / COPIES_SHARE) as usize;
+        let backlog = Arc::new(Backlog::new(copies_max.max(COPIES_BYTES_MIN)));
+        {
+            let mut running = keyspace.snapshot.lock();
+            if running.is_some() {
+                return Err(SnapshotError::InProgress);
+            }
+            *running = Some(Arc::clone(&backlog));
+        }
+        let databases = keyspace.db_indices().count();
+        let new_part = |_| Box::new(Part::new(&backlog, now_ms, databases));
+        let parts: Vec<Box<Part>> = (0..keyspace.shard_count()).map(new_part).collect();
+
+        let mut all = locker.lock_all();
+        let begun = Instant::now();
+        for (held, mut part) in all.locker().all_held().iter_mut().zip(parts) {
+            for db in keyspace.db_indices().filter(|db| !held.shard.db(*db).table.is_empty()) {
+                part.enroll(db);
+            }
+            held.shard.snapshot = Some(part);
+        }
+        let now = |db| {
+            let stats = keyspace.db_stats(db, now_ms);
+            SavedDb { db, keys: stats.keys, expires: stats.expires }
+        };
+        let dbs = keyspace.db_indices().map(now).filter(|db| db.keys > 0).collect();
+        let changes = keyspace.stats().changes;
+        let pause = begun.elapsed();
+        drop(all);
+        Ok(Self { keyspace: Arc::clone(keyspace), backlog, dbs, changes, shard: 0, pause })
+    }
+
+    /// The databases that had keys when the snapshot began.
+    #[must_use]
+    pub fn dbs(&self) -> &[SavedDb] {
+        &self.dbs
+    }
+
+    /// What [`Stats::changes`](crate::Stats::changes) was when the snapshot began.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How long all shards were locked in the beginning, from when the last lock was taken.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// The next entries; `None` when there are no more. Never empty.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::TooSlow`]; nothing more is to be had from the snapshot then.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, SnapshotError> {
+        loop {
+            if self.backlog.is_given_up() {
+                return Err(SnapshotError::TooSlow { bytes_max: self.backlog.bytes_max() });
+            }
+            let batch = match self.backlog.pop() {
+                Some(batch) => batch,
+                None if self.shard == self.keyspace.shard_count() => return Ok(None),
+                None => self.walk_on(),
+            };
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    /// Lets others have the processor for a while: sleeps for `time`, or until copies crowd.
+    pub fn rest(&self, time: Duration) {
+        self.backlog.rest(time);
+    }
+
+    /// Copies some entries of the current shard under its lock.
+    fn walk_on(&mut self) -> Batch {
+        let (mut batch, mut done) = (Batch::default(), Vec::<Table<Entry>>::new());
+        let mut held = Held::lock(&self.keyspace.slots, self.shard);
+        let turn = held.shard.walk_on(&self.keyspace.hasher, &mut batch, &mut done);
+        drop(held);
+        if let Turn::Finished(mut part) = turn {
+            self.shard += 1;
+            // Nobody adds to them any more. They are handed on like any others.
+            let copies = part.take_copies();
+            if !copies.is_empty() {
+                self.backlog.push(copies);
+            }
+        }
+        batch
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.backlog.close();
+        for index in self.shard..self.keyspace.shard_count() {
+            // Freed when the lock is released.
+            let part = Held::lock(&self.keyspace.slots, index).shard.snapshot.take();
+            drop(part);
+        }
+        *self.keyspace.snapshot.lock() = None;
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("dbs", &self.dbs).field("shard", &self.shard).finish()
+    }
+}
+
+impl Keyspace {
+    /// Extra memory of the snapshot in progress; `None` if there is none.
+    #[must_use]
+    pub fn snapshot_memory(&self) -> Option<SnapshotMemory> {
+        let running = self.snapshot.lock();
+        let backlog = running.as_ref()?;
+        let (now, peak) = (backlog.bytes() as u64, backlog.peak_bytes() as u64);
+        Some(SnapshotMemory { now, peak })
+    }
+}

@@ -1,0 +1,221 @@
+//! What a snapshot keeps in one shard, behind the lock of that shard.
+//!
+//! Invariants:
+//! - For each table that was not empty when the snapshot began there is a walk, until it is through.
+//! - A walk stays with its table: in another database after a SWAPDB, and by itself after a flush,
+//!   which hands the table over instead of leaving it to the garbage.
+//! - Entries are copied under the number that their database had when the snapshot began.
+
+use std::mem;
+use std::sync::Arc;
+
+use tierce_dash::{Snapshot as Walk, Table};
+
+use super::backlog::Backlog;
+use super::batch::Batch;
+use crate::entry::Entry;
+use crate::key::KeyHasher;
+use crate::keyspace::DbIndex;
+use crate::shard::Shard;
+
+/// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.
+const BUCKETS_PER_LOCK: usize = 12;
+
+/// A walk that remembers one interval for more than one in so many entries begins to save whole
+/// buckets, so that the intervals join: they never take more than about four bytes for each entry.
+/// A bucket is a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
+const ENTRIES_PER_INTERVAL: usize = 8;
+
+/// Without this a table of few entries would begin with that at once.
+const INTERVALS_MIN: usize = 64;
+
+/// Memory of an interval: two numbers and its part of a node of the tree.
+const INTERVAL_BYTES: usize = 32;
+
+/// See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    walks: Vec<TableWalk>,
+    /// What writers have copied.
+    copies: Batch,
+    backlog: Arc<Backlog>,
+    begun_ms: i64,
+}
+
+#[derive(Debug)]
+struct TableWalk {
+    /// The database as it was called when the snapshot began.
+    db: DbIndex,
+    place: Place,
+    walk: Walk,
+}
+
+/// Where the table of a walk is now.
+#[derive(Debug)]
+enum Place {
+    /// In this database.
+    Db(DbIndex),
+    /// Flushed, with the bytes of its entries.
+    Aside(Table<Entry>, usize),
+}
+
+impl TableWalk {
+    fn is_at(&self, db: DbIndex) -> bool {
+        matches!(&self.place, Place::Db(at) if *at == db)
+    }
+}
+
+/// What a turn of walking came to.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// There is more to do.
+    Unfinished,
+    /// All of the shard is copied. The part has been taken out: writers may have left copies in it.
+    Finished(Box<Part>),
+}
+
+impl Part {
+    /// A part that knows no table yet, with room for those of `databases`, so that nothing need be
+    /// allocated while all shards are locked.
+    pub(super) fn new(backlog: &Arc<Backlog>, begun_ms: i64, databases: usize) -> Self {
+        Self {
+            walks: Vec::with_capacity(databases),
+            copies: Batch::default(),
+            backlog: Arc::clone(backlog),
+            begun_ms,
+        }
+    }
+
+    /// Adds the table of a database as it is now.
+    pub(super) fn enroll(&mut self, db: DbIndex) {
+        self.walks.push(TableWalk { db, place: Place::Db(db), walk: Walk::begin() });
+    }
+
+    /// The copies that writers have left.
+    pub(super) fn take_copies(&mut self) -> Batch {
+        mem::take(&mut self.copies)
+    }
+
+    /// Saves an entry of this hash, if there is one that was there when the snapshot began.
+    fn before_change(&mut self, db: DbIndex, table: &Table<Entry>, hash: u64, hasher: &KeyHasher) {
+        let Self { walks, copies, backlog, begun_ms } = self;
+        let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(db)) else {
+            return;
+        };
+        if !walk.concerns(hash) || backlog.is_given_up() {
+            return;
+        }
+        let intervals = walk.interval_count();
+        let before = copies.memory_bytes() + intervals * INTERVAL_BYTES;
+        let save = |entry: &Entry| copy(copies, *db, entry, *begun_ms);
+        if intervals < INTERVALS_MIN + table.len() / ENTRIES_PER_INTERVAL {
+            walk.before_change_of_one(table, hash, hasher, save);
+        } else {
+            walk.before_change(table, hash, hasher, save);
+        }
+        backlog.follow(before, copies.memory_bytes() + walk.interval_count() * INTERVAL_BYTES);
+        if copies.is_full() {
+            backlog.push(mem::take(copies));
+        }
+    }
+
+    /// Two databases were exchanged.
+    fn swapped(&mut self, a: DbIndex, b: DbIndex) {
+        for walk in &mut self.walks {
+            if let Place::Db(at) = &mut walk.place {
+                *at = match *at {
+                    at if at == a => b,
+                    at if at == b => a,
+                    at => at,
+                };
+            }
+        }
+    }
+
+    /// A database was emptied; what was in it is kept if it is still to be walked.
+    fn flushed(&mut self, db: DbIndex, table: Table<Entry>, bytes: usize) -> Option<Table<Entry>> {
+        match self.walks.iter_mut().find(|walk| walk.is_at(db)) {
+            Some(walk) if !walk.walk.is_complete() && !self.backlog.is_given_up() => {
+                self.backlog.follow(0, table.memory_bytes() + bytes);
+                walk.place = Place::Aside(table, bytes);
+                None
+            }
+            _ => Some(table),
+        }
+    }
+}
+
+/// Copies an entry unless nobody could see it any more when the snapshot began.
+fn copy(batch: &mut Batch, db: DbIndex, entry: &Entry, begun_ms: i64) {
+    if !entry.is_expired(begun_ms) {
+        batch.push(db, entry);
+    }
+}
+
+impl Shard {
+    /// To be called before anything happens to entries of this hash, if there is a snapshot.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
+        // Taken out and put back, for it looks at a table of the same shard.
+        if let Some(mut part) = self.snapshot.take() {
+            part.before_change(db, &self.db(db).table, hash, hasher);
+            self.snapshot = Some(part);
+        }
+    }
+
+    /// To be called after two databases were exchanged.
+    pub(crate) fn save_after_swap(&mut self, a: DbIndex, b: DbIndex) {
+        if let Some(part) = &mut self.snapshot {
+            part.swapped(a, b);
+        }
+    }
+
+    /// To be called with a table that was taken out of its database. A snapshot that has not seen
+    /// all of it keeps it, otherwise it is given back.
+    pub(crate) fn save_flushed(
+        &mut self,
+        db: DbIndex,
+        table: Table<Entry>,
+        entry_bytes: usize,
+    ) -> Option<Table<Entry>> {
+        match &mut self.snapshot {
+            Some(part) => part.flushed(db, table, entry_bytes),
+            None => Some(table),
+        }
+    }
+
+    /// Copies the next entries into `batch`. A table that was flushed and is done with goes into
+    /// `done`, to be freed when the lock is released.
+    pub(super) fn walk_on(
+        &mut self,
+        hasher: &KeyHasher,
+        batch: &mut Batch,
+        done: &mut Vec<Table<Entry>>,
+    ) -> Turn {
+        let Some(mut part) = self.snapshot.take() else { return Turn::Unfinished };
+        let mut buckets = 0;
+        while let Some(TableWalk { db, place, walk }) = part.walks.last_mut() {
+            let table = match place {
+                Place::Db(at) => &self.db(*at).table,
+                Place::Aside(table, _) => table,
+            };
+            let intervals = walk.interval_count();
+            while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !batch.is_full() {
+                walk.advance(table, hasher, |entry| copy(batch, *db, entry, part.begun_ms));
+                buckets += 1;
+            }
+            let follow = |before, after| part.backlog.follow(before, after);
+            follow(intervals * INTERVAL_BYTES, walk.interval_count() * INTERVAL_BYTES);
+            if !walk.is_complete() {
+                self.snapshot = Some(part);
+                return Turn::Unfinished;
+            }
+            if let Some(TableWalk { place: Place::Aside(table, bytes), .. }) = part.walks.pop() {
+                part.backlog.follow(table.memory_bytes() + bytes, 0);
+                done.push(table);
+            }
+        }
+        Turn::Finished(part)
+    }
+}

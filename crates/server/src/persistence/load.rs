@@ -1,0 +1,179 @@
+//! Loads an RDB file into a keyspace.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
+use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
+
+use super::error::LoadError;
+use crate::log::Log;
+
+/// A load that takes longer says how far it is, each time that so much has passed.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// The clock is read once for so many keys.
+const KEYS_PER_LOOK: u64 = 4096;
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Keys that are there now.
+    pub keys: u64,
+    /// Keys that were left out because their time had come.
+    pub expired: u64,
+}
+
+/// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
+/// already is replaced.
+///
+/// `verifies` says whether a wrong checksum is an error.
+///
+/// # Errors
+/// When the file is damaged, or something in it has no place in this server. What came before that has
+/// been loaded then.
+pub fn load(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+) -> Result<Option<LoadReport>, LoadError> {
+    let io_error = |source| LoadError::Io { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(error)),
+    };
+    let total_bytes = file.metadata().map_err(io_error)?.len();
+    log.notice(format_args!("Loading {} ({total_bytes} bytes)", path.display()));
+    let begun = Instant::now();
+    let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
+    let mut loader = Loader {
+        path,
+        reader,
+        keyspace,
+        locker: keyspace.locker(),
+        log,
+        now_ms: crate::clock::unix_ms(),
+        report: LoadReport::default(),
+        total_bytes,
+        reported: begun,
+    };
+    loader.run(verifies)?;
+    let LoadReport { keys, expired } = loader.report;
+    log.notice(format_args!(
+        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before",
+        begun.elapsed().as_secs_f64()
+    ));
+    Ok(Some(loader.report))
+}
+
+fn format_error(path: &Path, source: Error) -> LoadError {
+    LoadError::Format { path: path.to_owned(), source }
+}
+
+struct Loader<'a> {
+    path: &'a Path,
+    reader: Reader<File>,
+    keyspace: &'a Keyspace,
+    locker: Locker<'a>,
+    log: &'a Log,
+    now_ms: i64,
+    report: LoadReport,
+    total_bytes: u64,
+    /// When the operator was last told.
+    reported: Instant,
+}
+
+impl Loader<'_> {
+    fn run(&mut self, verifies: bool) -> Result<(), LoadError> {
+        loop {
+            let event = match self.reader.next_event() {
+                Err(Error::Checksum { .. }) if !verifies => return Ok(()),
+                Err(source) => return Err(format_error(self.path, source)),
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => event,
+            };
+            match event {
+                Event::Entry(entry) => self.entry(&entry)?,
+                Event::SelectDb(number) => _ = self.db(number)?,
+                Event::Function(_) => {
+                    return Err(
+                        self.unsupported("a library of functions, which this version lacks")
+                    );
+                }
+                Event::ModuleAux { name } => self.log.warning(format_args!(
+                    "{}: data of the module {name} were left out",
+                    self.path.display()
+                )),
+                // Remarks and sizes, which nothing here depends on.
+                _ => {}
+            }
+        }
+    }
+
+    fn db(&self, number: u64) -> Result<DbIndex, LoadError> {
+        let db = usize::try_from(number).ok().and_then(|number| self.keyspace.db_index(number));
+        db.ok_or_else(|| {
+            self.unsupported(format_args!(
+                "keys of database {number}: `databases` has to be larger"
+            ))
+        })
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
+        if entry.kind() != Kind::String {
+            let key = entry.key.escape_ascii();
+            let kind = entry.kind();
+            return Err(self.unsupported(format_args!(
+                "the key {key} holds a value of type {kind:?}, and this version has strings only"
+            )));
+        }
+        let db = self.db(entry.db)?;
+        let deadline_ms =
+            entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.now_ms) {
+            // The reader passes over the value by itself.
+            self.report.expired += 1;
+            return Ok(());
+        }
+        let key = self.keyspace.key(&entry.key);
+        let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
+        let mut stored = Ok(());
+        let Self { reader, locker, now_ms, .. } = self;
+        let visited = reader.visit_value(|part| {
+            if let Part::String(bytes) = part {
+                stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
+            }
+            Ok::<_, Error>(())
+        });
+        visited.map_err(|source| format_error(self.path, source))?;
+        stored.map_err(|error| {
+            self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
+        })?;
+        self.report.keys += 1;
+        if self.report.keys.is_multiple_of(KEYS_PER_LOOK) {
+            self.locker.release();
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Tells the operator how far it is, now and then.
+    fn tell(&mut self) {
+        if self.reported.elapsed() < REPORT_EVERY {
+            return;
+        }
+        self.reported = Instant::now();
+        let percent = self.reader.offset() as f64 * 100.0 / self.total_bytes.max(1) as f64;
+        self.log.notice(format_args!("Loading: {percent:.0} %, {} keys", self.report.keys));
+    }
+
+    fn unsupported(&self, what: impl Display) -> LoadError {
+        let (path, offset) = (self.path.to_owned(), self.reader.offset());
+        LoadError::Unsupported { path, offset, what: what.to_string() }
+    }
+}

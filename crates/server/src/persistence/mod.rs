@@ -1,0 +1,41 @@
+//! Snapshots on disk, in the format of Redis: when they are taken, how they are written and read.
+//!
+//! A save begins with a `Snapshot` of the keyspace, on the thread that wants it, and so at a moment
+//! that the client who asked can rely on. The rest happens on one thread, the saver (`saver.rs`),
+//! while everybody goes on reading and writing. There is one save at a time.
+//!
+//! What it guarantees:
+//! - The file of `dbfilename` is at any time a complete snapshot, the old one or the new one: the
+//!   new one is written under another name, synced, and renamed (`file.rs`).
+//! - A save that fails leaves the old file and says so in the log, in INFO, and, if
+//!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
+//! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
+//!
+//! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
+
+mod error;
+mod file;
+mod load;
+mod pace;
+mod points;
+mod save;
+mod saver;
+mod state;
+
+use std::path::PathBuf;
+
+use crate::config::{DirectiveId, Settings};
+
+pub use error::{LoadError, SaveError};
+pub use load::load;
+pub use saver::run as run_saver;
+pub use state::{Cause, Persistence, Ticket};
+
+/// Where the snapshot is.
+#[must_use]
+pub fn snapshot_path(settings: &Settings) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    const NAME: DirectiveId = DirectiveId::of("dbfilename");
+    let name = std::ffi::OsStr::from_bytes(settings.text(NAME));
+    settings.dir().join(name)
+}

@@ -1,0 +1,110 @@
+//! Writes a snapshot of the keyspace into an RDB file.
+
+use tierce_keyspace::{DbIndex, IntText, SavedDb, SavedEntry, SavedValue, Snapshot};
+use tierce_rdb::{Attributes, VERSION_REDIS_7_0, Writer, WriterOptions};
+
+use super::error::SaveError;
+use super::file::{NewFile, Syncing};
+use super::pace::Pace;
+use super::snapshot_path;
+use crate::config::{DirectiveId, Settings};
+use crate::memory::MemoryReport;
+use crate::server::Server;
+
+/// What a save came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    pub(super) keys: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes the file of `dbfilename` anew, as `snapshot` has it.
+pub(super) fn save(server: &Server, snapshot: &mut Snapshot) -> Result<Saved, SaveError> {
+    const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
+    let settings = server.config.settings();
+    let target = snapshot_path(&settings);
+    let syncing =
+        if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
+    let file = NewFile::create(&target, syncing)?;
+    let path = file.path().to_owned();
+    let explain = |source| SaveError::Write { path: path.clone(), source };
+
+    let writer = Writer::new(file, options(&settings)).map_err(explain)?;
+    let mut encoder = Encoder { writer, db: None, dbs: snapshot.dbs().to_vec() };
+    encoder.remarks(server).map_err(explain)?;
+    let mut pace = Pace::begin(&settings);
+    let mut keys = 0;
+    while let Some(batch) = snapshot.next_batch()? {
+        if server.persistence.is_given_up() {
+            return Err(SaveError::GivenUp);
+        }
+        for entry in &batch {
+            encoder.entry(&entry).map_err(explain)?;
+        }
+        keys += batch.len() as u64;
+        server.persistence.note_progress(keys);
+        pace.after(batch.len(), snapshot, &server.persistence);
+    }
+    let bytes = encoder.writer.offset();
+    let file = encoder.writer.finish().map_err(explain)?;
+    file.install(&target)?;
+    Ok(Saved { keys, bytes })
+}
+
+fn options(settings: &Settings) -> WriterOptions {
+    const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
+    const CHECKSUM: DirectiveId = DirectiveId::of("rdbchecksum");
+    WriterOptions {
+        version: VERSION_REDIS_7_0,
+        compression: settings.is_on(COMPRESSION),
+        checksum: settings.is_on(CHECKSUM),
+    }
+}
+
+/// The file under construction.
+struct Encoder {
+    writer: Writer<NewFile>,
+    /// The database that the last key belonged to.
+    db: Option<DbIndex>,
+    /// Databases whose sizes have not been written yet.
+    dbs: Vec<SavedDb>,
+}
+
+impl Encoder {
+    /// What Redis writes about itself; tools show it.
+    fn remarks(&mut self, server: &Server) -> tierce_rdb::Result<()> {
+        let seconds = crate::clock::unix_ms() / 1000;
+        let used = MemoryReport::take(server).used();
+        self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
+        self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
+        self.writer.aux(b"ctime", seconds.to_string().as_bytes())?;
+        self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
+        self.writer.aux(b"aof-base", b"0")?;
+        self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
+    }
+
+    fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
+        if self.db != Some(entry.db) {
+            self.turn_to(entry.db)?;
+        }
+        // Deadlines are positive: one that has come deletes its key.
+        let expiry_ms = entry.deadline_ms.map(|ms| ms.max(0) as u64);
+        let attributes = Attributes { expiry_ms, ..Attributes::default() };
+        match entry.value {
+            value @ (SavedValue::Str(_) | SavedValue::Int(_)) => {
+                self.writer.string(entry.key, &attributes, value.bytes(&mut IntText::new()))
+            }
+            ref other => unreachable!("the keyspace has strings only, and this is {other:?}"),
+        }
+    }
+
+    fn turn_to(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {
+        self.db = Some(db);
+        self.writer.select_db(db.get() as u64)?;
+        if let Some(at) = self.dbs.iter().position(|size| size.db == db) {
+            let SavedDb { keys, expires, .. } = self.dbs.swap_remove(at);
+            self.writer.resize_db(keys, expires)?;
+        }
+        Ok(())
+    }
+}

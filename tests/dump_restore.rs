@@ -1,0 +1,112 @@
+//! DUMP and RESTORE: values in the format of Redis.
+
+use tierce_harness::{Connection, Reply};
+
+use crate::server;
+
+/// Dumps a key and returns the payload.
+fn dump(c: &mut Connection, key: &str) -> Vec<u8> {
+    c.call(&["DUMP", key]).bytes().to_vec()
+}
+
+fn restore(c: &mut Connection, payload: &[u8], more: &[&str]) -> Reply {
+    let mut args = vec![&b"RESTORE"[..], b"copy", more[0].as_bytes(), payload];
+    args.extend(more[1..].iter().map(|option| option.as_bytes()));
+    c.call(&args)
+}
+
+/// Stands for a compressed string.
+const COMPRESSED: u8 = 0xc3;
+
+/// What redis-server 7.0 replies to DUMP of these strings.
+const OF_REDIS: [(&str, &[u8]); 3] = [
+    ("hello", b"\x00\x05hello\n\x00cr\xdfve4 \n"),
+    (
+        "0123456789012345678901234567890123456789",
+        b"\x00\xc3\x12(\n01234567890\xe0\x12\t\x0189\n\x00]\x9b\x94\xa2{[?J",
+    ),
+    ("-5", b"\x00\xc0\xfb\n\x00I\xc4\xc6\xf4\xd7&?h"),
+];
+
+#[test]
+fn a_value_survives_the_way_through_a_payload() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("DUMP missing", "nil");
+    let long = "0123456789".repeat(5000);
+    for value in ["", "hello", "12", "-129", "70000", "5000000000", "007", &long] {
+        c.call(&["SET", "key", value]);
+        let payload = dump(&mut c, "key");
+        assert_eq!(restore(&mut c, &payload, &["0", "REPLACE"]).to_string(), "+OK");
+        assert_eq!(c.ask("GET copy").bytes(), value.as_bytes());
+    }
+    assert!(dump(&mut c, "key").len() < 2000, "a text that repeats is compressed");
+    c.check("CONFIG SET rdbcompression no", "+OK");
+    assert!(dump(&mut c, "key").len() > 50_000);
+}
+
+#[test]
+fn payloads_are_those_of_redis() {
+    let server = server();
+    let mut c = server.connect();
+    for (value, payload) in OF_REDIS {
+        c.call(&["SET", "key", value]);
+        let ours = dump(&mut c, "key");
+        // A text can be compressed in several ways, and Redis does not choose the shortest.
+        let is_same = ours == payload;
+        assert!(is_same || payload[1] == COMPRESSED && ours.len() < payload.len(), "{value}");
+        assert_eq!(restore(&mut c, payload, &["0", "REPLACE"]).to_string(), "+OK");
+        assert_eq!(c.ask("GET copy").text(), value);
+    }
+}
+
+#[test]
+fn times_and_options() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("SET key hello", "+OK");
+    let payload = dump(&mut c, "key");
+    let mut check = |options: &[&str], expected: &str| {
+        assert_eq!(restore(&mut c, &payload, options).to_string(), expected, "{options:?}");
+    };
+    check(&["100000"], "+OK");
+    check(&["0"], "-BUSYKEY Target key name already exists.");
+    check(&["0", "REPLACE", "nosuch"], "-ERR syntax error");
+    check(&["-1", "REPLACE"], "-ERR Invalid TTL value, must be >= 0");
+    check(&["x", "REPLACE"], "-ERR value is not an integer or out of range");
+    check(&["0", "REPLACE", "IDLETIME", "-1"], "-ERR Invalid IDLETIME value, must be >= 0");
+    check(&["0", "REPLACE", "FREQ", "256"], "-ERR Invalid FREQ value, must be >= 0 and <= 255");
+    check(&["0", "REPLACE", "FREQ", "1", "IDLETIME", "1"], "-ERR syntax error");
+    check(&["32503680000000", "REPLACE", "ABSTTL"], "+OK");
+    c.check("PEXPIRETIME copy", ":32503680000000");
+    let mut check = |options: &[&str], expected: &str| {
+        assert_eq!(restore(&mut c, &payload, options).to_string(), expected, "{options:?}");
+    };
+    // A time that has come: the key that is there goes, and none comes.
+    check(&["1", "REPLACE", "ABSTTL"], "+OK");
+    c.check("EXISTS copy", ":0");
+    assert_eq!(restore(&mut c, &payload, &["0", "IDLETIME", "1000"]).to_string(), "+OK");
+    let idle = c.ask("OBJECT IDLETIME copy").to_string();
+    assert!([":1000", ":1001", ":1002"].contains(&idle.as_str()), "{idle}");
+    assert_eq!(restore(&mut c, &payload, &["0", "FREQ", "7", "REPLACE"]).to_string(), "+OK");
+}
+
+#[test]
+fn what_is_no_payload_is_refused() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("SET key hello", "+OK");
+    let payload = dump(&mut c, "key");
+    for at in 0..payload.len() {
+        let mut damaged = payload.clone();
+        damaged[at] ^= 0x10;
+        let reply = restore(&mut c, &damaged, &["0"]).to_string();
+        assert_eq!(reply, "-ERR DUMP payload version or checksum are wrong", "byte {at}");
+    }
+    for payload in [&b""[..], b"x", b"0123456789"] {
+        let reply = restore(&mut c, payload, &["0"]).to_string();
+        assert_eq!(reply, "-ERR DUMP payload version or checksum are wrong");
+    }
+    c.check("EXISTS copy", ":0");
+    c.check("RESTORE copy 0", "-ERR wrong number of arguments for 'restore' command");
+}

@@ -1,0 +1,368 @@
+//! SAVE, BGSAVE and save points leave a file that a server starts from: the state of one moment.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::Signal;
+use tierce_harness::{Connection, Launch, Server, TempDir, free_port, wait_until};
+
+use crate::{launch, program};
+
+/// A start with its data in `dir`, which outlives the server.
+fn in_dir(dir: &TempDir) -> Launch {
+    launch().with("dir", &dir.path().display().to_string())
+}
+
+fn dump_file(dir: &TempDir) -> std::path::PathBuf {
+    dir.path().join("dump.rdb")
+}
+
+fn kill(mut server: Server) {
+    server.signal(Signal::KILL);
+    server.wait_for_end();
+}
+
+/// A field of INFO persistence.
+fn info(c: &mut Connection, name: &str) -> String {
+    let text = c.ask("INFO persistence").text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}")).to_owned()
+}
+
+fn wait_for_save(c: &mut Connection) {
+    wait_until("the save ends", || info(c, "rdb_bgsave_in_progress") == "0");
+}
+
+/// Many keys, each of which takes a while to save.
+fn slow_to_save(c: &mut Connection, keys: usize, micros: usize) {
+    c.check(&format!("CONFIG SET rdb-key-save-delay {micros}"), "+OK");
+    for key in 0..keys {
+        c.request(&["SET", &format!("filler:{key}"), "x"]);
+    }
+    (0..keys).for_each(|_| c.expect("+OK"));
+}
+
+#[test]
+fn all_that_was_saved_is_there_again() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    let blob = "b".repeat(100_000);
+    c.check("SET text hello", "+OK");
+    c.check("SET number -123456789", "+OK");
+    c.check("SET empty ''", "+OK");
+    c.call(&[&b"SET"[..], b"bytes\x00\r\n", b"\xff\x00\r\n"]);
+    c.call(&["SET", "blob", &blob]);
+    c.check("APPEND text ' world'", ":11");
+    c.check("SET mortal soon PXAT 32503680000000", "+OK");
+    c.check("SET gone x PX 1", "+OK");
+    c.check("SELECT 7", "+OK");
+    c.check("SET text other", "+OK");
+    c.check("SAVE", "+OK");
+    c.check("SET text unsaved", "+OK");
+    kill(server);
+
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    c.check("DBSIZE", ":6");
+    c.check("GET text", "\"hello world\"");
+    c.check("GET number", "\"-123456789\"");
+    c.check("OBJECT ENCODING number", "\"int\"");
+    c.check("GET empty", "\"\"");
+    assert_eq!(c.call(&[&b"GET"[..], b"bytes\x00\r\n"]).bytes(), b"\xff\x00\r\n");
+    assert_eq!(c.ask("GET blob").bytes(), blob.as_bytes());
+    c.check("PEXPIRETIME mortal", ":32503680000000");
+    c.check("PTTL text", ":-1");
+    assert_eq!(info(&mut c, "rdb_last_load_keys_loaded"), "7");
+    assert_eq!(info(&mut c, "rdb_changes_since_last_save"), "0");
+    c.check("SELECT 7", "+OK");
+    c.check("GET text", "\"other\"");
+}
+
+/// Writers change pairs of keys at once, and never stop. Whatever moment the snapshot is of, the
+/// pairs agree, and what one connection did before BGSAVE is in it, and what it did afterwards not.
+#[test]
+fn a_background_save_is_of_the_moment_of_its_reply() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    slow_to_save(&mut c, 2000, 100);
+    let stops = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (server, stops) = (&server, &stops);
+            scope.spawn(move || {
+                let mut c = server.connect();
+                for count in 0.. {
+                    if stops.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let pair = count % 50;
+                    c.check(
+                        &format!("MSET {writer}:a:{pair} {count} {writer}:b:{pair} {count}"),
+                        "+OK",
+                    );
+                }
+            });
+        }
+        wait_until("all pairs exist", || c.ask("DBSIZE").to_string() == ":2300");
+        c.check("SET order before", "+OK");
+        c.check("BGSAVE", "+Background saving started");
+        c.check("SET order after", "+OK");
+        c.check("SET late x", "+OK");
+        c.check("DEL filler:0 filler:1999", ":2");
+        assert_eq!(info(&mut c, "rdb_bgsave_in_progress"), "1");
+        c.check("BGSAVE", "-ERR Background save already in progress");
+        c.check("SAVE", "-ERR Background save already in progress");
+        wait_for_save(&mut c);
+        stops.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(info(&mut c, "rdb_last_bgsave_status"), "ok");
+    assert_ne!(info(&mut c, "rdb_changes_since_last_save"), "0");
+    kill(server);
+
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    c.check("DBSIZE", ":2301");
+    c.check("GET order", "\"before\"");
+    c.check("EXISTS late filler:0 filler:1999", ":2");
+    for writer in 0..3 {
+        for pair in 0..50 {
+            let both = c.ask(&format!("MGET {writer}:a:{pair} {writer}:b:{pair}")).to_string();
+            let (a, b) = both.trim_matches(['[', ']']).split_once(", ").expect("two values");
+            assert!(a == b && a != "nil", "{both}");
+        }
+    }
+}
+
+/// What empties or exchanges databases meanwhile does not concern the file.
+#[test]
+fn a_flush_during_a_save_leaves_the_file_whole() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    slow_to_save(&mut c, 1000, 100);
+    c.check("SELECT 1", "+OK");
+    c.check("SET one 1", "+OK");
+    c.check("BGSAVE", "+Background saving started");
+    c.check("SWAPDB 0 1", "+OK");
+    c.check("SET one 2", "+OK");
+    c.check("FLUSHALL", "+OK");
+    c.check("SET new x", "+OK");
+    wait_for_save(&mut c);
+    kill(server);
+
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    c.check("DBSIZE", ":1000");
+    c.check("SELECT 1", "+OK");
+    c.check("DBSIZE", ":1");
+    c.check("GET one", "\"1\"");
+}
+
+/// SAVE keeps its client waiting, its later requests in order, and nobody else.
+#[test]
+fn only_the_client_that_says_save_waits_for_it() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("threads", "1").start();
+    let (mut c, mut other) = (server.connect(), server.connect());
+    slow_to_save(&mut c, 1000, 300);
+    c.send(b"SAVE\r\nSET a 1\r\nGET a\r\n");
+    wait_until("the save begins", || info(&mut other, "current_save_keys_total") == "1000");
+    other.check("GET a", "nil");
+    other.check("PING", "+PONG");
+    assert_eq!(info(&mut other, "rdb_bgsave_in_progress"), "0", "it is in the foreground");
+    assert!(!dump_file(&dir).exists());
+    for reply in ["+OK", "+OK", "\"1\""] {
+        c.expect(reply);
+    }
+    assert!(dump_file(&dir).exists());
+}
+
+#[test]
+fn a_save_point_saves_by_itself() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("save", "3600 1 1 5").start();
+    let mut c = server.connect();
+    let before: i64 = c.ask("LASTSAVE").to_string()[1..].parse().expect("a time");
+    for key in 0..4 {
+        c.check(&format!("SET {key} x"), "+OK");
+    }
+    assert_eq!(info(&mut c, "rdb_changes_since_last_save"), "4");
+    c.check("SET 4 x", "+OK");
+    wait_until("a save", || info(&mut c, "rdb_saves") == "1");
+    assert_eq!(info(&mut c, "rdb_changes_since_last_save"), "0");
+    let after: i64 = c.ask("LASTSAVE").to_string()[1..].parse().expect("a time");
+    assert!(after > before);
+    assert!(dump_file(&dir).exists());
+    c.check("CONFIG SET save ''", "+OK");
+    c.check("CONFIG GET save", "[\"save\", \"\"]");
+}
+
+/// Something that no file can be renamed to.
+fn obstruct(dir: &TempDir) {
+    std::fs::create_dir_all(dump_file(dir).join("in the way")).expect("a directory");
+}
+
+fn unobstruct(dir: &TempDir) {
+    std::fs::remove_dir_all(dump_file(dir)).expect("a directory");
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dir).expect("the directory");
+    names.map(|entry| entry.expect("a name").file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
+    const MISCONF: &str = "-MISCONF Redis is configured to save RDB snapshots, but it's currently \
+                           unable to persist to disk. ";
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("save", "3600 1000").start();
+    let mut c = server.connect();
+    obstruct(&dir);
+    c.check("SET a 1", "+OK");
+    c.check("BGSAVE", "+Background saving started");
+    wait_for_save(&mut c);
+    assert_eq!(info(&mut c, "rdb_last_bgsave_status"), "err");
+    assert_eq!(files(dir.path()), ["dump.rdb"]);
+    assert!(server.output().contains("dump.rdb"), "{}", server.output());
+    for line in ["SET a 2", "DEL a", "FLUSHALL", "PING"] {
+        let reply = c.ask(line).to_string();
+        assert!(reply.starts_with(MISCONF), "{line}: {reply}");
+    }
+    c.check("GET a", "\"1\"");
+    let error = c.ask("SAVE").to_string();
+    assert!(error.starts_with("-ERR ") && error.contains("dump.rdb"), "{error}");
+
+    c.check("CONFIG SET stop-writes-on-bgsave-error no", "+OK");
+    c.check("SET a 3", "+OK");
+    c.check("CONFIG SET stop-writes-on-bgsave-error yes", "+OK");
+    assert!(c.ask("SET a 4").to_string().starts_with(MISCONF));
+    unobstruct(&dir);
+    c.check("BGSAVE", "+Background saving started");
+    wait_for_save(&mut c);
+    c.check("SET a 5", "+OK");
+    assert_eq!(files(dir.path()), ["dump.rdb"]);
+}
+
+#[test]
+fn a_shutdown_saves_if_asked_to_or_if_there_are_save_points() {
+    for (points, how, saves) in [
+        ("", "SHUTDOWN", false),
+        ("", "SHUTDOWN SAVE", true),
+        ("3600 1", "SHUTDOWN", true),
+        ("3600 1", "SHUTDOWN NOSAVE", false),
+        ("", "SIGTERM", false),
+        ("3600 1", "SIGTERM", true),
+    ] {
+        let dir = TempDir::new();
+        let mut server = in_dir(&dir).with("save", points).start();
+        let mut c = server.connect();
+        c.check("SET a 1", "+OK");
+        match how {
+            "SIGTERM" => server.signal(Signal::TERM),
+            command => c.send(format!("{command}\r\n")),
+        }
+        c.expect_closed();
+        assert_eq!(server.wait_for_end().code(), Some(0));
+        assert_eq!(dump_file(&dir).exists(), saves, "{how} with {points:?}");
+        if saves {
+            in_dir(&dir).start().connect().check("GET a", "\"1\"");
+        }
+    }
+}
+
+/// A shutdown during a BGSAVE ends that one and takes a snapshot of its own.
+#[test]
+fn a_shutdown_during_a_save_has_the_latest_data() {
+    let dir = TempDir::new();
+    let mut server = in_dir(&dir).with("save", "3600 1").start();
+    let mut c = server.connect();
+    slow_to_save(&mut c, 1000, 1000);
+    c.check("BGSAVE", "+Background saving started");
+    c.check("SET late 1", "+OK");
+    c.check("CONFIG SET rdb-key-save-delay 0", "+OK");
+    server.signal(Signal::TERM);
+    c.expect_closed();
+    assert_eq!(server.wait_for_end().code(), Some(0));
+    in_dir(&dir).start().connect().check("GET late", "\"1\"");
+    assert_eq!(files(dir.path()), ["dump.rdb"]);
+}
+
+#[test]
+fn a_shutdown_that_cannot_save_is_none() {
+    let dir = TempDir::new();
+    let mut server = in_dir(&dir).with("save", "3600 1").start();
+    let (mut c, mut other) = (server.connect(), server.connect());
+    obstruct(&dir);
+    c.check("SET a 1", "+OK");
+    c.check("SHUTDOWN", "-ERR Errors trying to SHUTDOWN. Check logs.");
+    c.check("SET a 2", "+OK");
+    server.signal(Signal::TERM);
+    wait_until("it stays up", || server.output().matches("can't exit").count() == 2);
+    other.check("SET a 3", "+OK");
+    c.send("SHUTDOWN FORCE\r\n");
+    c.expect_closed();
+    assert_eq!(server.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_damaged_file_is_refused_in_one_line() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    c.call(&["SET", "key", &"some text ".repeat(20)]);
+    c.check("SAVE", "+OK");
+    kill(server);
+    let whole = std::fs::read(dump_file(&dir)).expect("the file");
+    let middle = whole.len() / 2;
+    let damaged = [&whole[..middle], &[!whole[middle]], &whole[middle + 1..]].concat();
+    for content in [&whole[..whole.len() - 10], &damaged, b"nonsense", b""] {
+        std::fs::write(dump_file(&dir), content).expect("the file");
+        let path = dir.path().display().to_string();
+        let launch = Launch::new(program()).with("port", &free_port().to_string());
+        let outcome = launch.with("dir", &path).with("appendonly", "no").run();
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert_eq!(outcome.errors.lines().count(), 1, "{outcome:?}");
+        assert!(outcome.errors.contains("dump.rdb"), "{outcome:?}");
+    }
+    std::fs::write(dump_file(&dir), &whole).expect("the file");
+    in_dir(&dir).start().connect().check("DBSIZE", ":1");
+}
+
+#[test]
+fn a_file_without_checksum_is_loaded_and_a_name_can_be_chosen() {
+    let dir = TempDir::new();
+    let start = || {
+        let options =
+            [("dbfilename", "other.rdb"), ("rdbchecksum", "no"), ("rdbcompression", "no")];
+        options.iter().fold(in_dir(&dir), |launch, (name, value)| launch.with(name, value)).start()
+    };
+    let server = start();
+    let mut c = server.connect();
+    let text = "a".repeat(1000);
+    c.call(&["SET", "key", &text]);
+    c.check("SAVE", "+OK");
+    kill(server);
+    let file = std::fs::read(dir.path().join("other.rdb")).expect("the file");
+    assert!(file.ends_with(&[0; 8]) && file.len() > 1000);
+    assert_eq!(start().connect().ask("GET key").bytes(), text.as_bytes());
+}
+
+#[test]
+fn debug_reload_goes_over_the_disk() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("enable-debug-command", "yes").start();
+    let mut c = server.connect();
+    c.check("SET a 1 EX 1000", "+OK");
+    c.check("DEBUG RELOAD", "+OK");
+    c.check("TTL a", ":1000");
+    c.check("SET a 2", "+OK");
+    c.check("SET b 2", "+OK");
+    c.check("DEBUG RELOAD NOSAVE", "+OK");
+    c.check("MGET a b", "[\"1\", nil]");
+    c.check("SET b 3", "+OK");
+    c.check("DEBUG RELOAD NOSAVE NOFLUSH", "+OK");
+    c.check("MGET a b", "[\"1\", \"3\"]");
+}
