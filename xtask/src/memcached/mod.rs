@@ -235,8 +235,14 @@ impl Duel {
         if a == b {
             return Ok(());
         }
+        let first = a.lines().zip(b.lines()).position(|(a, b)| a != b);
+        let at = first.unwrap_or(a.lines().count().min(b.lines().count()));
+        let line = |text: &str| text.lines().nth(at).unwrap_or("(nothing)").to_owned();
         Err(format!(
-            "the replies differ\n  sent:      {}\n  tierce:    {}\n  reference: {}",
+            "the replies differ in line {at}\n  tierce:    {}\n  reference: {}\n  sent:      {}\n  \
+             all of tierce:    {}\n  all of reference: {}",
+            line(&a),
+            line(&b),
             reference.escape_debug(),
             a.escape_debug(),
             b.escape_debug()

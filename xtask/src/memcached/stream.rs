@@ -58,7 +58,10 @@ impl Stream {
         let key = self.key();
         match self.random.below(22) {
             0..=3 => {
-                let name = self.pick(&["set", "set", "set", "add", "replace", "append", "prepend"]);
+                let names = ["set", "set", "set", "add", "replace", "append", "prepend"];
+                // A number that is put together may begin with a zero.
+                let names = if key.starts_with('n') { &names[..5] } else { &names };
+                let name = self.pick(names);
                 let (value, flags, exptime) = (self.value(key), self.flags(), self.exptime());
                 let noreply = self.noreply();
                 format!("{name} {key} {flags} {exptime} {}{noreply}\r\n{value}\r\n", value.len())
@@ -84,8 +87,7 @@ impl Stream {
                 format!("md {key}{flags}\r\n")
             }
             20 => {
-                let all =
-                    ["N0", "J6000000000", "D7", "MD", "MI", "T100000", "q", "t", "c", "v", "k"];
+                let all = ["N0 J6000000000", "D7", "MD", "MI", "T100000", "q", "t", "c", "v", "k"];
                 let flags = self.some_flags(&all);
                 let flags = if flags.contains("MD") { flags.replace(" MI", "") } else { flags };
                 format!("ma {}{flags}\r\n", self.pick(&["n0", "n1", "n2"]))
@@ -134,6 +136,7 @@ impl Stream {
         ]);
         // What becomes of the time to live of an outdated value is not told anywhere.
         let flags = if flags.contains(" I") { without(&flags, 'T') } else { flags };
+        let flags = if key.starts_with('n') { without(&flags, 'M') } else { flags };
         format!("ms {key} {}{base64}{}\r\n{value}\r\n", value.len(), once(&flags))
     }
 
@@ -161,7 +164,9 @@ impl Stream {
         match self.random.below(4) {
             0 => format!("ms {key} {} C{version}\r\n{value}\r\n", value.len()),
             1 => format!("md {key} C{version}\r\n"),
-            2 => format!("ms {key} {} MA C{version}\r\n{value}\r\n", value.len()),
+            2 if key.starts_with('k') => {
+                format!("ms {key} {} MA C{version}\r\n{value}\r\n", value.len())
+            }
             _ => format!("cas {key} 3 0 {} {version}\r\n{value}\r\n", value.len()),
         }
     }
@@ -198,6 +203,7 @@ impl Stream {
             }
             8 => {
                 let opcode = [0x0e, 0x0f, 0x19, 0x1a][self.random.below(4)];
+                let key = ["k0", "k1", "k2", "k3"][self.random.below(4)].as_bytes();
                 frame(opcode, opaque, b"", key, value)
             }
             9 => {
