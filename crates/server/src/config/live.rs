@@ -71,7 +71,7 @@ live! {
     latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
     /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
-    /// When the log reaches the device, as a number of [`SyncPolicy`].
+    /// When the log reaches the device, as a number of `SyncPolicy`.
     appendfsync_code: AtomicU8<u8> = sync_policy_code("appendfsync");
     /// Growth of the log that has it compacted, in percent; 0 for never.
     log_growth_percentage: AtomicU64<u64> = count("auto-aof-rewrite-percentage");
