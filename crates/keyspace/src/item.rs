@@ -207,7 +207,7 @@ impl Db<'_> {
     }
 
     /// Changes a decimal number of 64 bits without sign, if its version is the one wanted, if any.
-    /// Flags and deadline stay, marks are gone.
+    /// Flags, marks and deadline stay.
     ///
     /// # Errors
     ///
@@ -237,14 +237,12 @@ impl Db<'_> {
                 Content::Embedded(text.as_bytes())
             }
         };
-        let attributes = entry.attributes();
-        if attributes.marks == Marks::NONE && entry.overwrite(&content, deadline_ms) {
+        if entry.overwrite(&content, deadline_ms) {
             at.used(entry);
             at.changed(key.hash(), entry, Change::Stored);
             return Ok(Adjusted::To(sum));
         }
-        let attributes = Attributes { marks: Marks::NONE, ..attributes };
-        let store = |entry: &mut Entry| Ok(entry.replace(content, deadline_ms, attributes));
+        let store = |entry: &mut Entry| Ok(entry.store(content, deadline_ms));
         let displaced = self.modify(key, Change::Stored, store)?;
         self.discard_blob(displaced.flatten());
         Ok(Adjusted::To(sum))

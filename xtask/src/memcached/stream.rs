@@ -84,10 +84,10 @@ impl Stream {
             16..=18 => self.meta_set(),
             19 => {
                 let flags = self.some_flags(&["q", "k", "Oab", "I", "T100000"]);
-                format!("md {key}{flags}\r\n")
+                format!("md {key}{}\r\n", unmarked(key, &flags))
             }
             20 => {
-                let all = ["N0 J6000000000", "D7", "MD", "MI", "T100000", "q", "t", "c", "v", "k"];
+                let all = ["N0 J6000000000", "D7", "MD", "MI", "q", "t", "c", "v", "k"];
                 let flags = self.some_flags(&all);
                 let flags = if flags.contains("MD") { flags.replace(" MI", "") } else { flags };
                 format!("ma {}{flags}\r\n", self.pick(&["n0", "n1", "n2"]))
@@ -124,7 +124,7 @@ impl Stream {
         ]);
         // In which form a key is told depends on how it was stored.
         let flags = if base64.is_empty() { flags } else { flags.replace(" k", "") };
-        format!("mg {key}{base64}{}\r\n", once(&flags))
+        format!("mg {key}{base64}{}\r\n", once(&unmarked(key, &flags)))
     }
 
     fn meta_set(&mut self) -> String {
@@ -137,7 +137,8 @@ impl Stream {
         // What becomes of the time to live of an outdated value is not told anywhere.
         let flags = if flags.contains(" I") { without(&flags, 'T') } else { flags };
         let flags = if key.starts_with('n') { without(&flags, 'M') } else { flags };
-        format!("ms {key} {}{base64}{}\r\n{value}\r\n", value.len(), once(&flags))
+        let flags = once(&unmarked(key, &flags));
+        format!("ms {key} {}{base64}{flags}\r\n{value}\r\n", value.len())
     }
 
     fn nonsense(&mut self) -> String {
@@ -214,6 +215,13 @@ impl Stream {
             _ => frame(0x0c, opaque, b"", b"absent", b""),
         }
     }
+}
+
+/// Flags that leave no marks on a number. Whether memcached changes a number in place, and keeps marks
+/// and a new time to live with it, depends on who is reading the item at this moment.
+fn unmarked(key: &str, flags: &str) -> String {
+    let letters = if key.starts_with('n') { "INR" } else { "" };
+    letters.chars().fold(flags.to_owned(), |flags, letter| without(&flags, letter))
 }
 
 /// Flags but for those of a letter.
