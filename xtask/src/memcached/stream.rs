@@ -134,8 +134,6 @@ impl Stream {
             "k", "c", "q", "Oabc", "F7", "F70000", "T0", "T100000", "T-1", "ME", "MA", "MP", "MR",
             "MS", "I", "C1",
         ]);
-        // What becomes of the time to live of an outdated value is not told anywhere.
-        let flags = if flags.contains(" I") { without(&flags, 'T') } else { flags };
         let flags = if key.starts_with('n') { without(&flags, 'M') } else { flags };
         let flags = once(&unmarked(key, &flags));
         format!("ms {key} {}{base64}{flags}\r\n{value}\r\n", value.len())

@@ -5,7 +5,7 @@
 //! one reader that it has won (W) and all others that somebody has (Z), until it is stored again.
 
 use tierce_keyspace::{
-    Adjusted, Condition, Db, End, Expiry, Item, Key, Marks, Stored, Touch, VersionFor,
+    Adjusted, Condition, Db, End, Expiry, Item, Key, Marks, NewString, Stored, Touch, VersionFor,
 };
 use tierce_wire::memcached::KEY_LEN_MAX;
 use tierce_wire::memcached::meta::{Options, Request, Verb};
@@ -200,8 +200,11 @@ impl Run<'_, '_> {
         // If somebody has been told to store a new value, nobody else shall.
         let mut won = false;
         self.open(key).mark(key, |marks| won = marks.won);
-        let always = Store { condition: Condition::Always, ..*store };
-        let stored = self.store(&always).is_ok();
+        // It lives as long as the present one would have.
+        let (value, flags) = (NewString::new(store.value), store.flags);
+        let always = Condition::Always;
+        let stored = self.make_room().is_ok()
+            && self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
         self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
         stored
     }
