@@ -161,7 +161,8 @@ impl Run<'_, '_> {
         let (flags, exptime) = (options.client_flags, options.ttl.unwrap_or(0));
         let store = Store { key, value, flags, exptime, condition };
         let stored = match end {
-            Some(end) => self.extend(key, value, end, compare),
+            // Here 0 is no version.
+            Some(end) => self.extend(key, value, end, compare.filter(|&version| version != 0)),
             None => self.store(&store),
         };
         let status = match stored {
@@ -246,7 +247,8 @@ impl Run<'_, '_> {
         let options = &request.options;
         let up = !matches!(options.mode, b'D' | b'-');
         let mut created = Created::No;
-        let value = match self.adjust(key, up, options.delta, options.compare) {
+        let compare = options.compare.filter(|&version| version != 0);
+        let value = match self.adjust(key, up, options.delta, compare) {
             Ok(Adjusted::To(value)) => value,
             Ok(Adjusted::Absent) => match options.vivify {
                 None => return self.status("NF", request),
