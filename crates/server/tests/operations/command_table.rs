@@ -84,7 +84,7 @@ fn list_filters() {
         ),
         ("COMMAND LIST FILTERBY MODULE x", "[]"),
         ("COMMAND LIST FILTERBY ACLCAT nosuch", "[]"),
-        ("COMMAND LIST FILTERBY ACLCAT blocking", "[wait]"),
+        ("COMMAND LIST FILTERBY ACLCAT blocking", "[wait, waitaof]"),
         ("COMMAND LIST FILTERBY foo x", "-ERR syntax error"),
         ("COMMAND LIST FILTERBY", "-ERR syntax error"),
         ("COMMAND COUNT x", "-ERR wrong number of arguments for 'command|count' command"),

@@ -28,7 +28,7 @@ fn debug_is_off_unless_configured() {
 #[test]
 fn subcommands_that_test_suites_use() {
     let server =
-        TestServer::with("--enable-debug-command yes --logfile {dir}/log --loglevel notice");
+        TestServer::with("--enable-debug-command yes --logfile {dir}/log.txt --loglevel notice");
     let mut client = server.client();
     let wrong = |name: &str| {
         format!(
@@ -65,7 +65,7 @@ fn subcommands_that_test_suites_use() {
     client.check(&[("DEBUG RELOAD", "OK"), ("DBSIZE", ":6")]);
     let load = client.call("DEBUG LOADAOF");
     assert!(load.starts_with("-ERR DEBUG LOADAOF needs a log of writes"), "{load}");
-    let log = std::fs::read_to_string(server.dir.join("log")).unwrap();
+    let log = std::fs::read_to_string(server.dir.join("log.txt")).unwrap();
     assert!(log.contains(" # DEBUG LOG: hello\n"), "{log}");
 }
 

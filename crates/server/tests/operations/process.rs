@@ -4,8 +4,8 @@ use crate::support::TestServer;
 
 #[test]
 fn the_log_file_tells_of_start_change_and_end() {
-    let mut server = TestServer::with("--logfile {dir}/log --loglevel verbose");
-    let path = server.dir.join("log");
+    let mut server = TestServer::with("--logfile {dir}/log.txt --loglevel verbose");
+    let path = server.dir.join("log.txt");
     let mut client = server.client();
     client.check(&[
         ("CONFIG SET bind \"127.0.0.1 127.0.0.2\"", "OK"),
