@@ -16,6 +16,7 @@
 mod error;
 mod file;
 mod load;
+mod offer;
 mod pace;
 mod points;
 mod save;
@@ -28,6 +29,7 @@ use crate::config::{DirectiveId, Settings};
 
 pub use error::{LoadError, SaveError};
 pub use load::load;
+pub use offer::offer_import;
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
 
