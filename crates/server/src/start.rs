@@ -184,7 +184,7 @@ fn save_before_end(server: &Server) -> bool {
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
-    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown);
+    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown, None);
     begun.is_ok_and(|ticket| server.persistence.wait(ticket).is_ok())
 }
 

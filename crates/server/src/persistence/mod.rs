@@ -13,6 +13,7 @@
 //!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
+mod backup;
 mod error;
 mod file;
 mod load;
@@ -22,12 +23,15 @@ mod points;
 mod save;
 mod saver;
 mod state;
+pub mod transfer;
 
 use std::path::PathBuf;
 
 use crate::config::{DirectiveId, Settings};
 
+pub use backup::Backup;
 pub use error::{LoadError, SaveError};
+pub use file::Install;
 pub use load::load;
 pub use offer::offer_import;
 pub use saver::run as run_saver;
