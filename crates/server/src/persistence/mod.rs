@@ -11,6 +11,9 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
+//! `offer.rs` tells of files of Redis beside an empty log, `backup.rs` decides where BACKUP may write,
+//! and [`transfer`] carries data from Redis and back while no server runs.
+//!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
 mod backup;
