@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{Expiry, Freeing, Locker};
@@ -136,8 +137,8 @@ impl Import<'_> {
             // The increment of a directory that was just begun.
             return Ok(());
         }
+        let mut in_snapshot = begins_with_snapshot(&file);
         let mut reader = Reader::new(file).map_err(format)?;
-        let mut in_snapshot = false;
         let mut locker = Some(self.store.keyspace.locker());
         for count in 1.. {
             let offset = reader.offset();
@@ -154,7 +155,6 @@ impl Import<'_> {
             match item {
                 Item::Rdb(Event::End { .. }) => in_snapshot = false,
                 Item::Rdb(event) => {
-                    in_snapshot = true;
                     let locker = locker.get_or_insert_with(|| self.store.keyspace.locker());
                     match event {
                         Event::Entry(entry) => {
@@ -228,6 +228,13 @@ impl Import<'_> {
             Refusal::Failed(reason) => TransferError::FailedCommand { path, offset, name, reason },
         })
     }
+}
+
+/// Where a file begins with a snapshot, that has to be whole.
+fn begins_with_snapshot(file: &File) -> bool {
+    const MAGIC: &[u8; 5] = b"REDIS";
+    let mut bytes = [0; MAGIC.len()];
+    file.read_exact_at(&mut bytes, 0).is_ok() && bytes == *MAGIC
 }
 
 /// Stores the key that a snapshot has next.
