@@ -132,7 +132,7 @@ fn fill_directory(
 ) -> Result<Exported, TransferError> {
     let manifest = Manifest::fresh(AOF_NAME);
     let mut exported = Exported { keys: 0, bytes: 0 };
-    for file in &manifest.base {
+    if let Some(file) = &manifest.base {
         exported = write_snapshot(store, &dir.join(&file.name), BASE_REMARK.1, progress)?;
     }
     for file in &manifest.increments {
