@@ -275,7 +275,10 @@ fn a_damaged_log_is_repaired_to_one_that_opens() {
                 let shared = Arc::new(image.clone());
                 let (old, new) = (Path::new("/log"), Path::new("/new"));
                 let report = tierce_cask::repair_on(shared, old, new, |_| {}).unwrap();
-                assert!(report.problems.is_empty() && report.bytes_skipped > 0, "{report:?}");
+                assert!(report.problems.is_empty(), "{report:?}");
+                // Without the manifest, a tail beside the segments may have what is damaged there.
+                let is_told = report.bytes_skipped > 0 || loses_manifest && report.records == 80;
+                assert!(is_told, "{report:?}");
                 let (wal, numbers) = open_in(&image, "/new", seed).unwrap();
                 let context = format!("seed {seed}, {}, {loses_manifest}", path.display());
                 assert_eq!(numbers.len() as u64, report.records, "{context}");

@@ -8,9 +8,11 @@ use tierce_cask::disk::{Fault, SimDisk};
 
 use crate::support::{Client, TestServer};
 
-/// No files of the operating system: the log is on a disk in memory.
+/// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk) -> TestServer {
-    TestServer::on_disk(Arc::new(disk.clone()), "--appendonly yes --appendfsync always")
+    let dir = std::env::temp_dir();
+    let options = format!("--dir {} --appendonly yes --appendfsync always", dir.display());
+    TestServer::on_disk(Arc::new(disk.clone()), &options)
 }
 
 /// Writes until one is not acknowledged; how many were.
