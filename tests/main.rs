@@ -20,6 +20,9 @@ mod resp_split_at_any_byte;
 mod unknown_and_misused_commands;
 mod values_come_back_exactly;
 
+// The other protocols.
+mod memcached;
+
 // The data.
 mod concurrent_counters;
 mod dump_restore;

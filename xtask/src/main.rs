@@ -3,6 +3,7 @@
 mod differential;
 mod documents;
 mod hit_ratio;
+mod memcached;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,8 @@ struct Cli {
 enum Chore {
     /// Send the same random commands to Tierce and to redis-server, and compare all replies.
     Differential(differential::Options),
+    /// The same with the protocols of memcached, and memcached.
+    DifferentialMemcached(memcached::Options),
     /// Report how often a key is found in Tierce and in redis-server, by eviction policy.
     HitRatio(hit_ratio::Options),
     /// Write the pages of docs/ that are made from tables in the code.
@@ -28,6 +31,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
         Chore::Differential(options) => differential::run(&options),
+        Chore::DifferentialMemcached(options) => memcached::run(&options),
         Chore::HitRatio(options) => hit_ratio::run(&options),
         Chore::Documents => documents::write(),
     };

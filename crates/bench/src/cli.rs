@@ -11,8 +11,9 @@ use clap::{ArgAction, ArgGroup, Args, Subcommand};
 use crate::catalog;
 use crate::digits::NUMBER_LIMIT;
 use crate::distribution::Distribution;
+use crate::memcached::Dialect;
 
-/// Load a RESP server and report throughput, latency and what it cost the server.
+/// Load a server that speaks RESP or a protocol of memcached, and report throughput, latency and what it cost the server.
 ///
 /// Without a command, runs the tests named by -t (SET and GET). A command may be given instead,
 /// with placeholders: __key__ (prefix and 12 digits, by --distribution), __rand_int__ (12 digits,
@@ -88,6 +89,12 @@ pub(crate) struct TargetArgs {
 /// defaults of their own.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LoadArgs {
+    /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio
+    #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Load")]
+    pub(crate) protocol: Dialect,
+    /// Keys of one mget in the protocols of memcached
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Load")]
+    pub(crate) multi_keys: u32,
     /// Connections [default: 50]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(crate) clients: Option<u32>,

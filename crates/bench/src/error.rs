@@ -40,6 +40,9 @@ pub enum Error {
     /// The server sent what is no reply.
     #[error("the server does not speak RESP: {0}")]
     Protocol(ReplyError),
+    /// The same for the protocols of memcached.
+    #[error("the server does not speak this protocol of memcached")]
+    NotMemcached,
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]
     Unasked {

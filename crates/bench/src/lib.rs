@@ -48,6 +48,7 @@ mod compare;
 mod cpu;
 mod machine;
 mod measure;
+mod memcached;
 mod progress;
 mod report;
 

@@ -5,7 +5,10 @@
 //! replies at that price. What is added here is the text of the first error, which costs a second
 //! pass over the piece it is in.
 
-use tierce_wire::resp::{ReplyError, ReplyScanner};
+use tierce_wire::resp::ReplyScanner;
+
+use crate::error::Error;
+use crate::memcached::{Dialect, Scanner};
 
 /// The part of an error reply that is kept to be shown.
 const ERROR_TEXT_LEN_MAX: usize = 200;
@@ -15,9 +18,10 @@ const ERROR_TEXT_LEN_MAX: usize = 200;
 pub(crate) const CARRY_LEN_MAX: usize = 64 * 1024 + 1;
 
 /// Counts the replies of one connection.
-#[derive(Debug, Default)]
-pub(crate) struct ReplyCounter {
-    scanner: ReplyScanner,
+#[derive(Debug)]
+pub(crate) enum ReplyCounter {
+    Resp(ReplyScanner),
+    Memcached(Scanner),
 }
 
 /// What a piece of input held.
@@ -36,14 +40,28 @@ pub(crate) struct Counted {
 }
 
 impl ReplyCounter {
+    /// For a connection that speaks `dialect`; `quiet` if one reply stands for several requests.
+    pub(crate) fn new(dialect: Dialect, quiet: bool) -> Self {
+        match dialect {
+            Dialect::Resp => Self::Resp(ReplyScanner::new()),
+            dialect => Self::Memcached(Scanner::new(dialect, quiet)),
+        }
+    }
+
     /// Walks over `input`, which begins with the bytes the last call did not consume.
     ///
     /// # Errors
     /// When the input is no sequence of replies. The counter is of no use afterwards.
     #[inline]
-    pub(crate) fn count(&mut self, input: &[u8]) -> Result<Counted, ReplyError> {
-        let before = self.scanner.clone();
-        let scanned = self.scanner.scan(input, usize::MAX)?;
+    pub(crate) fn count(&mut self, input: &[u8]) -> Result<Counted, Error> {
+        let scanner = match self {
+            Self::Resp(scanner) => scanner,
+            Self::Memcached(scanner) => {
+                return scanner.count(input).map_err(|_| Error::NotMemcached);
+            }
+        };
+        let before = scanner.clone();
+        let scanned = scanner.scan(input, usize::MAX).map_err(Error::Protocol)?;
         let first_error = if scanned.errors == 0 { None } else { first_error(before, input) };
         Ok(Counted {
             consumed: scanned.consumed,
@@ -84,7 +102,7 @@ mod tests {
 
     /// Feeds pieces as a connection does: what was not consumed comes again.
     fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Counted {
-        let mut counter = ReplyCounter::default();
+        let mut counter = ReplyCounter::new(Dialect::Resp, false);
         let mut kept = Vec::new();
         let mut total = Counted::default();
         for piece in pieces {
@@ -127,8 +145,9 @@ mod tests {
 
     #[test]
     fn what_is_not_consumed_is_bounded() {
-        let mut counter = ReplyCounter::default();
+        let mut counter = ReplyCounter::new(Dialect::Resp, false);
         assert_eq!(counter.count(&vec![b'+'; CARRY_LEN_MAX - 1]).unwrap().consumed, 0);
-        assert!(ReplyCounter::default().count(&vec![b'+'; CARRY_LEN_MAX + 1]).is_err());
+        let mut counter = ReplyCounter::new(Dialect::Resp, false);
+        assert!(counter.count(&vec![b'+'; CARRY_LEN_MAX + 1]).is_err());
     }
 }

@@ -43,6 +43,11 @@ impl Mix {
         Self { templates }
     }
 
+    /// Whether one reply stands for several requests.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.templates.iter().any(|(template, _)| template.is_multi_get())
+    }
+
     /// Requests after which the order repeats.
     fn period(&self) -> usize {
         self.templates.iter().map(|(_, count)| *count as usize).sum()

@@ -16,6 +16,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
 use crate::error::Error;
+use crate::memcached::Dialect;
 
 /// A call that takes longer than this has failed. Generous, since FLUSHALL and the like may be slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,6 +68,18 @@ impl Target {
             control.must(&["SELECT", &self.database.to_string()])?;
         }
         Ok(control)
+    }
+
+    /// Whether the server answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn ping(&self, dialect: Dialect) -> Result<(), Error> {
+        let mut control = self.connect()?;
+        match dialect {
+            Dialect::Resp => control.must(&["PING"]),
+            _ => control.version_of_memcached(),
+        }
     }
 
     fn open(&self) -> io::Result<OwnedFd> {
@@ -132,6 +145,15 @@ impl Control {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Asks for the version in text, which servers of every protocol of memcached understand.
+    fn version_of_memcached(&mut self) -> Result<(), Error> {
+        self.send(b"version\r\n")?;
+        let mut piece = [0; 256];
+        let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
+            .map_err(Error::io("reading a reply"))?;
+        if piece[..len].starts_with(b"VERSION") { Ok(()) } else { Err(Error::NotMemcached) }
     }
 
     /// Gives up the connection for use by an event loop.

@@ -12,12 +12,19 @@
 use tierce_wire::resp::{Encoder, Proto};
 
 use crate::digits::DIGITS_LEN;
+use crate::memcached::{Dialect, Operation};
 use crate::random::Random;
 
 /// A command with its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template {
-    words: Vec<Vec<Part>>,
+pub(crate) struct Template(Command);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Command {
+    /// The words of a Redis command.
+    Words(Vec<Vec<Part>>),
+    /// A request of another protocol.
+    Memcached(Dialect, Operation),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +58,22 @@ pub(crate) struct Request {
 impl Template {
     /// A template from the words of a command. An empty word is an empty argument.
     pub(crate) fn new<Word: AsRef<str>>(words: &[Word]) -> Self {
-        Self { words: words.iter().map(|word| parse_word(word.as_ref())).collect() }
+        Self(Command::Words(words.iter().map(|word| parse_word(word.as_ref())).collect()))
+    }
+
+    /// A request of a protocol of memcached.
+    pub(crate) fn memcached(dialect: Dialect, operation: Operation) -> Self {
+        Self(Command::Memcached(dialect, operation))
     }
 
     /// The name of the command, as it was written.
     pub(crate) fn name(&self) -> String {
+        let words = match &self.0 {
+            Command::Words(words) => words,
+            Command::Memcached(_, operation) => return operation.name().to_owned(),
+        };
         let mut name = String::new();
-        for part in self.words.first().into_iter().flatten() {
+        for part in words.first().into_iter().flatten() {
             match part {
                 Part::Text(text) => name.push_str(text),
                 placeholder => name.push_str(placeholder_name(placeholder)),
@@ -66,18 +82,32 @@ impl Template {
         name
     }
 
+    /// Whether it reads many keys for one reply.
+    pub(crate) fn is_multi_get(&self) -> bool {
+        matches!(self.0, Command::Memcached(_, Operation::MultiGet(_)))
+    }
+
     /// Bytes of all arguments together.
     pub(crate) fn arguments_len(&self, filling: &Filling<'_>) -> usize {
-        self.words.iter().flatten().map(|part| part.len(filling)).sum()
+        match &self.0 {
+            Command::Words(words) => words.iter().flatten().map(|part| part.len(filling)).sum(),
+            Command::Memcached(_, operation) => operation.arguments_len(filling),
+        }
     }
 
     /// Encodes the command as an array of bulk strings. Digits are zeros, data is random letters
     /// and digits from `random`, so that a server that compresses has no easy game and one that
     /// stores numbers specially never takes a value for a number.
     pub(crate) fn encode(&self, filling: &Filling<'_>, random: &mut Random) -> Request {
+        let words = match &self.0 {
+            Command::Words(words) => words,
+            Command::Memcached(dialect, operation) => {
+                return operation.encode(*dialect, filling, random);
+            }
+        };
         let mut request = Request::default();
-        request.encoder().array(self.words.len());
-        for word in &self.words {
+        request.encoder().array(words.len());
+        for word in words {
             let len = word.iter().map(|part| part.len(filling)).sum();
             request.encoder().bulk_header(len);
             for part in word {
@@ -98,11 +128,7 @@ impl Request {
     fn part(&mut self, part: &Part, filling: &Filling<'_>, random: &mut Random) {
         match part {
             Part::Text(text) => self.bytes.extend_from_slice(text.as_bytes()),
-            Part::Key => {
-                self.bytes.extend_from_slice(filling.key_prefix.as_bytes());
-                self.keys.push(self.bytes.len());
-                self.bytes.extend_from_slice(&[b'0'; DIGITS_LEN]);
-            }
+            Part::Key => self.key(filling),
             Part::Number => {
                 self.numbers.push(self.bytes.len());
                 self.bytes.extend_from_slice(&[b'0'; DIGITS_LEN]);
@@ -111,7 +137,13 @@ impl Request {
         }
     }
 
-    fn data(&mut self, size: usize, random: &mut Random) {
+    pub(crate) fn key(&mut self, filling: &Filling<'_>) {
+        self.bytes.extend_from_slice(filling.key_prefix.as_bytes());
+        self.keys.push(self.bytes.len());
+        self.bytes.extend_from_slice(&[b'0'; DIGITS_LEN]);
+    }
+
+    pub(crate) fn data(&mut self, size: usize, random: &mut Random) {
         const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
         const ALL: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         for index in 0..size {

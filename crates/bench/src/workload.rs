@@ -7,6 +7,7 @@ use crate::cli::LoadArgs;
 use crate::distribution::Distribution;
 use crate::engine::{Goal, Load};
 use crate::error::Error;
+use crate::memcached::{Dialect, Operation};
 use crate::ring::Mix;
 use crate::template::Template;
 
@@ -38,22 +39,24 @@ impl Workload {
             ..self.load.clone()
         };
         let goal = Goal::Requests(load.keyspace);
-        (Self { title: "fill".into(), load, mix: Mix::one(set()) }, goal)
+        let set = operation(load.dialect, Operation::Set);
+        (Self { title: "fill".into(), load, mix: Mix::one(set) }, goal)
     }
 }
 
-fn set() -> Template {
-    Template::new(&["SET", "__key__", "__data__"])
-}
-
-fn get() -> Template {
-    Template::new(&["GET", "__key__"])
+fn operation(dialect: Dialect, operation: Operation) -> Template {
+    match (dialect, operation) {
+        (Dialect::Resp, Operation::Set) => Template::new(&["SET", "__key__", "__data__"]),
+        (Dialect::Resp, _) => Template::new(&["GET", "__key__"]),
+        _ => Template::memcached(dialect, operation),
+    }
 }
 
 impl LoadArgs {
     /// The load, with redis-benchmark's defaults for what was not given.
     pub(crate) fn load(&self) -> Load {
         Load {
+            dialect: self.protocol,
             clients: self.clients.unwrap_or(CLIENTS_DEFAULT) as usize,
             threads: self.threads.unwrap_or(1) as usize,
             pipeline: self.pipeline.unwrap_or(1) as usize,
@@ -88,12 +91,18 @@ impl LoadArgs {
     pub(crate) fn workloads(&self, command: &[String]) -> Result<Vec<Workload>, Error> {
         let load = self.load();
         let one = |title: String, mix| Workload { title, load: load.clone(), mix };
+        let dialect = self.protocol;
+        if dialect != Dialect::Resp && !command.is_empty() {
+            return Err(Error::Usage("commands are for RESP: leave --protocol out".into()));
+        }
         if !command.is_empty() {
             let template = Template::new(command);
             return Ok(vec![one(template.name().to_uppercase(), Mix::one(template))]);
         }
         if let Some((sets, gets)) = self.ratio {
-            let mix = Mix::ratio((set(), sets), (get(), gets));
+            let set = operation(dialect, Operation::Set);
+            let get = operation(dialect, Operation::Get);
+            let mix = Mix::ratio((set, sets), (get, gets));
             return Ok(vec![one(format!("SET:GET {sets}:{gets}"), mix)]);
         }
         let names = self.tests.iter().map(String::as_str);
@@ -101,10 +110,27 @@ impl LoadArgs {
         names
             .into_iter()
             .map(|name| {
+                if dialect != Dialect::Resp {
+                    let template = self.memcached_test(name)?;
+                    return Ok(one(name.to_uppercase(), Mix::one(template)));
+                }
                 let test = Test::named(name).ok_or_else(|| unknown_test(name))?;
                 Ok(one(test.title(), Mix::one(test.template())))
             })
             .collect()
+    }
+}
+
+impl LoadArgs {
+    fn memcached_test(&self, name: &str) -> Result<Template, Error> {
+        let all = [Operation::Set, Operation::Get, Operation::MultiGet(self.multi_keys)];
+        let found = all.into_iter().find(|operation| operation.name().eq_ignore_ascii_case(name));
+        let found = found.ok_or_else(|| {
+            Error::Usage(format!(
+                "no test of memcached is named {name:?}; there are set, get, mget"
+            ))
+        })?;
+        Ok(Template::memcached(self.protocol, found))
     }
 }
 

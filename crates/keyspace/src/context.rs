@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::change::{Change, Event};
+use crate::change::{Change, Event, Removal};
 use crate::entry::Entry;
+use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::log::pending::Pending;
 use crate::scan::mix;
@@ -83,8 +84,22 @@ impl Context<'_> {
 
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
     #[inline]
-    pub(crate) fn changed(&self, entry: &Entry, change: Change) {
+    pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
+        if matches!(change, Change::Stored | Change::Written { .. }) {
+            self.renew_version(hash, entry);
+        }
+        if let Some(pending) = self.pending {
+            pending.push_change(self.db, entry, change);
+        }
+        self.keyspace.notify(&Event::Key { db: self.db, entry, change });
+    }
+
+    /// Like [`Context::changed`], for an entry that was taken out.
+    #[inline]
+    pub(crate) fn removed(&self, entry: &Entry, why: Removal) {
+        self.stats.changes.add(1);
+        let change = Change::Removed(why);
         if let Some(pending) = self.pending {
             pending.push_change(self.db, entry, change);
         }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use crate::change::{Change, Removal};
 use crate::context::Context;
-use crate::entry::Entry;
+use crate::entry::{Attributes, Entry};
 use crate::error::{Error, Result};
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
@@ -292,10 +292,23 @@ impl<'a> Db<'a> {
         let before = Account::of(entry);
         let result = edit(entry)?;
         at.used(entry);
+        at.changed(key.hash(), entry, change);
         let after = Account::of(entry);
-        at.changed(entry, change);
         self.settle(key.hash(), before, after);
         Ok(Some(result))
+    }
+
+    /// Changes what the entry of a key carries beside its value, which is no mutation: no log has to
+    /// know of it. `false` if there is no such key.
+    pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
+        let Some(entry) = self.find(key) else { return false };
+        let mut attributes = entry.attributes();
+        edit(&mut attributes);
+        let before = Account::of(entry);
+        entry.set_attributes(attributes);
+        let after = Account::of(entry);
+        self.settle(key.hash(), before, after);
+        true
     }
 
     /// Adds the entry of a key that is known to be absent.
@@ -307,7 +320,7 @@ impl<'a> Db<'a> {
         let db = self.db();
         let index_bytes = db.table.memory_bytes();
         let entry = db.table.insert_unique(hasher.table_hash(key.hash()), entry, hasher);
-        at.changed(entry, Change::Stored);
+        at.changed(key.hash(), entry, Change::Stored);
         at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
         at.counters().keys.set(db.table.len() as u64);
         self.settle(key.hash(), Account { bytes: 0, deadline_ms: None }, account);
@@ -379,7 +392,7 @@ impl<'a> Db<'a> {
             Removal::Evicted => self.at.stats.evicted.add(1),
             Removal::Deleted | Removal::Moved => {}
         }
-        self.at.changed(entry, Change::Removed(why));
+        self.at.removed(entry, why);
         self.settle(hash, Account::of(entry), Account { bytes: 0, deadline_ms: None });
     }
 

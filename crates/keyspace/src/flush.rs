@@ -67,6 +67,8 @@ impl Locker<'_> {
             held.shard.swap(a, b);
             held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
             held.stats.changes.add(1);
+            let latest = keyspace.version_after(held.stats.changes.get());
+            held.stats.versions.renew_all(latest);
         }
         keyspace.swaps.fetch_add(1, Ordering::Relaxed);
         if let Some(pending) = all.locker().pending() {

@@ -1,6 +1,7 @@
 //! The whole: shards, their hash, and what all of them share.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -39,6 +40,9 @@ pub struct Options {
     pub seed: u64,
     /// The longest value that an append or a write beyond the end may make.
     pub value_len_max: usize,
+    /// Versions of keys are larger than this. A server derives it from the time of its start, so that
+    /// a version handed out in an earlier life fits no value of this one.
+    pub version_base: u64,
     /// Who is told of changes.
     pub observer: Option<Arc<dyn Observer>>,
     /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
@@ -53,6 +57,7 @@ impl Default for Options {
             databases: 16,
             seed: 0,
             value_len_max: 512 << 20,
+            version_base: 0,
             observer: None,
             log: None,
         }
@@ -132,6 +137,7 @@ pub struct Keyspace {
     value_len_max: AtomicUsize,
     databases: usize,
     garbage: Garbage,
+    version_base: u64,
     observer: Option<Arc<dyn Observer>>,
     log: Option<Arc<dyn LogSink>>,
     logging: AtomicBool,
@@ -148,7 +154,8 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, observer, log } = options;
+        let Options { shards, databases, seed, value_len_max, version_base, observer, log } =
+            options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
         }
@@ -164,6 +171,7 @@ impl Keyspace {
             value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
+            version_base,
             observer,
             log,
             logging: AtomicBool::new(false),
@@ -272,6 +280,13 @@ impl Keyspace {
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let times = self.next_deadlines_ms.iter().map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
+    }
+
+    /// The version that the last of so many changes in a shard made.
+    #[inline]
+    pub(crate) fn version_after(&self, changes: u64) -> NonZeroU64 {
+        let version = self.version_base.wrapping_add(changes).wrapping_add(1);
+        NonZeroU64::new(version).unwrap_or(NonZeroU64::MIN)
     }
 
     /// From now on changes go to the log of [`Options::log`]. Lockers made before do not log.

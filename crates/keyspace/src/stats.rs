@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::version::Versions;
+
 /// A number with one writer at a time: the holder of the shard's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -59,6 +61,7 @@ pub(crate) struct ShardStats {
     /// Where the search for the coldest entry goes on: a [`Hand`](crate::coldest::Hand).
     pub(crate) hand: Counter,
     pub(crate) dbs: Box<[DbCounters]>,
+    pub(crate) versions: Versions,
 }
 
 impl ShardStats {
@@ -75,6 +78,7 @@ impl ShardStats {
             index_bytes: Counter::default(),
             deadline_bytes: Counter::default(),
             dbs: (0..databases).map(|_| DbCounters::default()).collect(),
+            versions: Versions::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::change::Change;
 use crate::db::Db;
-use crate::entry::{Content, Entry, Kind, size_class};
+use crate::entry::{Attributes, Content, Entry, Kind, size_class};
 use crate::error::{Error, Result};
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::Key;
@@ -28,7 +28,7 @@ pub enum Expiry {
 /// Making one does what needs no lock: it copies the bytes of a large string. Where that matters,
 /// make it before the key's shard is locked.
 #[derive(Debug)]
-pub struct NewString<'a>(Content<'a>);
+pub struct NewString<'a>(pub(crate) Content<'a>);
 
 impl<'a> NewString<'a> {
     /// From bytes, which are kept as they are, whatever they look like.
@@ -86,7 +86,19 @@ impl Db<'_> {
         value: impl Into<NewString<'v>>,
         expiry: Expiry,
     ) -> Result<()> {
-        let value = value.into();
+        self.put_string(key, value.into(), expiry, Attributes::NONE)
+    }
+
+    /// Sets a key to a string with attributes, whatever it was before. If the deadline in `expiry`
+    /// has come already, the key is deleted instead.
+    #[inline]
+    pub(crate) fn put_string(
+        &mut self,
+        key: Key<'_>,
+        value: NewString<'_>,
+        expiry: Expiry,
+        attributes: Attributes,
+    ) -> Result<()> {
         self.check_len(value.len() as u64)?;
         if let Expiry::At(deadline_ms) = expiry
             && deadline_ms <= self.now_ms()
@@ -98,19 +110,19 @@ impl Db<'_> {
         let Some(entry) = self.find_to_change(key) else {
             let deadline_ms =
                 if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
-            return self.add(key, value.0, deadline_ms);
+            return self.add(key, value.0, deadline_ms, attributes);
         };
         let deadline_ms = match expiry {
             Expiry::Never => None,
             Expiry::Keep => entry.deadline_ms(),
             Expiry::At(deadline_ms) => Some(deadline_ms),
         };
-        if entry.overwrite(&value.0, deadline_ms) {
+        if entry.carries(&attributes) && entry.overwrite(&value.0, deadline_ms) {
             at.used(entry);
-            at.changed(entry, Change::Stored);
+            at.changed(key.hash(), entry, Change::Stored);
             return Ok(());
         }
-        let replace = |entry: &mut Entry| Ok(entry.store(value.0, deadline_ms));
+        let replace = |entry: &mut Entry| Ok(entry.replace(value.0, deadline_ms, attributes));
         let displaced = self.modify(key, Change::Stored, replace)?;
         self.discard_blob(displaced.flatten());
         Ok(())
@@ -154,7 +166,7 @@ impl Db<'_> {
         } else {
             Content::Blob(Arc::new(value))
         };
-        self.add(key, content, None)?;
+        self.add(key, content, None, Attributes::NONE)?;
         Ok(end as usize)
     }
 
@@ -167,7 +179,7 @@ impl Db<'_> {
     pub fn increment(&mut self, key: Key<'_>, by: i64) -> Result<i64> {
         let at = self.at;
         let Some(entry) = self.find_to_change(key) else {
-            self.add(key, Content::Int(by), None)?;
+            self.add(key, Content::Int(by), None, Attributes::NONE)?;
             return Ok(by);
         };
         let value = entry.string().as_int().ok_or(Error::NotAnInteger)?;
@@ -175,7 +187,7 @@ impl Db<'_> {
         let deadline_ms = entry.deadline_ms();
         if entry.overwrite(&Content::Int(sum), deadline_ms) {
             at.used(entry);
-            at.changed(entry, Change::Stored);
+            at.changed(key.hash(), entry, Change::Stored);
             return Ok(sum);
         }
         let store = |entry: &mut Entry| Ok(entry.store(Content::Int(sum), deadline_ms));
@@ -185,9 +197,16 @@ impl Db<'_> {
     }
 
     /// Adds a key that is known to be absent.
-    fn add(&mut self, key: Key<'_>, content: Content<'_>, deadline_ms: Option<i64>) -> Result<()> {
+    fn add(
+        &mut self,
+        key: Key<'_>,
+        content: Content<'_>,
+        deadline_ms: Option<i64>,
+        attributes: Attributes,
+    ) -> Result<()> {
         self.check_key(key)?;
-        let entry = Entry::new(key.bytes(), content, deadline_ms, self.at.first_access());
+        let (bytes, access) = (key.bytes(), self.at.first_access());
+        let entry = Entry::with_attributes(bytes, content, deadline_ms, attributes, access);
         self.insert(key, entry);
         Ok(())
     }
@@ -201,12 +220,12 @@ impl Db<'_> {
         Ok(self.modify(key, change, write)?.unwrap_or(0))
     }
 
-    fn check_len(&self, len: u64) -> Result<()> {
+    pub(crate) fn check_len(&self, len: u64) -> Result<()> {
         let max = self.at.keyspace.value_len_max();
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 
-    fn discard_blob(&self, displaced: Option<Arc<Vec<u8>>>) {
+    pub(crate) fn discard_blob(&self, displaced: Option<Arc<Vec<u8>>>) {
         if let Some(blob) = displaced
             && blob_bytes(&blob) >= GARBAGE_ENTRY_BYTES_MIN
         {

@@ -171,6 +171,11 @@ impl Listener {
         &self.listening.address
     }
 
+    /// What connections that come in here are marked with.
+    pub fn tag(&self) -> ListenerTag {
+        self.tag
+    }
+
     /// Stops listening at once, whoever has another clone, so that the address is free for others.
     /// Connections that were accepted go on.
     pub fn stop(&self) {

@@ -14,6 +14,7 @@
 //! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
 //! | `commands` | the commands themselves, by chapter |
 //! | `reply` | writing replies in either protocol version |
+//! | `memcached` | the protocols of memcached, on the same keys |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
@@ -31,6 +32,7 @@ mod execute;
 mod latency;
 mod listening;
 mod log;
+mod memcached;
 pub mod memory;
 mod meter;
 mod persistence;

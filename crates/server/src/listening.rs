@@ -1,4 +1,4 @@
-//! Where the server listens: at the start, and after CONFIG SET of `bind` and `port`.
+//! Where the server listens: at the start, and after CONFIG SET of `bind` and the ports.
 //!
 //! - A change keeps the listeners that stay as they are; no connection waiting there is lost.
 //! - A change is all or nothing: when an address cannot be had, the server listens where it did.
@@ -12,6 +12,9 @@ use crate::config::{self, Settings, Startup};
 
 /// Marks connections that speak RESP.
 const RESP: ListenerTag = ListenerTag(0);
+
+/// Marks connections that speak a protocol of memcached.
+pub const MEMCACHED: ListenerTag = ListenerTag(1);
 
 /// Why the server cannot listen where it should.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +32,7 @@ pub enum ListeningError {
         error: io::Error,
     },
     /// Neither a port nor a Unix socket is configured.
-    #[error("nothing to listen on: port is 0 and there is no unixsocket")]
+    #[error("nothing to listen on: all ports are 0 and there is no unixsocket")]
     Nowhere,
 }
 
@@ -40,17 +43,40 @@ pub struct Listening {
     present: Mutex<Vec<Listener>>,
 }
 
+/// An address to listen on, and what is spoken there.
+#[derive(Clone, Copy)]
+struct Place {
+    address: BindAddress,
+    port: u16,
+    tag: ListenerTag,
+}
+
+impl Place {
+    fn is_of(&self, listener: &Listener) -> bool {
+        match listener.address() {
+            ListenAddress::Tcp(is) => {
+                is.ip() == self.address.ip && is.port() == self.port && listener.tag() == self.tag
+            }
+            ListenAddress::Unix(_) => false,
+        }
+    }
+}
+
 impl Listening {
     /// Listens where `startup` says.
     ///
     /// # Errors
     /// When an address cannot be had, or there is none.
     pub fn start(startup: &Startup) -> Result<Self, ListeningError> {
-        let Startup { port, tcp_backlog: backlog, .. } = *startup;
-        let addresses = resolve_all(&startup.bind, port)?;
-        let mut listeners = Listener::tcp_all(&addresses, port, backlog, RESP)?;
-        if let Some(path) = &startup.unixsocket {
-            listeners.push(Listener::unix(path, startup.unixsocket_permissions, backlog, RESP)?);
+        let backlog = startup.tcp_backlog;
+        let places = places(&startup.bind, startup.port, startup.memcached_port)?;
+        let mut listeners = open_all(&places, backlog)?;
+        let sockets = [(&startup.unixsocket, RESP), (&startup.memcached_unixsocket, MEMCACHED)];
+        for (path, tag) in sockets {
+            if let Some(path) = path {
+                let permissions = startup.unixsocket_permissions;
+                listeners.push(Listener::unix(path, permissions, backlog, tag)?);
+            }
         }
         if listeners.is_empty() {
             return Err(ListeningError::Nowhere);
@@ -80,23 +106,20 @@ impl Listening {
         settings: &Settings,
         install: impl Fn(Vec<Listener>),
     ) -> Result<(), ListeningError> {
-        let port = settings.port();
-        let wanted = resolve_all(&settings.bind(), port)?;
+        let wanted = places(&settings.bind(), settings.port(), settings.memcached_port())?;
         let mut present = self.present.lock();
         let stays = |listener: &Listener| match listener.address() {
             ListenAddress::Unix(_) => true,
-            ListenAddress::Tcp(is) => {
-                is.port() == port && wanted.iter().any(|address| address.ip == is.ip())
-            }
+            ListenAddress::Tcp(_) => wanted.iter().any(|place| place.is_of(listener)),
         };
         let (kept, leaving): (Vec<_>, Vec<_>) = present.iter().cloned().partition(stays);
-        let missing: Vec<_> =
-            wanted.iter().copied().filter(|address| !listens(&kept, *address)).collect();
-        let opened = match self.open_all(&missing, port) {
+        let is_missing = |place: &Place| !kept.iter().any(|listener| place.is_of(listener));
+        let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
+        let opened = match open_all(&missing, self.backlog) {
             Err(error) if is_in_use(&error) && !leaving.is_empty() => {
                 // It may be we ourselves: no one can listen on `*` beside `127.0.0.1`.
                 leaving.iter().for_each(Listener::stop);
-                self.open_all(&missing, port).inspect_err(|_| {
+                open_all(&missing, self.backlog).inspect_err(|_| {
                     *present = [kept.clone(), self.reopen(&leaving)].concat();
                     install(present.clone());
                 })?
@@ -114,29 +137,42 @@ impl Listening {
         self.present.lock().clear();
     }
 
-    fn open_all(&self, addresses: &[BindAddress], port: u16) -> Result<Vec<Listener>, ListenError> {
-        Listener::tcp_all(addresses, port, self.backlog, RESP)
-    }
-
     /// Listens once more where stopped listeners did, as far as that is possible.
     fn reopen(&self, stopped: &[Listener]) -> Vec<Listener> {
         let reopen = |listener: &Listener| match listener.address() {
-            ListenAddress::Tcp(address) => Listener::tcp(*address, self.backlog, RESP).ok(),
+            ListenAddress::Tcp(address) => {
+                Listener::tcp(*address, self.backlog, listener.tag()).ok()
+            }
             ListenAddress::Unix(_) => None,
         };
         stopped.iter().filter_map(reopen).collect()
     }
 }
 
+fn open_all(places: &[Place], backlog: u32) -> Result<Vec<Listener>, ListenError> {
+    let mut listeners = Vec::new();
+    for place in places {
+        listeners.extend(Listener::tcp_all(&[place.address], place.port, backlog, place.tag)?);
+    }
+    Ok(listeners)
+}
+
 fn is_in_use(error: &ListenError) -> bool {
     matches!(error, ListenError::Refused { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
 }
 
-fn listens(listeners: &[Listener], address: BindAddress) -> bool {
-    listeners.iter().any(|listener| match listener.address() {
-        ListenAddress::Tcp(is) => is.ip() == address.ip,
-        ListenAddress::Unix(_) => false,
-    })
+/// Where each protocol is spoken.
+fn places(
+    bind: &[config::BindAddress],
+    port: u16,
+    memcached_port: u16,
+) -> Result<Vec<Place>, ListeningError> {
+    let mut places = Vec::new();
+    for (port, tag) in [(port, RESP), (memcached_port, MEMCACHED)] {
+        let addresses = resolve_all(bind, port)?;
+        places.extend(addresses.into_iter().map(|address| Place { address, port, tag }));
+    }
+    Ok(places)
 }
 
 /// The addresses of `bind`, host names looked up, each once; none when the port is 0.

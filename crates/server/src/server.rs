@@ -18,6 +18,7 @@ use crate::eviction::Excess;
 use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
+use crate::memcached;
 use crate::memory::MemoryReport;
 use crate::persistence::{Backup, Cause, Persistence, SaveError, Ticket};
 use crate::service::Message;
@@ -72,6 +73,10 @@ pub struct Server {
     dropped_logged: AtomicU64,
     /// Where the Unix socket is; empty if there is none.
     pub unix_path: String,
+    /// Where the Unix socket of the protocols of memcached is; empty if there is none.
+    pub memcached_unix_path: String,
+    /// What the workers share for these.
+    pub memcached: memcached::Shared,
     counters: Box<[Counters]>,
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
@@ -130,6 +135,7 @@ struct Baseline {
     totals: Totals,
     traffic: Traffic,
     keys: KeyStats,
+    memcached: memcached::Totals,
 }
 
 /// Connections and bytes since the start, or since statistics were reset.
@@ -168,8 +174,14 @@ impl Server {
         log: Log,
     ) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
+        const MEMCACHED_UNIXSOCKET: DirectiveId = DirectiveId::of("memcached-unixsocket");
+        const MEMCACHED_DATABASE: DirectiveId = DirectiveId::of("memcached-database");
         let commands = commands::table();
-        let unix_path = String::from_utf8_lossy(config.settings().text(UNIXSOCKET)).into_owned();
+        let path = |id| String::from_utf8_lossy(config.settings().text(id)).into_owned();
+        let (unix_path, memcached_unix_path) = (path(UNIXSOCKET), path(MEMCACHED_UNIXSOCKET));
+        // The start has checked that there is such a database.
+        let db = config.settings().count(MEMCACHED_DATABASE) as usize;
+        let db = keyspace.db_index(db).unwrap_or_default();
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         let started_unix_seconds = crate::clock::unix_ms() / 1000;
         Self {
@@ -194,6 +206,8 @@ impl Server {
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,
+            memcached_unix_path,
+            memcached: memcached::Shared::new(db, workers),
             counters,
             baseline: Mutex::new(None),
             net: OnceLock::new(),
@@ -362,9 +376,17 @@ impl Server {
     pub fn reset_stats(&self) {
         let totals = Totals::sum(&self.counters, None);
         let (traffic, keys) = (self.all_traffic(), self.all_key_stats());
-        *self.baseline.lock() = Some(Baseline { totals, traffic, keys });
+        let memcached = self.memcached.totals();
+        *self.baseline.lock() = Some(Baseline { totals, traffic, keys, memcached });
         self.errors.reset();
         self.excess.reset();
+    }
+
+    /// What clients of memcached did since the start, or since statistics were reset.
+    #[must_use]
+    pub fn memcached_totals(&self) -> memcached::Totals {
+        let base = self.baseline.lock().as_ref().map(|base| base.memcached).unwrap_or_default();
+        self.memcached.totals().since(&base)
     }
 
     /// Starts or stops the removal of expired keys that nobody asks for.
@@ -428,6 +450,7 @@ impl Server {
     /// What has to be done whether or not anybody is connected: some microseconds.
     fn do_chores(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        self.memcached.flush_if_due(&self.keyspace, crate::clock::unix_ms());
         self.excess.check(self, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago.
         if self.clients.largest_backlogs().1 > 0 {

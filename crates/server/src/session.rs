@@ -11,9 +11,6 @@ use crate::command::CommandId;
 use crate::durability::SyncPolicy;
 use crate::waiting::{Awaited, Waiting};
 
-/// Bytes of replies that a socket takes at once, unless the client has stopped reading.
-const OUTPUT_IN_PASSING_MAX: usize = 16 << 10;
-
 /// What a connection remembers from one request to the next.
 pub struct Session {
     /// The part that others may see.
@@ -110,14 +107,5 @@ impl Session {
     #[inline]
     pub fn note_command(&self, id: CommandId) {
         self.client.last_command.store(id.0 + 1, Relaxed);
-    }
-
-    /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.
-    /// A few replies that are about to be sent are no backlog.
-    #[inline]
-    pub fn note_backlogs(&self, input: usize, output: usize) {
-        let output = if output > OUTPUT_IN_PASSING_MAX { output } else { 0 };
-        self.client.input_bytes.store(input, Relaxed);
-        self.client.output_bytes.store(output, Relaxed);
     }
 }

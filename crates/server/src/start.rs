@@ -22,7 +22,7 @@ use crate::log::{Log, LogError};
 use crate::persistence::{self, Cause, LoadError};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
-use crate::service::{Message, RespService};
+use crate::service::{AnyService, Message};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -40,6 +40,9 @@ pub enum StartError {
     /// The number of shards or databases.
     #[error("{0}")]
     Keyspace(#[from] OptionsError),
+    /// `memcached-database` is too large.
+    #[error("memcached-database {0}: there are only {1} databases")]
+    NoSuchDatabase(usize, usize),
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -99,6 +102,7 @@ impl Instance {
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         let config = Arc::new(Config::new(settings));
+        check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
         let journal = settings_say_log(&config).then(Arc::<Journal>::default);
@@ -229,6 +233,11 @@ impl Stopper {
     }
 }
 
+fn check_databases(startup: &Startup) -> Result<(), StartError> {
+    let (wanted, there) = (startup.memcached_database, startup.databases);
+    if wanted < there { Ok(()) } else { Err(StartError::NoSuchDatabase(wanted, there)) }
+}
+
 /// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
 fn fit_to_descriptors(config: &Config, log: &Log) {
     let asked = config.live().maxclients();
@@ -261,9 +270,19 @@ fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Jou
         // Nobody outside can choose keys that collide.
         seed: crate::random::word(),
         value_len_max: config.live().proto_max_bulk_len() as usize,
+        version_base: version_base(crate::clock::unix_ms()),
         log: journal.map(|journal| Arc::clone(journal) as Arc<dyn LogSink>),
         ..defaults
     }
+}
+
+/// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
+/// 2^14 times a millisecond on average. The milliseconds count from 2025 on, so that for the next
+/// seventeen years a version is exact as a floating-point number, which is what some clients keep it
+/// in.
+fn version_base(unix_ms: i64) -> u64 {
+    const YEAR_2025_MS: i64 = 1_735_689_600_000;
+    ((unix_ms - YEAR_2025_MS).max(0) as u64) << 14
 }
 
 /// Lets CONFIG SET reach what holds a copy of a value.
@@ -338,8 +357,9 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
 fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     const BIND: DirectiveId = DirectiveId::of("bind");
     const PORT: DirectiveId = DirectiveId::of("port");
+    const MEMCACHED_PORT: DirectiveId = DirectiveId::of("memcached-port");
     let (weak, net) = (Arc::downgrade(server), net.clone());
-    server.config.on_change([BIND, PORT], move |settings| {
+    server.config.on_change([BIND, PORT, MEMCACHED_PORT], move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         let install = |listeners| net.listen(listeners);
         let changed = server.listening.change(settings, install);
@@ -381,7 +401,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
         ..tierce_net::Config::default()
     };
-    let service = Arc::new(RespService(Arc::clone(server)));
+    let service = Arc::new(AnyService(Arc::clone(server)));
     Runtime::start(config, server.listening.listeners(), service)
 }
 

@@ -1,8 +1,9 @@
 //! Sessions whose reply comes later, and what becomes of them.
 //!
-//! A command that has to wait for the disk sets [`Session::waiting`] and returns without a reply. The
-//! session is suspended: its later requests stay in the input, and the worker goes on with others.
-//! When the time has come, a message writes the reply and resumes it.
+//! A command that has to wait for the disk sets
+//! [`Session::waiting`](crate::session::Session::waiting) and returns without a reply. The session is
+//! suspended: its later requests stay in the input, and the worker goes on with others. When the time
+//! has come, a message writes the reply and resumes it.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tierce_net::ConnMut;
 use crate::error::CommandError;
 use crate::persistence::Ticket;
 use crate::reply::Reply;
-use crate::session::Session;
+use crate::service::AnySession;
 
 /// What a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Waiting {
 }
 
 /// A save has ended.
-pub fn saved(conn: &mut ConnMut<'_, Session>, ticket: Ticket, outcome: &Result<(), Arc<str>>) {
+pub fn saved(conn: &mut ConnMut<'_, AnySession>, ticket: Ticket, outcome: &Result<(), Arc<str>>) {
     answer(conn, Awaited::Save(ticket), |reply| match outcome {
         Ok(()) => reply.ok(),
         Err(reason) => reply.error(&CommandError::text(format!("ERR {reason}"))),
@@ -40,13 +41,18 @@ pub fn saved(conn: &mut ConnMut<'_, Session>, ticket: Ticket, outcome: &Result<(
 }
 
 /// The server does not end.
-pub fn stays_up(conn: &mut ConnMut<'_, Session>) {
+pub fn stays_up(conn: &mut ConnMut<'_, AnySession>) {
     const FAILED: CommandError = CommandError::new("ERR Errors trying to SHUTDOWN. Check logs.");
     answer(conn, Awaited::Shutdown, |reply| reply.error(&FAILED));
 }
 
-fn answer(conn: &mut ConnMut<'_, Session>, awaited: Awaited, write: impl FnOnce(&mut Reply<'_>)) {
-    let (session, output) = conn.split();
+fn answer(
+    conn: &mut ConnMut<'_, AnySession>,
+    awaited: Awaited,
+    write: impl FnOnce(&mut Reply<'_>),
+) {
+    // Others have no commands that wait.
+    let (AnySession::Resp(session), output) = conn.split() else { return };
     if session.waiting.is_none_or(|waiting| waiting.awaited != awaited) {
         return;
     }

@@ -27,8 +27,9 @@ fn end_by(signal: &str) {
     let (socket, pid_file) = (dir.join("s.sock"), dir.join("pid"));
     let (socket_path, pid_path) =
         (socket.to_str().expect("text"), pid_file.to_str().expect("text"));
+    let data = dir.to_str().expect("text");
     let (mut child, mut output) =
-        start(&["--port", "0", "--unixsocket", socket_path, "--pidfile", pid_path]);
+        start(&["--port", "0", "--dir", data, "--unixsocket", socket_path, "--pidfile", pid_path]);
     let pid = std::fs::read_to_string(&pid_file).expect("a pid file");
     assert_eq!(pid.trim(), child.id().to_string());
     let killed = Command::new("kill").args(["-s", signal, pid.trim()]).status();

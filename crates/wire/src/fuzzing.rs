@@ -4,6 +4,7 @@
 //! Each function panics when a promise of this crate is broken. No part of the crate's interface.
 
 use crate::glob::{Case, matches};
+use crate::memcached::{KEY_LEN_MAX, Limits as MemcachedLimits, base64, binary, meta, text};
 use crate::number::{LongDouble, format_f64, parse_f64, parse_i64, parse_u64};
 use crate::resp::{
     AuthState, Batch, Limits, Parser, ProtocolError, ReplyDecoder, ReplyError, ReplyScanner,
@@ -98,6 +99,99 @@ fn decode_in_pieces(input: &[u8], piece: usize) -> Result<Vec<Value>, ReplyError
             return Ok(values);
         }
         arrived = (arrived + piece).min(input.len());
+    }
+}
+
+/// Limits that a fuzzer can exceed.
+const MEMCACHED_LIMITS: MemcachedLimits = MemcachedLimits { value_len_max: 40 };
+
+/// Frames do not depend on where the input was cut, and their parts are what the header says.
+pub fn memcached_binary(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let whole = frames_in_pieces(input, input.len().max(1));
+    assert_eq!(frames_in_pieces(input, 1 + parameters), whole);
+}
+
+fn frames_in_pieces(input: &[u8], piece: usize) -> (Vec<String>, usize) {
+    let mut parser = binary::Parser::default();
+    let (mut steps, mut consumed, mut arrived) = (Vec::new(), 0, 0);
+    loop {
+        let (step, len) = parser.next(&input[consumed..arrived], &MEMCACHED_LIMITS);
+        consumed += len;
+        match step {
+            binary::Step::Request(request) => {
+                assert!(request.value.len() <= MEMCACHED_LIMITS.value_len_max);
+                if request.operation().is_ok() {
+                    assert!(request.key.len() <= KEY_LEN_MAX && request.extras.len() <= 20);
+                }
+                steps.push(format!("{request:?} {:?}", request.operation()));
+            }
+            binary::Step::TooLarge(request) => steps.push(format!("too large: {request:?}")),
+            binary::Step::Broken { .. } => return (steps, consumed),
+            binary::Step::NeedMore { .. } if arrived == input.len() => return (steps, consumed),
+            binary::Step::NeedMore { hint } => {
+                assert!(hint <= binary::HEADER_LEN + 255 + 65_535 + 40);
+                arrived = (arrived + piece).min(input.len());
+            }
+        }
+    }
+}
+
+/// Commands do not depend on where the input was cut.
+pub fn memcached_text(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let whole = lines_in_pieces(input, input.len().max(1));
+    assert_eq!(lines_in_pieces(input, 1 + parameters), whole);
+}
+
+/// Like [`memcached_text`], with a meta command in front, and keys in base64 read back.
+pub fn memcached_meta(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let verb: &[u8] = [&b"mg "[..], b"ms ", b"md ", b"ma ", b"me "][parameters % 5];
+    memcached_text(&[&[parameters as u8], verb, input].concat());
+    let mut key = Vec::new();
+    base64::encode(input, &mut key);
+    let mut room = vec![0; base64::decoded_len_max(key.len())];
+    assert_eq!(base64::decode(&key, &mut room).unwrap_or_default(), input);
+}
+
+fn lines_in_pieces(input: &[u8], piece: usize) -> (Vec<String>, usize) {
+    let mut parser = text::Parser::default();
+    let (mut steps, mut consumed, mut arrived) = (Vec::new(), 0, 0);
+    loop {
+        let (step, len) = parser.next(&input[consumed..arrived], &MEMCACHED_LIMITS);
+        consumed += len;
+        match step {
+            text::Step::Command(command) => {
+                check_command(&command);
+                steps.push(format!("{command:?}"));
+            }
+            // Where a line is too long depends on how much of it has arrived.
+            text::Step::Refused(refused) if refused.fatal => return (steps, 0),
+            text::Step::Refused(refused) => steps.push(format!("{refused:?}")),
+            text::Step::NeedMore { .. } if arrived == input.len() => return (steps, consumed),
+            text::Step::NeedMore { .. } => arrived = (arrived + piece).min(input.len()),
+        }
+    }
+}
+
+fn check_command(command: &text::Command<'_>) {
+    match command {
+        text::Command::Get { keys, .. } => {
+            assert!(keys.iter().all(|key| (1..=KEY_LEN_MAX).contains(&key.len())));
+        }
+        text::Command::Store(store) => {
+            assert!(store.data.len() <= MEMCACHED_LIMITS.value_len_max);
+            assert!((1..=KEY_LEN_MAX).contains(&store.key.len()));
+        }
+        text::Command::Meta(request) => {
+            assert!((1..=KEY_LEN_MAX).contains(&request.key(&mut [0; KEY_LEN_MAX]).len()));
+            if let meta::Verb::Set(data) = request.verb {
+                assert!(data.len() <= MEMCACHED_LIMITS.value_len_max);
+            }
+            assert!(request.flags().count() < 20);
+        }
+        _ => {}
     }
 }
 

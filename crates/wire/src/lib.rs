@@ -4,6 +4,7 @@
 //! answers which requests are complete; an encoder appends to a buffer the caller owns.
 //!
 //! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
+//! * [`memcached`]: the protocols of memcached: binary frames, text lines, meta commands.
 //! * [`number`]: numbers as Redis reads and prints them.
 //! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
 //! * [`words`]: lines of quoted words, as in inline requests and `redis.conf`.
@@ -33,6 +34,7 @@
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod glob;
+pub mod memcached;
 pub mod number;
 pub mod resp;
 pub mod words;

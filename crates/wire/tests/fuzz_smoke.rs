@@ -9,7 +9,8 @@ const ROUNDS_DEFAULT: u64 = 20_000;
 const INPUT_LEN_MAX: u64 = 64;
 
 /// Bytes that mean something to one of the decoders.
-const ALPHABET: &[u8] = b"*$:+-_#,!=%~|>(\r\n\r\n0123456789.eExinfa'\"\\[]^?tz ";
+const ALPHABET: &[u8] =
+    b"*$:+-_#,!=%~|>(\r\n\r\n0123456789.eExinfa'\"\\[]^?tz \x80\0\0\0gmskvqTNRMCIb";
 
 /// SplitMix64: small, and good enough to choose bytes.
 struct Random(u64);
@@ -113,6 +114,40 @@ fn resp_reply() {
         b"*9223372036854775807\r\n*2\r\n$9223372036854775807\r\n",
         b"+\r\n\r\n;",
     ]);
+}
+
+#[test]
+fn memcached_binary() {
+    run(fuzzing::memcached_binary, &[
+        b"\x80\x01\0\x05\x08\0\0\0\0\0\0\x12\xde\xad\xbe\xef\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0helloworld",
+        b"\x80\0\0\x05\0\0\0\0\0\0\0\x05\xde\xad\xbe\xef\0\0\0\0\0\0\0\0hello",
+        b"\x80\x05\0\x01\x14\0\0\0\0\0\0\x15\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x0a\0\0\0\0n",
+        b"\x80\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    ]);
+}
+
+#[test]
+fn memcached_text() {
+    run(
+        fuzzing::memcached_text,
+        &[
+            b"set k 5 60 3 noreply\r\na\nb\r\nget k other\r\ngats 0 k\r\n",
+            b"cas k 0 0 1 18446744073709551615\r\nx\r\nincr k 1\r\ndelete k 0 noreply\r\n",
+            b"set k 0 0 50\r\nflush_all\r\nflush_all\r\nflush_all\r\n",
+            b"touch k -1\r\nflush_all 5\r\nstats items\r\nverbosity 1\r\nversion\r\nquit\r\n",
+        ],
+    );
+}
+
+#[test]
+fn memcached_meta() {
+    run(
+        fuzzing::memcached_meta,
+        &[
+            b"Zm9v b v t f c k Oabc T30 N5 R9\r\nms k 3 MA C5 F7 I\r\nabc\r\nmn\r\n",
+            b"k 2 T0\r\nab\r\nma n N0 J13 D2 MD\r\nmd k q I T3\r\nme k\r\n",
+        ],
+    );
 }
 
 #[test]

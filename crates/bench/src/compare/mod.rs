@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::cli::{CompareArgs, LoadArgs};
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::memcached::Dialect;
 use crate::progress::Progress;
 use crate::report;
 use finding::Finding;
@@ -129,6 +130,9 @@ impl<'a> Comparison<'a> {
         }
         for name in names.iter().filter(|name| name.shapes().is_empty()) {
             let label = format!("{name:?}").to_lowercase();
+            if self.args.load.protocol != Dialect::Resp {
+                return Err(Error::Usage(format!("workload {label} is for RESP only")));
+            }
             self.contenders.as_ref().try_map(|contender| contender.require_fresh(&label))?;
         }
         self.args.load.workloads(&[]).map(|_| ())

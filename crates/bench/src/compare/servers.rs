@@ -16,9 +16,10 @@ use super::words;
 use crate::cli::CompareArgs;
 use crate::cpu::{self, Process};
 use crate::error::Error;
+use crate::memcached::Dialect;
 use crate::target::{Address, Target};
 
-/// A server that does not answer PING for so long has failed to start.
+/// A server that does not answer for so long has failed to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(20);
 
@@ -34,6 +35,7 @@ pub(crate) struct Contender {
     pub(crate) label: String,
     source: Source,
     protocol: Proto,
+    dialect: Dialect,
 }
 
 #[derive(Clone, Debug)]
@@ -56,8 +58,9 @@ impl Contender {
     /// Both contenders of a command line.
     pub(crate) fn both(args: &CompareArgs) -> Result<Pair<Self>, Error> {
         let protocol = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
-        let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }
-            .try_map(|(line, address)| Self::new(line.as_deref(), address, protocol))?;
+        let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }.try_map(
+            |(line, address)| Self::new(line.as_deref(), address, protocol, args.load.protocol),
+        )?;
         if both.a.label == both.b.label {
             both.a.label.push_str(" A");
             both.b.label.push_str(" B");
@@ -69,13 +72,14 @@ impl Contender {
         line: Option<&str>,
         address: Option<SocketAddr>,
         protocol: Proto,
+        dialect: Dialect,
     ) -> Result<Self, Error> {
         let source = match (line, address) {
             (Some(line), _) => Source::command(line)?,
             (None, Some(address)) => Source::Address(address),
             (None, None) => return Err(Error::Usage("a server is missing".into())),
         };
-        Ok(Self { label: source.label(), source, protocol })
+        Ok(Self { label: source.label(), source, protocol, dialect })
     }
 
     /// The command line or address, as the user gave it.
@@ -102,7 +106,7 @@ impl Contender {
             Source::Command { line, words } => self.start_command(line, words, reaper),
             Source::Address(address) => {
                 let target = self.target(address.ip().to_string(), address.port());
-                target.connect()?.must(&["PING"])?;
+                target.ping(self.dialect)?;
                 let local = address.ip().is_loopback();
                 let process = local.then(|| cpu::listener(address.port())).flatten();
                 Ok(Server { target, process, _child: None })
@@ -130,7 +134,7 @@ impl Contender {
             .spawn(&mut command, directory)
             .map_err(|error| failed(format!("cannot be started: {error}")))?;
         let target = self.target("127.0.0.1".into(), port);
-        await_answer(&target, &mut child, &log).map_err(failed)?;
+        await_answer(&target, self.dialect, &mut child, &log).map_err(failed)?;
         let process = cpu::listener(port).unwrap_or_else(|| Process::new(child.pid()));
         Ok(Server { target, process: Some(process), _child: Some(child) })
     }
@@ -167,14 +171,19 @@ impl Source {
     }
 }
 
-/// Waits until the server answers PING. The error is a reason to be shown.
-fn await_answer(target: &Target, child: &mut Child, log: &Path) -> Result<(), String> {
+/// Waits until the server answers. The error is a reason to be shown.
+fn await_answer(
+    target: &Target,
+    dialect: Dialect,
+    child: &mut Child,
+    log: &Path,
+) -> Result<(), String> {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(status) = child.exited() {
             return Err(format!("ended with {status}\n{}", end_of(log)));
         }
-        let answer = target.connect().and_then(|mut control| control.must(&["PING"]));
+        let answer = target.ping(dialect);
         match answer {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() >= deadline => {
@@ -221,7 +230,7 @@ mod tests {
     use super::*;
 
     fn contender(line: &str) -> Result<Contender, Error> {
-        Contender::new(Some(line), None, Proto::Resp2)
+        Contender::new(Some(line), None, Proto::Resp2, Dialect::Resp)
     }
 
     #[test]

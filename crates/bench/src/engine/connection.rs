@@ -36,12 +36,12 @@ pub(super) struct Received {
 }
 
 impl Connection {
-    pub(super) fn new(fd: OwnedFd, now: Instant) -> Self {
+    pub(super) fn new(fd: OwnedFd, counter: ReplyCounter, now: Instant) -> Self {
         Self {
             fd,
             outstanding: 0,
             begun: now,
-            counter: ReplyCounter::default(),
+            counter,
             carry: Vec::new(),
             unsent: Vec::new(),
             sent: 0,
@@ -98,7 +98,7 @@ impl Connection {
             Err(error) => return Err(Error::io("receiving replies")(error)),
         };
         let input = &buffer[..carried + received];
-        let counted = self.counter.count(input).map_err(Error::Protocol)?;
+        let counted = self.counter.count(input)?;
         self.carry.clear();
         self.carry.extend_from_slice(&input[counted.consumed..]);
         if counted.replies > self.outstanding {

@@ -23,6 +23,7 @@ use hdrhistogram::Histogram;
 
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::memcached::Dialect;
 use crate::ring::Mix;
 use crate::target::Target;
 pub(crate) use phase::Goal;
@@ -40,6 +41,7 @@ const LATENCY_DIGITS: u8 = 3;
 /// The shape of a load, whatever its commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
+    pub(crate) dialect: Dialect,
     pub(crate) clients: usize,
     pub(crate) threads: usize,
     pub(crate) pipeline: usize,

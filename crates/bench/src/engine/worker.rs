@@ -21,7 +21,7 @@ use super::{Load, Tally};
 use crate::distribution::KeyPicker;
 use crate::error::Error;
 use crate::random::Random;
-use crate::replies::{CARRY_LEN_MAX, Counted};
+use crate::replies::{CARRY_LEN_MAX, Counted, ReplyCounter};
 use crate::ring::{Mix, Ring};
 use crate::target::Target;
 use crate::template::Filling;
@@ -67,7 +67,8 @@ impl Worker {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             epoll::add(&epoll, &fd, EventData::new_u64(number as u64), flags)
                 .map_err(Error::io("registering a socket"))?;
-            connections.push(Connection::new(fd, Instant::now()));
+            let counter = ReplyCounter::new(load.dialect, mix.is_quiet());
+            connections.push(Connection::new(fd, counter, Instant::now()));
         }
         let seed = load.seed.wrapping_add(index as u64);
         let filling = Filling { key_prefix: &load.key_prefix, data_size: load.data_size };

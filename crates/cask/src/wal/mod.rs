@@ -59,6 +59,8 @@ impl WalOptions {
             tail_bytes: self.tail_bytes,
             compression: self.compression,
             sync: SyncPolicy::None,
+            // What is logged is not read again while the server runs: the page cache has better uses.
+            direct_writes: true,
             compaction: CompactionOptions { automatic: false, ..CompactionOptions::default() },
             read_cache_bytes: 0,
             background_threads: self.background_threads,

@@ -8,23 +8,29 @@
 //! | | 0 or 8 | deadline | Unix time in milliseconds, only when `DEADLINE` |
 //! | | key length | key | |
 //! | | payload length | payload | for kinds without a length, `1 << width` bytes |
+//! | | 0 or 1 to 13 | tail | [`Attributes`], only when `TAIL` |
 //!
 //! | tag bits | meaning |
 //! |---|---|
 //! | 0-2 | [`Kind`]; 4 to 7 are free for collections and for values that were moved to disk |
 //! | 3 | `DEADLINE` |
-//! | 4 | free, always 0: kept for memcached's flags and CAS number, 12 bytes after the deadline |
+//! | 4 | `TAIL` |
 //! | 5 | `WIDE_KEY` |
 //! | 6-7 | width: of the payload length, or of the payload itself (0, 1, 2, 3 for 1, 2, 4, 8 bytes) |
 //!
 //! All numbers are little-endian and nothing is aligned. A short string without deadline has three
 //! bytes of header, so that 16 bytes of key and 10 of value share an allocation of 32. The layout
 //! never leaves the process.
+//!
+//! The tail stands at the end so that nothing on the way to key and value depends on it: for entries
+//! without attributes it costs one bit that is zero.
 
+use super::attributes::Attributes;
 use super::size_class::size_class;
 
 const KIND_MASK: u8 = 0b0000_0111;
 const DEADLINE: u8 = 1 << 3;
+const TAIL: u8 = 1 << 4;
 const WIDE_KEY: u8 = 1 << 5;
 const WIDTH_SHIFT: u32 = 6;
 
@@ -76,6 +82,11 @@ impl Tag {
     #[inline]
     pub(super) const fn has_deadline(self) -> bool {
         self.0 & DEADLINE != 0
+    }
+
+    #[inline]
+    pub(super) const fn has_tail(self) -> bool {
+        self.0 & TAIL != 0
     }
 
     #[inline]
@@ -134,6 +145,7 @@ pub(super) struct Shape {
     /// For kinds without a length 1, 2, 4 or 8.
     pub(super) payload_len: usize,
     pub(super) deadline_ms: Option<i64>,
+    pub(super) attributes: Attributes,
 }
 
 impl Shape {
@@ -150,13 +162,15 @@ impl Shape {
         };
         let deadline = if self.deadline_ms.is_some() { DEADLINE } else { 0 };
         let wide = if self.key_len > usize::from(u8::MAX) { WIDE_KEY } else { 0 };
-        Tag(self.kind as u8 | deadline | wide | width << WIDTH_SHIFT)
+        let tail = if self.attributes.is_none() { 0 } else { TAIL };
+        Tag(self.kind as u8 | deadline | tail | wide | width << WIDTH_SHIFT)
     }
 
     /// The bytes the allocator gives for an entry of this shape.
     #[inline]
     pub(super) fn allocated(&self) -> usize {
-        size_class(self.tag().key_at() + self.key_len + self.payload_len)
+        let tail_len = self.attributes.tail_len();
+        size_class(self.tag().key_at() + self.key_len + self.payload_len + tail_len)
     }
 }
 
@@ -165,7 +179,20 @@ mod tests {
     use super::*;
 
     fn shape(kind: Kind, key_len: usize, payload_len: usize, deadline_ms: Option<i64>) -> Shape {
-        Shape { kind, key_len, payload_len, deadline_ms }
+        Shape { kind, key_len, payload_len, deadline_ms, attributes: Attributes::NONE }
+    }
+
+    #[test]
+    fn attributes_leave_key_and_payload_where_they_are() {
+        let plain = shape(Kind::Embedded, 16, 10, Some(1));
+        let flagged = Shape { attributes: Attributes { flags: 3, ..Attributes::NONE }, ..plain };
+        assert!(flagged.tag().has_tail() && !plain.tag().has_tail());
+        assert_eq!(flagged.tag().key_at(), plain.tag().key_at());
+        assert_eq!(flagged.tag().kind(), plain.tag().kind());
+        assert_eq!(shape(Kind::Embedded, 16, 11, None).allocated(), 32);
+        let flagged =
+            Shape { attributes: flagged.attributes, ..shape(Kind::Embedded, 16, 11, None) };
+        assert_eq!(flagged.allocated(), 32, "small flags fit into the slack");
     }
 
     #[test]

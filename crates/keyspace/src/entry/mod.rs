@@ -17,26 +17,32 @@
 //! - `handle` without its upper 16 and lower 4 bits points to a live allocation owned by this entry
 //!   alone, of `shape().allocated()` bytes.
 //! - Bit 0 of the handle agrees with the tag.
-//! - The header at its start is initialized and tells the true shape; key and payload follow it and
-//!   are initialized up to their lengths.
+//! - The header at its start is initialized and tells the true shape; key, payload and tail follow it
+//!   and are initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
 //!
 //! What this deliberately does not know: the table, other keys, whether a deadline has passed for
 //! anybody but the one who asks.
 
+mod attributes;
 mod layout;
 mod parts;
 mod size_class;
 
 use std::alloc::dealloc;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+pub(crate) use attributes::Attributes;
+pub use attributes::Marks;
+use attributes::{TAIL_LEN_MAX, tail_len};
 pub(crate) use layout::Kind;
 use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
 use parts::{
     ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
+    write_tail,
 };
 pub use size_class::size_class;
 
@@ -75,14 +81,14 @@ pub(crate) enum Content<'a> {
 
 impl Content<'_> {
     #[inline]
-    fn shape(&self, key_len: usize, deadline_ms: Option<i64>) -> Shape {
+    fn shape(&self, key_len: usize, deadline_ms: Option<i64>, attributes: Attributes) -> Shape {
         let (kind, payload_len) = match self {
             Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
             Content::Raw(bytes) => (Kind::Raw, bytes.len()),
             Content::Int(value) => (Kind::Int, int_width(*value)),
             Content::Blob(_) => (Kind::Blob, size_of::<*const Vec<u8>>()),
         };
-        Shape { kind, key_len, payload_len, deadline_ms }
+        Shape { kind, key_len, payload_len, deadline_ms, attributes }
     }
 }
 
@@ -100,21 +106,35 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 impl Entry {
+    #[cfg(test)]
     pub(crate) fn new(
         key: &[u8],
         content: Content<'_>,
         deadline_ms: Option<i64>,
         access: Access,
     ) -> Self {
-        let shape = content.shape(key.len(), deadline_ms);
+        Self::with_attributes(key, content, deadline_ms, Attributes::NONE, access)
+    }
+
+    #[inline]
+    pub(crate) fn with_attributes(
+        key: &[u8],
+        content: Content<'_>,
+        deadline_ms: Option<i64>,
+        attributes: Attributes,
+        access: Access,
+    ) -> Self {
+        let shape = content.shape(key.len(), deadline_ms, attributes);
         let base = allocate(&shape);
-        // SAFETY: the fresh allocation has room for the header, key and payload of `shape`; with
-        // the header, key and payload written the invariants of an entry hold.
+        // SAFETY: the fresh allocation has room for the header, key, payload and tail of `shape`;
+        // with all of them written the invariants of an entry hold.
         unsafe {
             write_header(base, &shape);
             let key_at = base.add(shape.tag().key_at());
             ptr::copy_nonoverlapping(key.as_ptr(), key_at.as_ptr(), key.len());
-            write_payload(key_at.add(key.len()), content);
+            let payload = key_at.add(key.len());
+            write_payload(payload, content);
+            write_tail(payload.add(shape.payload_len), &attributes);
         }
         Self { handle: tagged(base, access, deadline_ms.is_some()) }
     }
@@ -176,7 +196,8 @@ impl Entry {
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         let tag = self.tag();
-        let bytes = size_class(tag.key_at() + self.key_len(tag) + self.payload_len(tag));
+        let bytes = tag.key_at() + self.key_len(tag) + self.payload_len(tag) + self.tail_len(tag);
+        let bytes = size_class(bytes);
         if tag.kind() == Kind::Blob { bytes + self.blob_bytes() } else { bytes }
     }
 
@@ -239,8 +260,56 @@ impl Entry {
         self.base().as_ptr()
     }
 
+    /// The flags a client of memcached stored with the value; 0 for most entries.
+    #[inline]
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.attributes().flags
+    }
+
+    /// What the entry carries beside value and deadline.
+    #[inline]
+    pub(crate) fn attributes(&self) -> Attributes {
+        let tag = self.tag();
+        if !tag.has_tail() {
+            return Attributes::NONE;
+        }
+        self.read_tail(tag)
+    }
+
+    /// Sets what the entry carries beside value and deadline, and keeps these.
+    pub(crate) fn set_attributes(&mut self, attributes: Attributes) {
+        let old = self.shape();
+        // SAFETY: the whole payload moves along, an owned blob pointer with it.
+        unsafe {
+            self.reshape(&Shape { attributes, ..old }, old.payload_len);
+        }
+    }
+
+    /// Renews the entry's own version, if it has one.
+    #[inline]
+    pub(crate) fn renew_version(&mut self, version: NonZeroU64) {
+        if self.tag().has_tail() {
+            let attributes = self.attributes();
+            if attributes.version.is_some() {
+                self.set_attributes(Attributes { version: Some(version), ..attributes });
+            }
+        }
+    }
+
+    /// Whether the entry carries exactly these attributes.
+    #[inline]
+    pub(crate) fn carries(&self, attributes: &Attributes) -> bool {
+        if self.tag().has_tail() {
+            self.attributes() == *attributes
+        } else {
+            *attributes == Attributes::NONE
+        }
+    }
+
     /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
-    /// layout, length and deadline. The quick case of [`Entry::store`]; `false` if it is not given.
+    /// layout, length and deadline; attributes stay. The quick case of [`Entry::store`]; `false` if
+    /// it is not given.
     #[inline]
     pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
         let tag = self.tag();
@@ -266,7 +335,8 @@ impl Entry {
         true
     }
 
-    /// Gives the entry a new value and deadline, in place when the size class allows.
+    /// Gives the entry a new value and deadline, in place when the size class allows. Attributes
+    /// stay.
     ///
     /// Returns the blob it held before, so that the caller decides where that is freed.
     pub(crate) fn store(
@@ -274,8 +344,18 @@ impl Entry {
         content: Content<'_>,
         deadline_ms: Option<i64>,
     ) -> Option<Arc<Vec<u8>>> {
+        self.replace(content, deadline_ms, self.attributes())
+    }
+
+    /// Like [`Entry::store`], with new attributes, too.
+    pub(crate) fn replace(
+        &mut self,
+        content: Content<'_>,
+        deadline_ms: Option<i64>,
+        attributes: Attributes,
+    ) -> Option<Arc<Vec<u8>>> {
         let old = self.shape();
-        let shape = content.shape(old.key_len, deadline_ms);
+        let shape = content.shape(old.key_len, deadline_ms, attributes);
         let displaced = (old.kind == Kind::Blob).then(|| self.take_blob());
         // SAFETY: `take_blob` left no owning payload behind. `reshape` leaves room for the new
         // payload, which is written before anyone reads it.
@@ -349,19 +429,22 @@ impl Entry {
         }
     }
 
-    /// The same value, deadline and uses under another key.
+    /// The same value, deadline, flags and uses under another key. The version stays behind: it is
+    /// one of the old key's shard.
     pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
         let blob = (self.kind() == Kind::Blob).then(|| self.take_blob());
         let content = match blob {
             Some(blob) => Content::Blob(blob),
             None => self.content(),
         };
-        Self::new(key, content, self.deadline_ms(), self.access())
+        let attributes = Attributes { version: None, ..self.attributes() };
+        Self::with_attributes(key, content, self.deadline_ms(), attributes, self.access())
     }
 
     /// A copy under another key. A blob is shared until one of the two is modified.
     pub(crate) fn duplicate(&self, key: &[u8], access: Access) -> Self {
-        Self::new(key, self.content(), self.deadline_ms(), access)
+        let attributes = Attributes { version: None, ..self.attributes() };
+        Self::with_attributes(key, self.content(), self.deadline_ms(), attributes, access)
     }
 
     #[cold]
@@ -439,6 +522,30 @@ impl Entry {
         unsafe { self.base().add(tag.key_at() + self.key_len(tag)) }
     }
 
+    /// The place of the tail, in entries that have one.
+    #[inline]
+    fn tail(&self, tag: Tag) -> NonNull<u8> {
+        // SAFETY: the payload lies before the tail in the same allocation.
+        unsafe { self.payload(tag).add(self.payload_len(tag)) }
+    }
+
+    #[inline]
+    fn tail_len(&self, tag: Tag) -> usize {
+        if !tag.has_tail() {
+            return 0;
+        }
+        // SAFETY: with this tag a tail of at least one byte follows the payload.
+        tail_len(unsafe { self.tail(tag).read() })
+    }
+
+    fn read_tail(&self, tag: Tag) -> Attributes {
+        let len = self.tail_len(tag);
+        debug_assert!((1..=TAIL_LEN_MAX).contains(&len));
+        // SAFETY: the tail is as many initialized bytes as its first one says, and the borrow of
+        // `self` keeps them unchanged.
+        Attributes::decode(unsafe { std::slice::from_raw_parts(self.tail(tag).as_ptr(), len) })
+    }
+
     #[inline]
     fn int(&self, tag: Tag) -> i64 {
         let at = tag.key_at() + self.key_len(tag);
@@ -468,12 +575,13 @@ impl Entry {
             key_len: self.key_len(tag),
             payload_len: self.payload_len(tag),
             deadline_ms: self.deadline_ms(),
+            attributes: self.attributes(),
         }
     }
 
     /// Lays the entry out as `shape`, which has the same key, and returns the place of the payload,
-    /// whose first `keep` bytes are those of the old payload. Stays in place when the size class
-    /// does not change.
+    /// whose first `keep` bytes are those of the old payload. The tail is written. Stays in place
+    /// when the size class does not change.
     ///
     /// # Safety
     ///
@@ -488,8 +596,8 @@ impl Entry {
         let (old_at, new_at) = (old.tag().key_at(), shape.tag().key_at());
         let moved = old.key_len + keep;
         // SAFETY: both layouts fit into allocations of their size class. Key and kept payload are
-        // contiguous in both. In place the ranges may overlap, and the header, which may grow over
-        // the old key, is written after the move.
+        // contiguous in both. In place the ranges may overlap, and the header and the tail, which may
+        // grow over the old key and payload, are written after the move.
         unsafe {
             if old_size == new_size {
                 if old_at != new_at {
@@ -497,7 +605,9 @@ impl Entry {
                 }
                 write_header(base, shape);
                 self.handle = tagged(base, self.access(), shape.deadline_ms.is_some());
-                return base.add(new_at + old.key_len);
+                let payload = base.add(new_at + old.key_len);
+                write_tail(payload.add(shape.payload_len), &shape.attributes);
+                return payload;
             }
             let fresh = allocate(shape);
             write_header(fresh, shape);
@@ -505,7 +615,9 @@ impl Entry {
             ptr::copy_nonoverlapping(base.add(old_at).as_ptr(), key.as_ptr(), moved);
             self.handle = tagged(fresh, self.access(), shape.deadline_ms.is_some());
             dealloc(base.as_ptr(), memory_layout(old_size));
-            key.add(old.key_len)
+            let payload = key.add(old.key_len);
+            write_tail(payload.add(shape.payload_len), &shape.attributes);
+            payload
         }
     }
 }
@@ -529,6 +641,7 @@ impl std::fmt::Debug for Entry {
             .field("key", &self.key().escape_ascii().to_string())
             .field("kind", &self.kind())
             .field("deadline_ms", &self.deadline_ms())
+            .field("attributes", &self.attributes())
             .finish_non_exhaustive()
     }
 }

@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::Content;
+use super::attributes::Attributes;
 use super::layout::{DEADLINE_LEN, KEY_LEN_AT, Shape};
 
 /// Alignment of an entry's allocation: that of every size class, so that it costs nothing, and it
@@ -60,6 +61,19 @@ pub(super) unsafe fn write_header(base: NonNull<u8>, shape: &Shape) {
             let at = base.add(tag.key_at() - DEADLINE_LEN);
             at.cast::<[u8; DEADLINE_LEN]>().write(deadline_ms.to_le_bytes());
         }
+    }
+}
+
+/// # Safety
+///
+/// `at` must be valid for writing `attributes.tail_len()` bytes.
+#[inline]
+pub(super) unsafe fn write_tail(at: NonNull<u8>, attributes: &Attributes) {
+    let len = attributes.tail_len();
+    if len > 0 {
+        let tail = attributes.encode();
+        // SAFETY: by the caller's promise; a tail is never longer than its encoding.
+        unsafe { ptr::copy_nonoverlapping(tail.as_ptr(), at.as_ptr(), len) }
     }
 }
 

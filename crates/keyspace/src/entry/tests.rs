@@ -14,6 +14,8 @@ enum Step {
     PushToBlob(u8),
     Rekey(usize),
     Duplicate,
+    Attributes(Attributes),
+    Renew(u64),
     Touch(u16),
     Use(u16, u8),
 }
@@ -29,10 +31,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<u8>().prop_map(Step::PushToBlob),
         1 => prop_oneof![0usize..40, 250usize..260].prop_map(Step::Rekey),
         1 => Just(Step::Duplicate),
+        3 => attributes().prop_map(Step::Attributes),
+        1 => (1..=u64::MAX).prop_map(Step::Renew),
         1 => any::<u16>().prop_map(Step::Touch),
         1 => (any::<u16>(), 0..=USES_MAX).prop_map(|(stamp, uses)| Step::Use(stamp, uses)),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 40 })
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    let flags = (any::<u32>(), 0u32..40).prop_map(|(flags, shift)| flags.checked_shr(shift));
+    let marks = any::<[bool; 3]>();
+    (flags, any::<Option<u64>>(), marks).prop_map(|(flags, version, [stale, won, fetched])| {
+        let marks = Marks { stale, won, fetched };
+        let version = version.and_then(NonZeroU64::new);
+        Attributes { flags: flags.unwrap_or(0), version, marks }
+    })
 }
 
 /// What an entry should say of itself.
@@ -42,6 +56,7 @@ struct Model {
     value: Vec<u8>,
     kind: Kind,
     deadline_ms: Option<i64>,
+    attributes: Attributes,
     access: Access,
 }
 
@@ -53,9 +68,13 @@ impl Model {
         assert_eq!(entry.string().len(), self.value.len());
         assert_eq!(entry.kind(), self.kind);
         assert_eq!(entry.deadline_ms(), self.deadline_ms);
+        assert_eq!(entry.attributes(), self.attributes);
+        assert_eq!(entry.flags(), self.attributes.flags);
+        assert!(entry.carries(&self.attributes));
         assert_eq!(entry.access(), self.access);
         assert_eq!(entry.is_volatile(), self.deadline_ms.is_some());
-        assert!(entry.allocated_bytes() >= self.key.len() + entry.shape().payload_len);
+        let parts = self.key.len() + entry.shape().payload_len + self.attributes.tail_len();
+        assert!(entry.allocated_bytes() >= parts);
     }
 
     fn set(&mut self, kind: Kind, value: Vec<u8>) {
@@ -104,10 +123,21 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
             let old =
                 std::mem::replace(entry, Entry::new(b"", Content::Int(0), None, Access::default()));
             *entry = old.with_key(&model.key);
+            model.attributes.version = None;
         }
         Step::Duplicate => {
             let copy = entry.duplicate(b"copy", model.access);
-            Model { key: b"copy".to_vec(), ..model.clone() }.check(&copy);
+            let attributes = Attributes { version: None, ..model.attributes };
+            Model { key: b"copy".to_vec(), attributes, ..model.clone() }.check(&copy);
+        }
+        Step::Attributes(attributes) => {
+            entry.set_attributes(attributes);
+            model.attributes = attributes;
+        }
+        Step::Renew(version) => {
+            let version = NonZeroU64::new(version);
+            entry.renew_version(version.expect("not zero"));
+            model.attributes.version = model.attributes.version.and(version);
         }
         Step::Touch(clock) => {
             entry.touch(clock);
@@ -133,7 +163,14 @@ proptest! {
         let access = Access { stamp: 3, uses: 2 };
         let mut entry = Entry::new(&key, Content::Embedded(b""), None, access);
         let mut model =
-            Model { key, value: Vec::new(), kind: Kind::Embedded, deadline_ms: None, access };
+            Model {
+                key,
+                value: Vec::new(),
+                kind: Kind::Embedded,
+                deadline_ms: None,
+                attributes: Attributes::NONE,
+                access,
+            };
         for step in steps {
             apply(step, &mut entry, &mut model);
             model.check(&entry);

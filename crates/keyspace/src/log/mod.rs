@@ -1,10 +1,10 @@
 //! What makes a keyspace durable: every change as an operation in a log, and the way back.
 //!
-//! * [`op`]: operations as bytes. An operation says what became of a key, not what was asked for, so
+//! * `op`: operations as bytes. An operation says what became of a key, not what was asked for, so
 //!   that replaying one twice, or on top of a later state of another key, does no harm.
-//! * [`pending`]: operations of the shards a thread holds locked, on their way to the log.
-//! * [`replay`]: operations back into a keyspace, on several threads.
-//! * [`checkpoint`]: writing every key again, so that the log up to there can go.
+//! * `pending`: operations of the shards a thread holds locked, on their way to the log.
+//! * `replay`: operations back into a keyspace, on several threads.
+//! * `checkpoint`: writing every key again, so that the log up to there can go.
 //!
 //! **Order.** A record is appended before the shards of its operations are unlocked. So the records
 //! of one key stand in the order of its changes, and what another thread has seen is in the log.

@@ -2,10 +2,11 @@
 //!
 //! | part | bytes | |
 //! |---|---|---|
-//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` |
+//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW`, bit 6 `FLAGS` |
 //! | database | varint | for `Swap` two of them, and nothing follows |
 //! | key | varint length, then the bytes | not for `Flush` |
 //! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
+//! | flags | varint | what a client of memcached stored with the value, with `FLAGS` |
 //! | value | | see [`Code`] |
 //!
 //! Varints are LEB128, at most ten bytes.
@@ -20,6 +21,7 @@ use crate::value::StrView;
 const CODE_MASK: u8 = 0x0f;
 const DEADLINE: u8 = 0x10;
 const RAW: u8 = 0x20;
+const FLAGS: u8 = 0x40;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub(crate) enum Op<'a> {
 /// What became of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect<'a> {
-    Put { value: Stored<'a>, deadline_ms: Option<i64> },
+    Put { value: Stored<'a>, deadline_ms: Option<i64>, flags: u32 },
     Remove,
     Deadline(Option<i64>),
     Write { offset: u64, bytes: &'a [u8] },
@@ -114,18 +116,25 @@ pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, chang
 /// Appends an operation that puts the key of `entry` there as it is.
 #[inline]
 pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
-    let (key, deadline_ms) = (entry.key(), entry.deadline_ms());
+    let (key, deadline_ms, client_flags) = (entry.key(), entry.deadline_ms(), entry.flags());
+    let has_flags = if client_flags == 0 { 0 } else { FLAGS };
     let bytes = match entry.string() {
         StrView::Int(value) => {
-            encode_key(out, Code::PutInt, 0, db, key, deadline_ms);
+            encode_key(out, Code::PutInt, has_flags, db, key, deadline_ms);
+            if client_flags != 0 {
+                push_varint(out, client_flags.into());
+            }
             return push_varint(out, zigzag(value));
         }
         StrView::Bytes(bytes) => bytes,
         StrView::Shared(blob) => blob.get(),
     };
     out.reserve(key.len() + bytes.len() + 32);
-    let flags = if entry.kind() == Kind::Raw { RAW } else { 0 };
-    encode_key(out, Code::Put, flags, db, key, deadline_ms);
+    let raw = if entry.kind() == Kind::Raw { RAW } else { 0 };
+    encode_key(out, Code::Put, has_flags | raw, db, key, deadline_ms);
+    if client_flags != 0 {
+        push_varint(out, client_flags.into());
+    }
     push_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
@@ -226,7 +235,8 @@ impl<'a> Reader<'a> {
             return Err(self.malformed("a key that is too long"));
         }
         let deadline_ms = if has_deadline { Some(self.i64()?) } else { None };
-        let effect = self.effect(code, head & RAW != 0, deadline_ms)?;
+        let flags = if head & FLAGS != 0 { self.flags()? } else { 0 };
+        let effect = self.effect(code, head & RAW != 0, deadline_ms, flags)?;
         Ok(Op::Key { db, key, effect })
     }
 
@@ -235,6 +245,7 @@ impl<'a> Reader<'a> {
         code: u8,
         raw: bool,
         deadline_ms: Option<i64>,
+        flags: u32,
     ) -> Result<Effect<'a>, Malformed> {
         const PUT: u8 = Code::Put as u8;
         const PUT_INT: u8 = Code::PutInt as u8;
@@ -245,14 +256,22 @@ impl<'a> Reader<'a> {
             PUT => {
                 let bytes = self.bytes()?;
                 let value = if raw { Stored::Raw(bytes) } else { Stored::Embedded(bytes) };
-                Effect::Put { value, deadline_ms }
+                Effect::Put { value, deadline_ms, flags }
             }
-            PUT_INT => Effect::Put { value: Stored::Int(unzigzag(self.varint()?)), deadline_ms },
+            PUT_INT => {
+                let value = Stored::Int(unzigzag(self.varint()?));
+                Effect::Put { value, deadline_ms, flags }
+            }
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
             WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
+    }
+
+    fn flags(&mut self) -> Result<u32, Malformed> {
+        let flags = self.varint()?;
+        u32::try_from(flags).map_err(|_| self.malformed("flags of more than 32 bits"))
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
@@ -299,6 +318,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::entry::Attributes;
     use crate::usage::Access;
 
     fn decode(record: &[u8]) -> Vec<String> {
@@ -318,16 +338,19 @@ mod tests {
             int in any::<i64>(),
             deadline_ms in proptest::option::of(any::<i64>()),
             raw in any::<bool>(),
+            client_flags in prop_oneof![Just(0), any::<u32>()],
         ) {
             let kind = if raw { Kind::Raw } else { Kind::Embedded };
             for content in [Content::Int(int), Content::of_bytes(&value, kind)] {
-                let entry = Entry::new(&key, content, deadline_ms, Access::default());
+                let mut entry = Entry::new(&key, content, deadline_ms, Access::default());
+                entry.set_attributes(Attributes::of_flags(client_flags));
                 let mut record = Vec::new();
                 encode_entry(&mut record, DbIndex::ZERO, &entry);
                 let (op, bytes) = Reader::new(&record).next().unwrap().unwrap();
                 prop_assert_eq!(bytes, &record[..]);
-                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at } } = op
+                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at, flags } } = op
                 else { panic!("{op:?}") };
+                prop_assert_eq!(flags, client_flags);
                 prop_assert_eq!(found, &key[..]);
                 prop_assert_eq!(at, deadline_ms);
                 let again = Entry::new(&key, value.content(), at, Access::default());

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use super::op::{Effect, Malformed, Op, Reader};
 use crate::context::Touch;
 use crate::db::Db;
-use crate::entry::Entry;
+use crate::entry::{Attributes, Entry};
 use crate::flush::Freeing;
 use crate::key::Key;
 use crate::keyspace::{DbIndex, Keyspace};
@@ -193,8 +193,11 @@ fn apply(keyspace: &Keyspace, locker: &mut Locker<'_>, op: Op<'_>, access: Acces
     let key = keyspace.key(key);
     let mut db = locker.db(db, key.hash(), NO_TIME_MS);
     match effect {
-        Effect::Put { value, deadline_ms } => {
-            let entry = Entry::new(key.bytes(), value.content(), deadline_ms, access);
+        Effect::Put { value, deadline_ms, flags } => {
+            let attributes = Attributes::of_flags(flags);
+            let content = value.content();
+            let entry =
+                Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
             db.put(key, entry).expect("a key of a log is not too long");
         }
         Effect::Remove => _ = db.remove(key),

@@ -10,6 +10,9 @@ use tierce_net::{ConnInfo, ConnKey, Endpoints};
 
 use crate::config::Peer;
 
+/// Bytes of replies that a socket takes at once, unless the client has stopped reading.
+const OUTPUT_IN_PASSING_MAX: usize = 16 << 10;
+
 /// A connected client, as everybody may read it.
 ///
 /// The worker that owns the connection stores into the atomics, once a batch; all others only
@@ -128,6 +131,15 @@ impl Client {
         } else {
             self.flags.fetch_and(!flags.0, Relaxed);
         }
+    }
+
+    /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.
+    /// A few replies that are about to be sent are no backlog.
+    #[inline]
+    pub fn note_backlogs(&self, input: usize, output: usize) {
+        let output = if output > OUTPUT_IN_PASSING_MAX { output } else { 0 };
+        self.input_bytes.store(input, Relaxed);
+        self.output_bytes.store(output, Relaxed);
     }
 
     /// The line of `CLIENT LIST`; `command` is the name of its last command.

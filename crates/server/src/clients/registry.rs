@@ -60,6 +60,12 @@ impl Registry {
         clients.values().filter(|client| filter.admits(client, now_ms)).cloned().collect()
     }
 
+    /// All clients, oldest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.clients.lock().values().cloned().collect()
+    }
+
     /// Counts a session that begins or ends watching.
     pub fn count_monitor(&self, begins: bool) {
         if begins {

@@ -82,6 +82,8 @@ pub enum Effect {
 pub enum Group {
     /// Listening and connections.
     Network,
+    /// The protocols of memcached.
+    Memcached,
     /// Limits of clients.
     Clients,
     /// Who may do what.
@@ -106,8 +108,9 @@ pub enum Group {
 
 impl Group {
     /// All groups, in reading order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Network,
+        Self::Memcached,
         Self::Clients,
         Self::Security,
         Self::Process,
@@ -125,6 +128,7 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Self::Network => "Network",
+            Self::Memcached => "Memcached",
             Self::Clients => "Clients",
             Self::Security => "Security",
             Self::Process => "Process",

@@ -53,6 +53,8 @@ live! {
     has_password: AtomicBool<bool> = is_not_empty("requirepass");
     /// Bytes of one argument at most.
     proto_max_bulk_len: AtomicU64<u64> = bytes("proto-max-bulk-len");
+    /// Bytes of one value at most, for clients of memcached.
+    item_size_max: AtomicU64<u64> = bytes("item-size-max");
     /// Bytes of one request at most.
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
     /// Bytes of data at most, 0 for no limit.
@@ -69,7 +71,7 @@ live! {
     latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
     /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
-    /// When the log reaches the device, as a number of [`SyncPolicy`].
+    /// When the log reaches the device, as a number of `SyncPolicy`.
     appendfsync_code: AtomicU8<u8> = sync_policy_code("appendfsync");
     /// Growth of the log that has it compacted, in percent; 0 for never.
     log_growth_percentage: AtomicU64<u64> = count("auto-aof-rewrite-percentage");

@@ -122,7 +122,7 @@ impl Settings {
         }
     }
 
-    /// A word that names a [`SyncPolicy`], as its number.
+    /// A word that names a `SyncPolicy`, as its number.
     #[must_use]
     pub fn sync_policy_code(&self, id: DirectiveId) -> u8 {
         SyncPolicy::parse(self.word(id).as_bytes()).unwrap_or_else(|| wrong_kind(id)) as u8

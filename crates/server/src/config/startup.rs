@@ -23,6 +23,12 @@ pub struct Startup {
     pub bind: Vec<BindAddress>,
     /// TCP port, 0 for none.
     pub port: u16,
+    /// TCP port of the protocols of memcached, 0 for none.
+    pub memcached_port: u16,
+    /// Path of a Unix socket for these.
+    pub memcached_unixsocket: Option<PathBuf>,
+    /// The database these see.
+    pub memcached_database: usize,
     /// Connections that may wait to be accepted, on each socket.
     pub tcp_backlog: u32,
     /// Path of a Unix socket.
@@ -56,6 +62,10 @@ impl Settings {
                 .map_or(1, NonZeroUsize::get),
             bind: self.bind(),
             port: self.port(),
+            memcached_port: self.memcached_port(),
+            memcached_unixsocket: self.path(const { DirectiveId::of("memcached-unixsocket") }),
+            memcached_database: self.count(const { DirectiveId::of("memcached-database") })
+                as usize,
             tcp_backlog: self.count(const { DirectiveId::of("tcp-backlog") }) as u32,
             unixsocket: self.path(const { DirectiveId::of("unixsocket") }),
             unixsocket_permissions: Some(
@@ -87,6 +97,12 @@ impl Settings {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.count(const { DirectiveId::of("port") }) as u16
+    }
+
+    /// The TCP port of the protocols of memcached, 0 for none. It may change at run time.
+    #[must_use]
+    pub fn memcached_port(&self) -> u16 {
+        self.count(const { DirectiveId::of("memcached-port") }) as u16
     }
 
     /// How much to log. It may change at run time.
@@ -219,6 +235,9 @@ mod tests {
             databases: 16,
             bind: vec![loopback("127.0.0.1", false), loopback("::1", true)],
             port: 6379,
+            memcached_port: 0,
+            memcached_unixsocket: None,
+            memcached_database: 0,
             tcp_backlog: 511,
             unixsocket: None,
             unixsocket_permissions: None,

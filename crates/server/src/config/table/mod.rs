@@ -13,6 +13,7 @@ mod clients;
 mod cluster;
 mod data;
 mod lines;
+mod memcached;
 mod memory;
 mod network;
 mod observability;
@@ -30,8 +31,9 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 11] = [
+const CHAPTERS: [(Group, Rows); 12] = [
     (Group::Network, network::ROWS),
+    (Group::Memcached, memcached::ROWS),
     (Group::Clients, clients::ROWS),
     (Group::Security, security::ROWS),
     (Group::Process, process::ROWS),

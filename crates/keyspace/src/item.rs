@@ -1,0 +1,336 @@
+//! Strings as the protocols of memcached see them: with flags and a version, stored on conditions.
+//!
+//! They are the same strings as everybody else's. What a client of another protocol stores has no
+//! flags, and what versions are is in [`crate::version`].
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use crate::change::Change;
+use crate::db::Db;
+use crate::entry::{Attributes, Content, Entry, Marks};
+use crate::error::Result;
+use crate::key::Key;
+use crate::string::{Expiry, NewString};
+use crate::value::{BLOB_LEN_MIN, StrView};
+
+/// The longest text of a `u64`.
+const U64_TEXT_MAX: usize = 20;
+
+/// A string with what memcached's protocols tell of it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Item<'a> {
+    /// The value.
+    pub value: StrView<'a>,
+    /// What a client stored with it; 0 if nothing.
+    pub flags: u32,
+    /// Its version; 0 if nobody asked for it.
+    pub version: u64,
+    /// When it expires, as Unix time in milliseconds.
+    pub deadline_ms: Option<i64>,
+    /// What readers and invalidations have left on it.
+    pub marks: Marks,
+    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    pub idle_seconds: u16,
+}
+
+/// Whether a reader wants an item's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionFor {
+    /// It does not.
+    Nobody,
+    /// It is a field of the reply that most readers ignore.
+    Anybody,
+    /// The reader asked for it, to compare it.
+    Comparison,
+}
+
+/// What must hold for a store to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    Always,
+    /// There is no such key.
+    Absent,
+    /// There is such a key.
+    Present,
+    /// There is such a key, and its value has this version.
+    Version(u64),
+}
+
+/// What became of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// It happened.
+    Done,
+    /// There is no such key.
+    Absent,
+    /// There is such a key.
+    Present,
+    /// The value has another version.
+    OtherVersion,
+}
+
+/// At which end of a string bytes are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Before its first byte.
+    Front,
+    /// Behind its last byte.
+    Back,
+}
+
+/// How a number is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adjust {
+    /// Added to, modulo 2^64.
+    Up(u64),
+    /// Taken from, down to 0.
+    Down(u64),
+}
+
+/// What became of a change to a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adjusted {
+    /// It is this now.
+    To(u64),
+    /// There is no such key.
+    Absent,
+    /// The value has another version.
+    OtherVersion,
+    /// The value is no number.
+    NotANumber,
+}
+
+impl Db<'_> {
+    /// Reads a string with its flags, and its version if that is wanted. Counts a hit or a miss,
+    /// and a use of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`](crate::Error::WrongType).
+    #[inline]
+    pub fn item(&mut self, key: Key<'_>, version: VersionFor) -> Result<Option<Item<'_>>> {
+        if version == VersionFor::Comparison {
+            self.own_version(key);
+        }
+        let at = self.at;
+        let found = self.find(key);
+        at.count_read(found.is_some());
+        let Some(entry) = found else { return Ok(None) };
+        let idle_seconds = entry.access().idle_seconds(at.clock());
+        at.used(entry);
+        let version = match version {
+            VersionFor::Nobody => 0,
+            _ => at.version_of(key.hash(), entry).get(),
+        };
+        let Attributes { flags, marks, .. } = entry.attributes();
+        let deadline_ms = entry.deadline_ms();
+        let value = entry.string();
+        Ok(Some(Item { value, flags, version, deadline_ms, marks, idle_seconds }))
+    }
+
+    /// The version of a key, without counting a read; 0 if there is no such key.
+    pub fn version(&mut self, key: Key<'_>, wanted: VersionFor) -> u64 {
+        if wanted == VersionFor::Comparison {
+            self.own_version(key);
+        }
+        let at = self.at;
+        self.peek(key).map_or(0, |entry| at.version_of(key.hash(), entry).get())
+    }
+
+    /// The version of a key that has just been stored under the present lock, without looking it up.
+    #[inline]
+    pub fn version_of_store(&self, key: Key<'_>) -> u64 {
+        self.at.striped_version(key.hash()).get()
+    }
+
+    /// Sets a key to a string with flags, if `condition` holds. If the deadline in `expiry` has come
+    /// already, the key is deleted instead. Marks are gone afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong),
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong).
+    #[inline]
+    pub fn store<'v>(
+        &mut self,
+        key: Key<'_>,
+        value: impl Into<NewString<'v>>,
+        flags: u32,
+        expiry: Expiry,
+        condition: Condition,
+    ) -> Result<Stored> {
+        let mut attributes = Attributes::of_flags(flags);
+        if condition != Condition::Always {
+            let outcome = self.check_condition(key, condition);
+            if outcome != Stored::Done {
+                return Ok(outcome);
+            }
+            if let Condition::Version(_) = condition {
+                // Any number will do, for a change renews the version.
+                attributes.version = Some(NonZeroU64::MIN);
+            }
+        }
+        self.put_string(key, value.into(), expiry, attributes)?;
+        Ok(Stored::Done)
+    }
+
+    /// Adds bytes to a string that exists, if its version is the one wanted, if any. Flags and
+    /// deadline stay, marks are gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`](crate::Error::WrongType),
+    /// [`Error::ValueTooLong`](crate::Error::ValueTooLong).
+    pub fn extend(
+        &mut self,
+        key: Key<'_>,
+        bytes: &[u8],
+        end: End,
+        version: Option<u64>,
+    ) -> Result<Stored> {
+        let condition = version.map_or(Condition::Present, Condition::Version);
+        let outcome = self.check_condition(key, condition);
+        if outcome != Stored::Done {
+            return Ok(outcome);
+        }
+        match end {
+            End::Back => drop(self.append(key, bytes)?),
+            End::Front => self.prepend(key, bytes)?,
+        }
+        if self.peek(key).is_some_and(|entry| entry.attributes().marks != Marks::NONE) {
+            self.mark(key, |marks| *marks = Marks::NONE);
+        }
+        Ok(Stored::Done)
+    }
+
+    /// Changes a decimal number of 64 bits without sign, if its version is the one wanted, if any.
+    /// Flags, marks and deadline stay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`](crate::Error::WrongType).
+    pub fn adjust(&mut self, key: Key<'_>, by: Adjust, version: Option<u64>) -> Result<Adjusted> {
+        if version.is_some() {
+            match self.check_condition(key, version.map_or(Condition::Present, Condition::Version))
+            {
+                Stored::Done => {}
+                Stored::Absent => return Ok(Adjusted::Absent),
+                _ => return Ok(Adjusted::OtherVersion),
+            }
+        }
+        let at = self.at;
+        let Some(entry) = self.find_to_change(key) else { return Ok(Adjusted::Absent) };
+        let Some(value) = number(entry.string()) else { return Ok(Adjusted::NotANumber) };
+        let sum = match by {
+            Adjust::Up(delta) => value.wrapping_add(delta),
+            Adjust::Down(delta) => value.saturating_sub(delta),
+        };
+        let deadline_ms = entry.deadline_ms();
+        let text;
+        let content = match i64::try_from(sum) {
+            Ok(sum) => Content::Int(sum),
+            Err(_) => {
+                text = sum.to_string();
+                Content::Embedded(text.as_bytes())
+            }
+        };
+        if entry.overwrite(&content, deadline_ms) {
+            at.used(entry);
+            at.changed(key.hash(), entry, Change::Stored);
+            return Ok(Adjusted::To(sum));
+        }
+        let store = |entry: &mut Entry| Ok(entry.store(content, deadline_ms));
+        let displaced = self.modify(key, Change::Stored, store)?;
+        self.discard_blob(displaced.flatten());
+        Ok(Adjusted::To(sum))
+    }
+
+    /// Whether `condition` holds, as the outcome of a store on it. A key whose version is compared
+    /// has one of its own afterwards.
+    fn check_condition(&mut self, key: Key<'_>, condition: Condition) -> Stored {
+        let at = self.at;
+        let found = self.find(key);
+        match (condition, found) {
+            (Condition::Always, _) | (Condition::Absent, None) => Stored::Done,
+            (Condition::Absent, Some(entry)) => {
+                at.used(entry);
+                Stored::Present
+            }
+            (Condition::Present | Condition::Version(_), None) => Stored::Absent,
+            (Condition::Present, Some(_)) => Stored::Done,
+            (Condition::Version(wanted), Some(entry)) => {
+                if at.version_of(key.hash(), entry).get() == wanted {
+                    return Stored::Done;
+                }
+                self.own_version(key);
+                Stored::OtherVersion
+            }
+        }
+    }
+
+    /// Gives a key a version of its own, the one it has, unless it has one or is absent.
+    fn own_version(&mut self, key: Key<'_>) {
+        let at = self.at;
+        let Some(entry) = self.find(key) else { return };
+        if entry.attributes().version.is_none() {
+            let version = at.version_of(key.hash(), entry);
+            self.annotate(key, |attributes| attributes.version = Some(version));
+        }
+    }
+
+    /// Changes what readers and invalidations have left on an item. That is no mutation; `false` if
+    /// there is no such key.
+    pub fn mark(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Marks)) -> bool {
+        self.annotate(key, |attributes| edit(&mut attributes.marks))
+    }
+
+    /// Marks an item as out of date and gives it a new version, so that nobody stores by an old one;
+    /// `false` if there is no such key.
+    pub fn make_stale(&mut self, key: Key<'_>) -> bool {
+        let make_stale = |entry: &mut Entry| {
+            let marks = Marks { stale: true, won: false, ..entry.attributes().marks };
+            entry.set_attributes(Attributes { marks, ..entry.attributes() });
+            Ok(())
+        };
+        self.modify(key, Change::Stored, make_stale) == Ok(Some(()))
+    }
+
+    fn prepend(&mut self, key: Key<'_>, prefix: &[u8]) -> Result<()> {
+        let Some(entry) = self.peek(key) else { return Ok(()) };
+        let (old, deadline_ms) = (entry.string(), entry.deadline_ms());
+        let mut value = Vec::with_capacity(prefix.len() + old.len());
+        value.extend_from_slice(prefix);
+        old.write_to(&mut value);
+        self.check_len(value.len() as u64)?;
+        let store = |entry: &mut Entry| {
+            let content = if value.len() < BLOB_LEN_MIN {
+                Content::Raw(&value)
+            } else {
+                Content::Blob(Arc::new(std::mem::take(&mut value)))
+            };
+            Ok(entry.store(content, deadline_ms))
+        };
+        let displaced = self.modify(key, Change::Stored, store)?;
+        self.discard_blob(displaced.flatten());
+        Ok(())
+    }
+}
+
+/// The value as memcached reads numbers: digits, leading zeros allowed.
+fn number(value: StrView<'_>) -> Option<u64> {
+    let bytes = match value {
+        StrView::Int(value) => return u64::try_from(value).ok(),
+        StrView::Shared(_) => return None,
+        StrView::Bytes(bytes) => bytes,
+    };
+    if bytes.is_empty() || bytes.len() > U64_TEXT_MAX {
+        return None;
+    }
+    bytes.iter().try_fold(0u64, |sum, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit.into()) }
+    })
+}

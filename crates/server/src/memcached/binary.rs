@@ -1,0 +1,319 @@
+//! The commands of the binary protocol.
+//!
+//! A reply has the version of the value in its header, for whom it may concern; see
+//! [`VersionFor::Anybody`].
+
+use tierce_keyspace::{Adjusted, Condition, End, Error, Key, Stored, VersionFor};
+use tierce_wire::memcached::binary::{
+    DO_NOT_CREATE, Loudness, Mode, Operation, Reply, Request, Status,
+};
+
+use super::expiry::{self, from_frame};
+use super::run::{Refusal, Run, Store, write_value};
+use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, stats};
+
+/// A key that says which keys a client knows to hash; the only mechanism.
+const MECHANISMS: &[u8] = b"PLAIN";
+
+fn reply(request: &Request<'_>, status: Status, version: u64) -> Reply {
+    Reply { opcode: request.opcode, status, opaque: request.opaque, version }
+}
+
+/// The version that a request wants a value to have, if any.
+fn wanted(request: &Request<'_>) -> Option<u64> {
+    (request.version != 0).then_some(request.version)
+}
+
+impl Run<'_, '_> {
+    /// Runs a request, whose key this is.
+    #[inline]
+    pub fn frame(&mut self, request: &Request<'_>, key: Key<'_>) {
+        let operation = match request.operation() {
+            Ok(operation) => operation,
+            Err(status) => return self.fail(request, status),
+        };
+        if !self.may() && !is_open_to_all(&operation) {
+            return self.fail(request, Status::AuthError);
+        }
+        if self.refuses_writes && is_write(&operation) {
+            return self.fail_with(request, Refusal::NotLogged);
+        }
+        match operation {
+            Operation::Get { with_key, touch } => self.get_frame(request, key, with_key, touch),
+            Operation::Store { mode, flags, expiry } => {
+                self.store_frame(request, key, mode, flags, expiry);
+            }
+            Operation::Extend { mode } => self.extend_frame(request, key, mode),
+            Operation::Delete => {
+                let stored = self.delete(key, wanted(request));
+                self.tell(request, Ok(stored), Status::NotFound, 0);
+            }
+            Operation::Adjust { up, delta, initial, expiry } => {
+                self.adjust_frame(request, key, up, delta, initial, expiry);
+            }
+            Operation::Touch { expiry } => self.touch_frame(request, key, expiry),
+            Operation::Flush { delay } => {
+                self.flush(from_frame(delay));
+                self.done(request, 0);
+            }
+            Operation::Noop | Operation::Verbosity => self.done(request, 0),
+            Operation::Version => self.done_with(request, MEMCACHED_VERSION.as_bytes()),
+            Operation::Stat => self.stat_frames(request),
+            Operation::Quit => {
+                self.done(request, 0);
+                self.closing = true;
+            }
+            Operation::SaslList => self.done_with(request, MECHANISMS),
+            Operation::SaslAuth { mechanism, message } => {
+                let granted = mechanism == MECHANISMS && auth::check_plain(self.server, message);
+                self.note_authentication(granted);
+                match granted {
+                    true => self.done_with(request, b"Authenticated"),
+                    false => self.fail(request, Status::AuthError),
+                }
+            }
+            // PLAIN has one step only.
+            Operation::SaslStep => self.fail(request, Status::AuthError),
+        }
+    }
+
+    /// Refuses a request for the size of its value.
+    #[cold]
+    pub fn too_large(&mut self, request: &Request<'_>) {
+        let replaces = matches!(request.operation(), Ok(Operation::Store { mode: Mode::Set, .. }));
+        if replaces && self.session.authenticated {
+            self.drop_outdated(request.key);
+        }
+        self.fail(request, Status::TooLarge);
+    }
+
+    /// Gives up on a connection whose frames cannot be told apart.
+    #[cold]
+    pub fn broken(&mut self, opaque: u32, opcode: u8) {
+        let request = Request { opcode, opaque, version: 0, extras: b"", key: b"", value: b"" };
+        self.fail(&request, Status::InvalidArguments);
+        self.closing = true;
+    }
+
+    #[inline]
+    fn get_frame(
+        &mut self,
+        request: &Request<'_>,
+        key: Key<'_>,
+        with_key: bool,
+        touch: Option<u32>,
+    ) {
+        let mut db = self.locker.db(self.db, key.hash(), self.now_ms);
+        let item = match db.item(key, VersionFor::Anybody) {
+            Ok(Some(item)) => item,
+            Ok(None) => {
+                self.count_gets(0, 1);
+                return self.miss(request, with_key);
+            }
+            Err(error) => return self.fail_with(request, error.into()),
+        };
+        let key_bytes = if with_key { key.bytes() } else { b"" };
+        let buffer = self.output.buffer();
+        let head = reply(request, Status::Ok, item.version);
+        head.header(4, key_bytes.len(), item.value.len(), buffer);
+        buffer.extend_from_slice(&item.flags.to_be_bytes());
+        buffer.extend_from_slice(key_bytes);
+        write_value(item.value, self.output);
+        if let Some(expiry) = touch {
+            expiry::touch(&mut db, key, from_frame(expiry));
+            self.count_touch(true);
+        }
+        self.count_gets(1, 0);
+    }
+
+    /// A read that found nothing; with its key in the reply if that was asked for.
+    fn miss(&mut self, request: &Request<'_>, with_key: bool) {
+        if request.loudness() == Loudness::Quiet {
+            return;
+        }
+        if with_key {
+            let head = reply(request, Status::NotFound, 0);
+            head.write(b"", request.key, b"", self.output.buffer());
+        } else {
+            self.fail(request, Status::NotFound);
+        }
+    }
+
+    fn touch_frame(&mut self, request: &Request<'_>, key: Key<'_>, expiry: u32) {
+        let mut db = self.open(key);
+        let version = db.version(key, VersionFor::Anybody);
+        let flags = db.peek(key).map_or(0, tierce_keyspace::Entry::flags);
+        if !self.touch(key, from_frame(expiry)) {
+            return self.fail(request, Status::NotFound);
+        }
+        let head = reply(request, Status::Ok, version);
+        head.write(&flags.to_be_bytes(), b"", b"", self.output.buffer());
+    }
+
+    #[inline]
+    fn store_frame(
+        &mut self,
+        request: &Request<'_>,
+        key: Key<'_>,
+        mode: Mode,
+        flags: u32,
+        expiry: u32,
+    ) {
+        let condition = match (mode, wanted(request)) {
+            (Mode::Add, _) => Condition::Absent,
+            (_, Some(version)) => Condition::Version(version),
+            (Mode::Replace, None) => Condition::Present,
+            _ => Condition::Always,
+        };
+        let exptime = from_frame(expiry);
+        let stored = self.store(&Store { key, value: request.value, flags, exptime, condition });
+        self.tell_stored_frame(request, key, stored, Status::NotFound);
+    }
+
+    fn extend_frame(&mut self, request: &Request<'_>, key: Key<'_>, mode: Mode) {
+        let end = if mode == Mode::Append { End::Back } else { End::Front };
+        let stored = self.extend(key, request.value, end, wanted(request));
+        self.tell_stored_frame(request, key, stored, Status::NotStored);
+    }
+
+    fn tell_stored_frame(
+        &mut self,
+        request: &Request<'_>,
+        key: Key<'_>,
+        stored: Result<Stored, Refusal>,
+        absent: Status,
+    ) {
+        let version = match stored {
+            // Who asks for no reply needs no version.
+            Ok(Stored::Done) if request.loudness() == Loudness::Loud => {
+                self.open(key).version_of_store(key)
+            }
+            _ => 0,
+        };
+        self.tell(request, stored, absent, version);
+    }
+
+    fn adjust_frame(
+        &mut self,
+        request: &Request<'_>,
+        key: Key<'_>,
+        up: bool,
+        delta: u64,
+        initial: u64,
+        expiry: u32,
+    ) {
+        let value = match self.adjust(key, up, delta, wanted(request)) {
+            Ok(Adjusted::To(value)) => value,
+            Ok(Adjusted::Absent) if expiry == DO_NOT_CREATE => {
+                return self.fail(request, Status::NotFound);
+            }
+            Ok(Adjusted::Absent) => {
+                let (text, exptime) = (initial.to_string(), from_frame(expiry));
+                let (value, condition) = (text.as_bytes(), Condition::Absent);
+                match self.store(&Store { key, value, flags: 0, exptime, condition }) {
+                    Ok(_) => initial,
+                    Err(refusal) => return self.fail_with(request, refusal),
+                }
+            }
+            Ok(Adjusted::OtherVersion) => return self.fail(request, Status::Exists),
+            Ok(Adjusted::NotANumber) => return self.fail(request, Status::NotANumber),
+            Err(refusal) => return self.fail_with(request, refusal),
+        };
+        if request.loudness() == Loudness::Loud {
+            let version = self.open(key).version_of_store(key);
+            let head = reply(request, Status::Ok, version);
+            head.write(b"", b"", &value.to_be_bytes(), self.output.buffer());
+        }
+    }
+
+    fn stat_frames(&mut self, request: &Request<'_>) {
+        let head = reply(request, Status::Ok, 0);
+        match stats::report(self.server, request.key) {
+            stats::Report::Figures(figures) => {
+                for (name, value) in figures {
+                    let buffer = self.output.buffer();
+                    head.write(b"", name.as_bytes(), value.as_bytes(), buffer);
+                }
+            }
+            stats::Report::Reset => self.server.reset_stats(),
+            stats::Report::Unknown => return self.fail(request, Status::NotFound),
+        }
+        // An empty one ends the list.
+        self.done(request, 0);
+    }
+
+    /// Tells what became of a store.
+    fn tell(
+        &mut self,
+        request: &Request<'_>,
+        stored: Result<Stored, Refusal>,
+        absent: Status,
+        version: u64,
+    ) {
+        match stored {
+            Ok(Stored::Done) => self.done(request, version),
+            Ok(Stored::Absent) => self.fail(request, absent),
+            Ok(Stored::Present | Stored::OtherVersion) => self.fail(request, Status::Exists),
+            Err(refusal) => self.fail_with(request, refusal),
+        }
+    }
+
+    #[inline]
+    fn done(&mut self, request: &Request<'_>, version: u64) {
+        if request.loudness() == Loudness::Loud {
+            reply(request, Status::Ok, version).header(0, 0, 0, self.output.buffer());
+        }
+    }
+
+    fn done_with(&mut self, request: &Request<'_>, value: &[u8]) {
+        reply(request, Status::Ok, 0).write(b"", b"", value, self.output.buffer());
+    }
+
+    #[cold]
+    fn fail(&mut self, request: &Request<'_>, status: Status) {
+        if status == Status::NotFound
+            && request.loudness() == Loudness::Quiet
+            && misses_quietly(request)
+        {
+            return;
+        }
+        let head = reply(request, status, 0);
+        head.write(b"", b"", status.text().as_bytes(), self.output.buffer());
+    }
+
+    #[cold]
+    fn fail_with(&mut self, request: &Request<'_>, refusal: Refusal) {
+        let (status, text) = match refusal {
+            Refusal::Data(Error::ValueTooLong { .. }) => {
+                return self.fail(request, Status::TooLarge);
+            }
+            Refusal::Data(Error::WrongType) => (Status::NotSupported, WRONG_TYPE),
+            Refusal::Data(_) => return self.fail(request, Status::Internal),
+            Refusal::OutOfMemory => return self.fail(request, Status::OutOfMemory),
+            Refusal::NotLogged => (Status::Temporary, NOT_LOGGED),
+        };
+        reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());
+    }
+}
+
+/// Whether a quiet request does not tell that its key is missing: reads do not.
+fn misses_quietly(request: &Request<'_>) -> bool {
+    matches!(request.operation(), Ok(Operation::Get { .. }))
+}
+
+/// What a client may ask before it has said its password.
+fn is_open_to_all(operation: &Operation<'_>) -> bool {
+    use Operation::{Noop, Quit, SaslAuth, SaslList, SaslStep, Version};
+    matches!(operation, Noop | Quit | SaslAuth { .. } | SaslList | SaslStep | Version)
+}
+
+/// Whether a request may change data.
+fn is_write(operation: &Operation<'_>) -> bool {
+    use Operation as Op;
+    match operation {
+        Op::Get { touch, .. } => touch.is_some(),
+        Op::Touch { .. } | Op::Store { .. } | Op::Extend { .. } | Op::Delete => true,
+        Op::Adjust { .. } | Op::Flush { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,452 @@
+//! The meta commands.
+//!
+//! How a herd of readers is kept from storing the same value anew: an item that is out of date (`md`
+//! with `I`), about to expire (`mg` with `R`) or was missing and created empty (`mg` with `N`) tells
+//! one reader that it has won (W) and all others that somebody has (Z), until it is stored again.
+
+use tierce_keyspace::{
+    Adjusted, Condition, Db, End, Expiry, Item, Key, Marks, NewString, Stored, Touch, VersionFor,
+};
+use tierce_wire::memcached::KEY_LEN_MAX;
+use tierce_wire::memcached::meta::{Options, Request, Verb};
+use tierce_wire::memcached::text::{self, Reply};
+
+use super::counters::Count;
+use super::expiry::{self, seconds_left};
+use super::run::{Run, Store, write_value};
+
+/// What the flags of a reply may ask for.
+#[derive(Default)]
+struct Told {
+    size: usize,
+    flags: u32,
+    version: u64,
+    deadline_ms: Option<i64>,
+    idle_seconds: u16,
+    fetched: bool,
+}
+
+fn version_for(options: &Options) -> VersionFor {
+    if options.version { VersionFor::Comparison } else { VersionFor::Nobody }
+}
+
+impl Run<'_, '_> {
+    /// Runs a meta command; `key` is absent if it has to be decoded first.
+    #[inline]
+    pub fn meta(&mut self, request: &Request<'_>, key: Option<Key<'_>>) {
+        self.counters.add(Count::Meta, 1);
+        let mut room = [0; KEY_LEN_MAX];
+        let key = match key {
+            Some(key) => key,
+            None => self.server.keyspace.key(request.key(&mut room)),
+        };
+        match request.verb {
+            Verb::Get => self.meta_get(request, key),
+            Verb::Set(value) => self.meta_set(request, key, value),
+            Verb::Delete => self.meta_delete(request, key),
+            Verb::Arithmetic => self.meta_arithmetic(request, key),
+            Verb::Debug => self.meta_debug(request, key),
+        }
+    }
+
+    fn meta_get(&mut self, request: &Request<'_>, key: Key<'_>) {
+        let options = &request.options;
+        if options.no_touch {
+            self.locker.set_touch(Touch::No);
+        }
+        let found = self.meta_read(request, key, Created::No);
+        let found = found || options.vivify.is_some() && self.vivify(request, key);
+        if options.no_touch {
+            self.locker.set_touch(Touch::Yes);
+        }
+        self.count_gets(u64::from(found), u64::from(!found));
+        if options.ttl.is_some() {
+            self.count_touch(found);
+        }
+        if !found && !options.quiet {
+            self.status("EN", request);
+        }
+    }
+
+    /// Creates an empty item for the reader that found none, and tells it that it has won.
+    fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
+        // Its time to live is set where the flags are gone through.
+        let empty = Store { key, value: b"", flags: 0, exptime: 0, condition: Condition::Absent };
+        if let Err(refusal) = self.store(&empty) {
+            self.refused(refusal);
+            return true;
+        }
+        self.meta_read(request, key, Created::Yes)
+    }
+
+    /// Replies with an item, if there is one.
+    #[inline]
+    fn meta_read(&mut self, request: &Request<'_>, key: Key<'_>, created: Created) -> bool {
+        let options = &request.options;
+        let now_ms = self.now_ms;
+        let mut db = self.locker.db(self.db, key.hash(), now_ms);
+        let item = match db.item(key, version_for(options)) {
+            Ok(Some(item)) => item,
+            Ok(None) => return false,
+            Err(error) => {
+                self.refused(error.into());
+                return true;
+            }
+        };
+        let marks = item.marks;
+        let mut told = Told::of(&item);
+        let buffer = self.output.buffer();
+        if options.value {
+            buffer.extend_from_slice(b"VA ");
+            text::number(told.size as u64, buffer);
+        } else {
+            buffer.extend_from_slice(b"HD");
+        }
+        let due = |deadline_ms: Option<i64>, within: i64| match expiry::expiry(within, now_ms) {
+            Expiry::At(limit_ms) => deadline_ms.is_some_and(|at_ms| at_ms < limit_ms),
+            _ => false,
+        };
+        let mut won = created == Created::Yes;
+        for (letter, token) in request.flags() {
+            match letter {
+                b'T' | b'N' => {
+                    told.deadline_ms = told.deadline_after(letter, options, created, now_ms);
+                }
+                b'R' if created == Created::No && !marks.won => {
+                    won |= due(told.deadline_ms, options.recache.unwrap_or(0));
+                }
+                _ => write_flag(letter, token, request, &told, now_ms, buffer),
+            }
+        }
+        if marks.won {
+            buffer.extend_from_slice(b" Z");
+        }
+        if marks.stale {
+            buffer.extend_from_slice(b" X");
+            won |= !marks.won;
+        }
+        if won {
+            buffer.extend_from_slice(b" W");
+        }
+        buffer.extend_from_slice(b"\r\n");
+        if options.value {
+            write_value(item.value, self.output);
+            self.output.buffer().extend_from_slice(b"\r\n");
+        }
+        let fetched = marks.fetched || options.hit;
+        if won && !marks.won || fetched != marks.fetched {
+            db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | won, fetched));
+        }
+        if options.ttl.is_some() || created == Created::Yes {
+            set_deadline(&mut db, key, told.deadline_ms);
+        }
+        true
+    }
+
+    fn meta_set(&mut self, request: &Request<'_>, key: Key<'_>, value: &[u8]) {
+        let options = &request.options;
+        let compare = options.compare;
+        let condition = match (options.mode, compare) {
+            (b'E', _) => Condition::Absent,
+            (b'A' | b'P', _) => Condition::Present,
+            (_, Some(version)) => Condition::Version(version),
+            (b'R', None) => Condition::Present,
+            _ => Condition::Always,
+        };
+        let end = match options.mode {
+            b'A' => Some(End::Back),
+            b'P' => Some(End::Front),
+            _ => None,
+        };
+        let (flags, exptime) = (options.client_flags, options.ttl.unwrap_or(0));
+        let store = Store { key, value, flags, exptime, condition };
+        let stored = match end {
+            // Here 0 is no version.
+            Some(end) => self.extend(key, value, end, compare.filter(|&version| version != 0)),
+            None => self.store(&store),
+        };
+        let status = match stored {
+            Ok(Stored::Done) => "HD",
+            Ok(Stored::OtherVersion) if options.invalidate && self.store_stale(&store) => "HD",
+            Ok(Stored::OtherVersion) => "EX",
+            Ok(Stored::Absent) if matches!(condition, Condition::Version(_)) => "NF",
+            Ok(Stored::Absent | Stored::Present) => "NS",
+            Err(refusal) => return self.refused(refusal),
+        };
+        if options.quiet && status == "HD" {
+            return;
+        }
+        let version = match (options.version, status) {
+            (true, "HD") => self.open(key).version(key, VersionFor::Comparison),
+            _ => 0,
+        };
+        self.write(status);
+        for (letter, token) in request.flags() {
+            if b"Okc".contains(&letter) {
+                let told = Told { version, ..Told::default() };
+                write_flag(letter, token, request, &told, self.now_ms, self.output.buffer());
+            }
+        }
+        self.write("\r\n");
+    }
+
+    /// Stores a value whose version is older than that of the present one, marked as out of date:
+    /// `false` if it is not older.
+    fn store_stale(&mut self, store: &Store<'_>) -> bool {
+        let key = store.key;
+        let present = self.open(key).version(key, VersionFor::Comparison);
+        if !matches!(store.condition, Condition::Version(version) if version < present) {
+            return false;
+        }
+        // If somebody has been told to store a new value, nobody else shall.
+        let mut won = false;
+        self.open(key).mark(key, |marks| won = marks.won);
+        // It lives as long as the present one would have.
+        let (value, flags) = (NewString::new(store.value), store.flags);
+        let always = Condition::Always;
+        let stored = self.make_room().is_ok()
+            && self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
+        self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
+        stored
+    }
+
+    fn meta_delete(&mut self, request: &Request<'_>, key: Key<'_>) {
+        let options = &request.options;
+        let status = if options.invalidate {
+            self.invalidate(key, options)
+        } else {
+            match self.delete(key, options.compare) {
+                Stored::Done => "HD",
+                Stored::OtherVersion | Stored::Present => "EX",
+                Stored::Absent => "NF",
+            }
+        };
+        if !(options.quiet && status == "HD") {
+            self.status(status, request);
+        }
+    }
+
+    fn invalidate(&mut self, key: Key<'_>, options: &Options) -> &'static str {
+        let mut db = self.open(key);
+        if let Some(version) = options.compare
+            && db.peek(key).is_some()
+            && db.version(key, VersionFor::Comparison) != version
+        {
+            return "EX";
+        }
+        if !db.make_stale(key) {
+            return "NF";
+        }
+        if let Some(ttl) = options.ttl {
+            expiry::touch(&mut db, key, ttl);
+        }
+        "HD"
+    }
+
+    fn meta_arithmetic(&mut self, request: &Request<'_>, key: Key<'_>) {
+        let options = &request.options;
+        let up = !matches!(options.mode, b'D' | b'-');
+        let mut created = Created::No;
+        let compare = options.compare.filter(|&version| version != 0);
+        let value = match self.adjust(key, up, options.delta, compare) {
+            Ok(Adjusted::To(value)) => value,
+            Ok(Adjusted::Absent) => match options.vivify {
+                None => return self.status("NF", request),
+                Some(_) => {
+                    created = Created::Yes;
+                    let value = options.initial.to_string();
+                    let condition = Condition::Absent;
+                    let value = value.as_bytes();
+                    match self.store(&Store { key, value, flags: 0, exptime: 0, condition }) {
+                        Ok(_) => options.initial,
+                        Err(refusal) => return self.refused(refusal),
+                    }
+                }
+            },
+            Ok(Adjusted::OtherVersion) => return self.status("EX", request),
+            Ok(Adjusted::NotANumber) => {
+                let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+                return self.line(Reply::Wanted, line);
+            }
+            Err(refusal) => return self.refused(refusal),
+        };
+        let now_ms = self.now_ms;
+        let mut db = self.open(key);
+        let version = match options.version {
+            true => db.version(key, VersionFor::Comparison),
+            false => 0,
+        };
+        let before = db.peek(key).and_then(tierce_keyspace::Entry::deadline_ms);
+        let mut told = Told { version, deadline_ms: before, ..Told::default() };
+        if options.ttl.is_some() || created == Created::Yes {
+            let after = told.deadline_after_all(request, created, now_ms);
+            set_deadline(&mut db, key, after);
+        }
+        // That a number is new is told in any case.
+        if options.quiet && created == Created::No {
+            return;
+        }
+        let value = value.to_string();
+        let buffer = self.output.buffer();
+        if options.value {
+            buffer.extend_from_slice(b"VA ");
+            text::number(value.len() as u64, buffer);
+        } else {
+            buffer.extend_from_slice(b"HD");
+        }
+        for (letter, token) in request.flags() {
+            match letter {
+                b'T' | b'N' => {
+                    told.deadline_ms = told.deadline_after(letter, options, created, now_ms);
+                }
+                b'c' | b't' | b'O' | b'k' => {
+                    write_flag(letter, token, request, &told, now_ms, buffer);
+                }
+                _ => {}
+            }
+        }
+        buffer.extend_from_slice(b"\r\n");
+        if options.value {
+            buffer.extend_from_slice(value.as_bytes());
+            buffer.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// For people; the last two figures have no meaning here but a place.
+    fn meta_debug(&mut self, request: &Request<'_>, key: Key<'_>) {
+        let now_ms = self.now_ms;
+        self.locker.set_touch(Touch::No);
+        let mut db = self.open(key);
+        let bytes = db.memory_bytes(key).unwrap_or(0);
+        let line = match db.item(key, VersionFor::Anybody) {
+            Ok(Some(item)) => format!(
+                "ME {} exp={} la={} cas={} fetch={} cls=1 size={bytes}",
+                String::from_utf8_lossy(request.key_text),
+                seconds_left(item.deadline_ms, now_ms),
+                item.idle_seconds,
+                item.version,
+                if item.marks.fetched { "yes" } else { "no" },
+            ),
+            _ => "EN".to_owned(),
+        };
+        self.locker.set_touch(Touch::Yes);
+        self.line(Reply::Wanted, &line);
+    }
+
+    /// A reply without an item: key and opaque come back all the same.
+    fn status(&mut self, status: &str, request: &Request<'_>) {
+        self.write(status);
+        for (letter, token) in request.flags() {
+            if matches!(letter, b'O' | b'k') {
+                let (told, buffer) = (Told::default(), self.output.buffer());
+                write_flag(letter, token, request, &told, 0, buffer);
+            }
+        }
+        self.write("\r\n");
+    }
+}
+
+/// Whether an item was made by the command that replies with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Created {
+    No,
+    Yes,
+}
+
+impl Told {
+    /// The deadline after a flag that may set one: what is told behind it is the new one.
+    fn deadline_after(
+        &self,
+        letter: u8,
+        options: &Options,
+        created: Created,
+        now_ms: i64,
+    ) -> Option<i64> {
+        match (letter, created) {
+            (b'T', _) => deadline(options.ttl.unwrap_or(0), now_ms),
+            (b'N', Created::Yes) => deadline(options.vivify.unwrap_or(0), now_ms),
+            _ => self.deadline_ms,
+        }
+    }
+
+    /// The deadline after all flags.
+    fn deadline_after_all(
+        &self,
+        request: &Request<'_>,
+        created: Created,
+        now_ms: i64,
+    ) -> Option<i64> {
+        let mut told = Self { deadline_ms: self.deadline_ms, ..Self::default() };
+        for (letter, _) in request.flags() {
+            told.deadline_ms = told.deadline_after(letter, &request.options, created, now_ms);
+        }
+        told.deadline_ms
+    }
+
+    #[inline]
+    fn of(item: &Item<'_>) -> Self {
+        let Marks { fetched, .. } = item.marks;
+        Self {
+            size: item.value.len(),
+            flags: item.flags,
+            version: item.version,
+            deadline_ms: item.deadline_ms,
+            idle_seconds: item.idle_seconds,
+            fetched,
+        }
+    }
+}
+
+fn set_deadline(db: &mut Db<'_>, key: Key<'_>, deadline_ms: Option<i64>) {
+    match deadline_ms {
+        Some(deadline_ms) => _ = db.set_deadline(key, deadline_ms),
+        None => _ = db.clear_deadline(key),
+    }
+}
+
+fn deadline(exptime: i64, now_ms: i64) -> Option<i64> {
+    match expiry::expiry(exptime, now_ms) {
+        Expiry::At(deadline_ms) => Some(deadline_ms),
+        Expiry::Never | Expiry::Keep => None,
+    }
+}
+
+/// Appends the answer to a flag that asks for something.
+#[inline]
+fn write_flag(
+    letter: u8,
+    token: &[u8],
+    request: &Request<'_>,
+    told: &Told,
+    now_ms: i64,
+    out: &mut Vec<u8>,
+) {
+    let number = match letter {
+        b'O' => {
+            out.extend_from_slice(b" O");
+            out.extend_from_slice(token);
+            return;
+        }
+        b'k' => {
+            out.extend_from_slice(b" k");
+            out.extend_from_slice(request.key_text);
+            if request.options.base64 {
+                out.extend_from_slice(b" b");
+            }
+            return;
+        }
+        b't' if told.deadline_ms.is_none() => {
+            out.extend_from_slice(b" t-1");
+            return;
+        }
+        b't' => seconds_left(told.deadline_ms, now_ms).max(0) as u64,
+        b's' => told.size as u64,
+        b'f' => told.flags.into(),
+        b'c' => told.version,
+        b'l' => told.idle_seconds.into(),
+        b'h' => told.fetched.into(),
+        _ => return,
+    };
+    out.extend_from_slice(&[b' ', letter]);
+    text::number(number, out);
+}

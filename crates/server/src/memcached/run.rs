@@ -1,0 +1,211 @@
+//! What executing a request needs, and what all languages do alike.
+
+use tierce_keyspace::{
+    Adjust, Adjusted, Condition, Db, DbIndex, End, Freeing, Key, Locker, NewString, Stored,
+    StrView, VersionFor,
+};
+use tierce_net::Output;
+
+use super::counters::{Count, Counters};
+use super::expiry;
+use super::session::Session;
+use crate::eviction::{self, Room};
+use crate::server::Server;
+
+/// Runs the requests of a batch, one after the other.
+pub struct Run<'a, 'k> {
+    pub server: &'k Server,
+    pub session: &'a mut Session,
+    pub locker: &'a mut Locker<'k>,
+    pub output: &'a mut Output,
+    pub counters: &'k Counters,
+    pub db: DbIndex,
+    pub now_ms: i64,
+    /// The log cannot take writes.
+    pub refuses_writes: bool,
+    /// There is a limit on memory.
+    pub is_limited: bool,
+    /// Set by a request after which the connection ends.
+    pub closing: bool,
+}
+
+/// Why a request is refused that is right in itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal {
+    /// The data does not allow it.
+    Data(tierce_keyspace::Error),
+    /// Memory is beyond its limit, and nothing may be evicted.
+    OutOfMemory,
+    /// The log cannot take writes.
+    NotLogged,
+}
+
+impl From<tierce_keyspace::Error> for Refusal {
+    fn from(error: tierce_keyspace::Error) -> Self {
+        Self::Data(error)
+    }
+}
+
+/// A value to store, in the words of all languages.
+pub struct Store<'a> {
+    pub key: Key<'a>,
+    pub value: &'a [u8],
+    pub flags: u32,
+    pub exptime: i64,
+    pub condition: Condition,
+}
+
+impl<'k> Run<'_, 'k> {
+    /// The database, open at the shard of `key`.
+    #[inline]
+    pub fn open(&mut self, key: Key<'_>) -> Db<'_> {
+        self.locker.db(self.db, key.hash(), self.now_ms)
+    }
+
+    /// Makes room before something that may add data.
+    #[inline]
+    pub fn make_room(&mut self) -> Result<(), Refusal> {
+        let is_short = self.is_limited
+            && eviction::make_room(self.server, self.locker, self.now_ms) == Room::None;
+        if is_short { Err(Refusal::OutOfMemory) } else { Ok(()) }
+    }
+
+    /// Adds bytes to a string.
+    pub fn extend(
+        &mut self,
+        key: Key<'_>,
+        bytes: &[u8],
+        end: End,
+        version: Option<u64>,
+    ) -> Result<Stored, Refusal> {
+        self.make_room()?;
+        let stored = self.open(key).extend(key, bytes, end, version)?;
+        self.count_store(version.map_or(Condition::Present, Condition::Version), stored);
+        Ok(stored)
+    }
+
+    /// Stores a value if its condition holds.
+    #[inline]
+    pub fn store(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
+        self.make_room()?;
+        let Store { key, flags, condition, .. } = *store;
+        let expiry = expiry::expiry(store.exptime, self.now_ms);
+        // A large value is copied before the shard is locked.
+        let value = NewString::new(store.value);
+        let stored = self.open(key).store(key, value, flags, expiry, condition)?;
+        self.count_store(condition, stored);
+        Ok(stored)
+    }
+
+    fn count_store(&self, condition: Condition, stored: Stored) {
+        self.counters.add(Count::Set, 1);
+        if let Condition::Version(_) = condition {
+            let count = match stored {
+                Stored::Done => Count::CasHits,
+                Stored::Absent => Count::CasMisses,
+                Stored::Present | Stored::OtherVersion => Count::CasBadval,
+            };
+            self.counters.add(count, 1);
+        }
+    }
+
+    /// Deletes a key, if it has the version that is wanted, if any.
+    pub fn delete(&mut self, key: Key<'_>, version: Option<u64>) -> Stored {
+        let mut db = self.open(key);
+        let outcome = match version {
+            Some(_) if db.peek(key).is_none() => Stored::Absent,
+            Some(version) if db.version(key, VersionFor::Comparison) != version => {
+                Stored::OtherVersion
+            }
+            _ if db.remove(key) => Stored::Done,
+            _ => Stored::Absent,
+        };
+        let found = outcome == Stored::Done;
+        self.counters.add(if found { Count::DeleteHits } else { Count::DeleteMisses }, 1);
+        outcome
+    }
+
+    /// Changes a number.
+    pub fn adjust(
+        &mut self,
+        key: Key<'_>,
+        up: bool,
+        delta: u64,
+        version: Option<u64>,
+    ) -> Result<Adjusted, Refusal> {
+        self.make_room()?;
+        let by = if up { Adjust::Up(delta) } else { Adjust::Down(delta) };
+        let adjusted = self.open(key).adjust(key, by, version)?;
+        let count = match (adjusted, up) {
+            (Adjusted::To(_), true) => Count::IncrHits,
+            (Adjusted::To(_), false) => Count::DecrHits,
+            (Adjusted::Absent, true) => Count::IncrMisses,
+            (Adjusted::Absent, false) => Count::DecrMisses,
+            _ => return Ok(adjusted),
+        };
+        self.counters.add(count, 1);
+        Ok(adjusted)
+    }
+
+    /// Gives a key another time to live; `false` if there is no such key.
+    pub fn touch(&mut self, key: Key<'_>, exptime: i64) -> bool {
+        let found = expiry::touch(&mut self.open(key), key, exptime);
+        self.count_touch(found);
+        found
+    }
+
+    pub fn count_touch(&self, found: bool) {
+        self.counters.add(Count::Touch, 1);
+        self.counters.add(if found { Count::TouchHits } else { Count::TouchMisses }, 1);
+    }
+
+    /// Counts reads of keys.
+    #[inline]
+    pub fn count_gets(&self, hits: u64, misses: u64) {
+        self.counters.add(Count::Get, hits + misses);
+        self.counters.add(Count::GetHits, hits);
+        self.counters.add(Count::GetMisses, misses);
+    }
+
+    /// Removes everything, now or after so many seconds.
+    pub fn flush(&mut self, delay: i64) {
+        self.counters.add(Count::Flush, 1);
+        let shared = &self.server.memcached;
+        match expiry::expiry(delay, self.now_ms) {
+            tierce_keyspace::Expiry::At(at_ms) if at_ms > self.now_ms => shared.flush_at(at_ms),
+            _ => {
+                shared.flush_at(i64::MAX);
+                self.locker.flush([self.db], Freeing::Later);
+            }
+        }
+    }
+
+    /// Removes the old value of a key whose new one was too large: nobody shall take it for the
+    /// new one.
+    #[cold]
+    pub fn drop_outdated(&mut self, key: &[u8]) {
+        self.counters.add(Count::TooLarge, 1);
+        let key = self.server.keyspace.key(key);
+        self.open(key).remove(key);
+    }
+
+    /// Whether the client may use commands.
+    #[inline]
+    pub fn may(&mut self) -> bool {
+        // The password may be gone since the client came.
+        if !self.session.authenticated && self.server.is_open() {
+            self.session.authenticated = true;
+        }
+        self.session.authenticated
+    }
+}
+
+/// Appends a value, a large one by reference.
+#[inline]
+pub fn write_value(value: StrView<'_>, output: &mut Output) {
+    match value {
+        StrView::Bytes(bytes) => output.buffer().extend_from_slice(bytes),
+        StrView::Shared(blob) => output.attach(blob.to_arc()),
+        StrView::Int(_) => value.write_to(output.buffer()),
+    }
+}

@@ -1,0 +1,295 @@
+//! The requests that arrived together on one connection: parsed, prefetched, executed in order.
+
+use tierce_keyspace::{DbIndex, Key, KeyHash};
+use tierce_net::{Flow, Io, OnHangup};
+use tierce_wire::memcached::text::Command;
+use tierce_wire::memcached::{BINARY_MAGIC, Limits, binary, text};
+
+use super::run::Run;
+use super::session::{Language, Session};
+use crate::durability::SyncPolicy;
+use crate::server::Server;
+use crate::stats::Stat;
+
+/// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
+/// overlap, and few enough for what is parsed to stay in the first-level cache.
+const REQUESTS_MAX: usize = 64;
+
+/// No more requests are parsed once a batch has so many keys.
+const KEYS_MAX: usize = 256;
+
+/// The longest value of somebody who has not said the password, which is the password.
+const UNAUTHENTICATED_VALUE_LEN_MAX: usize = 1024;
+
+/// Memory that the batches of one worker use one after the other.
+#[derive(Default)]
+pub struct BatchMemory {
+    lines: Vec<Line<'static>>,
+    frames: Vec<Frame<'static>>,
+    keys: Vec<Key<'static>>,
+    hashes: Vec<(DbIndex, KeyHash)>,
+}
+
+/// A line and its part of the batch's keys.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    step: text::Step<'a>,
+    keys_end: usize,
+}
+
+/// A frame and its key, which is empty if it has none.
+#[derive(Clone, Copy)]
+struct Frame<'a> {
+    step: binary::Step<'a>,
+    key: Key<'a>,
+}
+
+/// What ended the parsing of a batch.
+enum End {
+    /// There is more.
+    Full,
+    /// The rest is the beginning of a request, which lacks at least so many bytes.
+    NeedMore(usize),
+}
+
+/// Executes all complete requests of the input.
+pub fn serve(
+    server: &Server,
+    worker: usize,
+    memory: &mut BatchMemory,
+    session: &mut Session,
+    io: &mut Io<'_>,
+) -> Flow {
+    let now_ms = io.now().unix_ms as i64;
+    if server.pause.is_on(now_ms)
+        && let Some((_, left_ms)) = server.pause.remaining(now_ms)
+    {
+        // Which of the requests only read is not worth finding out.
+        session.held = true;
+        io.set_timer(io.now().monotonic_ms + left_ms.max(1) as u64);
+        return Flow::Suspend(OnHangup::Wait);
+    }
+    if let Language::Unknown = session.language {
+        session.language = match io.input().first() {
+            None => return Flow::Continue,
+            Some(&BINARY_MAGIC) => Language::Binary(binary::Parser::default()),
+            Some(_) => Language::Text(text::Parser::default()),
+        };
+    }
+    let mut locker = server.keyspace.locker();
+    loop {
+        let limits = limits(server, session);
+        let (input, output) = io.split();
+        let replied_before = output.mark();
+        let mut run = Run {
+            server,
+            session: &mut *session,
+            locker: &mut locker,
+            output,
+            counters: server.memcached.counters(worker),
+            db: server.memcached.db,
+            now_ms,
+            refuses_writes: server.durability.refuses_writes(),
+            is_limited: server.keyspace.has_memory_limit(),
+            closing: false,
+        };
+        let (end, consumed, requests) = match run.session.language {
+            Language::Text(ref mut parser) => {
+                let mut parser = std::mem::take(parser);
+                let result = serve_lines(&mut run, memory, &mut parser, input, &limits);
+                run.session.language = Language::Text(parser);
+                result
+            }
+            Language::Binary(ref mut parser) => {
+                let mut parser = std::mem::take(parser);
+                let result = serve_frames(&mut run, memory, &mut parser, input, &limits);
+                run.session.language = Language::Binary(parser);
+                result
+            }
+            Language::Unknown => unreachable!("found out above"),
+        };
+        let closing = run.closing;
+        server.counters(worker).add(Stat::Commands, requests as u64);
+        io.consume(consumed);
+        // Nobody else shall wait for this shard while replies are sent.
+        locker.release();
+        if locker.take_logged() && !note_logged(server, session) {
+            io.output().truncate(replied_before);
+            return Flow::Close;
+        }
+        match end {
+            _ if closing => return Flow::Close,
+            End::Full => {}
+            End::NeedMore(hint) => {
+                if hint > 0 {
+                    io.expect(io.input().len() + hint);
+                }
+                return Flow::Continue;
+            }
+        }
+    }
+}
+
+/// Notes where the log ended after writes of this session; `false` if the log could not take them.
+fn note_logged(server: &Server, session: &mut Session) -> bool {
+    let Some(journal) = server.durability.journal() else { return true };
+    if journal.is_wounded() {
+        return false;
+    }
+    session.logged_at = journal.appended();
+    session.awaits_device |= server.config.live().appendfsync() == SyncPolicy::Always;
+    true
+}
+
+fn limits(server: &Server, session: &Session) -> Limits {
+    let value_len_max = if session.authenticated || server.is_open() {
+        server.config.live().item_size_max() as usize
+    } else {
+        UNAUTHENTICATED_VALUE_LEN_MAX
+    };
+    Limits { value_len_max }
+}
+
+/// What a batch came to: why it ended, bytes done with, requests.
+type Served = (End, usize, usize);
+
+fn serve_lines<'a>(
+    run: &mut Run<'_, '_>,
+    memory: &mut BatchMemory,
+    parser: &mut text::Parser,
+    input: &'a [u8],
+    limits: &Limits,
+) -> Served {
+    // An empty vector of a shorter life is as good as one of a longer life.
+    let mut lines: Vec<Line<'a>> = std::mem::take(&mut memory.lines);
+    let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
+    let (mut consumed, mut end) = (0, End::Full);
+    // The first line may be the one that says the password.
+    let requests_max = if run.may() { REQUESTS_MAX } else { 1 };
+    while lines.len() < requests_max && keys.len() < KEYS_MAX {
+        let (step, len) = parser.next(&input[consumed..], limits);
+        consumed += len;
+        match step {
+            text::Step::NeedMore { hint } => {
+                end = End::NeedMore(hint);
+                break;
+            }
+            text::Step::Command(command) => add_keys(run.server, &command, &mut keys),
+            text::Step::Refused(_) => {}
+        }
+        lines.push(Line { step, keys_end: keys.len() });
+    }
+    prefetch(run, &keys, &mut memory.hashes);
+    let mut keys_start = 0;
+    for line in &lines {
+        let line_keys = &keys[keys_start..line.keys_end];
+        keys_start = line.keys_end;
+        match line.step {
+            text::Step::Command(command) => run.command(&command, line_keys),
+            text::Step::Refused(refused) => run.refuse(&refused),
+            text::Step::NeedMore { .. } => {}
+        }
+        if run.closing {
+            break;
+        }
+    }
+    let requests = lines.len();
+    (memory.lines, memory.keys) = (recycle(lines), recycle(keys));
+    (end, consumed, requests)
+}
+
+/// The keys of a command with their hashes; a meta command with a key in base64 has none here.
+fn add_keys<'a>(server: &Server, command: &Command<'a>, keys: &mut Vec<Key<'a>>) {
+    let key = match command {
+        Command::Get { keys: all, .. } => {
+            keys.extend(all.iter().map(|key| server.keyspace.key(key)));
+            return;
+        }
+        Command::Store(store) => store.key,
+        Command::Delete { key, .. } | Command::Adjust { key, .. } | Command::Touch { key, .. } => {
+            key
+        }
+        Command::Meta(request) if !request.options.base64 => request.key_text,
+        _ => return,
+    };
+    keys.push(server.keyspace.key(key));
+}
+
+fn serve_frames<'a>(
+    run: &mut Run<'_, '_>,
+    memory: &mut BatchMemory,
+    parser: &mut binary::Parser,
+    input: &'a [u8],
+    limits: &Limits,
+) -> Served {
+    let mut frames: Vec<Frame<'a>> = std::mem::take(&mut memory.frames);
+    let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
+    let (mut consumed, mut end) = (0, End::Full);
+    let requests_max = if run.may() { REQUESTS_MAX } else { 1 };
+    while frames.len() < requests_max {
+        let (step, len) = parser.next(&input[consumed..], limits);
+        consumed += len;
+        let key = match step {
+            binary::Step::NeedMore { hint } => {
+                end = End::NeedMore(hint);
+                break;
+            }
+            binary::Step::Request(request) | binary::Step::TooLarge(request) => {
+                run.server.keyspace.key(request.key)
+            }
+            binary::Step::Broken { .. } => run.server.keyspace.key(b""),
+        };
+        keys.push(key);
+        frames.push(Frame { step, key });
+        if let binary::Step::Broken { .. } = step {
+            break;
+        }
+    }
+    prefetch(run, &keys, &mut memory.hashes);
+    keys.clear();
+    for frame in &frames {
+        match frame.step {
+            binary::Step::Request(request) => run.frame(&request, frame.key),
+            binary::Step::TooLarge(request) => run.too_large(&request),
+            binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
+            binary::Step::NeedMore { .. } => {}
+        }
+        if run.closing {
+            break;
+        }
+    }
+    let requests = frames.len();
+    (memory.frames, memory.keys) = (recycle(frames), recycle(keys));
+    (end, consumed, requests)
+}
+
+/// Starts loading what the batch will look at, so that the waits for memory overlap.
+#[inline]
+fn prefetch(run: &mut Run<'_, '_>, keys: &[Key<'_>], hashes: &mut Vec<(DbIndex, KeyHash)>) {
+    if keys.len() < 2 || !run.server.keyspace.gains_from_prefetch(run.db) {
+        return;
+    }
+    hashes.clear();
+    hashes.extend(keys.iter().map(|key| (run.db, key.hash())));
+    run.locker.prefetch(hashes);
+}
+
+/// The memory of a vector for elements of another lifetime. The compiler sees that nothing is
+/// converted, and keeps the allocation.
+fn recycle<A, B>(mut vec: Vec<A>) -> Vec<B> {
+    const { assert!(size_of::<A>() == size_of::<B>() && align_of::<A>() == align_of::<B>()) };
+    vec.clear();
+    vec.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recycle;
+
+    #[test]
+    fn memory_is_kept() {
+        let vec: Vec<&str> = Vec::with_capacity(100);
+        let recycled: Vec<&[u8]> = recycle(vec);
+        assert!(recycled.capacity() >= 100);
+    }
+}

@@ -1,0 +1,278 @@
+//! Meta commands: a verb, a key, and flags that say what to do and what to tell.
+//!
+//! A flag is a letter, some with a token behind it. Those that ask for something are answered in the
+//! order they came in. Each may come once.
+
+use super::{KEY_LEN_MAX, base64};
+use crate::number::{parse_i64, parse_u64};
+
+/// Flags of one command.
+const FLAGS_MAX: usize = 17;
+
+/// The longest opaque token, its letter included.
+const OPAQUE_LEN_MAX: usize = 32;
+
+/// The longest key as it is written: base64 of the longest key.
+pub(super) const KEY_TEXT_LEN_MAX: usize = KEY_LEN_MAX;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb<'a> {
+    /// `mg`
+    Get,
+    /// `ms` with the value.
+    Set(&'a [u8]),
+    /// `md`
+    Delete,
+    /// `ma`
+    Arithmetic,
+    /// `me`
+    Debug,
+}
+
+/// A meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What to do.
+    pub verb: Verb<'a>,
+    /// The key as it is written; see [`Request::key`].
+    pub key_text: &'a [u8],
+    /// All flags as they were written, blanks between them.
+    pub flags: &'a [u8],
+    /// What the flags that say what to do mean.
+    pub options: Options,
+}
+
+/// What the flags of a command ask to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `b`: the key is written in base64.
+    pub base64: bool,
+    /// `q`: what is to be expected is not told.
+    pub quiet: bool,
+    /// `v`: the value is wanted.
+    pub value: bool,
+    /// `u`: this is no use of the key.
+    pub no_touch: bool,
+    /// `h`: whether the item was read before is wanted.
+    pub hit: bool,
+    /// `c`: the version is wanted.
+    pub version: bool,
+    /// `I`: mark as out of date.
+    pub invalidate: bool,
+    /// `T`: seconds to live from now on.
+    pub ttl: Option<i64>,
+    /// `N`: create what is missing, with so many seconds to live.
+    pub vivify: Option<i64>,
+    /// `R`: let one reader store anew what lives less than so many seconds.
+    pub recache: Option<i64>,
+    /// `F`: client flags.
+    pub client_flags: u32,
+    /// `C`: the version that the value must have.
+    pub compare: Option<u64>,
+    /// `M`: the mode, a letter; 0 for none.
+    pub mode: u8,
+    /// `J`: the first value of a number.
+    pub initial: u64,
+    /// `D`: what to add to a number.
+    pub delta: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            base64: false,
+            quiet: false,
+            value: false,
+            no_touch: false,
+            hit: false,
+            version: false,
+            invalidate: false,
+            ttl: None,
+            vivify: None,
+            recache: None,
+            client_flags: 0,
+            compare: None,
+            mode: 0,
+            initial: 0,
+            delta: 1,
+        }
+    }
+}
+
+pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
+const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
+
+impl<'a> Request<'a> {
+    /// The key, decoded into `room` if need be.
+    #[inline]
+    #[must_use]
+    pub fn key<'r>(&self, room: &'r mut [u8; KEY_LEN_MAX]) -> &'r [u8]
+    where
+        'a: 'r,
+    {
+        if !self.options.base64 {
+            return self.key_text;
+        }
+        // It was decoded when the flags were read.
+        base64::decode(self.key_text, room).unwrap_or_default()
+    }
+
+    /// The flags with their tokens, in order.
+    #[inline]
+    pub fn flags(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        words(self.flags)
+            .filter_map(|word| word.split_first().map(|(letter, rest)| (*letter, rest)))
+    }
+}
+
+/// The words of a line, which blanks separate.
+#[inline]
+pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
+}
+
+/// What a command that cannot be read is answered with.
+type Refused = &'static str;
+
+/// Reads the key and the flags of a command.
+pub(super) fn parse<'a>(
+    verb: Verb<'a>,
+    key_text: &'a [u8],
+    flags: &'a [u8],
+) -> Result<Request<'a>, Refused> {
+    if key_text.len() > KEY_TEXT_LEN_MAX {
+        return Err(BAD_FORMAT);
+    }
+    let decodes = |options: &Options| {
+        !options.base64 || base64::decode(key_text, &mut [0; KEY_LEN_MAX]).is_some()
+    };
+    let options = match parse_flags(flags) {
+        Ok(options) if decodes(&options) => options,
+        // Two of the commands do not tell what exactly is wrong.
+        _ if matches!(verb, Verb::Delete | Verb::Arithmetic) => return Err(BAD_FLAG),
+        Ok(_) => return Err("CLIENT_ERROR error decoding key"),
+        Err(error) => return Err(error),
+    };
+    let request = Request { verb, key_text, flags, options };
+    check_mode(&request)?;
+    Ok(request)
+}
+
+fn check_mode(request: &Request<'_>) -> Result<(), Refused> {
+    let mode = request.options.mode;
+    match request.verb {
+        Verb::Set(_) if !b"\0EAPRS".contains(&mode) => {
+            Err("CLIENT_ERROR invalid mode for ms M token")
+        }
+        Verb::Arithmetic if !b"\0ID+-".contains(&mode) => {
+            Err("CLIENT_ERROR invalid mode for ma M token")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parse_flags(flags: &[u8]) -> Result<Options, Refused> {
+    let mut options = Options::default();
+    let mut seen = [false; 128];
+    for (count, word) in words(flags).enumerate() {
+        let Some((&letter, token)) = word.split_first() else { continue };
+        if count == FLAGS_MAX {
+            return Err("CLIENT_ERROR options flags are too long");
+        }
+        match seen.get_mut(usize::from(letter)) {
+            Some(seen) if !*seen => *seen = true,
+            _ => return Err("CLIENT_ERROR duplicate flag"),
+        }
+        options.take(letter, token)?;
+    }
+    Ok(options)
+}
+
+impl Options {
+    fn take(&mut self, letter: u8, token: &[u8]) -> Result<(), Refused> {
+        let seconds = || parse_i64(token).map(Some).ok_or(BAD_TOKEN);
+        match letter {
+            b'b' => self.base64 = true,
+            b'q' => self.quiet = true,
+            b'v' => self.value = true,
+            b'u' => self.no_touch = true,
+            b'h' => self.hit = true,
+            b'c' => self.version = true,
+            b'I' => self.invalidate = true,
+            b'T' => self.ttl = seconds()?,
+            b'N' => self.vivify = seconds()?,
+            b'R' => self.recache = seconds()?,
+            b'F' => {
+                let flags = parse_u64(token).and_then(|flags| u32::try_from(flags).ok());
+                self.client_flags = flags.ok_or(BAD_TOKEN)?;
+            }
+            b'C' => self.compare = Some(parse_u64(token).ok_or(BAD_TOKEN)?),
+            b'M' => {
+                let [mode] = token else {
+                    return Err("CLIENT_ERROR incorrect length for M token");
+                };
+                self.mode = *mode;
+            }
+            b'J' => {
+                let initial = parse_u64(token);
+                self.initial = initial.ok_or("CLIENT_ERROR invalid numeric initial value")?;
+            }
+            b'D' => {
+                let delta = parse_u64(token);
+                self.delta = delta.ok_or("CLIENT_ERROR invalid numeric delta value")?;
+            }
+            b'O' if token.len() >= OPAQUE_LEN_MAX => {
+                return Err("CLIENT_ERROR opaque token too long");
+            }
+            // P and L are for proxies.
+            b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'f' | b'l' => {}
+            _ => return Err("CLIENT_ERROR invalid flag"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_and_kept_in_order() {
+        let request = parse(Verb::Get, b"key", b" v  t Oabc T-5 k").expect("valid");
+        assert!(request.options.value && !request.options.base64);
+        assert_eq!(request.options.ttl, Some(-5));
+        let flags: Vec<_> = request.flags().collect();
+        let none = &b""[..];
+        let expected = [(b'v', none), (b't', none), (b'O', b"abc"), (b'T', b"-5"), (b'k', none)];
+        assert_eq!(flags, expected);
+    }
+
+    #[test]
+    fn keys_are_decoded() {
+        let request = parse(Verb::Get, b"Zm9v", b"b v").expect("valid");
+        assert_eq!(request.key(&mut [0; KEY_LEN_MAX]), b"foo");
+        let request = parse(Verb::Get, b"Zm9v", b"v").expect("valid");
+        assert_eq!(request.key(&mut [0; KEY_LEN_MAX]), b"Zm9v");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |verb, flags: &[u8]| parse(verb, b"key", flags).expect_err("refused");
+        assert_eq!(refused(Verb::Get, b"v v"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, b"\xff"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, b"!"), "CLIENT_ERROR invalid flag");
+        assert_eq!(refused(Verb::Get, b"Tx"), BAD_TOKEN);
+        assert_eq!(refused(Verb::Get, b"C-1"), BAD_TOKEN);
+        assert_eq!(refused(Verb::Get, b"b"), "CLIENT_ERROR error decoding key");
+        assert_eq!(refused(Verb::Set(b""), b"MX"), "CLIENT_ERROR invalid mode for ms M token");
+        assert_eq!(refused(Verb::Set(b""), b"MIX"), "CLIENT_ERROR incorrect length for M token");
+        let opaque = [&b"O"[..], &[b'x'; 32]].concat();
+        assert_eq!(refused(Verb::Get, &opaque), "CLIENT_ERROR opaque token too long");
+        assert_eq!(refused(Verb::Delete, b"!"), BAD_FLAG);
+        let line = "CLIENT_ERROR invalid mode for ma M token";
+        assert_eq!(refused(Verb::Arithmetic, b"MX"), line);
+        assert_eq!(parse(Verb::Get, &[b'k'; 251], b""), Err(BAD_FORMAT));
+    }
+}

@@ -1,0 +1,33 @@
+//! The protocols of memcached: requests of clients, replies of the server.
+//!
+//! The byte layouts stand in `docs/formats/memcached.md`. A connection speaks one of two languages,
+//! told apart by its first byte: [`BINARY_MAGIC`] begins binary frames, anything else begins a line.
+//! Lines are [`text`] commands, or the newer [`meta`] commands, mixed at will.
+//!
+//! A parser is handed what has arrived and returns one request at a time, whose keys and values are
+//! slices of the input. A value that is longer than the caller's limit is never waited for: the
+//! request is refused as soon as it says so, and its bytes are skipped as they come.
+
+pub mod base64;
+pub mod binary;
+pub mod meta;
+pub mod text;
+
+/// The first byte of every binary request, and of no line.
+pub const BINARY_MAGIC: u8 = 0x80;
+
+/// The longest key.
+pub const KEY_LEN_MAX: usize = 250;
+
+/// What a request may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a value.
+    pub value_len_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { value_len_max: 1 << 20 }
+    }
+}

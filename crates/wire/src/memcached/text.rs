@@ -1,0 +1,614 @@
+//! Lines: the classic commands, and the meta commands among them.
+//!
+//! A line ends in LF, with or without CR before it; blanks separate its words. Commands that store
+//! are followed by the value and CR LF. Where memcached and this differ: a value whose command is
+//! refused is skipped whenever its length could be read, so that a value is never taken for commands.
+
+use memchr::memchr;
+
+use super::meta::{self, BAD_FORMAT, Verb, words};
+use super::{KEY_LEN_MAX, Limits};
+use crate::number::{parse_i64, parse_u64};
+
+/// The longest line that reads keys: some thousand keys of full length.
+const KEYS_LINE_LEN_MAX: usize = 1 << 20;
+
+/// The longest other line, which holds one key and up to 17 short flags.
+const LINE_LEN_MAX: usize = 2048;
+
+/// Bytes of a value that may be announced at all.
+const DATA_LEN_MAX: u64 = i32::MAX as u64 - 2;
+
+const UNKNOWN: &str = "ERROR";
+const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
+const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
+const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+
+/// Whether the client wants a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It does.
+    Wanted,
+    /// `noreply`
+    Unwanted,
+}
+
+/// When a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Always.
+    Set,
+    /// If there is none.
+    Add,
+    /// If there is one.
+    Replace,
+    /// Behind the one there is.
+    Append,
+    /// Before the one there is.
+    Prepend,
+    /// If there is one of this version.
+    Cas(u64),
+}
+
+/// A value to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    /// When.
+    pub mode: Mode,
+    /// Under which key.
+    pub key: &'a [u8],
+    /// Kept with the value, opaque.
+    pub flags: u32,
+    /// Seconds to live, or a Unix time in seconds.
+    pub exptime: i64,
+    /// The value.
+    pub data: &'a [u8],
+    /// Whether the client wants a reply.
+    pub reply: Reply,
+}
+
+/// The keys of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys<'a>(&'a [u8]);
+
+impl<'a> Keys<'a> {
+    /// One after the other. None is longer than [`KEY_LEN_MAX`].
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        words(self.0)
+    }
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields are named as in the protocol")]
+pub enum Command<'a> {
+    /// `get`, `gets`, and with an expiry `gat`, `gats`.
+    Get { keys: Keys<'a>, with_version: bool, touch: Option<i64> },
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    Store(Store<'a>),
+    /// `delete`
+    Delete { key: &'a [u8], reply: Reply },
+    /// `incr`, `decr`
+    Adjust { key: &'a [u8], up: bool, delta: u64, reply: Reply },
+    /// `touch`
+    Touch { key: &'a [u8], exptime: i64, reply: Reply },
+    /// `flush_all`
+    FlushAll { delay: i64, reply: Reply },
+    /// `stats`, with what stands behind it.
+    Stats { what: &'a [u8] },
+    /// `version`
+    Version,
+    /// `verbosity`
+    Verbosity { reply: Reply },
+    /// `quit`
+    Quit,
+    /// `mn`
+    MetaNoop,
+    /// `mg`, `ms`, `md`, `ma`, `me`
+    Meta(meta::Request<'a>),
+}
+
+/// A command that is answered with an error and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused<'a> {
+    /// The line of the reply, without its end.
+    pub line: &'static str,
+    /// Whether the client wants it.
+    pub reply: Reply,
+    /// Whether the connection can go on.
+    pub fatal: bool,
+    /// A key whose old value must not survive the new one that was too large.
+    pub outdated: Option<&'a [u8]>,
+}
+
+impl Refused<'_> {
+    const fn new(line: &'static str) -> Self {
+        Self { line, reply: Reply::Wanted, fatal: false, outdated: None }
+    }
+}
+
+impl From<&'static str> for Refused<'_> {
+    fn from(line: &'static str) -> Self {
+        Self::new(line)
+    }
+}
+
+/// The next thing in an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A whole command.
+    Command(Command<'a>),
+    /// Something that is no command.
+    Refused(Refused<'a>),
+    /// The input ends before the command does.
+    NeedMore {
+        /// Bytes that are missing for certain; 0 if nobody knows.
+        hint: usize,
+    },
+}
+
+/// Finds commands, one at a time.
+#[derive(Clone, Debug, Default)]
+pub struct Parser {
+    /// Bytes of a value that is not wanted.
+    skip: usize,
+    /// Bytes at the front of the next input among which there is no LF.
+    searched: usize,
+    /// Bytes that the next input must have to be worth a look.
+    needed: usize,
+}
+
+/// What a line says.
+enum Line<'a> {
+    Command(Command<'a>),
+    /// A value follows.
+    Store(Announced<'a>),
+}
+
+/// A value that follows its line.
+#[derive(Clone, Copy)]
+struct Announced<'a> {
+    len: usize,
+    kind: Kind<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Text(Store<'a>),
+    Meta {
+        key: &'a [u8],
+        flags: &'a [u8],
+    },
+    /// The line is refused, the value skipped.
+    Nothing(Refused<'a>),
+}
+
+impl Parser {
+    /// Looks for a command at the front of `input`, and returns how many bytes of it are done with.
+    /// Those that are not have to be at the front of the next input.
+    #[inline]
+    pub fn next<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
+        let skipped = self.skip.min(input.len());
+        self.skip -= skipped;
+        let rest = &input[skipped..];
+        if rest.len() < self.needed {
+            return (Step::NeedMore { hint: self.needed - rest.len() }, skipped);
+        }
+        self.needed = 0;
+        let (step, len) = self.command(rest, limits);
+        (step, skipped + len)
+    }
+
+    #[inline]
+    fn command<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
+        let Some(end) = memchr(b'\n', &input[self.searched..]) else {
+            return self.unfinished_line(input);
+        };
+        let end = self.searched + end;
+        let line = &input[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let after_line = end + 1;
+        let announced = match parse_line(line) {
+            Ok(Line::Command(command)) => {
+                self.searched = 0;
+                return (Step::Command(command), after_line);
+            }
+            Err(refused) => {
+                self.searched = 0;
+                return (Step::Refused(refused), after_line);
+            }
+            Ok(Line::Store(announced)) => announced,
+        };
+        self.value(input, after_line, announced, limits)
+    }
+
+    /// A command whose value begins at `at`.
+    fn value<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: usize,
+        announced: Announced<'a>,
+        limits: &Limits,
+    ) -> (Step<'a>, usize) {
+        let Announced { len, kind } = announced;
+        let refused = match kind {
+            Kind::Nothing(refused) => Some(refused),
+            Kind::Text(Store { key, reply, mode, .. }) if len > limits.value_len_max => {
+                let outdated = (mode == Mode::Set).then_some(key);
+                Some(Refused { reply, outdated, ..Refused::new(TOO_LARGE) })
+            }
+            Kind::Meta { key, .. } if len > limits.value_len_max => {
+                Some(Refused { outdated: Some(key), ..Refused::new(TOO_LARGE) })
+            }
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            self.searched = 0;
+            self.skip = len + 2;
+            return (Step::Refused(refused), at);
+        }
+        let end = at + len + 2;
+        if input.len() < end {
+            self.searched = at - 1;
+            self.needed = end;
+            return (Step::NeedMore { hint: end - input.len() }, 0);
+        }
+        self.searched = 0;
+        let data = &input[at..at + len];
+        if &input[at + len..end] != b"\r\n" {
+            let reply = if let Kind::Text(store) = kind { store.reply } else { Reply::Wanted };
+            return (Step::Refused(Refused { reply, ..Refused::new(BAD_CHUNK) }), end);
+        }
+        let step = match kind {
+            Kind::Text(store) => Step::Command(Command::Store(Store { data, ..store })),
+            Kind::Meta { key, flags } => match meta::parse(Verb::Set(data), key, flags) {
+                Ok(request) => Step::Command(Command::Meta(request)),
+                Err(line) => Step::Refused(Refused::new(line)),
+            },
+            Kind::Nothing(refused) => Step::Refused(refused),
+        };
+        (step, end)
+    }
+
+    /// The input has no LF.
+    fn unfinished_line<'a>(&mut self, input: &'a [u8]) -> (Step<'a>, usize) {
+        let reads_keys = [&b"get "[..], b"gets ", b"gat ", b"gats "];
+        let reads_keys = reads_keys.iter().any(|name| input.starts_with(name));
+        let max = if reads_keys { KEYS_LINE_LEN_MAX } else { LINE_LEN_MAX };
+        if input.len() > max {
+            self.searched = 0;
+            let refused = Refused::new("CLIENT_ERROR line too long");
+            return (Step::Refused(Refused { fatal: true, ..refused }), input.len());
+        }
+        self.searched = input.len();
+        (Step::NeedMore { hint: 0 }, 0)
+    }
+}
+
+fn parse_line(line: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let (name, rest) = first_word(line);
+    match name {
+        b"get" => get(rest, false),
+        b"gets" => get(rest, true),
+        b"mg" => meta_command(Verb::Get, rest),
+        b"ms" => meta_set(rest),
+        b"set" => store(Mode::Set, rest),
+        b"add" => store(Mode::Add, rest),
+        b"replace" => store(Mode::Replace, rest),
+        b"append" => store(Mode::Append, rest),
+        b"prepend" => store(Mode::Prepend, rest),
+        b"cas" => store(Mode::Cas(0), rest),
+        b"delete" => delete(rest),
+        b"incr" => adjust(true, rest),
+        b"decr" => adjust(false, rest),
+        b"touch" => touch(rest),
+        b"gat" => get_and_touch(rest, false),
+        b"gats" => get_and_touch(rest, true),
+        b"md" => meta_command(Verb::Delete, rest),
+        b"ma" => meta_command(Verb::Arithmetic, rest),
+        b"me" => meta_command(Verb::Debug, rest),
+        b"mn" => Ok(Line::Command(Command::MetaNoop)),
+        b"version" => Ok(Line::Command(Command::Version)),
+        b"quit" => Ok(Line::Command(Command::Quit)),
+        b"stats" => Ok(Line::Command(Command::Stats { what: first_word(rest).0 })),
+        b"flush_all" => flush_all(rest),
+        b"verbosity" => verbosity(rest),
+        b"shutdown" => Err(Refused::new("ERROR: shutdown not enabled")),
+        _ => Err(Refused::new(UNKNOWN)),
+    }
+}
+
+/// The first word of a line and what follows it.
+#[inline]
+fn first_word(line: &[u8]) -> (&[u8], &[u8]) {
+    let start = line.iter().position(|&byte| byte != b' ').unwrap_or(line.len());
+    let line = &line[start..];
+    let end = memchr(b' ', line).unwrap_or(line.len());
+    line.split_at(end)
+}
+
+/// Up to `N` words of a line and their number, [`usize::MAX`] if there are more.
+fn split<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
+    let (mut found, mut count) = ([&b""[..]; N], 0);
+    for word in words(line) {
+        match found.get_mut(count) {
+            Some(place) => *place = word,
+            None => return (found, usize::MAX),
+        }
+        count += 1;
+    }
+    (found, count)
+}
+
+fn reply(word: &[u8]) -> Reply {
+    if word == b"noreply" { Reply::Unwanted } else { Reply::Wanted }
+}
+
+fn check_key(key: &[u8]) -> Result<(), &'static str> {
+    if key.len() > KEY_LEN_MAX { Err(BAD_FORMAT) } else { Ok(()) }
+}
+
+#[inline]
+fn get(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_>> {
+    let keys = Keys(rest);
+    let mut count = 0;
+    for key in keys.iter() {
+        check_key(key)?;
+        count += 1;
+    }
+    if count == 0 {
+        return Err(Refused::new(UNKNOWN));
+    }
+    Ok(Line::Command(Command::Get { keys, with_version, touch: None }))
+}
+
+fn get_and_touch(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_>> {
+    let (exptime, keys) = first_word(rest);
+    if exptime.is_empty() {
+        return Err(Refused::new(UNKNOWN));
+    }
+    let touch = Some(parse_i64(exptime).ok_or(BAD_EXPTIME)?);
+    let keys = Keys(keys);
+    keys.iter().try_for_each(check_key)?;
+    Ok(Line::Command(Command::Get { keys, with_version, touch }))
+}
+
+fn store(mode: Mode, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([key, flags, exptime, len, fifth, sixth], count) = split::<6>(rest);
+    let is_cas = matches!(mode, Mode::Cas(_));
+    if count != usize::from(is_cas) + 4 && count != usize::from(is_cas) + 5 {
+        return Err(Refused::new(UNKNOWN));
+    }
+    let (version, last) = if is_cas { (parse_u64(fifth), sixth) } else { (Some(0), fifth) };
+    let reply = reply(last);
+    let bad = Refused { reply, ..Refused::new(BAD_FORMAT) };
+    let len = parse_u64(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(bad)? as usize;
+    let flags = parse_u64(flags).and_then(|flags| u32::try_from(flags).ok());
+    let kind = match (flags, parse_i64(exptime), version, check_key(key)) {
+        (Some(flags), Some(exptime), Some(version), Ok(())) => {
+            let mode = if is_cas { Mode::Cas(version) } else { mode };
+            Kind::Text(Store { mode, key, flags, exptime, data: b"", reply })
+        }
+        _ => Kind::Nothing(bad),
+    };
+    Ok(Line::Store(Announced { len, kind }))
+}
+
+fn delete(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([key, second, third], count) = split::<3>(rest);
+    let reply = match (count, second, third) {
+        (1, ..) | (2, b"0", _) => Reply::Wanted,
+        (2, b"noreply", _) | (3, b"0", b"noreply") => Reply::Unwanted,
+        (0, ..) => return Err(Refused::new(UNKNOWN)),
+        _ => {
+            let line = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+            return Err(Refused::new(line));
+        }
+    };
+    check_key(key)?;
+    Ok(Line::Command(Command::Delete { key, reply }))
+}
+
+fn adjust(up: bool, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([key, delta, last], count) = split::<3>(rest);
+    if count != 2 && count != 3 {
+        return Err(Refused::new(UNKNOWN));
+    }
+    check_key(key)?;
+    let reply = reply(last);
+    let delta = parse_u64(delta).ok_or(Refused { reply, ..Refused::new(BAD_DELTA) })?;
+    Ok(Line::Command(Command::Adjust { key, up, delta, reply }))
+}
+
+fn touch(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([key, exptime, last], count) = split::<3>(rest);
+    if count != 2 && count != 3 {
+        return Err(Refused::new(UNKNOWN));
+    }
+    check_key(key)?;
+    let reply = reply(last);
+    let exptime = parse_i64(exptime).ok_or(Refused { reply, ..Refused::new(BAD_EXPTIME) })?;
+    Ok(Line::Command(Command::Touch { key, exptime, reply }))
+}
+
+fn flush_all(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([first, second], count) = split::<2>(rest);
+    let (delay, reply) = match (count, first) {
+        (0, _) => (Some(0), Reply::Wanted),
+        (1, b"noreply") => (Some(0), Reply::Unwanted),
+        (1 | 2, delay) => (parse_i64(delay), reply(second)),
+        _ => return Err(Refused::new(UNKNOWN)),
+    };
+    let delay = delay.ok_or(Refused { reply, ..Refused::new(BAD_EXPTIME) })?;
+    Ok(Line::Command(Command::FlushAll { delay, reply }))
+}
+
+fn verbosity(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let ([level, last], count) = split::<2>(rest);
+    // The last word may also be the first.
+    let reply = reply(if count == 1 { level } else { last });
+    match (count, parse_u64(level)) {
+        (1 | 2, Some(_)) => Ok(Line::Command(Command::Verbosity { reply })),
+        (1 | 2, None) => Err(Refused { reply, ..Refused::new(BAD_FORMAT) }),
+        _ => Err(Refused::new(UNKNOWN)),
+    }
+}
+
+#[inline]
+fn meta_command<'a>(verb: Verb<'a>, rest: &'a [u8]) -> Result<Line<'a>, Refused<'a>> {
+    let (key, flags) = first_word(rest);
+    if key.is_empty() {
+        return Err(Refused::new(UNKNOWN));
+    }
+    let request = meta::parse(verb, key, flags)?;
+    Ok(Line::Command(Command::Meta(request)))
+}
+
+fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
+    let (key, rest) = first_word(rest);
+    let (len, flags) = first_word(rest);
+    if key.is_empty() {
+        return Err(Refused::new(UNKNOWN));
+    }
+    let len = parse_u64(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
+    // What is wrong with the flags need not wait for the value.
+    let kind = match meta::parse(Verb::Set(b""), key, flags) {
+        Ok(_) => Kind::Meta { key, flags },
+        Err(line) => Kind::Nothing(Refused::new(line)),
+    };
+    Ok(Line::Store(Announced { len, kind }))
+}
+
+/// Appends the line that precedes a value.
+#[inline]
+pub fn value_head(key: &[u8], flags: u32, len: usize, version: Option<u64>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    number(flags.into(), out);
+    out.push(b' ');
+    number(len as u64, out);
+    if let Some(version) = version {
+        out.push(b' ');
+        number(version, out);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number.
+#[inline]
+pub fn number(number: u64, out: &mut Vec<u8>) {
+    if number < 10 {
+        out.push(b'0' + number as u8);
+    } else {
+        out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(input: &[u8]) -> Vec<Step<'_>> {
+        let (mut parser, mut steps, mut at) = (Parser::default(), Vec::new(), 0);
+        loop {
+            let (step, len) = parser.next(&input[at..], &Limits::default());
+            at += len;
+            steps.push(step);
+            if matches!(step, Step::NeedMore { .. }) {
+                return steps;
+            }
+        }
+    }
+
+    fn refusals(input: &[u8]) -> Vec<&'static str> {
+        let line = |step: &Step<'_>| match step {
+            Step::Refused(refused) => Some(refused.line),
+            _ => None,
+        };
+        all(input).iter().filter_map(line).collect()
+    }
+
+    #[test]
+    fn commands_are_read() {
+        let steps = all(b"set k 5 60 3 noreply\r\na\nb\r\nget k other\nquit\r\n");
+        let store = Store {
+            mode: Mode::Set,
+            key: b"k",
+            flags: 5,
+            exptime: 60,
+            data: b"a\nb",
+            reply: Reply::Unwanted,
+        };
+        assert_eq!(steps[0], Step::Command(Command::Store(store)));
+        let Step::Command(Command::Get { keys, with_version: false, touch: None }) = steps[1]
+        else {
+            panic!("{:?}", steps[1]);
+        };
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"k"[..], b"other"]);
+        assert_eq!(steps[2..], [Step::Command(Command::Quit), Step::NeedMore { hint: 0 }]);
+    }
+
+    #[test]
+    fn a_value_is_never_taken_for_commands() {
+        let long = [b"set ".as_slice(), &[b'k'; 251], b" 0 0 9\r\nflush_all\r\n"].concat();
+        assert_eq!(refusals(&long), [BAD_FORMAT]);
+        assert_eq!(refusals(b"set k x 0 9\r\nflush_all\r\n"), [BAD_FORMAT]);
+        assert_eq!(refusals(b"cas k 0 0 9 x\r\nflush_all\r\n"), [BAD_FORMAT]);
+        assert_eq!(refusals(b"ms k 9 !\r\nflush_all\r\n"), ["CLIENT_ERROR invalid flag"]);
+        let large = Limits { value_len_max: 8 };
+        let mut parser = Parser::default();
+        let input = b"set k 0 0 9\r\nflush_all\r\nmn\r\n";
+        let (step, len) = parser.next(input, &large);
+        let Step::Refused(refused) = step else { panic!("{step:?}") };
+        assert_eq!((refused.line, refused.outdated), (TOO_LARGE, Some(&b"k"[..])));
+        let (step, _) = parser.next(&input[len..], &large);
+        assert_eq!(step, Step::Command(Command::MetaNoop));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (input, line) in [
+            ("\r\n", UNKNOWN),
+            ("GET k\r\n", UNKNOWN),
+            ("get\r\n", UNKNOWN),
+            ("gat 0x k\r\n", BAD_EXPTIME),
+            ("set k 0 0\r\n", UNKNOWN),
+            ("set k 0 0 -1\r\n", BAD_FORMAT),
+            ("set k 0 0 99999999999999999999\r\n", BAD_FORMAT),
+            ("set k 0 0 2147483647\r\n", BAD_FORMAT),
+            ("set k 0 0 2\r\nabc\r\n", BAD_CHUNK),
+            ("incr k x\r\n", BAD_DELTA),
+            ("incr k -1\r\n", BAD_DELTA),
+            ("touch k x\r\n", BAD_EXPTIME),
+            ("flush_all x\r\n", BAD_EXPTIME),
+            ("verbosity\r\n", UNKNOWN),
+            ("mg\r\n", UNKNOWN),
+            ("ms k\r\n", BAD_FORMAT),
+        ] {
+            assert_eq!(refusals(input.as_bytes()).first(), Some(&line), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_kept_for_ever() {
+        let mut parser = Parser::default();
+        let line = vec![b'x'; LINE_LEN_MAX];
+        assert_eq!(parser.next(&line, &Limits::default()), (Step::NeedMore { hint: 0 }, 0));
+        let line = vec![b'x'; LINE_LEN_MAX + 1];
+        let (step, _) = parser.next(&line, &Limits::default());
+        assert!(matches!(step, Step::Refused(Refused { fatal: true, .. })));
+        let keys = [b"get ".as_slice(), &b"key ".repeat(10_000)].concat();
+        assert_eq!(parser.next(&keys, &Limits::default()), (Step::NeedMore { hint: 0 }, 0));
+    }
+
+    #[test]
+    fn heads_are_written() {
+        let mut out = Vec::new();
+        value_head(b"k", 0, 10, None, &mut out);
+        value_head(b"k", u32::MAX, 0, Some(u64::MAX), &mut out);
+        assert_eq!(out, b"VALUE k 0 10\r\nVALUE k 4294967295 0 18446744073709551615\r\n");
+    }
+}

@@ -1,0 +1,4 @@
+//! See `tierce_wire::fuzzing::memcached_meta`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tierce_wire::fuzzing::memcached_meta(data));

@@ -1,0 +1,609 @@
+//! The protocols of memcached, in bytes, on the keys that clients of Redis see.
+//!
+//! What is expected of the text protocols is what memcached 1.6.18 answers, but for what
+//! `docs/differences.md` lists.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use tierce_harness::{Launch, PATIENCE, Server, TempDir, free_port, wait_until};
+
+use crate::launch;
+
+/// A server of both protocols.
+struct Both {
+    server: Server,
+    port: u16,
+}
+
+impl Both {
+    fn start() -> Self {
+        Self::with(launch())
+    }
+
+    fn with(launch: Launch) -> Self {
+        let port = free_port();
+        let server = launch.with("memcached-port", &port.to_string()).start();
+        Self { server, port }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a listener");
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    }
+
+    /// Sends bytes and returns everything that comes back until the server has answered them all and
+    /// closed its end.
+    fn talk(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(bytes).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("a socket");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("received");
+        answer
+    }
+
+    #[track_caller]
+    fn check(&self, bytes: &[u8], expected: &[u8]) {
+        let answer = self.talk(bytes);
+        assert_eq!(
+            answer.escape_ascii().to_string(),
+            expected.escape_ascii().to_string(),
+            "to {}",
+            bytes.escape_ascii()
+        );
+    }
+
+    /// What a conversation is answered with, without the versions in headers of frames.
+    #[track_caller]
+    fn check_frames(&self, bytes: &[u8], expected: &[u8]) {
+        let mut answer = self.talk(bytes);
+        let mut at = 0;
+        while let Some(header) = answer.get_mut(at..at + 24) {
+            header[16..].fill(0);
+            at += 24 + u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        }
+        assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair).expect("ASCII");
+        u8::from_str_radix(text, 16).expect("hexadecimal")
+    };
+    digits.chunks(2).map(byte).collect()
+}
+
+/// A frame with the opaque number of the vectors.
+fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let body = [extras, key, value].concat();
+    let mut frame = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+    frame.extend((body.len() as u32).to_be_bytes());
+    frame.extend([0xde, 0xad, 0xbe, 0xef]);
+    frame.extend([0; 8]);
+    frame.extend(body);
+    frame
+}
+
+fn answer(opcode: u8, status: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut answer = frame(opcode, extras, key, value);
+    answer[0] = 0x81;
+    answer[7] = status;
+    answer
+}
+
+#[test]
+fn vectors_of_the_binary_protocol() {
+    let both = Both::start();
+    let get =
+        "80 00 00 05 00 00 00 00 00 00 00 05 de ad be ef 00 00 00 00 00 00 00 00 68 65 6c 6c 6f";
+    let set = |extras: &str| {
+        format!(
+            "80 01 00 05 08 00 00 00 00 00 00 12 de ad be ef 00 00 00 00 00 00 00 00 {extras} \
+             68 65 6c 6c 6f 77 6f 72 6c 64"
+        )
+    };
+    let delete =
+        "80 04 00 05 00 00 00 00 00 00 00 05 de ad be ef 00 00 00 00 00 00 00 00 68 65 6c 6c 6f";
+    let increment = "80 05 00 01 14 00 00 00 00 00 00 15 de ad be ef 00 00 00 00 00 00 00 00 \
+                     00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 0a 00 00 00 00 6e";
+    let noop = "80 0a 00 00 00 00 00 00 00 00 00 00 de ad be ef 00 00 00 00 00 00 00 00";
+    let stored = "81 01 00 00 00 00 00 00 00 00 00 00 de ad be ef 00 00 00 00 00 00 00 00";
+    let found = |flags: &str| {
+        format!(
+            "81 00 00 00 04 00 00 00 00 00 00 09 de ad be ef 00 00 00 00 00 00 00 00 {flags} \
+             77 6f 72 6c 64"
+        )
+    };
+    let number = "81 05 00 00 00 00 00 00 00 00 00 08 de ad be ef 00 00 00 00 00 00 00 00 \
+                  00 00 00 00 00 00 00 0a";
+    let missing = "81 00 00 00 00 00 00 01 00 00 00 09 de ad be ef 00 00 00 00 00 00 00 00 \
+                   4e 6f 74 20 66 6f 75 6e 64";
+    let deleted = "81 04 00 00 00 00 00 00 00 00 00 00 de ad be ef 00 00 00 00 00 00 00 00";
+    let done = "81 0a 00 00 00 00 00 00 00 00 00 00 de ad be ef 00 00 00 00 00 00 00 00";
+    let plain = set("00 00 00 00 00 00 00 00");
+    let flagged = set("00 00 ca fe 00 00 00 3c");
+    let (plain_found, flagged_found) = (found("00 00 00 00"), found("00 00 ca fe"));
+    for (request, expected) in [
+        (get, missing),
+        (&plain, stored),
+        (get, &plain_found),
+        (&flagged, stored),
+        (get, &flagged_found),
+        (delete, deleted),
+        (get, missing),
+        (increment, number),
+        (noop, done),
+    ] {
+        both.check_frames(&hex(request), &hex(expected));
+    }
+}
+
+#[test]
+fn quiet_requests_tell_only_what_is_not_to_be_expected() {
+    let both = Both::start();
+    let noop = frame(0x0a, b"", b"", b"");
+    let requests = [
+        frame(0x11, &[0; 8], b"a", b"1"),
+        frame(0x09, b"", b"absent", b""),
+        frame(0x0d, b"", b"a", b""),
+        frame(0x12, &[0; 8], b"a", b"2"),
+        frame(0x13, &[0; 8], b"absent", b"2"),
+        frame(0x19, b"", b"a", b"x"),
+        frame(0x1a, b"", b"a", b"y"),
+        frame(0x14, b"", b"absent", b""),
+        frame(0x0c, b"", b"absent", b""),
+        frame(0x00, b"", b"a", b""),
+        frame(0x14, b"", b"a", b""),
+        frame(0x1e, &[0; 4], b"a", b""),
+        frame(0x18, b"", b"", b""),
+        noop.clone(),
+        frame(0x17, b"", b"", b""),
+        noop,
+    ];
+    let expected = [
+        answer(0x0d, 0, &[0; 4], b"a", b"1"),
+        answer(0x12, 2, b"", b"", b"Data exists for key."),
+        answer(0x13, 1, b"", b"", b"Not found"),
+        answer(0x14, 1, b"", b"", b"Not found"),
+        answer(0x0c, 1, b"", b"absent", b""),
+        answer(0x00, 0, &[0; 4], b"", b"y1x"),
+        answer(0x0a, 0, b"", b"", b""),
+    ];
+    both.check_frames(&requests.concat(), &expected.concat());
+}
+
+#[test]
+fn a_store_by_version_in_frames() {
+    let both = Both::start();
+    let version_of = |answer: &[u8]| answer[16..24].to_vec();
+    let by = |version: &[u8], value: &[u8]| {
+        let mut frame = frame(0x01, &[0; 8], b"k", value);
+        frame[16..24].copy_from_slice(version);
+        frame
+    };
+    let first = version_of(&both.talk(&frame(0x01, &[0; 8], b"k", b"1")));
+    assert_eq!(version_of(&both.talk(&frame(0x00, b"", b"k", b""))), first);
+    assert_ne!(first, [0; 8]);
+    let second = both.talk(&by(&first, b"2"));
+    assert_eq!(second[6..8], [0, 0]);
+    assert!(version_of(&second) > first);
+    assert_eq!(both.talk(&by(&first, b"3"))[6..8], [0, 2]);
+    // A change through another protocol counts, too.
+    both.server.connect().check("APPEND k x", ":2");
+    assert_eq!(both.talk(&by(&version_of(&second), b"3"))[6..8], [0, 2]);
+    let mut absent = by(&first, b"1");
+    absent[32] = b'z';
+    assert_eq!(both.talk(&absent)[6..8], [0, 1]);
+}
+
+#[test]
+fn classic_commands() {
+    let both = Both::start();
+    for (request, expected) in [
+        ("set k 7 0 3\r\nabc\r\nget k\r\n", "STORED\r\nVALUE k 7 3\r\nabc\r\nEND\r\n"),
+        ("get k absent k\r\n", "VALUE k 7 3\r\nabc\r\nVALUE k 7 3\r\nabc\r\nEND\r\n"),
+        ("add k 0 0 1\r\nx\r\nreplace z 0 0 1\r\nx\r\n", "NOT_STORED\r\nNOT_STORED\r\n"),
+        ("append z 0 0 1\r\nx\r\nprepend z 0 0 1\r\nx\r\n", "NOT_STORED\r\nNOT_STORED\r\n"),
+        ("append k 0 0 1\r\nd\r\nprepend k 1 1 1\r\n_\r\n", "STORED\r\nSTORED\r\n"),
+        ("get k\r\n", "VALUE k 7 5\r\n_abcd\r\nEND\r\n"),
+        (
+            "incr k 1\r\nincr z 1\r\n",
+            "CLIENT_ERROR cannot increment or decrement non-numeric value\r\nNOT_FOUND\r\n",
+        ),
+        (
+            "set n 0 0 2\r\n10\r\ndecr n 1\r\nget n\r\n",
+            "STORED\r\n9\r\nVALUE n 0 1\r\n9\r\nEND\r\n",
+        ),
+        ("incr n 18446744073709551615\r\ndecr n 100\r\n", "8\r\n0\r\n"),
+        ("touch n 0\r\ntouch z 0\r\n", "TOUCHED\r\nNOT_FOUND\r\n"),
+        ("gat 100 n z\r\ngat 0\r\n", "VALUE n 0 1\r\n0\r\nEND\r\nEND\r\n"),
+        (
+            "delete n\r\ndelete n 0\r\ndelete n 1\r\n",
+            "DELETED\r\nNOT_FOUND\r\nCLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
+        ),
+        ("set e 0 0 0\r\n\r\nget e\r\n", "STORED\r\nVALUE e 0 0\r\n\r\nEND\r\n"),
+        ("set k 0 -1 1\r\na\r\nget k\r\n", "STORED\r\nEND\r\n"),
+        (
+            "set k 0 0 1 noreply\r\na\r\nincr k 1 noreply\r\nget k\r\n",
+            "VALUE k 0 1\r\na\r\nEND\r\n",
+        ),
+        ("verbosity 1\r\nverbosity\r\nversion\r\n", "OK\r\nERROR\r\nVERSION 1.6.18\r\n"),
+        (
+            "set k 0 0 2\r\nabc\r\nget e\r\n",
+            "CLIENT_ERROR bad data chunk\r\nERROR\r\nVALUE e 0 0\r\n\r\nEND\r\n",
+        ),
+        (
+            "stats sizes\r\nstats nonsense\r\nstats reset\r\n",
+            "STAT sizes_status disabled\r\nEND\r\nERROR\r\nRESET\r\n",
+        ),
+        ("flush_all\r\nget e\r\nflush_all noreply\r\n", "OK\r\nEND\r\n"),
+        ("get\r\nGET k\r\n\r\nnonsense\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n"),
+        ("quit\r\nversion\r\n", ""),
+    ] {
+        both.check(request.as_bytes(), expected.as_bytes());
+    }
+}
+
+#[test]
+fn stores_by_version_in_text() {
+    let both = Both::start();
+    let version = |key: &str| {
+        let answer = both.talk(format!("gets {key}\r\n").as_bytes());
+        let answer = String::from_utf8(answer).expect("ASCII");
+        let line = answer.lines().next().expect("a line").to_owned();
+        line.split(' ').nth(4).expect("a version").parse::<u64>().expect("a number")
+    };
+    both.check(b"set k 0 0 1\r\n1\r\ncas z 0 0 1 1\r\nx\r\n", b"STORED\r\nNOT_FOUND\r\n");
+    let first = version("k");
+    assert_eq!(version("k"), first);
+    both.check(format!("cas k 0 0 1 {first}\r\n2\r\n").as_bytes(), b"STORED\r\n");
+    both.check(format!("cas k 0 0 1 {first}\r\n3\r\n").as_bytes(), b"EXISTS\r\n");
+    let second = version("k");
+    assert!(second > first);
+    for (change, reply) in [("INCR k", ":3"), ("SET k 3", "+OK"), ("SETRANGE k 0 4", ":1")] {
+        let before = version("k");
+        both.server.connect().check(change, reply);
+        both.check(format!("cas k 0 0 1 {before}\r\n9\r\n").as_bytes(), b"EXISTS\r\n");
+    }
+    let before = version("k");
+    both.server.connect().check("EXPIRE k 100", ":1");
+    both.check(format!("cas k 0 0 1 {before}\r\n9\r\n").as_bytes(), b"STORED\r\n");
+}
+
+#[test]
+fn meta_commands() {
+    let both = Both::start();
+    for (request, expected) in [
+        ("mn\r\nmg absent\r\nmg absent k Oab\r\nmg absent q\r\n", "MN\r\nEN\r\nEN kabsent Oab\r\n"),
+        (
+            "ms k 3 F5 k Oqq\r\nabc\r\nmg k\r\nmg k s v t f k Ox\r\n",
+            "HD kk Oqq\r\nHD\r\nVA 3 s3 t-1 f5 kk Ox\r\nabc\r\n",
+        ),
+        (
+            "ms k 2 ME\r\nab\r\nms k 1 MA\r\nd\r\nms k 1 MP\r\n_\r\nmg k v\r\n",
+            "NS\r\nHD\r\nHD\r\nVA 5\r\n_abcd\r\n",
+        ),
+        (
+            "ms z 1 MR\r\nx\r\nms z 1 MA\r\nx\r\nms z 1 C1\r\nx\r\nms k 1 C1\r\nx\r\n",
+            "NS\r\nNS\r\nNF\r\nEX\r\n",
+        ),
+        (
+            "ms k 2 q\r\nab\r\nms k 2 MX\r\nab\r\nmn\r\n",
+            "CLIENT_ERROR invalid mode for ms M token\r\nMN\r\n",
+        ),
+        ("mg k T100 t\r\nmg k t T0\r\nmg k t\r\n", "HD t100\r\nHD t100\r\nHD t-1\r\n"),
+        ("mg k h\r\nmg k h\r\nms k 1\r\na\r\nmg k h\r\n", "HD h0\r\nHD h1\r\nHD\r\nHD h0\r\n"),
+        (
+            "md k C1 Oab k\r\nmd k k Oaa\r\nmd k\r\nmd k q\r\n",
+            "EX Oab kk\r\nHD kk Oaa\r\nNF\r\nNF\r\n",
+        ),
+        (
+            "ma n\r\nma n N0 J13 v t\r\nma n v t\r\nma n MD D5 v\r\nma n q\r\n",
+            "NF\r\nVA 2 t-1\r\n13\r\nVA 2 t-1\r\n14\r\nVA 1\r\n9\r\n",
+        ),
+        (
+            "ma n T30 t v\r\nms n 1\r\na\r\nma n\r\n",
+            "VA 2 t30\r\n11\r\nHD\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+        (
+            "ms Zm9v 1 b k\r\nx\r\nmg Zm9v b k v\r\nget foo\r\nmg Zm9 b k\r\n",
+            "HD kZm9v b\r\nVA 1 kZm9v b\r\nx\r\nVALUE foo 0 1\r\nx\r\nEND\r\nCLIENT_ERROR error decoding key\r\n",
+        ),
+        (
+            "mg k v v\r\nmg k !\r\nma n Dx\r\nmg\r\nms k\r\n",
+            "CLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nERROR\r\nCLIENT_ERROR bad command line format\r\n",
+        ),
+        ("mg foo k s t f v q u O1 P1 L1\r\n", "VA 1 kfoo s1 t-1 f0 O1\r\nx\r\n"),
+    ] {
+        both.check(request.as_bytes(), expected.as_bytes());
+    }
+}
+
+#[test]
+fn one_reader_wins_and_the_others_wait() {
+    let both = Both::start();
+    for (request, expected) in [
+        (
+            "ms s 1\r\na\r\nmd s I T30\r\nmg s v t\r\nmg s v\r\n",
+            "HD\r\nHD\r\nVA 1 t30 X W\r\na\r\nVA 1 Z X\r\na\r\n",
+        ),
+        (
+            "ms s 1 I C1\r\nb\r\nmg s v\r\nms s 1\r\nb\r\nmg s v\r\n",
+            "HD\r\nVA 1 Z X\r\nb\r\nHD\r\nVA 1\r\nb\r\n",
+        ),
+        (
+            "mg v N30 v t s f\r\nmg v v\r\nms v 1\r\nx\r\nmg v v\r\n",
+            "VA 0 t30 s0 f0 W\r\n\r\nVA 0 Z\r\n\r\nHD\r\nVA 1\r\nx\r\n",
+        ),
+        (
+            "ms r 1 T100\r\nx\r\nmg r R30 t v\r\nmg r R200 t v\r\nmg r R200 v\r\n",
+            "HD\r\nVA 1 t100\r\nx\r\nVA 1 t100 W\r\nx\r\nVA 1 Z\r\nx\r\n",
+        ),
+    ] {
+        both.check(request.as_bytes(), expected.as_bytes());
+    }
+}
+
+#[test]
+fn the_same_keys_as_in_redis() {
+    let both = Both::start();
+    let mut redis = both.server.connect();
+    both.check(b"set k 7 0 5\r\nhello\r\nset n 0 100 2\r\n41\r\n", b"STORED\r\nSTORED\r\n");
+    redis.check("GET k", "\"hello\"");
+    redis.check("INCR n", ":42");
+    assert!((99..=100).contains(&redis.ask("TTL n").int()));
+    both.check(b"get k n\r\n", b"VALUE k 7 5\r\nhello\r\nVALUE n 0 2\r\n42\r\nEND\r\n");
+    // Flags stay while the value is changed, and go when it is replaced.
+    redis.check("APPEND k !", ":6");
+    redis.check("RENAME k l", "+OK");
+    both.check(b"get l\r\n", b"VALUE l 7 6\r\nhello!\r\nEND\r\n");
+    redis.check("SET l new", "+OK");
+    both.check(b"get l\r\n", b"VALUE l 0 3\r\nnew\r\nEND\r\n");
+    both.check(b"flush_all\r\n", b"OK\r\n");
+    redis.check("DBSIZE", ":0");
+}
+
+#[test]
+fn cut_at_any_byte() {
+    let both = Both::start();
+    let text =
+        b"set k 1 0 4\r\na\r\nb\r\ngets absent\r\nms k 3\r\nabc\r\nmg k v\r\nincr k 1\r\nmn\r\n";
+    let expected = both.talk(text);
+    let mut stream = both.connect();
+    for byte in text {
+        stream.write_all(&[*byte]).expect("sent");
+    }
+    stream.shutdown(Shutdown::Write).expect("a socket");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("received");
+    assert_eq!(answer, expected);
+    let frames = [frame(0x11, &[0; 8], b"k", b"value"), frame(0x0c, b"", b"k", b"")].concat();
+    let mut stream = both.connect();
+    for byte in &frames {
+        stream.write_all(&[*byte]).expect("sent");
+    }
+    stream.shutdown(Shutdown::Write).expect("a socket");
+    let mut answered = Vec::new();
+    stream.read_to_end(&mut answered).expect("received");
+    answered[16..24].fill(0);
+    assert_eq!(answered, answer_of_getk());
+}
+
+fn answer_of_getk() -> Vec<u8> {
+    answer(0x0c, 0, &[0; 4], b"k", b"value")
+}
+
+#[test]
+fn many_keys_and_large_values() {
+    let both = Both::start();
+    let mut sets = Vec::new();
+    let mut expected = Vec::new();
+    for index in 0..100 {
+        let value = vec![b'a' + (index % 26) as u8; if index % 10 == 0 { 100_000 } else { 300 }];
+        sets.extend(format!("set key:{index} {index} 0 {}\r\n", value.len()).into_bytes());
+        sets.extend([&value[..], b"\r\n"].concat());
+        expected.extend(format!("VALUE key:{index} {index} {}\r\n", value.len()).into_bytes());
+        expected.extend([&value[..], b"\r\n"].concat());
+    }
+    expected.extend(b"END\r\n");
+    assert_eq!(both.talk(&sets), b"STORED\r\n".repeat(100));
+    let keys: Vec<String> = (0..100).map(|index| format!(" key:{index}")).collect();
+    let get = format!("get{}\r\n", keys.concat());
+    assert!(both.talk(get.as_bytes()) == expected, "a multi-get of 100 keys");
+    let quiet: Vec<u8> = (0..100)
+        .flat_map(|index| frame(0x0d, b"", format!("key:{index}").as_bytes(), b""))
+        .chain(frame(0x0a, b"", b"", b""))
+        .collect();
+    let answer = both.talk(&quiet);
+    assert!(answer.len() > 10 * 100_000 && answer[answer.len() - 23] == 0x0a);
+}
+
+#[test]
+fn hostile_lengths() {
+    let both = Both::with(launch().with("item-size-max", "2kb"));
+    // Refused when the length is read, and the value is not taken for commands.
+    let large =
+        [b"set k 0 0 3000\r\n".as_slice(), &b"get k\r\n".repeat(429)[..3000], b"\r\nmn\r\n"];
+    both.check(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n");
+    both.check(&large.concat(), b"SERVER_ERROR object too large for cache\r\nMN\r\n");
+    both.check(b"get k\r\n", b"END\r\n");
+    both.check(b"set k 0 0 2147483646\r\n", b"CLIENT_ERROR bad command line format\r\n");
+    both.check(b"set k 0 0 2147483645\r\n", b"SERVER_ERROR object too large for cache\r\n");
+    let key = "k".repeat(251);
+    let line = b"CLIENT_ERROR bad command line format\r\n";
+    both.check(format!("get {key}\r\n").as_bytes(), line);
+    both.check(
+        format!("set {key} 0 0 9\r\nflush_all\r\nmn\r\n").as_bytes(),
+        &[&line[..], b"MN\r\n"].concat(),
+    );
+    both.check(&b"x".repeat(10_000), b"CLIENT_ERROR line too long\r\n");
+    let mut huge = frame(0x01, &[0; 8], b"k", b"");
+    huge[8..12].fill(0xff);
+    both.check_frames(&huge, &answer(0x01, 3, b"", b"", b"Too large."));
+    let mut crossed = frame(0x00, b"", b"k", b"");
+    crossed[11] = 0;
+    both.check_frames(&crossed, &answer(0x00, 4, b"", b"", b"Invalid arguments"));
+    both.check_frames(
+        &frame(0x40, b"", b"", b""),
+        &answer(0x40, 0x81, b"", b"", b"Unknown command"),
+    );
+    both.server.connect().check("PING", "+PONG");
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let both = Both::with(launch().with("requirepass", "secret"));
+    both.check(b"get k\r\nmn\r\n", &b"CLIENT_ERROR unauthenticated\r\n".repeat(2));
+    both.check(b"set auth 0 0 13\r\ndefault wrong\r\n", b"CLIENT_ERROR authentication failure\r\n");
+    both.check(b"set auth 0 0 14\r\ndefault secret\r\nget k\r\n", b"STORED\r\nEND\r\n");
+    let get = frame(0x00, b"", b"k", b"");
+    both.check_frames(&get, &answer(0x00, 0x20, b"", b"", b"Auth failure."));
+    both.check_frames(&frame(0x20, b"", b"", b""), &answer(0x20, 0, b"", b"", b"PLAIN"));
+    let login = frame(0x21, b"", b"PLAIN", b"\0default\0secret");
+    let expected =
+        [answer(0x21, 0, b"", b"", b"Authenticated"), answer(0x00, 1, b"", b"", b"Not found")];
+    both.check_frames(&[login, get].concat(), &expected.concat());
+    let wrong = frame(0x21, b"", b"PLAIN", b"\0default\0Secret");
+    both.check_frames(&wrong, &answer(0x21, 0x20, b"", b"", b"Auth failure."));
+}
+
+#[test]
+fn a_unix_socket_and_a_database_of_their_own() {
+    let dir = TempDir::new();
+    let path = dir.path().join("memcached.sock");
+    let server = launch()
+        .with("memcached-unixsocket", path.to_str().expect("UTF-8"))
+        .with("memcached-database", "3")
+        .start();
+    let mut unix = UnixStream::connect(&path).expect("a listener");
+    unix.write_all(b"set k 0 0 1\r\nx\r\n").expect("sent");
+    let mut answer = [0; 8];
+    unix.read_exact(&mut answer).expect("received");
+    assert_eq!(&answer, b"STORED\r\n");
+    let mut redis = server.connect();
+    redis.check("GET k", "nil");
+    redis.check("SELECT 3", "+OK");
+    redis.check("GET k", "\"x\"");
+}
+
+#[test]
+fn a_flush_can_wait() {
+    let both = Both::start();
+    both.check(
+        b"set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n",
+        b"STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
+    );
+    let mut redis = both.server.connect();
+    wait_until("everything is flushed", || redis.ask("DBSIZE").int() == 0);
+}
+
+#[test]
+fn statistics_are_kept() {
+    let both = Both::start();
+    both.talk(b"set k 0 0 1\r\nx\r\nget k z\r\ndelete z\r\ntouch k 0\r\nincr z 1\r\n");
+    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    for line in [
+        "cmd_get 2",
+        "cmd_set 1",
+        "get_hits 1",
+        "get_misses 1",
+        "delete_misses 1",
+        "touch_hits 1",
+        "incr_misses 1",
+        "curr_items 1",
+    ] {
+        assert!(stats.contains(&format!("STAT {line}\r\n")), "{line} in {stats}");
+    }
+    both.talk(b"stats reset\r\n");
+    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    assert!(stats.contains("STAT cmd_get 0\r\n"), "{stats}");
+    let frames = both.talk(&frame(0x10, b"", b"", b""));
+    assert!(frames.windows(7).any(|part| part == b"cmd_get"));
+    assert!(frames.ends_with(&answer(0x10, 0, b"", b"", b"")));
+}
+
+#[test]
+fn the_port_can_be_opened_and_closed() {
+    let server = crate::server();
+    let port = free_port();
+    let mut redis = server.connect();
+    redis.check(&format!("CONFIG SET memcached-port {port}"), "+OK");
+    let both = Both { server, port };
+    both.check(b"version\r\n", b"VERSION 1.6.18\r\n");
+    let mut redis = both.server.connect();
+    redis.check("CONFIG SET memcached-port 0", "+OK");
+    wait_until("nobody listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+    redis.check("PING", "+PONG");
+}
+
+#[test]
+fn a_pause_holds_requests_back() {
+    let both = Both::start();
+    let mut redis = both.server.connect();
+    redis.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    let mut stream = both.connect();
+    stream.write_all(b"set k 0 0 1\r\nx\r\n").expect("sent");
+    redis.check("GET k", "nil");
+    redis.check("CLIENT UNPAUSE", "+OK");
+    let mut answer = [0; 8];
+    stream.read_exact(&mut answer).expect("received");
+    assert_eq!(&answer, b"STORED\r\n");
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    for policy in ["everysec", "always"] {
+        let dir = TempDir::new();
+        let launch = launch()
+            .with("appendonly", "yes")
+            .with("appendfsync", policy)
+            .with("dir", &dir.path().display().to_string());
+        let both = Both::with(launch.clone());
+        both.check(
+            b"set k 70000 0 3\r\nabc\r\nappend k 0 0 1\r\nd\r\nset n 5 10000 2\r\n10\r\nincr n 1\r\n",
+            b"STORED\r\nSTORED\r\nSTORED\r\n11\r\n",
+        );
+        both.check_frames(&frame(0x01, &[0; 8], b"b", b"x"), &answer(0x01, 0, b"", b"", b""));
+        let before = String::from_utf8(both.talk(b"gets k\r\n")).expect("ASCII");
+        drop(both);
+        let both = Both::with(launch);
+        both.check(
+            b"get k n b\r\n",
+            b"VALUE k 70000 4\r\nabcd\r\nVALUE n 5 2\r\n11\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
+        );
+        // A version of an earlier life fits nothing.
+        let version = before.lines().next().and_then(|line| line.split(' ').nth(4));
+        let cas = format!("cas k 0 0 1 {}\r\ny\r\n", version.expect("a version"));
+        both.check(cas.as_bytes(), b"EXISTS\r\n");
+    }
+}
+
+#[test]
+fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
+    let value = "v".repeat(1000);
+    let sets: String = (0..2000).map(|n| format!("set k:{n} 0 0 1000\r\n{value}\r\n")).collect();
+    let stored = |both: &Both| {
+        let answer = String::from_utf8(both.talk(sets.as_bytes())).expect("ASCII");
+        let is_known =
+            |line| ["STORED", "SERVER_ERROR out of memory storing object"].contains(&line);
+        assert!(answer.lines().all(is_known), "{answer}");
+        answer.lines().filter(|line| *line == "STORED").count()
+    };
+    let both = Both::with(launch().with("maxmemory", "1mb"));
+    assert!((500..1100).contains(&stored(&both)));
+    both.check(b"ms x 1\r\ny\r\n", b"SERVER_ERROR out of memory storing object\r\n");
+    let refused = answer(0x01, 0x82, b"", b"", b"Out of memory");
+    both.check_frames(&frame(0x01, &[0; 8], b"x", b"y"), &refused);
+    both.check(b"delete k:0\r\ntouch k:1 100\r\n", b"DELETED\r\nTOUCHED\r\n");
+    let both =
+        Both::with(launch().with("maxmemory", "1mb").with("maxmemory-policy", "allkeys-lru"));
+    assert_eq!(stored(&both), 2000);
+    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    assert!(!stats.contains("STAT evictions 0\r\n"), "{stats}");
+}
