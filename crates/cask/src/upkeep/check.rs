@@ -67,7 +67,6 @@ pub fn check_on(
     };
     find_foreign(&*disk, dir, &manifest, &mut report)?;
     let home = home(disk, dir, manifest.store_id);
-    let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
     let listed: Vec<(SegmentId, Entry)> = manifest
         .segments
         .iter()
@@ -177,8 +176,7 @@ fn has_valid_hint(home: &SegmentHome, order: HintOrder, segment: &Segment, len: 
 
 fn check_segment(
     home: &SegmentHome,
-    order: HintOrder,
-    purpose: Purpose,
+    manifest: &Manifest,
     segment: &Arc<Segment>,
     entry: Entry,
     tails: &[TailImage],
@@ -191,7 +189,8 @@ fn check_segment(
             let what = "segment has not the length it was finished with";
             return Err(Error::corrupt(&segment.path, len.min(listed), what));
         }
-        if purpose == Purpose::Database {
+        if manifest.purpose == Purpose::Database {
+            let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
             report.hints_missing += usize::from(!has_valid_hint(home, order, segment, len));
         }
     }

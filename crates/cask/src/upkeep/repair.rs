@@ -78,7 +78,7 @@ pub fn repair_on(
     let sources = find_segments(&*disk, from, old.as_ref())?;
     let mut manifest = match &old {
         Some(old) => Manifest::new(&*disk, old.purpose, old.index, old.shards),
-        None if is_log(&*disk, &sources) => Manifest::new(&*disk, Purpose::Log, IndexKind::Hash, 1),
+        None if is_log(&disk, &sources) => Manifest::new(&*disk, Purpose::Log, IndexKind::Hash, 1),
         None => Manifest::new(&*disk, Purpose::Database, IndexKind::default(), SHARDS_DEFAULT),
     };
     let mut sources: Vec<(SegmentId, Source)> = sources.into_iter().collect();
@@ -86,7 +86,9 @@ pub fn repair_on(
         Purpose::Database => Numbering::Kept,
         Purpose::Log => {
             // In the order of their records, which is not always that of their names.
-            sources.sort_by_key(|(id, source)| (first_seq(&*disk, source), *id));
+            sources.sort_by_cached_key(|(id, source)| {
+                (first_record(&disk, *id, source).map(|(seq, _)| seq), *id)
+            });
             Numbering::Consecutive { next: manifest.first_seq }
         }
     };
@@ -187,27 +189,28 @@ fn find_segments(
     Ok(found)
 }
 
-/// The first good record of a segment.
-fn first_record(disk: &dyn Disk, source: &Source) -> Option<(u64, bool)> {
+/// The first good record of a segment, with what tails have of it: its number, and whether it has no
+/// key.
+fn first_record(disk: &Arc<dyn Disk>, id: SegmentId, source: &Source) -> Option<(u64, bool)> {
     let file = disk.open(&source.path, crate::disk::OpenMode::ReadOnly).ok()?;
     let salt = read_header(&*file, &source.path).ok()?.salt;
-    let mut scanner = Scanner::new(file, &source.path, salt, Origin::Compaction, source.len);
+    // Problems are told when the segment is saved.
+    let (file, len) = match source.is_sealed {
+        true => (file, source.len),
+        false => with_tail(disk, &source.path, file, id, &mut RepairReport::default()).ok()?,
+    };
+    let mut scanner = Scanner::new(file, &source.path, salt, Origin::Compaction, len);
     let (at, _) = scanner.find_record(SEGMENT_HEADER_LEN).ok()??;
     let record = scanner.record_at(at).ok()?;
     Some((record.header.seq, record.key.is_empty()))
 }
 
-/// Segments whose records are all in a tail come last: they are the newest.
-fn first_seq(disk: &dyn Disk, source: &Source) -> u64 {
-    first_record(disk, source).map_or(u64::MAX, |(seq, _)| seq)
-}
-
 /// Without a manifest: the records of a log have no keys, and a database has hardly more than one
 /// record without.
-fn is_log(disk: &dyn Disk, sources: &BTreeMap<SegmentId, Source>) -> bool {
-    let mut keyless = sources.values().filter_map(|source| first_record(disk, source));
-    keyless.next().is_some_and(|(_, is_keyless)| is_keyless)
-        && keyless.all(|(_, is_keyless)| is_keyless)
+fn is_log(disk: &Arc<dyn Disk>, sources: &BTreeMap<SegmentId, Source>) -> bool {
+    let firsts = sources.iter().filter_map(|(id, source)| first_record(disk, *id, source));
+    let mut keyless = firsts.map(|(_, is_keyless)| is_keyless);
+    keyless.next() == Some(true) && keyless.all(|is_keyless| is_keyless)
 }
 
 /// Copies the good records of one segment.
