@@ -91,16 +91,9 @@ pub fn check_on(
     for (segment, entry) in opened {
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
-        if let Err(error) = check_segment(
-            &home,
-            order,
-            manifest.purpose,
-            &segment,
-            entry,
-            &tails,
-            &mut report,
-            &mut tell,
-        ) {
+        if let Err(error) =
+            check_segment(&home, &manifest, &segment, entry, &tails, &mut report, &mut tell)
+        {
             report.problems.push(error);
         }
         report.segments += 1;
