@@ -93,7 +93,7 @@ impl RepairArgs {
     pub fn run(&self) -> ExitCode {
         let mut shown = Shown::new("repair", Unit::Bytes, self.quiet);
         let result = tierce_cask::repair(&self.dir, &self.into, |progress| {
-            shown.update(progress.done, progress.total)
+            shown.update(progress.done, progress.total);
         });
         drop(shown);
         let verdict = match result {
