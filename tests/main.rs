@@ -28,6 +28,7 @@ mod concurrent_counters;
 mod dump_restore;
 mod durability;
 mod expiry;
+mod import_and_export;
 mod key_commands;
 mod scan_guarantee;
 mod select_move_swapdb;

@@ -73,7 +73,7 @@ pub use error::{Error, Result};
 pub use log::write::Attributes;
 pub use options::{CompactionOptions, Durability, IndexKind, Options, Placement, SyncPolicy};
 pub use upkeep::Progress;
-pub use upkeep::check::{CheckReport, check, check_on};
+pub use upkeep::check::{CheckReport, check, check_on, lock_store};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
 pub use wal::recovery::WalRecovery;
 pub use wal::{Wal, WalMark, WalOptions};

@@ -32,6 +32,10 @@ fn options(seed: u64) -> WalOptions {
 
 /// Opens the log and returns the numbers of its records.
 fn open(disk: &SimDisk, seed: u64) -> tierce_cask::Result<(Wal, Vec<u64>)> {
+    open_in(disk, "/log", seed)
+}
+
+fn open_in(disk: &SimDisk, dir: &str, seed: u64) -> tierce_cask::Result<(Wal, Vec<u64>)> {
     let mut numbers = Vec::new();
     let take = |record: &[u8]| {
         let number = u64::from_le_bytes(record[..8].try_into().map_err(|_| "short".to_owned())?);
@@ -42,7 +46,7 @@ fn open(disk: &SimDisk, seed: u64) -> tierce_cask::Result<(Wal, Vec<u64>)> {
         Ok(())
     };
     let disk = Arc::new(disk.clone());
-    let (wal, recovery) = Wal::open_on(disk, Path::new("/log"), options(seed), take)?;
+    let (wal, recovery) = Wal::open_on(disk, Path::new(dir), options(seed), take)?;
     assert_eq!(recovery.records, numbers.len() as u64);
     Ok((wal, numbers))
 }
@@ -243,4 +247,53 @@ fn a_log_and_a_database_do_not_take_each_other_for_their_own() {
         tierce_cask::Options::default(),
     );
     assert!(matches!(database.map(drop), Err(Error::Foreign { .. })));
+}
+
+/// A repaired log has what the damaged one had but for the records that were hit, and goes on.
+#[test]
+fn a_damaged_log_is_repaired_to_one_that_opens() {
+    for seed in 0..6 {
+        let disk = SimDisk::new(seed);
+        let (wal, _) = open(&disk, seed).unwrap();
+        (0..40).for_each(|number| wal.append(&record(number)).unwrap());
+        // A beginning that is gone, and segments that were made out of turn.
+        let mark = wal.rotate().unwrap();
+        (40..120).for_each(|number| wal.append(&record(number)).unwrap());
+        wal.drop_before(&mark).unwrap();
+        wal.close().unwrap();
+        drop(wal);
+        let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "seg");
+        for path in disk.paths().into_iter().filter(is_segment) {
+            for (loses_manifest, bit) in [(false, 100 * 8), (true, 100 * 8 + 3)] {
+                let image = disk.now().after_kill(seed);
+                image.flip_bit(&path, bit);
+                if loses_manifest {
+                    image.erase(Path::new("/log/MANIFEST"));
+                } else {
+                    assert!(open(&image, seed).is_err());
+                }
+                let shared = Arc::new(image.clone());
+                let (old, new) = (Path::new("/log"), Path::new("/new"));
+                let report = tierce_cask::repair_on(shared, old, new, |_| {}).unwrap();
+                assert!(report.problems.is_empty(), "{report:?}");
+                // Without the manifest, a tail beside the segments may have what is damaged there.
+                let is_told = report.bytes_skipped > 0 || loses_manifest && report.records == 80;
+                assert!(is_told, "{report:?}");
+                let (wal, numbers) = open_in(&image, "/new", seed).unwrap();
+                let context = format!("seed {seed}, {}, {loses_manifest}", path.display());
+                assert_eq!(numbers.len() as u64, report.records, "{context}");
+                assert!(numbers.is_sorted() && numbers.len() >= 79, "{context}: {numbers:?}");
+                wal.append(&record(1000)).unwrap();
+                wal.close().unwrap();
+                drop(wal);
+                let (_, again) = open_in(&image, "/new", seed).unwrap();
+                assert_eq!(again[..numbers.len()], numbers, "{context}");
+                assert_eq!(again.last(), Some(&1000), "{context}");
+                let shared = Arc::new(image.now().after_kill(seed));
+                let checked = tierce_cask::check_on(shared, new, |_| {}).unwrap();
+                assert!(checked.problems.is_empty(), "{context}: {checked:?}");
+                assert_eq!(checked.hints_missing, 0, "a log has none");
+            }
+        }
+    }
 }

@@ -66,6 +66,20 @@ pub struct ConnInfo {
     pub opened_ms: u64,
 }
 
+impl ConnInfo {
+    /// Of no connection: for a session that no runtime serves.
+    #[must_use]
+    pub fn of_nobody() -> Self {
+        Self {
+            key: ConnKey { id: 0, worker: WorkerId(0), slot: 0 },
+            listener: ListenerTag::default(),
+            fd: -1,
+            endpoints: Endpoints::Unix,
+            opened_ms: 0,
+        }
+    }
+}
+
 /// What may happen on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

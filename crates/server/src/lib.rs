@@ -53,6 +53,7 @@ mod waiting;
 pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
+pub use persistence::transfer;
 pub use start::{Instance, StartError, Stopper, run};
 
 /// The version of Tierce.

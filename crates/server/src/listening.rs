@@ -84,6 +84,12 @@ impl Listening {
         Ok(Self { backlog, present: Mutex::new(listeners) })
     }
 
+    /// Listens nowhere: for a server that only executes commands of a file.
+    #[must_use]
+    pub fn nowhere() -> Self {
+        Self { backlog: 0, present: Mutex::default() }
+    }
+
     /// Clones of all listeners.
     #[must_use]
     pub fn listeners(&self) -> Vec<Listener> {

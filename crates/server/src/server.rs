@@ -20,7 +20,7 @@ use crate::listening::Listening;
 use crate::log::Log;
 use crate::memcached;
 use crate::memory::MemoryReport;
-use crate::persistence::{Cause, Persistence, SaveError, Ticket};
+use crate::persistence::{Backup, Cause, Persistence, SaveError, Ticket};
 use crate::service::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
@@ -423,8 +423,9 @@ impl Server {
         locker: &mut Locker<'_>,
         now_ms: i64,
         cause: Cause,
+        backup: Option<Backup>,
     ) -> Result<Ticket, SaveError> {
-        self.persistence.begin(self, locker, now_ms, cause)
+        self.persistence.begin(self, locker, now_ms, cause, backup)
     }
 
     /// Changes to keys since the last snapshot on disk.
@@ -480,7 +481,7 @@ impl Server {
             point.changes, point.seconds
         ));
         // One that somebody has begun in between serves as well.
-        let _ = self.begin_save(&mut self.keyspace.locker(), now_ms, Cause::Background);
+        let _ = self.begin_save(&mut self.keyspace.locker(), now_ms, Cause::Background, None);
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tierce_cask::disk::{Disk, OsDisk};
 use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
@@ -87,6 +88,16 @@ impl Instance {
     /// # Errors
     /// When it cannot start; the message is one line that names the cause.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
+        Self::start_on(settings, Arc::new(OsDisk))
+    }
+
+    /// The same with the log on another disk than that of the operating system: for tests of what
+    /// a disk may do. Snapshots do not go there.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    #[doc(hidden)]
+    pub fn start_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
@@ -98,7 +109,10 @@ impl Instance {
         let keyspace = keyspace_options(&config, &startup, journal.as_ref());
         let keyspace = Arc::new(Keyspace::new(keyspace)?);
         if let Some(journal) = &journal {
-            durability::recover(journal, &keyspace, &startup, &log)?;
+            let is_new = !durability::recover(journal, &keyspace, disk, &startup, &log)?;
+            if is_new {
+                persistence::offer_import(&config.settings(), &log);
+            }
         }
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
@@ -174,7 +188,7 @@ fn save_before_end(server: &Server) -> bool {
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
-    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown);
+    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown, None);
     begun.is_ok_and(|ticket| server.persistence.wait(ticket).is_ok())
 }
 

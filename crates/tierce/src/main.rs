@@ -1,5 +1,7 @@
 //! The `tierce` program: the server, and its tools as subcommands.
 
+mod shown;
+mod transfer;
 mod upkeep;
 
 use std::error::Error;
@@ -17,11 +19,13 @@ use tierce_server::config::{self, Invocation, Loaded, Severity, Sources, Tool};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// What `tierce NAME` runs instead of the server.
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 6] = [
     Tool { name: "bench", about: "Load a server, or compare two, and report what it cost." },
     Tool { name: "race", about: "Race the storage engine against the disk it is on." },
     Tool { name: "check", about: "Verify every record of a store." },
     Tool { name: "repair", about: "Save what can be saved of a damaged store." },
+    Tool { name: "import", about: "Import data of Redis into a data directory." },
+    Tool { name: "export", about: "Export a data directory for Redis." },
 ];
 
 fn main() -> ExitCode {
@@ -53,6 +57,8 @@ fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>>
     match name {
         "race" => tierce_bench::race::run(&Race::parse_tool("tierce race", args).args)?,
         "check" => return Ok(Check::parse_tool("tierce check", args).args.run()),
+        "import" => return Ok(Import::parse_tool("tierce import", args).args.run()),
+        "export" => return Ok(Export::parse_tool("tierce export", args).args.run()),
         "repair" => return Ok(Repair::parse_tool("tierce repair", args).args.run()),
         _ => tierce_bench::run(Bench::parse_tool("tierce bench", args).args)?,
     }
@@ -118,6 +124,22 @@ struct Check {
 struct Repair {
     #[command(flatten)]
     args: upkeep::RepairArgs,
+}
+
+/// The command line of `tierce import`.
+#[derive(Parser)]
+#[command(name = "tierce import")]
+struct Import {
+    #[command(flatten)]
+    args: transfer::ImportArgs,
+}
+
+/// The command line of `tierce export`.
+#[derive(Parser)]
+#[command(name = "tierce export")]
+struct Export {
+    #[command(flatten)]
+    args: transfer::ExportArgs,
 }
 
 /// Prints to standard output; a reader that has gone away (`tierce --help | head`) is no error.

@@ -4,15 +4,18 @@
 //! line for each tenth of the work elsewhere. The exit code says how it went; see [`Verdict`].
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use tierce_cask::{CheckReport, Error, Progress, RepairReport};
+use tierce_cask::{CheckReport, Error, RepairReport};
+
+use crate::shown::{Shown, Unit};
 
 /// Verify every record of a store, which must not be open.
+///
+/// The store of a server is the directory `log` in its data directory.
 ///
 /// Reads the manifest, all segments and all hint files, and names the file and the offset of
 /// whatever is damaged. Nothing is changed. A torn tail is no damage: it is what a kill or a power
@@ -70,8 +73,9 @@ impl From<Verdict> for ExitCode {
 impl CheckArgs {
     /// Checks and tells.
     pub fn run(&self) -> ExitCode {
-        let mut shown = Shown::new("check", self.quiet);
-        let result = tierce_cask::check(&self.dir, |progress| shown.update(progress));
+        let mut shown = Shown::new("check", Unit::Bytes, self.quiet);
+        let result =
+            tierce_cask::check(&self.dir, |progress| shown.update(progress.done, progress.total));
         drop(shown);
         let verdict = match result {
             Ok(report) => {
@@ -87,8 +91,10 @@ impl CheckArgs {
 impl RepairArgs {
     /// Repairs and tells.
     pub fn run(&self) -> ExitCode {
-        let mut shown = Shown::new("repair", self.quiet);
-        let result = tierce_cask::repair(&self.dir, &self.into, |progress| shown.update(progress));
+        let mut shown = Shown::new("repair", Unit::Bytes, self.quiet);
+        let result = tierce_cask::repair(&self.dir, &self.into, |progress| {
+            shown.update(progress.done, progress.total);
+        });
         drop(shown);
         let verdict = match result {
             Ok(report) => {
@@ -161,63 +167,12 @@ fn is_complete(report: &RepairReport) -> bool {
     report.problems.is_empty() && report.bytes_skipped == 0 && report.members_skipped == 0
 }
 
-fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
 /// Prints to standard output; a reader that has gone away is no error.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-/// Progress, for whoever watches.
-enum Shown {
-    Nothing,
-    Bar(ProgressBar),
-    /// The tenths that were told.
-    Lines {
-        tool: &'static str,
-        tenths: u64,
-    },
-}
-
-impl Shown {
-    fn new(tool: &'static str, quiet: bool) -> Self {
-        if quiet {
-            return Self::Nothing;
-        }
-        if !std::io::stderr().is_terminal() {
-            return Self::Lines { tool, tenths: 0 };
-        }
-        let style = "{prefix:8} {wide_bar} {percent:>3} % {binary_bytes_per_sec}, {eta} to go";
-        let style =
-            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self::Bar(ProgressBar::new(0).with_style(style).with_prefix(tool))
-    }
-
-    fn update(&mut self, progress: Progress) {
-        match self {
-            Self::Nothing => {}
-            Self::Bar(bar) => {
-                bar.set_length(progress.total);
-                bar.set_position(progress.done);
-            }
-            Self::Lines { tool, tenths } => {
-                let now = progress.done.saturating_mul(10).checked_div(progress.total);
-                if let Some(now) = now.filter(|now| now > tenths) {
-                    *tenths = now;
-                    eprintln!("{tool}: {} % of {} bytes", now * 10, progress.total);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
-        }
-    }
 }

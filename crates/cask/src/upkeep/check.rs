@@ -11,7 +11,7 @@ use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
 use crate::log::salvage::find_end;
 use crate::log::salvage::load_tails;
-use crate::manifest::{Entry, Manifest, State};
+use crate::manifest::{Entry, Manifest, Purpose, State};
 use crate::names::{self, FileKind};
 use crate::segment::file::{OpenFiles, Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
@@ -54,7 +54,7 @@ pub fn check_on(
     dir: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<CheckReport> {
-    let _lock = lock_store(&*disk, dir)?;
+    let _lock = lock_store_on(&*disk, dir)?;
     let mut report = CheckReport::default();
     let manifest = match Manifest::load(&*disk, dir) {
         Ok(Some(manifest)) => manifest,
@@ -67,7 +67,6 @@ pub fn check_on(
     };
     find_foreign(&*disk, dir, &manifest, &mut report)?;
     let home = home(disk, dir, manifest.store_id);
-    let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
     let listed: Vec<(SegmentId, Entry)> = manifest
         .segments
         .iter()
@@ -93,7 +92,7 @@ pub fn check_on(
         let before = report.bytes;
         let mut tell = |read: u64| progress(Progress { done: before + read, total });
         if let Err(error) =
-            check_segment(&home, order, &segment, entry, &tails, &mut report, &mut tell)
+            check_segment(&home, &manifest, &segment, entry, &tails, &mut report, &mut tell)
         {
             report.problems.push(error);
         }
@@ -104,8 +103,16 @@ pub fn check_on(
     Ok(report)
 }
 
+/// Keeps everybody else from opening the store in a directory, until the result is dropped.
+///
+/// # Errors
+/// [`Error::Locked`] when somebody has it open, [`Error::NotAStore`] where there is none.
+pub fn lock_store(dir: impl AsRef<Path>) -> Result<Box<dyn crate::disk::DiskLock>> {
+    lock_store_on(&OsDisk, dir.as_ref())
+}
+
 /// Locks the store in a directory. Where there is none, nothing is left behind.
-pub(crate) fn lock_store(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
+pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
     let not_a_store = || Error::NotAStore { path: dir.to_owned() };
     let paths = disk.list(dir).map_err(|e| match e.kind() {
         ErrorKind::NotFound => not_a_store(),
@@ -155,9 +162,14 @@ fn find_foreign(
     Ok(())
 }
 
+fn has_valid_hint(home: &SegmentHome, order: HintOrder, segment: &Segment, len: u64) -> bool {
+    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, segment.id, len, order);
+    hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok())
+}
+
 fn check_segment(
     home: &SegmentHome,
-    order: HintOrder,
+    manifest: &Manifest,
     segment: &Arc<Segment>,
     entry: Entry,
     tails: &[TailImage],
@@ -170,9 +182,10 @@ fn check_segment(
             let what = "segment has not the length it was finished with";
             return Err(Error::corrupt(&segment.path, len.min(listed), what));
         }
-        let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, segment.id, len, order);
-        let is_valid = hint.is_ok_and(|hint| hint.verify().is_ok() && hint.filter().is_ok());
-        report.hints_missing += usize::from(!is_valid);
+        if manifest.purpose == Purpose::Database {
+            let order = HintOrder { index: manifest.index, hash_key: manifest.hash_key };
+            report.hints_missing += usize::from(!has_valid_hint(home, order, segment, len));
+        }
     }
     if entry.state == State::Open {
         let ending = find_end(segment, tails, |offset| {

@@ -7,6 +7,8 @@
 //! * A damaged record is lost, which may let an older record of its key come back: a repair is a
 //!   deliberate act, and the report says how much was passed over.
 //! * Of a batch in an unfinished segment, members are only saved when all of it is there.
+//! * The records of a log are numbered anew, without gaps, in their old order. What followed a lost
+//!   record is kept: whoever owns the log decides by repairing it that this is better than nothing.
 //! * When the manifest is lost too, all segments found are taken, even those that compaction had
 //!   replaced and not yet removed.
 
@@ -68,7 +70,7 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = super::check::lock_store(&*disk, from)?;
+    let _old_lock = super::check::lock_store_on(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
@@ -76,14 +78,26 @@ pub fn repair_on(
     let sources = find_segments(&*disk, from, old.as_ref())?;
     let mut manifest = match &old {
         Some(old) => Manifest::new(&*disk, old.purpose, old.index, old.shards),
+        None if is_log(&disk, &sources) => Manifest::new(&*disk, Purpose::Log, IndexKind::Hash, 1),
         None => Manifest::new(&*disk, Purpose::Database, IndexKind::default(), SHARDS_DEFAULT),
+    };
+    let mut sources: Vec<(SegmentId, Source)> = sources.into_iter().collect();
+    let mut numbering = match manifest.purpose {
+        Purpose::Database => Numbering::Kept,
+        Purpose::Log => {
+            // In the order of their records, which is not always that of their names.
+            sources.sort_by_cached_key(|(id, source)| {
+                (first_record(&disk, *id, source).map(|(seq, _)| seq), *id)
+            });
+            Numbering::Consecutive { next: manifest.first_seq }
+        }
     };
     let new_home = home(disk.clone(), to, manifest.store_id);
     let mut report = RepairReport::default();
-    let total = sources.values().map(|source| source.len).sum();
+    let total = sources.iter().map(|(_, source)| source.len).sum();
     let mut done = 0;
     for (id, source) in sources {
-        match save_segment(&disk, &new_home, id, &source, &mut report)? {
+        match save_segment(&disk, &new_home, id, &source, &mut numbering, &mut report)? {
             Saved::Segment(entry, seq_max) => {
                 manifest.segments.insert(id, entry);
                 manifest.next_seq = manifest.next_seq.max(seq_max + 1);
@@ -91,11 +105,11 @@ pub fn repair_on(
             }
             Saved::Nothing => {}
         }
-        manifest.next_segment = id.0 + 1;
+        manifest.next_segment = manifest.next_segment.max(id.0 + 1);
         done += source.len;
         progress(Progress { done, total });
     }
-    if let Some(old) = old {
+    if let Some(old) = old.filter(|old| old.purpose == Purpose::Database) {
         manifest.next_seq = manifest.next_seq.max(old.next_seq);
     }
     // The list comes last: before it, there is no store to be opened.
@@ -108,6 +122,29 @@ struct Source {
     len: u64,
     /// Whether a batch in it is known to have been committed.
     is_sealed: bool,
+}
+
+/// Which numbers the saved records get.
+enum Numbering {
+    /// Those that they had.
+    Kept,
+    /// Those of a log, which has no gaps: where records are lost, the next ones move up.
+    Consecutive {
+        /// The next one.
+        next: u64,
+    },
+}
+
+impl Numbering {
+    fn number(&mut self, seq: u64) -> u64 {
+        match self {
+            Numbering::Kept => seq,
+            Numbering::Consecutive { next } => {
+                *next += 1;
+                *next - 1
+            }
+        }
+    }
 }
 
 enum Saved {
@@ -152,12 +189,37 @@ fn find_segments(
     Ok(found)
 }
 
+/// The first good record of a segment, with what tails have of it: its number, and whether it has no
+/// key.
+fn first_record(disk: &Arc<dyn Disk>, id: SegmentId, source: &Source) -> Option<(u64, bool)> {
+    let file = disk.open(&source.path, crate::disk::OpenMode::ReadOnly).ok()?;
+    let salt = read_header(&*file, &source.path).ok()?.salt;
+    // Problems are told when the segment is saved.
+    let (file, len) = match source.is_sealed {
+        true => (file, source.len),
+        false => with_tail(disk, &source.path, file, id, &mut RepairReport::default()).ok()?,
+    };
+    let mut scanner = Scanner::new(file, &source.path, salt, Origin::Compaction, len);
+    let (at, _) = scanner.find_record(SEGMENT_HEADER_LEN).ok()??;
+    let record = scanner.record_at(at).ok()?;
+    Some((record.header.seq, record.key.is_empty()))
+}
+
+/// Without a manifest: the records of a log have no keys, and a database has hardly more than one
+/// record without.
+fn is_log(disk: &Arc<dyn Disk>, sources: &BTreeMap<SegmentId, Source>) -> bool {
+    let firsts = sources.iter().filter_map(|(id, source)| first_record(disk, *id, source));
+    let mut keyless = firsts.map(|(_, is_keyless)| is_keyless);
+    keyless.next() == Some(true) && keyless.all(|is_keyless| is_keyless)
+}
+
 /// Copies the good records of one segment.
 fn save_segment(
     disk: &Arc<dyn Disk>,
     home: &Arc<SegmentHome>,
     id: SegmentId,
     source: &Source,
+    numbering: &mut Numbering,
     report: &mut RepairReport,
 ) -> Result<Saved> {
     let file = disk
@@ -200,9 +262,9 @@ fn save_segment(
             Some(output) => output,
             None => output.insert(Output::create(home, id)?),
         };
-        output.save(
-            &scanner.record_at(at).map_err(|damage| Error::corrupt(&source.path, at, damage.0))?,
-        )?;
+        let record = scanner.record_at(at);
+        let record = record.map_err(|damage| Error::corrupt(&source.path, at, damage.0))?;
+        output.save(&record, numbering.number(record.header.seq))?;
         report.records += 1;
     }
     report.bytes_skipped += len.saturating_sub(position);
@@ -251,7 +313,7 @@ impl Output {
         Ok(Output { segment, buf: Vec::new(), seq_min: u64::MAX, seq_max: 0 })
     }
 
-    fn save(&mut self, record: &Record<'_>) -> Result<()> {
+    fn save(&mut self, record: &Record<'_>, seq: u64) -> Result<()> {
         let header = &record.header;
         let offset = self.segment.len() + self.buf.len() as u64;
         let start = self.buf.len();
@@ -265,9 +327,9 @@ impl Output {
             value: record.value,
         };
         encode(&mut self.buf, &fields);
-        stamp(&mut self.buf[start..], header.seq, 0, self.segment.salt, offset);
-        self.seq_min = self.seq_min.min(header.seq);
-        self.seq_max = self.seq_max.max(header.seq);
+        stamp(&mut self.buf[start..], seq, 0, self.segment.salt, offset);
+        self.seq_min = self.seq_min.min(seq);
+        self.seq_max = self.seq_max.max(seq);
         if self.buf.len() >= WRITE_LEN { self.write_out() } else { Ok(()) }
     }
 

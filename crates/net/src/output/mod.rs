@@ -103,7 +103,10 @@ impl<'a> Piece<'a> {
 }
 
 impl Output {
-    pub(crate) fn new() -> Output {
+    /// Empty, and of no connection: for replies that nobody reads.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "to be made on purpose only")]
+    pub fn new() -> Output {
         Output {
             buffer: Vec::with_capacity(SCRATCH_BYTES_START),
             attached: Vec::new(),

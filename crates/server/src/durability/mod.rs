@@ -19,11 +19,13 @@ mod syncer;
 pub use journal::Journal;
 pub use policy::SyncPolicy;
 pub use recovery::RecoveryError;
+pub(crate) use recovery::replay;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tierce_cask::disk::Disk;
 use tierce_keyspace::Keyspace;
 
 use crate::config::Startup;
@@ -99,18 +101,22 @@ impl Durability {
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
 /// there.
 ///
+/// Returns whether there was any record in the log: there is none in a new one.
+///
 /// # Errors
 /// When the log cannot be read, with the file and what can be done.
 pub fn recover(
     journal: &Journal,
     keyspace: &Arc<Keyspace>,
+    disk: Arc<dyn Disk>,
     startup: &Startup,
     log: &Log,
-) -> Result<(), RecoveryError> {
-    recovery::recover(journal, keyspace, &log_dir(&startup.dir), log)
+) -> Result<bool, RecoveryError> {
+    recovery::recover(journal, keyspace, disk, &log_dir(&startup.dir), log)
 }
 
 /// Where the log is inside of the data directory.
-fn log_dir(dir: &Path) -> std::path::PathBuf {
+#[must_use]
+pub fn log_dir(dir: &Path) -> std::path::PathBuf {
     dir.join("log")
 }

@@ -7,6 +7,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 use super::error::SaveError;
 
 /// With incremental syncing, the disk gets so much at a time. In one piece at the end, a large file
@@ -20,6 +23,15 @@ pub(super) enum Syncing {
     Incremental,
     /// At the end.
     AtTheEnd,
+}
+
+/// What becomes of a file that has the true name already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Install {
+    /// It is replaced.
+    Replace,
+    /// It stays, and the new file is given up.
+    New,
 }
 
 /// A file under a temporary name, which is removed if it does not get its true one.
@@ -48,9 +60,13 @@ impl NewFile {
     }
 
     /// Makes the file durable and puts it in the place of `target`.
-    pub(super) fn install(mut self, target: &Path) -> Result<(), SaveError> {
+    pub(super) fn install(mut self, target: &Path, install: Install) -> Result<(), SaveError> {
         self.file.sync_all().map_err(io_error("sync", &self.path))?;
-        fs::rename(&self.path, target).map_err(io_error("rename a new file to", target))?;
+        let renamed = match install {
+            Install::Replace => fs::rename(&self.path, target),
+            Install::New => rename_to_new(&self.path, target),
+        };
+        renamed.map_err(io_error("rename a new file to", target))?;
         self.is_installed = true;
         let dir = directory_of(target);
         let synced = File::open(dir).and_then(|dir| dir.sync_all());
@@ -83,6 +99,17 @@ impl Drop for NewFile {
     }
 }
 
+/// Renames, unless the new name is taken. A file system that cannot do that in one step gets two.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => match fs::symlink_metadata(to) {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        },
+        renamed => Ok(renamed?),
+    }
+}
+
 fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -105,7 +132,7 @@ mod tests {
         let target = dir.path().join("sub/dump.rdb");
         let mut first = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
         first.write_all(b"first").unwrap();
-        first.install(&target).unwrap();
+        first.install(&target, Install::Replace).unwrap();
 
         let mut second = NewFile::create(&target, Syncing::Incremental).unwrap();
         second.write_all(b"second").unwrap();
@@ -114,6 +141,19 @@ mod tests {
         drop(second);
         assert_eq!(fs::read(&target).unwrap(), b"first");
         assert!(!temporary.exists());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_stays_as_it_is() {
+        let dir = TestDir::new("taken");
+        let target = dir.write("backup.rdb", "old");
+        let mut file = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        file.write_all(b"new").unwrap();
+        file.install(&target, Install::New).unwrap_err();
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+        let file = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        file.install(&dir.path().join("other.rdb"), Install::New).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing temporary is left");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use tierce_keyspace::{DbIndex, IntText, SavedDb, SavedEntry, SavedValue, Snapshot};
 use tierce_rdb::{Attributes, VERSION_REDIS_7_0, Writer, WriterOptions};
 
+use super::backup::Backup;
 use super::error::SaveError;
-use super::file::{NewFile, Syncing};
+use super::file::{Install, NewFile, Syncing};
 use super::pace::Pace;
 use super::snapshot_path;
 use crate::config::{DirectiveId, Settings};
@@ -18,11 +19,18 @@ pub(super) struct Saved {
     pub(super) bytes: u64,
 }
 
-/// Writes the file of `dbfilename` anew, as `snapshot` has it.
-pub(super) fn save(server: &Server, snapshot: &mut Snapshot) -> Result<Saved, SaveError> {
+/// Writes the file of `dbfilename` anew, or that of a backup, as `snapshot` has it.
+pub(super) fn save(
+    server: &Server,
+    snapshot: &mut Snapshot,
+    backup: Option<&Backup>,
+) -> Result<Saved, SaveError> {
     const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
     let settings = server.config.settings();
-    let target = snapshot_path(&settings);
+    let (target, install) = match backup {
+        Some(backup) => (backup.path.clone(), backup.install),
+        None => (snapshot_path(&settings), Install::Replace),
+    };
     let syncing =
         if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
     let file = NewFile::create(&target, syncing)?;
@@ -30,8 +38,8 @@ pub(super) fn save(server: &Server, snapshot: &mut Snapshot) -> Result<Saved, Sa
     let explain = |source| SaveError::Write { path: path.clone(), source };
 
     let writer = Writer::new(file, options(&settings)).map_err(explain)?;
-    let mut encoder = Encoder { writer, db: None, dbs: snapshot.dbs().to_vec() };
-    encoder.remarks(server).map_err(explain)?;
+    let mut encoder = Encoder::new(writer, snapshot.dbs());
+    encoder.remarks(MemoryReport::take(server).used() as u64, b"0").map_err(explain)?;
     let mut pace = Pace::begin(&settings);
     let mut keys = 0;
     while let Some(batch) = snapshot.next_batch()? {
@@ -45,9 +53,8 @@ pub(super) fn save(server: &Server, snapshot: &mut Snapshot) -> Result<Saved, Sa
         server.persistence.note_progress(keys);
         pace.after(batch.len(), snapshot, &server.persistence);
     }
-    let bytes = encoder.writer.offset();
-    let file = encoder.writer.finish().map_err(explain)?;
-    file.install(&target)?;
+    let (file, bytes) = encoder.finish().map_err(explain)?;
+    file.install(&target, install)?;
     Ok(Saved { keys, bytes })
 }
 
@@ -62,7 +69,7 @@ fn options(settings: &Settings) -> WriterOptions {
 }
 
 /// The file under construction.
-struct Encoder {
+pub(super) struct Encoder {
     writer: Writer<NewFile>,
     /// The database that the last key belonged to.
     db: Option<DbIndex>,
@@ -71,19 +78,28 @@ struct Encoder {
 }
 
 impl Encoder {
+    pub(super) fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
+        Self { writer, db: None, dbs: dbs.to_vec() }
+    }
+
     /// What Redis writes about itself; tools show it.
-    fn remarks(&mut self, server: &Server) -> tierce_rdb::Result<()> {
+    pub(super) fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
         let seconds = crate::clock::unix_ms() / 1000;
-        let used = MemoryReport::take(server).used();
         self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
         self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
         self.writer.aux(b"ctime", seconds.to_string().as_bytes())?;
         self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
-        self.writer.aux(b"aof-base", b"0")?;
+        self.writer.aux(b"aof-base", aof_base)?;
         self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
     }
 
-    fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
+    /// Ends the file; how long it is.
+    pub(super) fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
+        let bytes = self.writer.offset();
+        Ok((self.writer.finish()?, bytes))
+    }
+
+    pub(super) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
         if self.db != Some(entry.db) {
             self.turn_to(entry.db)?;
         }

@@ -15,7 +15,12 @@ pub fn run(server: &Server) {
             Task::BeginScheduled => {
                 let mut locker = server.keyspace.locker();
                 // If somebody was faster, there is a save all the same.
-                let _ = server.begin_save(&mut locker, crate::clock::unix_ms(), Cause::Background);
+                let _ = server.begin_save(
+                    &mut locker,
+                    crate::clock::unix_ms(),
+                    Cause::Background,
+                    None,
+                );
             }
             Task::End => return,
         }
@@ -23,8 +28,8 @@ pub fn run(server: &Server) {
 }
 
 fn carry_out(server: &Server, job: Job) {
-    let Job { ticket, cause, mut snapshot } = job;
-    let outcome = save(server, &mut snapshot);
+    let Job { ticket, cause, mut snapshot, backup } = job;
+    let outcome = save(server, &mut snapshot, backup.as_ref());
     let extra_bytes = server.keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
     // Before anybody hears of the end, so that whoever does can begin the next one.
     drop(snapshot);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{Locker, Snapshot, SnapshotError};
 
+use super::backup::Backup;
 use super::error::SaveError;
 use super::load::LoadReport;
 use super::points::{self, Situation};
@@ -24,6 +25,8 @@ pub enum Cause {
     Foreground,
     /// BGSAVE, or a save point.
     Background,
+    /// BACKUP: a copy for other purposes. What is known of saves stays as it is.
+    Backup,
     /// The server ends.
     Shutdown,
 }
@@ -36,6 +39,8 @@ pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) cause: Cause,
     pub(super) snapshot: Snapshot,
+    /// Where it goes instead of the file of `dbfilename`.
+    pub(super) backup: Option<Backup>,
 }
 
 /// The running save.
@@ -162,6 +167,7 @@ impl Persistence {
         locker: &mut Locker<'_>,
         now_ms: i64,
         cause: Cause,
+        backup: Option<Backup>,
     ) -> Result<Ticket, SaveError> {
         // Not under the lock of the state: whoever waits for that may hold a shard.
         let snapshot = match Snapshot::begin(&server.keyspace, locker, now_ms) {
@@ -187,7 +193,7 @@ impl Persistence {
         state.next_ticket += 1;
         self.keys.store(0, Relaxed);
         self.is_given_up.store(false, Relaxed);
-        state.job = Some(Job { ticket, cause, snapshot });
+        state.job = Some(Job { ticket, cause, snapshot, backup });
         drop(state);
         self.work.notify_one();
         server.note_latency("snapshot", pause);
@@ -329,10 +335,13 @@ impl Persistence {
         let report = &mut state.report;
         report.last_pause = running.pause;
         report.last_extra_bytes = extra_bytes;
-        if cause != Cause::Foreground {
+        if !matches!(cause, Cause::Foreground | Cause::Backup) {
             report.last_seconds = Some(running.since.elapsed().as_secs());
         }
         let outcome = match outcome {
+            _ if cause == Cause::Backup => {
+                outcome.as_ref().map(drop).map_err(|error| error.to_string())
+            }
             Ok(_) => {
                 report.is_last_ok = true;
                 report.saves += 1;

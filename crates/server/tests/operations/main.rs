@@ -5,6 +5,7 @@ mod access;
 mod clients;
 mod command_table;
 mod debug;
+mod faults;
 mod info;
 mod listening;
 mod process;

@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tierce_cask::disk::{Disk, OsDisk};
 use tierce_server::config::{Invocation, Settings, parse};
 use tierce_server::{Instance, Stopper};
 use tierce_wire::resp::{ReplyDecoder, Value};
@@ -31,6 +33,11 @@ impl TestServer {
 
     /// Starts with a command line, in which `{dir}` and `{port}` stand for those of the server.
     pub fn with(options: &str) -> Self {
+        Self::on_disk(Arc::new(OsDisk), options)
+    }
+
+    /// The same with the log on another disk.
+    pub fn on_disk(disk: Arc<dyn Disk>, options: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let dir = std::env::temp_dir().join(format!("tierce-ops-{}-{number}", std::process::id()));
@@ -41,7 +48,7 @@ impl TestServer {
         let line = format!(
             "--port {port} --bind 127.0.0.1 --dir {path} --threads 2 --loglevel nothing {options}"
         );
-        let instance = Instance::start(settings(&line)).unwrap();
+        let instance = Instance::start_on(settings(&line), disk).unwrap();
         let stopper = instance.stopper();
         let thread = Some(std::thread::spawn(move || instance.wait()));
         Self { port, dir, stopper, thread }

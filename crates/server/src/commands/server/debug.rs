@@ -152,7 +152,7 @@ fn reload(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let server = ctx.server;
     ctx.locker.release();
     if !options.skips_save {
-        let saved = server.begin_save(ctx.locker, ctx.now_ms, Cause::Foreground);
+        let saved = server.begin_save(ctx.locker, ctx.now_ms, Cause::Foreground, None);
         let saved = saved.map_err(|error| error.to_string());
         saved
             .and_then(|ticket| server.persistence.wait(ticket))

@@ -1,0 +1,100 @@
+//! Where a backup goes.
+//!
+//! BACKUP lets a client choose the name of a file that the server writes, and so needs some care. In
+//! the data directory and below it everybody may who may say BACKUP at all; elsewhere only who may
+//! also change where the server writes (`enable-protected-configs`). Nothing is overwritten without
+//! REPLACE, and nothing is ever written among the files of the log.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::file::Install;
+use crate::config::{DirectiveId, Peer, Settings};
+use crate::durability;
+
+/// A file that a snapshot is to be written to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backup {
+    /// Its name; the directory is there and has no symbolic link in its path.
+    pub(super) path: PathBuf,
+    pub(super) install: Install,
+}
+
+/// Why there can be no backup.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The path names no file.
+    #[error("the path of a backup has to name a file")]
+    NoName,
+    /// The directory cannot be used.
+    #[error("the directory of the backup, {}: {source}", dir.display())]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The path leads out of the data directory.
+    #[error(
+        "a backup outside of the data directory is not allowed. If the enable-protected-configs \
+         option is set to \"local\", you can ask for one from a local connection, otherwise you need \
+         to set this option in the configuration file, and then restart the server."
+    )]
+    Outside,
+    /// The path leads among the files of the log.
+    #[error("a backup cannot be written into the directory of the log")]
+    InLog,
+    /// There is something of that name.
+    #[error("{} exists already{}", path.display(), if *is_file { "; REPLACE overwrites it" } else { "" })]
+    Exists {
+        /// What is there.
+        path: PathBuf,
+        /// Whether it is a file.
+        is_file: bool,
+    },
+}
+
+impl Backup {
+    /// Looks whether a client may have a backup there. A relative path begins in the data directory.
+    ///
+    /// # Errors
+    /// When it may not, or the file could not be written.
+    pub fn check(
+        path: &[u8],
+        install: Install,
+        settings: &Settings,
+        peer: Peer,
+    ) -> Result<Self, BackupError> {
+        const PROTECTED: DirectiveId = DirectiveId::of("enable-protected-configs");
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if path.as_os_str().as_bytes().ends_with(b"/") || path.as_os_str().as_bytes().contains(&0) {
+            return Err(BackupError::NoName);
+        }
+        let path = settings.dir().join(path);
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(BackupError::NoName);
+        };
+        let real = |dir: &Path| {
+            let failed = |source| BackupError::Directory { dir: dir.to_owned(), source };
+            fs::canonicalize(dir).map_err(failed)
+        };
+        let data_dir = settings.dir();
+        let (dir, data_dir) = (real(dir)?, real(&data_dir)?);
+        if dir.starts_with(durability::log_dir(&data_dir)) {
+            return Err(BackupError::InLog);
+        }
+        if !dir.starts_with(&data_dir) && !settings.allows(PROTECTED, peer) {
+            return Err(BackupError::Outside);
+        }
+        let path = dir.join(name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if install == Install::New || !found.is_file() => {
+                Err(BackupError::Exists { path, is_file: found.is_file() })
+            }
+            _ => Ok(Self { path, install }),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Which files make up what is to be imported.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tierce_rdb::aof::Manifest;
+
+use super::error::TransferError;
+
+/// The files to read, in order: one, or those of an append-only directory.
+pub(super) fn files(source: &Path) -> Result<Vec<PathBuf>, TransferError> {
+    let metadata = fs::metadata(source).map_err(TransferError::io("read", source))?;
+    if !metadata.is_dir() {
+        return Ok(vec![source.to_owned()]);
+    }
+    let path = manifest(source)?;
+    let text = fs::read(&path).map_err(TransferError::io("read", &path))?;
+    let manifest =
+        Manifest::parse(&text).map_err(|error| TransferError::Manifest { path, source: error })?;
+    Ok(manifest.files().map(|file| source.join(&file.name)).collect())
+}
+
+fn manifest(dir: &Path) -> Result<PathBuf, TransferError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(TransferError::io("list", dir))? {
+        let path = entry.map_err(TransferError::io("list", dir))?.path();
+        if path.extension().is_some_and(|extension| extension == "manifest") {
+            found.push(path);
+        }
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        _ => Err(TransferError::NoManifest { dir: dir.to_owned() }),
+    }
+}

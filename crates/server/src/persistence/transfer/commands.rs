@@ -1,0 +1,139 @@
+//! Executes commands of an append-only file, by the server's own table.
+//!
+//! Time stands still before every deadline: what follows in the file was done while a key was still
+//! there, and Redis writes a DEL when one has expired. Only commands whose time counts from now, which
+//! Redis rewrites before they get into a file, see the clock.
+
+use std::sync::Arc;
+
+use tierce_keyspace::Keyspace;
+use tierce_net::{ConnInfo, Output};
+use tierce_wire::resp::OwnedArgs;
+
+use super::error::TransferError;
+use crate::clients::Client;
+use crate::command::Flags;
+use crate::config::{Config, LogLevel, Settings};
+use crate::durability::Durability;
+use crate::execute::{self, Context};
+use crate::listening::Listening;
+use crate::log::Log;
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::session::Session;
+
+/// Before any deadline, and a time that commands accept.
+const NO_TIME_MS: i64 = 0;
+
+/// Why a command was not executed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The table has no such command, or it has no place in a file of changes.
+    Unknown,
+    /// This was the reply.
+    Failed(String),
+}
+
+/// A server that serves nobody.
+pub(super) struct Executor {
+    server: Server,
+    session: Session,
+    output: Output,
+}
+
+impl Executor {
+    pub(super) fn new(keyspace: Arc<Keyspace>) -> Result<Self, TransferError> {
+        let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
+        let config = Arc::new(Config::new(Settings::default()));
+        let listening = Listening::nowhere();
+        let server = Server::new(config, keyspace, 1, listening, Durability::new(None), log);
+        let client = Client::new(&ConnInfo::of_nobody(), "", NO_TIME_MS);
+        let session = Session::new(Arc::new(client), true);
+        Ok(Self { server, session, output: Output::new() })
+    }
+
+    /// Commands of the next file begin in the first database.
+    pub(super) fn begin_file(&mut self) {
+        self.session.select(tierce_keyspace::DbIndex::ZERO);
+    }
+
+    /// Executes one command.
+    pub(super) fn execute(&mut self, args: &[Vec<u8>]) -> Result<(), Refusal> {
+        let mut owned = OwnedArgs::new();
+        for arg in args {
+            owned.push(arg).map_err(|error| Refusal::Failed(error.to_string()))?;
+        }
+        let args = owned.as_args();
+        let command = match execute::resolve(&self.server, args) {
+            Ok(command) => command,
+            Err(refused) if refused.command.is_none() => return Err(Refusal::Unknown),
+            Err(refused) => return Err(Refusal::Failed(refused.error.as_str().to_owned())),
+        };
+        if !command.spec.flags.contains(Flags::WRITE) && command.spec.name != "select" {
+            return Err(Refusal::Unknown);
+        }
+        let now_ms = if is_relative(command.spec.name, args.iter()) {
+            crate::clock::unix_ms()
+        } else {
+            NO_TIME_MS
+        };
+        let begin = self.output.mark();
+        let (server, counters) = (&self.server, self.server.counters(0));
+        let mut locker = server.keyspace.locker();
+        let reply = Reply::new(&mut self.output, self.session.proto);
+        let session = &mut self.session;
+        Context { server, session, locker: &mut locker, reply, command, counters, now_ms }
+            .run(args);
+        drop(locker);
+        let reply = self.output.buffer();
+        let failed = reply.strip_prefix(b"-").map(|text| {
+            Refusal::Failed(String::from_utf8_lossy(text.trim_ascii_end()).into_owned())
+        });
+        self.output.truncate(begin);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether a command gives a time that counts from now.
+fn is_relative<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut has =
+        |words: &[&[u8]]| args.any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)));
+    match name {
+        "setex" | "psetex" | "expire" | "pexpire" => true,
+        // A value that happens to be such a word only means that the clock is looked at.
+        "set" | "getex" => has(&[b"ex", b"px"]),
+        "restore" => !has(&[b"absttl"]),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tierce_keyspace::Options;
+
+    fn execute(executor: &mut Executor, line: &str) -> Result<(), Refusal> {
+        let args: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        executor.execute(&args)
+    }
+
+    #[test]
+    fn writes_are_executed_and_nothing_else() {
+        let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
+        let mut executor = Executor::new(Arc::clone(&keyspace)).unwrap();
+        // A deadline of the past, while what follows was done before it.
+        for line in ["SET k 5 PXAT 1000", "INCR k", "PERSIST k", "SELECT 3", "SETEX t 100 v"] {
+            assert_eq!(execute(&mut executor, line), Ok(()), "{line}");
+        }
+        for line in ["GET k", "RPUSH l 1", "SHUTDOWN", "CONFIG SET maxmemory 1", "NO"] {
+            assert_eq!(execute(&mut executor, line), Err(Refusal::Unknown), "{line}");
+        }
+        let refused = execute(&mut executor, "RENAME absent b");
+        assert_eq!(refused, Err(Refusal::Failed("ERR no such key".to_owned())));
+        let db = keyspace.db_index(0).unwrap();
+        let mut values = Vec::new();
+        keyspace.locker().for_each(db, 2000, |entry| values.push(entry.string().to_vec()));
+        assert_eq!(values, [b"6"]);
+        assert_eq!(keyspace.len(keyspace.db_index(3).unwrap()), 1);
+    }
+}

@@ -1,0 +1,124 @@
+//! Why data could not be imported or exported.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::durability::RecoveryError;
+use crate::persistence::SaveError;
+
+/// Why nothing was imported or exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The log of the data directory: in use by a server, or damaged.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The log of the data directory cannot be written.
+    #[error("the log cannot be written: {0}")]
+    Log(#[from] tierce_cask::Error),
+    /// The file for Redis cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// There are keys already.
+    #[error(
+        "there are {keys} keys in {} already: --merge adds to them, --replace removes them",
+        dir.display()
+    )]
+    HasData {
+        /// The data directory.
+        dir: PathBuf,
+        /// How many keys it has.
+        keys: u64,
+    },
+    /// There is no log to export.
+    #[error("{} holds no data of Tierce", dir.display())]
+    NoData {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// A directory that is no append-only directory of Redis.
+    #[error("{} has no manifest of an append-only directory (*.manifest), or several", dir.display())]
+    NoManifest {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A manifest that says nothing sensible.
+    #[error("{}: {source}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        source: tierce_rdb::aof::ManifestError,
+    },
+    /// A file of Redis is damaged or cut short.
+    #[error("{}: {source}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: tierce_rdb::Error,
+    },
+    /// A command that this server does not know.
+    #[error(
+        "{}: the command {name} at offset {offset} is unknown here (--skip-unknown passes over it)",
+        path.display()
+    )]
+    UnknownCommand {
+        /// The file.
+        path: PathBuf,
+        /// Where the command ends.
+        offset: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A command that cannot be executed.
+    #[error(
+        "{}: the command {name} at offset {offset} failed: {reason} (--skip-unknown passes over it)",
+        path.display()
+    )]
+    FailedCommand {
+        /// The file.
+        path: PathBuf,
+        /// Where the command begins.
+        offset: u64,
+        /// Its name.
+        name: String,
+        /// What the server replied.
+        reason: String,
+    },
+    /// Something that this server cannot hold.
+    #[error("{}, near offset {offset}: {what}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// About where.
+        offset: u64,
+        /// What it is.
+        what: String,
+    },
+    /// What was to be written exists.
+    #[error("{} exists already, and nothing is overwritten", path.display())]
+    Exists {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// The file system refuses something.
+    #[error("could not {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl TransferError {
+    pub(super) fn io<'a>(
+        action: &'static str,
+        path: &'a std::path::Path,
+    ) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,154 @@
+//! A data directory into files that Redis loads.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tierce_keyspace::Snapshot;
+use tierce_rdb::aof::{BASE_REMARK, Manifest};
+use tierce_rdb::{Writer, WriterOptions};
+
+use super::error::TransferError;
+use super::store::Store;
+use super::{Progress, Stage};
+use crate::durability;
+use crate::persistence::SaveError;
+use crate::persistence::file::{Install, NewFile, Syncing};
+use crate::persistence::save::Encoder;
+
+/// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
+const AOF_NAME: &str = "appendonly.aof";
+
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportFormat {
+    /// An RDB file.
+    Rdb,
+    /// An append-only directory: a snapshot and an empty file for what follows.
+    Aof,
+}
+
+/// What to export, and where to.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The data directory.
+    pub dir: PathBuf,
+    /// The file or directory to make.
+    pub target: PathBuf,
+    /// What that is.
+    pub format: ExportFormat,
+    /// The server's directive `databases`.
+    pub databases: usize,
+}
+
+/// What was exported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Exported {
+    /// Keys in it.
+    pub keys: u64,
+    /// Bytes of the snapshot.
+    pub bytes: u64,
+}
+
+/// Exports all keys whose time has not come.
+///
+/// # Errors
+/// When a server uses the directory, there are no data in it, or the target exists.
+pub fn export(
+    options: &ExportOptions,
+    mut progress: impl FnMut(Progress),
+) -> Result<Exported, TransferError> {
+    let ExportOptions { dir, target, format, databases } = options;
+    if !durability::log_dir(dir).join("MANIFEST").is_file() {
+        return Err(TransferError::NoData { dir: dir.clone() });
+    }
+    if fs::symlink_metadata(target).is_ok() {
+        return Err(TransferError::Exists { path: target.clone() });
+    }
+    let store = Store::open(dir, *databases, &mut progress)?;
+    match format {
+        ExportFormat::Rdb => write_snapshot(&store, target, b"0", &mut progress),
+        ExportFormat::Aof => write_directory(&store, target, &mut progress),
+    }
+}
+
+fn write_snapshot(
+    store: &Store,
+    target: &Path,
+    aof_base: &[u8],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Exported, TransferError> {
+    let total = store.keys();
+    let mut snapshot =
+        Snapshot::begin(&store.keyspace, &mut store.keyspace.locker(), crate::clock::unix_ms())
+            .map_err(SaveError::from)?;
+    let file = NewFile::create(target, Syncing::Incremental)?;
+    let path = file.path().to_owned();
+    let explain = |source| TransferError::Save(SaveError::Write { path: path.clone(), source });
+    let writer = Writer::new(file, WriterOptions::default()).map_err(explain)?;
+    let mut encoder = Encoder::new(writer, snapshot.dbs());
+    let used = store.keyspace.memory().total();
+    encoder.remarks(used, aof_base).map_err(explain)?;
+    let mut keys = 0;
+    while let Some(batch) = snapshot.next_batch().map_err(SaveError::from)? {
+        for entry in &batch {
+            encoder.entry(&entry).map_err(explain)?;
+        }
+        keys += batch.len() as u64;
+        progress(Progress { stage: Stage::Writing, done: keys.min(total), total });
+    }
+    let (file, bytes) = encoder.finish().map_err(explain)?;
+    file.install(target, Install::New)?;
+    Ok(Exported { keys, bytes })
+}
+
+/// Under another name first: a directory with the true name is complete.
+fn write_directory(
+    store: &Store,
+    target: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Exported, TransferError> {
+    let mut unfinished = target.as_os_str().to_owned();
+    unfinished.push(format!(".unfinished-{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    fs::create_dir_all(&unfinished).map_err(TransferError::io("create", &unfinished))?;
+    let written = fill_directory(store, &unfinished, progress).and_then(|exported| {
+        // Fails if there is a directory now that is not empty.
+        fs::rename(&unfinished, target)
+            .map_err(TransferError::io("rename a directory to", target))?;
+        Ok(exported)
+    });
+    if written.is_err() {
+        let _ = fs::remove_dir_all(&unfinished);
+    }
+    written
+}
+
+fn fill_directory(
+    store: &Store,
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Exported, TransferError> {
+    let manifest = Manifest::fresh(AOF_NAME);
+    let mut exported = Exported { keys: 0, bytes: 0 };
+    if let Some(file) = &manifest.base {
+        exported = write_snapshot(store, &dir.join(&file.name), BASE_REMARK.1, progress)?;
+    }
+    for file in &manifest.increments {
+        write_file(&dir.join(&file.name), b"")?;
+    }
+    // Last: without it, there is no append-only directory.
+    write_file(&dir.join(Manifest::file_name(AOF_NAME)), manifest.to_text().as_bytes())?;
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(TransferError::io("sync", dir))?;
+    Ok(exported)
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TransferError> {
+    let written = File::create(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(TransferError::io("write", path))
+}

@@ -1,0 +1,287 @@
+//! Files of Redis into a data directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tierce_keyspace::{Expiry, Freeing, Locker};
+use tierce_rdb::aof::{Item, Reader};
+use tierce_rdb::{Entry, Error, Event, Kind, Value};
+
+use super::commands::{Executor, Refusal};
+use super::error::TransferError;
+use super::store::Store;
+use super::{Progress, Stage, aof};
+
+/// Progress is told once for so many items of a file.
+const TELL_EVERY: u64 = 1024;
+
+/// Before any deadline.
+const NO_TIME_MS: i64 = 0;
+
+/// What becomes of keys that are there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImportMode {
+    /// If there are any, nothing is imported.
+    IntoEmpty,
+    /// They stay, unless one that is imported has the same name.
+    Merge,
+    /// They go.
+    Replace,
+}
+
+/// What to import, and how.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// An RDB file, an append-only file, or an append-only directory.
+    pub source: PathBuf,
+    /// The data directory.
+    pub dir: PathBuf,
+    /// The server's directive `databases`.
+    pub databases: usize,
+    /// What becomes of keys that are there.
+    pub mode: ImportMode,
+    /// Whether commands that are unknown or fail are passed over.
+    pub skip_unknown: bool,
+}
+
+/// What was imported.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Imported {
+    /// Keys there are now.
+    pub keys: u64,
+    /// Keys that were read from snapshots.
+    pub keys_read: u64,
+    /// Commands that were executed.
+    pub commands: u64,
+    /// Keys that were left out because their time had come.
+    pub expired: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Keys of types that this version lacks, and libraries of functions.
+    pub unsupported: BTreeMap<&'static str, u64>,
+    /// Commands passed over, by name.
+    pub commands_skipped: BTreeMap<String, u64>,
+    /// The last file ends in the middle of a command or transaction, which was left out.
+    pub cut_off: Option<(PathBuf, u64)>,
+}
+
+/// Imports; the data directory is as it was unless this succeeds.
+///
+/// # Errors
+/// When a server uses the directory, there are keys and `mode` says nothing of them, a file is
+/// damaged, or a command unknown.
+pub fn import(
+    options: &ImportOptions,
+    mut progress: impl FnMut(Progress),
+) -> Result<Imported, TransferError> {
+    // Before the directory is made, for a name that was mistyped.
+    let files = aof::files(&options.source)?;
+    let store = Store::open(&options.dir, options.databases, &mut progress)?;
+    let keys = store.keys();
+    match options.mode {
+        ImportMode::IntoEmpty if keys > 0 => {
+            return Err(TransferError::HasData { dir: options.dir.clone(), keys });
+        }
+        ImportMode::Replace => {
+            let mut locker = store.keyspace.locker();
+            locker.flush(store.keyspace.db_indices(), Freeing::Now);
+        }
+        ImportMode::IntoEmpty | ImportMode::Merge => {}
+    }
+    let executor = Executor::new(store.keyspace.clone())?;
+    let total = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
+    let mut import = Import {
+        options,
+        store: &store,
+        executor,
+        transaction: None,
+        report: Imported::default(),
+        total,
+        progress: &mut progress,
+    };
+    for (at, file) in files.iter().enumerate() {
+        import.file(file, at + 1 == files.len())?;
+    }
+    let mut report = import.report;
+    report.bytes = total;
+    let before = store.keys();
+    store.keyspace.locker().expire_due(crate::clock::unix_ms());
+    report.keys = store.keys();
+    report.expired = before - report.keys;
+    store.replace(total, &mut progress)?;
+    Ok(report)
+}
+
+struct Import<'a> {
+    options: &'a ImportOptions,
+    store: &'a Store,
+    executor: Executor,
+    /// The commands since MULTI, with their offsets.
+    transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
+    report: Imported,
+    total: u64,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Import<'_> {
+    fn file(&mut self, path: &Path, is_last: bool) -> Result<(), TransferError> {
+        let format = |source| TransferError::Format { path: path.to_owned(), source };
+        let file = File::open(path).map_err(TransferError::io("open", path))?;
+        let before = self.report.bytes;
+        self.executor.begin_file();
+        self.transaction = None;
+        if file.metadata().is_ok_and(|file| file.len() == 0) {
+            // The increment of a directory that was just begun.
+            return Ok(());
+        }
+        let mut in_snapshot = begins_with_snapshot(&file);
+        let mut reader = Reader::new(file).map_err(format)?;
+        let mut locker = Some(self.store.keyspace.locker());
+        for count in 1.. {
+            let offset = reader.offset();
+            let item = match reader.next_item() {
+                Ok(Some(item)) => item,
+                Ok(None) => break,
+                // What a crash leaves of the last command was not acknowledged.
+                Err(Error::Truncated { .. }) if is_last && !in_snapshot && offset > 0 => {
+                    self.report.cut_off = Some((path.to_owned(), reader.complete_up_to()));
+                    break;
+                }
+                Err(error) => return Err(format(error)),
+            };
+            match item {
+                Item::Rdb(Event::End { .. }) => in_snapshot = false,
+                Item::Rdb(event) => {
+                    let locker = locker.get_or_insert_with(|| self.store.keyspace.locker());
+                    match event {
+                        Event::Entry(entry) => {
+                            entry_of(
+                                &mut self.report,
+                                locker,
+                                self.store,
+                                path,
+                                &mut reader,
+                                &entry,
+                            )?;
+                        }
+                        Event::Function(_) => self.unsupported("function library"),
+                        _ => {}
+                    }
+                }
+                Item::Command(args) => {
+                    locker = None;
+                    self.command(path, offset, args)?;
+                }
+                _ => {}
+            }
+            if count % TELL_EVERY == 0 {
+                let (done, total) = (before + reader.offset(), self.total);
+                (self.progress)(Progress { stage: Stage::Reading, done: done.min(total), total });
+            }
+        }
+        self.report.bytes = before + reader.offset();
+        Ok(())
+    }
+
+    fn unsupported(&mut self, what: &'static str) {
+        *self.report.unsupported.entry(what).or_default() += 1;
+    }
+
+    /// Keeps a command for the end of its transaction, or executes it.
+    fn command(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        args: Vec<Vec<u8>>,
+    ) -> Result<(), TransferError> {
+        match args[0].to_ascii_lowercase().as_slice() {
+            b"multi" => self.transaction = Some(Vec::new()),
+            b"exec" => {
+                for (offset, args) in self.transaction.take().unwrap_or_default() {
+                    self.execute(path, offset, &args)?;
+                }
+            }
+            _ => match &mut self.transaction {
+                Some(commands) => commands.push((offset, args)),
+                None => self.execute(path, offset, &args)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, path: &Path, offset: u64, args: &[Vec<u8>]) -> Result<(), TransferError> {
+        let Err(refusal) = self.executor.execute(args) else {
+            self.report.commands += 1;
+            return Ok(());
+        };
+        let name = args[0].escape_ascii().to_string().to_ascii_uppercase();
+        if self.options.skip_unknown {
+            *self.report.commands_skipped.entry(name).or_default() += 1;
+            return Ok(());
+        }
+        let path = path.to_owned();
+        Err(match refusal {
+            Refusal::Unknown => TransferError::UnknownCommand { path, offset, name },
+            Refusal::Failed(reason) => TransferError::FailedCommand { path, offset, name, reason },
+        })
+    }
+}
+
+/// Where a file begins with a snapshot, that has to be whole.
+fn begins_with_snapshot(file: &File) -> bool {
+    const MAGIC: &[u8; 5] = b"REDIS";
+    let mut bytes = [0; MAGIC.len()];
+    file.read_exact_at(&mut bytes, 0).is_ok() && bytes == *MAGIC
+}
+
+/// Stores the key that a snapshot has next.
+fn entry_of(
+    report: &mut Imported,
+    locker: &mut Locker<'_>,
+    store: &Store,
+    path: &Path,
+    reader: &mut Reader<File>,
+    entry: &Entry,
+) -> Result<(), TransferError> {
+    let offset = reader.offset();
+    let unsupported =
+        |what: String| TransferError::Unsupported { path: path.to_owned(), offset, what };
+    if entry.kind() != Kind::String {
+        // The reader passes over the value by itself.
+        *report.unsupported.entry(type_name(entry.kind())).or_default() += 1;
+        return Ok(());
+    }
+    let number = entry.db;
+    let db = usize::try_from(number).ok().and_then(|number| store.keyspace.db_index(number));
+    let db = db.ok_or_else(|| {
+        unsupported(format!("keys of database {number}: --databases has to be larger"))
+    })?;
+    let value = reader.value();
+    let value = value.map_err(|source| TransferError::Format { path: path.to_owned(), source })?;
+    let Value::String(bytes) = value else { return Ok(()) };
+    let expiry = entry.attributes.expiry_ms;
+    let expiry =
+        expiry.map_or(Expiry::Never, |ms| Expiry::At(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let key = store.keyspace.key(&entry.key);
+    locker
+        .db(db, key.hash(), NO_TIME_MS)
+        .set(key, &bytes, expiry)
+        .map_err(|error| unsupported(format!("the key {}: {error}", entry.key.escape_ascii())))?;
+    report.keys_read += 1;
+    Ok(())
+}
+
+fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::String => "string",
+        Kind::List => "list",
+        Kind::Set => "set",
+        Kind::SortedSet => "sorted set",
+        Kind::Hash => "hash",
+        Kind::Stream => "stream",
+        _ => "module value",
+    }
+}

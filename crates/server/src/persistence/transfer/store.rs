@@ -1,0 +1,159 @@
+//! The data of a directory that no server uses, in memory, and the way back to disk.
+//!
+//! A new log is written beside the present one, and then both are exchanged by one call of the
+//! system. The lock of the present log is held from before it is read until after that.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tierce_cask::disk::{DiskLock, OsDisk};
+use tierce_cask::{Wal, WalOptions};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass};
+use tierce_keyspace::{Keyspace, Options};
+
+use super::error::TransferError;
+use super::{Progress, Stage};
+use crate::durability::{self, RecoveryError};
+
+/// Where a new log is written before it takes the place of the present one.
+const NEW_NAME: &str = "log.importing";
+
+/// Progress is told once for so many bytes of a log.
+const TELL_EVERY_BYTES: u64 = 1 << 20;
+
+/// Where changes go while the new log is written.
+#[derive(Default)]
+struct NewLog {
+    wal: OnceLock<Wal>,
+    failed: Mutex<Option<tierce_cask::Error>>,
+}
+
+impl LogSink for NewLog {
+    fn append(&self, record: &[u8]) {
+        let Some(wal) = self.wal.get() else { return };
+        if let Err(error) = wal.append(record) {
+            self.failed.lock().get_or_insert(error);
+        }
+    }
+}
+
+impl NewLog {
+    fn check(&self) -> Result<(), tierce_cask::Error> {
+        self.failed.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+/// All keys of a data directory, which is locked.
+pub(super) struct Store {
+    dir: PathBuf,
+    log_dir: PathBuf,
+    pub(super) keyspace: Arc<Keyspace>,
+    new_log: Arc<NewLog>,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Store {
+    /// Loads what is in the directory; a log is made if there is none.
+    pub(super) fn open(
+        dir: &Path,
+        databases: usize,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, TransferError> {
+        let log_dir = durability::log_dir(dir);
+        let new_log = Arc::<NewLog>::default();
+        let log = Some(Arc::clone(&new_log) as Arc<dyn LogSink>);
+        let options = Options { databases, log, seed: crate::random::word(), ..Options::default() };
+        let keyspace = Arc::new(Keyspace::new(options).map_err(|error| {
+            let (path, offset, what) = (dir.to_owned(), 0, error.to_string());
+            TransferError::Unsupported { path, offset, what }
+        })?);
+        let total = bytes_in(&log_dir);
+        let mut told = 0;
+        let (wal, _) = durability::replay(&keyspace, Arc::new(OsDisk), &log_dir, |done| {
+            if done - told >= TELL_EVERY_BYTES {
+                told = done;
+                progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
+            }
+        })?;
+        // An open log writes to files by their names, which will be those of another one.
+        wal.close()?;
+        drop(wal);
+        let lock = tierce_cask::lock_store(&log_dir)
+            .map_err(|error| TransferError::Recovery(RecoveryError::of(&log_dir, error)))?;
+        Ok(Self { dir: dir.to_owned(), log_dir, keyspace, new_log, _lock: lock })
+    }
+
+    /// How many keys there are.
+    pub(super) fn keys(&self) -> u64 {
+        self.keyspace.db_indices().map(|db| self.keyspace.len(db)).sum()
+    }
+
+    /// Makes what is in memory the content of the directory. `bytes` is a guess at how much that is.
+    pub(super) fn replace(
+        self,
+        bytes: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), TransferError> {
+        let new_dir = self.dir.join(NEW_NAME);
+        remove_dir(&new_dir)?;
+        let written = self.write_log(&new_dir, bytes, progress);
+        if let Err(error) = written {
+            let _ = fs::remove_dir_all(&new_dir);
+            return Err(error);
+        }
+        let exchanged = renameat_with(CWD, &new_dir, CWD, &self.log_dir, RenameFlags::EXCHANGE);
+        exchanged.map_err(|errno| {
+            let _ = fs::remove_dir_all(&new_dir);
+            TransferError::io("put a new log into", &self.log_dir)(errno.into())
+        })?;
+        let synced = File::open(&self.dir).and_then(|dir| dir.sync_all());
+        synced.map_err(TransferError::io("sync", &self.dir))?;
+        // The old log is there now.
+        remove_dir(&new_dir)
+    }
+
+    fn write_log(
+        &self,
+        dir: &Path,
+        bytes: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), TransferError> {
+        let (wal, _) = Wal::open_on(Arc::new(OsDisk), dir, WalOptions::default(), |_| Ok(()))?;
+        let wal = self.new_log.wal.get_or_init(|| wal);
+        self.keyspace.begin_logging();
+        let mut checkpoint = Checkpoint::begin(&self.keyspace);
+        let (mut done, mut told) = (0, 0);
+        loop {
+            let (written, pass) = checkpoint.step();
+            done += written as u64;
+            if pass == Pass::Complete {
+                break;
+            }
+            if done - told >= TELL_EVERY_BYTES {
+                told = done;
+                self.new_log.check()?;
+                progress(Progress { stage: Stage::WritingLog, done, total: bytes.max(done) });
+            }
+        }
+        self.new_log.check()?;
+        Ok(wal.close()?)
+    }
+}
+
+fn remove_dir(path: &Path) -> Result<(), TransferError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TransferError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of all files in a directory, as far as they can be counted.
+fn bytes_in(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}

@@ -1,0 +1,107 @@
+//! The disk fails under the log: writes are refused with the cause, reads go on, and what was
+//! acknowledged is there after the next start.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tierce_cask::disk::{Fault, SimDisk};
+
+use crate::support::{Client, TestServer};
+
+/// The log is on a disk in memory, always in the directory of the same name there.
+fn start(disk: &SimDisk) -> TestServer {
+    let dir = std::env::temp_dir();
+    let options = format!("--dir {} --appendonly yes --appendfsync always", dir.display());
+    TestServer::on_disk(Arc::new(disk.clone()), &options)
+}
+
+/// Writes until one is not acknowledged; how many were.
+fn write_until_refused(server: &TestServer) -> usize {
+    let mut client = server.client();
+    let value = "v".repeat(100_000);
+    for number in 0..10_000 {
+        client.send(&format!("SET k{number} {value}"));
+        match client.next().as_str() {
+            "OK" => {}
+            _ => return number,
+        }
+    }
+    panic!("the disk never failed");
+}
+
+fn is_refused(client: &mut Client, cause: &str) {
+    let reply = client.call("SET another 1");
+    assert!(reply.starts_with("-MISCONF Errors writing to the AOF file: "), "{reply}");
+    assert!(reply.contains(cause), "{reply}");
+    assert_eq!(client.call("STRLEN k0"), ":100000", "reads go on");
+}
+
+/// What was acknowledged is there when the process dies now, and when the power fails now.
+fn is_there(disk: &SimDisk, acknowledged: usize) {
+    for image in [disk.now().after_kill(7), disk.now().after_power_cut(7)] {
+        let server = start(&image);
+        let mut client = server.client();
+        for number in 0..acknowledged {
+            assert_eq!(client.call(&format!("STRLEN k{number}")), ":100000", "{number}");
+        }
+        assert_eq!(client.call("SET another 1"), "OK");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_space() {
+    let disk = SimDisk::new(1);
+    let server = start(&disk);
+    assert_eq!(server.client().call("SET first 1"), "OK");
+    disk.set_capacity(Some(disk.used()));
+    let acknowledged = write_until_refused(&server);
+    let mut client = server.client();
+    if acknowledged > 0 {
+        is_refused(&mut client, "no space left");
+    }
+    let full = disk.now().after_kill(1);
+    is_there(&full, acknowledged);
+
+    disk.set_capacity(None);
+    let begun = Instant::now();
+    while client.call("SET healed 1") != "OK" {
+        assert!(begun.elapsed() < Duration::from_secs(30), "writes are refused for ever");
+        std::thread::yield_now();
+    }
+    let image = disk.now().after_power_cut(2);
+    let again = start(&image);
+    assert_eq!(again.client().call("MGET first healed"), "[1, 1]");
+}
+
+#[test]
+fn a_failed_sync_refuses_writes_until_the_next_start() {
+    let disk = SimDisk::new(2);
+    let server = start(&disk);
+    let mut client = server.client();
+    let value = "v".repeat(100_000);
+    assert_eq!(client.call(&format!("SET k0 {value}")), "OK");
+    disk.inject(Fault::Sync, 0);
+    let acknowledged = 1 + write_after_fault(&server);
+    is_refused(&mut client, "sync");
+    is_there(&disk, acknowledged);
+}
+
+/// One write whose reply waits for a sync that fails: the connection is closed without it.
+fn write_after_fault(server: &TestServer) -> usize {
+    let mut client = server.client();
+    client.send("SET unacknowledged 1");
+    usize::from(client.next() == "OK")
+}
+
+#[test]
+fn a_failed_write_refuses_writes_until_the_next_start() {
+    let disk = SimDisk::new(3);
+    let server = start(&disk);
+    let mut client = server.client();
+    let value = "v".repeat(100_000);
+    assert_eq!(client.call(&format!("SET k0 {value}")), "OK");
+    disk.inject(Fault::Write, 0);
+    let acknowledged = write_until_refused(&server);
+    is_refused(&mut client, "cannot write");
+    is_there(&disk, acknowledged.max(1));
+}

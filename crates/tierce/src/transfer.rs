@@ -1,0 +1,209 @@
+//! `tierce import` and `tierce export`: from Redis and back, while no server runs on the data.
+//!
+//! The summary goes to standard output, progress and errors to standard error.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use tierce_server::transfer::{
+    self, ExportFormat, ExportOptions, Exported, ImportMode, ImportOptions, Imported, Progress,
+    Stage, TransferError,
+};
+
+use crate::shown::{Shown, Unit};
+use crate::upkeep::{count, print};
+
+/// Import data of Redis into a data directory.
+///
+/// Takes an RDB file, an append-only file, or an append-only directory (appendonlydir). Everything
+/// is imported or nothing; only keys of types that this version lacks are passed over, and told.
+///
+/// Exit code 0: everything was imported. 1: keys were passed over because of their types, and
+/// --skip-unsupported was not given. 2: nothing was imported: a server uses the data directory,
+/// there are keys in it, a file is damaged, or a command is unknown.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// The file or directory of Redis
+    source: PathBuf,
+    /// The data directory, as the server's directive of that name
+    #[arg(long, default_value = "tierce-data")]
+    dir: PathBuf,
+    /// Number of databases, as the server's directive of that name
+    #[arg(long, default_value = "16")]
+    databases: NonZeroUsize,
+    /// Add to the keys that are there; of two with the same name, the imported one counts
+    #[arg(long, conflicts_with = "replace")]
+    merge: bool,
+    /// Remove all keys that are there
+    #[arg(long)]
+    replace: bool,
+    /// Pass over commands of an append-only file that are unknown or fail
+    #[arg(long)]
+    skip_unknown: bool,
+    /// Passing over keys of types that this version lacks is success
+    #[arg(long)]
+    skip_unsupported: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Export a data directory for Redis 7.0 and later.
+///
+/// Nothing is overwritten, and nothing in the data directory changes.
+///
+/// Exit code 0: everything was exported. 2: nothing was, because a server uses the data directory,
+/// there are no data in it, or TARGET exists.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// The file to make, or with --format aof the directory
+    target: PathBuf,
+    /// What to make
+    #[arg(long, value_enum, default_value = "rdb")]
+    format: Format,
+    /// The data directory, as the server's directive of that name
+    #[arg(long, default_value = "tierce-data")]
+    dir: PathBuf,
+    /// Number of databases, as the server's directive of that name
+    #[arg(long, default_value = "16")]
+    databases: NonZeroUsize,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum, Debug)]
+enum Format {
+    /// An RDB file
+    Rdb,
+    /// An append-only directory
+    Aof,
+}
+
+/// Nothing was done.
+const IMPOSSIBLE: u8 = 2;
+
+impl ImportArgs {
+    /// Imports and tells.
+    pub fn run(&self) -> ExitCode {
+        let mode = match (self.merge, self.replace) {
+            (true, _) => ImportMode::Merge,
+            (_, true) => ImportMode::Replace,
+            _ => ImportMode::IntoEmpty,
+        };
+        let options = ImportOptions {
+            source: self.source.clone(),
+            dir: self.dir.clone(),
+            databases: self.databases.get(),
+            mode,
+            skip_unknown: self.skip_unknown,
+        };
+        let mut stages = Stages::new(self.quiet);
+        let result = transfer::import(&options, |progress| stages.update(progress));
+        drop(stages);
+        match result {
+            Ok(imported) => {
+                print(&told_of_import(&imported));
+                let is_complete = imported.unsupported.is_empty() || self.skip_unsupported;
+                if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(error) => impossible("import", &error),
+        }
+    }
+}
+
+impl ExportArgs {
+    /// Exports and tells.
+    pub fn run(&self) -> ExitCode {
+        let options = ExportOptions {
+            dir: self.dir.clone(),
+            target: self.target.clone(),
+            format: match self.format {
+                Format::Rdb => ExportFormat::Rdb,
+                Format::Aof => ExportFormat::Aof,
+            },
+            databases: self.databases.get(),
+        };
+        let mut stages = Stages::new(self.quiet);
+        let result = transfer::export(&options, |progress| stages.update(progress));
+        drop(stages);
+        match result {
+            Ok(Exported { keys, bytes, .. }) => {
+                let (keys, target) = (count(keys, "key"), self.target.display());
+                print(&format!("exported: {keys} to {target}, {bytes} bytes\n"));
+                ExitCode::SUCCESS
+            }
+            Err(error) => impossible("export", &error),
+        }
+    }
+}
+
+fn impossible(tool: &str, error: &TransferError) -> ExitCode {
+    eprintln!("tierce {tool}: {error}");
+    IMPOSSIBLE.into()
+}
+
+/// What was imported, a line a fact.
+fn told_of_import(imported: &Imported) -> String {
+    let mut text = format!(
+        "imported: {} read from snapshots, {} executed, {} bytes\n",
+        count(imported.keys_read, "key"),
+        count(imported.commands, "command"),
+        imported.bytes
+    );
+    if imported.expired > 0 {
+        let _ = writeln!(text, "left out: {} whose time had come", count(imported.expired, "key"));
+    }
+    if let Some((path, offset)) = &imported.cut_off {
+        let path = path.display();
+        let _ = writeln!(
+            text,
+            "{path} ends in the middle of a command or transaction; what follows byte {offset} was \
+             left out, as Redis does"
+        );
+    }
+    passed_over(&mut text, &imported.unsupported, "of a type that this version lacks");
+    passed_over(&mut text, &imported.commands_skipped, "commands that are unknown or failed");
+    let _ = writeln!(text, "keys there are now: {}", imported.keys);
+    text
+}
+
+fn passed_over(text: &mut String, counts: &BTreeMap<impl std::fmt::Display, u64>, what: &str) {
+    if counts.is_empty() {
+        return;
+    }
+    let list: Vec<_> = counts.iter().map(|(name, number)| format!("{number} {name}")).collect();
+    let _ = writeln!(text, "passed over, {what}: {}", list.join(", "));
+}
+
+/// Progress of one stage after the other.
+struct Stages {
+    quiet: bool,
+    stage: Option<(Stage, Shown)>,
+}
+
+impl Stages {
+    fn new(quiet: bool) -> Self {
+        Self { quiet, stage: None }
+    }
+
+    fn update(&mut self, progress: Progress) {
+        let Progress { stage, done, total } = progress;
+        if self.stage.as_ref().is_none_or(|(current, _)| *current != stage) {
+            let (what, unit) = match stage {
+                Stage::LoadingLog => ("load", Unit::Bytes),
+                Stage::Reading => ("read", Unit::Bytes),
+                Stage::WritingLog => ("write", Unit::Bytes),
+                Stage::Writing => ("write", Unit::Keys),
+            };
+            self.stage = Some((stage, Shown::new(what, unit, self.quiet)));
+        }
+        if let Some((_, shown)) = &mut self.stage {
+            shown.update(done, total);
+        }
+    }
+}

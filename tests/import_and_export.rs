@@ -1,0 +1,310 @@
+//! Data of Redis come in by `tierce import` and go out by `tierce export`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tierce_harness::{Launch, TempDir, encode, wait_until};
+
+use crate::{launch, program};
+
+fn tool(arguments: &[&str]) -> Output {
+    Command::new(program()).args(arguments).output().expect("the program")
+}
+
+/// Exit code and everything that was said.
+fn run(arguments: &[&str]) -> (i32, String) {
+    let output = tool(arguments);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().expect("no signal"), String::from_utf8_lossy(&said).into_owned())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+fn durable(dir: &Path) -> Launch {
+    launch().with("appendonly", "yes").with("dir", text(dir))
+}
+
+/// An append-only directory as Redis has it: a snapshot, and two files of commands.
+fn append_only_dir(parent: &Path) -> PathBuf {
+    let dir = parent.join("appendonlydir");
+    fs::create_dir_all(&dir).expect("a directory");
+    let base: &[&[&str]] = &[&["SELECT", "0"], &["SET", "counter", "41"], &["SET", "old", "1"]];
+    let first: &[&[&str]] = &[
+        &["SELECT", "0"],
+        &["INCR", "counter"],
+        &["MULTI"],
+        &["MSET", "a", "1", "b", "2"],
+        &["DEL", "old"],
+        &["EXEC"],
+    ];
+    let second: &[&[&str]] = &[
+        &["SELECT", "3"],
+        &["SET", "mortal", "x", "PXAT", "32503680000000"],
+        &["SET", "dead", "x", "PXAT", "1000"],
+        &["SET", "saved", "1", "PXAT", "1000"],
+        &["PERSIST", "saved"],
+    ];
+    let write = |name: &str, commands: &[&[&str]]| {
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encode(command)).collect();
+        fs::write(dir.join(name), bytes).expect("a file");
+    };
+    write("appendonly.aof.1.base.aof", base);
+    write("appendonly.aof.1.incr.aof", first);
+    write("appendonly.aof.2.incr.aof", second);
+    let manifest = "file appendonly.aof.1.base.aof seq 1 type b\n\
+                    file appendonly.aof.1.incr.aof seq 1 type i\n\
+                    file appendonly.aof.2.incr.aof seq 2 type i\n";
+    fs::write(dir.join("appendonly.aof.manifest"), manifest).expect("a file");
+    dir
+}
+
+fn check_imported(launch: &Launch) {
+    let server = launch.start();
+    let mut c = server.connect();
+    c.check("MGET counter a b old", r#"["42", "1", "2", nil]"#);
+    c.check("SELECT 3", "+OK");
+    c.check("PEXPIRETIME mortal", ":32503680000000");
+    c.check("EXISTS dead", ":0");
+    c.check("TTL saved", ":-1");
+}
+
+#[test]
+fn an_append_only_directory_is_imported_and_durable() {
+    let scratch = TempDir::new();
+    let (source, dir) = (append_only_dir(scratch.path()), scratch.path().join("data"));
+    let (code, said) = run(&["import", text(&source), "--dir", text(&dir)]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("keys there are now: 5"), "{said}");
+    assert!(said.contains("1 key whose time had come"), "{said}");
+    // Twice: what was imported is in the log, and stays there.
+    check_imported(&durable(&dir));
+    check_imported(&durable(&dir));
+    assert!(!dir.join("log.importing").exists());
+}
+
+#[test]
+fn keys_that_are_there_are_safe_unless_somebody_says_otherwise() {
+    let scratch = TempDir::new();
+    let (source, dir) = (append_only_dir(scratch.path()), scratch.path().join("data"));
+    let launch = durable(&dir);
+    let server = launch.start();
+    server.connect().check("MSET mine 1 a mine", "+OK");
+    let import = ["import", text(&source), "--dir", text(&dir)];
+    let (code, said) = run(&import);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("in use"), "{said}");
+    drop(server);
+
+    let (code, said) = run(&import);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("2 keys") && said.contains("--merge"), "{said}");
+    launch.start().connect().check("MGET mine a b", r#"["1", "mine", nil]"#);
+
+    let (code, said) = run(&[&import[..], &["--merge"]].concat());
+    assert_eq!(code, 0, "{said}");
+    launch.start().connect().check("MGET mine a b", r#"["1", "1", "2"]"#);
+
+    let (code, said) = run(&[&import[..], &["--replace"]].concat());
+    assert_eq!(code, 0, "{said}");
+    launch.start().connect().check("MGET mine a b", r#"[nil, "1", "2"]"#);
+}
+
+#[test]
+fn an_unknown_command_is_named_and_nothing_is_imported() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let first = encode(&["SET", "k", "v"]);
+    let rest = encode(&["NOSUCHTHING", "queue", "job"]);
+    let source = scratch.path().join("appendonly.aof");
+    let cut = encode(&["SET", "never", "acknowledged"]);
+    let file = [&first[..], &rest, &cut[..10]].concat();
+    fs::write(&source, file).expect("a file");
+    let import = ["import", text(&source), "--dir", text(&dir)];
+    let (code, said) = run(&import);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains(&format!("NOSUCHTHING at offset {}", first.len())), "{said}");
+    durable(&dir).start().connect().check("DBSIZE", ":0");
+    let (code, said) = run(&[&import[..], &["--skip-unknown"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("1 NOSUCHTHING") && said.contains("keys there are now: 1"), "{said}");
+    assert!(said.contains(&format!("byte {}", first.len() + rest.len())), "{said}");
+}
+
+#[test]
+fn what_is_exported_can_be_imported() {
+    let scratch = TempDir::new();
+    let (source, dir) = (append_only_dir(scratch.path()), scratch.path().join("data"));
+    assert_eq!(run(&["import", text(&source), "--dir", text(&dir)]).0, 0);
+    for (format, name) in [("rdb", "out.rdb"), ("aof", "out-aof")] {
+        let out = scratch.path().join(name);
+        let export = ["export", text(&out), "--format", format, "--dir", text(&dir)];
+        let (code, said) = run(&export);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("5 keys"), "{said}");
+        let (code, said) = run(&export);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("exists already"), "{said}");
+        let other = scratch.path().join(format!("data-{format}"));
+        let (code, said) = run(&["import", text(&out), "--dir", text(&other)]);
+        assert_eq!(code, 0, "{said}");
+        check_imported(&durable(&other));
+    }
+    let nothing = scratch.path().join("nothing");
+    let out = scratch.path().join("out");
+    let (code, said) = run(&["export", text(&out), "--dir", text(&nothing)]);
+    assert_eq!(code, 2, "{said}");
+    assert!(!nothing.exists());
+}
+
+#[test]
+fn files_of_redis_are_offered_and_not_loaded() {
+    let scratch = TempDir::new();
+    let source = append_only_dir(scratch.path());
+    let server = durable(scratch.path()).start();
+    server.connect().check("DBSIZE", ":0");
+    let output = server.output();
+    let command = format!("tierce import {} --dir {}", source.display(), scratch.path().display());
+    assert!(output.contains(&command), "{output}");
+    server.connect().check("SET k v", "+OK");
+    drop(server);
+    let server = durable(scratch.path()).start();
+    assert!(!server.output().contains("tierce import"), "only beside an empty log");
+}
+
+#[test]
+fn a_backup_is_a_copy_of_one_moment() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let server = durable(&dir).start();
+    let mut c = server.connect();
+    c.check("MSET a 1 b 2", "+OK");
+    c.check("BACKUP copy.rdb", "+OK");
+    c.check("SET a later", "+OK");
+    let path = fs::canonicalize(&dir).unwrap().join("copy.rdb");
+    let exists = format!("-ERR {} exists already; REPLACE overwrites it", path.display());
+    c.check("BACKUP copy.rdb", &exists);
+    c.check("BACKUP copy.rdb NOW", "-ERR syntax error");
+    c.check(
+        "BACKUP log/MANIFEST REPLACE",
+        "-ERR a backup cannot be written into the directory of the log",
+    );
+    assert!(c.ask("BACKUP absent/copy.rdb").text().starts_with("ERR the directory"));
+    let outside = scratch.path().join("outside.rdb");
+    let refused = c.ask(&format!("BACKUP {}", outside.display()));
+    assert!(refused.text().contains("outside of the data directory"), "{refused}");
+    assert!(!outside.exists());
+    c.check("LASTSAVE", &c_lastsave(&server));
+    drop(server);
+
+    let other = scratch.path().join("other");
+    assert_eq!(run(&["import", text(&path), "--dir", text(&other)]).0, 0);
+    durable(&other).start().connect().check("MGET a b", r#"["1", "2"]"#);
+
+    let server = durable(&dir).with("enable-protected-configs", "local").start();
+    let mut c = server.connect();
+    c.check("BACKUP copy.rdb REPLACE", "+OK");
+    c.check(&format!("BACKUP {}", outside.display()), "+OK");
+    assert_eq!(fs::metadata(&outside).unwrap().len(), fs::metadata(&path).unwrap().len());
+}
+
+/// A backup does not count as a save: the time is that of the start.
+fn c_lastsave(server: &tierce_harness::Server) -> String {
+    server.connect().ask("LASTSAVE").to_string()
+}
+
+/// The log and a snapshot of the same server both have what they should after its death.
+#[test]
+fn a_snapshot_beside_the_log_leaves_both_right() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let launch = durable(&dir);
+    let server = launch.start();
+    let mut c = server.connect();
+    for i in 0..2000 {
+        c.request(&["SET", &format!("k{i}"), "before"]);
+    }
+    (0..2000).for_each(|_| c.expect("+OK"));
+    let payload = c.ask("DUMP k1");
+    c.check("SELECT 5", "+OK");
+    c.check("SET gone 1", "+OK");
+    c.check("FLUSHDB", "+OK");
+    c.check("SELECT 0", "+OK");
+    c.check("BGSAVE", "+Background saving started");
+    c.request(&[&b"RESTORE"[..], b"restored", b"0", payload.bytes()]);
+    c.expect("+OK");
+    for i in 0..1000 {
+        c.request(&["SET", &format!("k{i}"), "after"]);
+    }
+    (0..1000).for_each(|_| c.expect("+OK"));
+    wait_until("the save ends", || {
+        c.ask("INFO persistence").text().contains("rdb_bgsave_in_progress:0")
+    });
+    drop(server);
+
+    let server = launch.start();
+    let mut c = server.connect();
+    c.check("DBSIZE", ":2001");
+    c.check("MGET k0 k999 k1000 restored", r#"["after", "after", "before", "before"]"#);
+    c.check("FLUSHALL", "+OK");
+    drop(server);
+    launch.start().connect().check("DBSIZE", ":0");
+
+    let snapshot = dir.join("dump.rdb");
+    let other = scratch.path().join("other");
+    assert_eq!(run(&["import", text(&snapshot), "--dir", text(&other)]).0, 0);
+    let server = durable(&other).start();
+    server.connect().check("DBSIZE", ":2000");
+    server.connect().check("MGET k0 k1000", r#"["before", "before"]"#);
+}
+
+/// A log that is damaged in its middle keeps the server from starting; a repair gives one that opens.
+#[test]
+fn a_damaged_log_is_named_and_can_be_repaired() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let mut server = durable(&dir).start();
+    let mut c = server.connect();
+    // One after the other, so that each is a record of its own.
+    for i in 0..200 {
+        c.check(&format!("SET k{i} {}", "v".repeat(200)), "+OK");
+    }
+    c.request(&["SHUTDOWN"]);
+    server.wait_for_end();
+    let log = dir.join("log");
+    let mut segments: Vec<_> = fs::read_dir(&log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "seg"))
+        .collect();
+    segments.sort_by_key(|path| fs::metadata(path).unwrap().len());
+    let segment = segments.pop().unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&segment, bytes).unwrap();
+
+    let outcome = durable(&dir).run();
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let repaired = PathBuf::from(format!("{}.repaired", log.display()));
+    let advice = format!("tierce repair {} {}", log.display(), repaired.display());
+    for part in [text(&segment), "at offset", &advice] {
+        assert!(outcome.errors.contains(part), "{part}: {outcome:?}");
+    }
+    let (code, said) = run(&["check", text(&log)]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(text(&segment)), "{said}");
+    let (code, said) = run(&["repair", text(&log), text(&repaired)]);
+    assert_eq!(code, 1, "{said}");
+    fs::rename(&log, scratch.path().join("damaged")).unwrap();
+    fs::rename(&repaired, &log).unwrap();
+    let (code, said) = run(&["check", text(&log)]);
+    assert_eq!(code, 0, "{said}");
+    let server = durable(&dir).start();
+    server.connect().check("DBSIZE", ":199");
+    server.connect().check("SET more 1", "+OK");
+    drop(server);
+    durable(&dir).start().connect().check("DBSIZE", ":200");
+}
