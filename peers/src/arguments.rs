@@ -12,7 +12,8 @@ tierce-peers [--shape small|race] [--dir DIR] [--stores A,B,...] [--rounds N]
   --shape    small: 2,000,000 records, 16-byte keys, 100-byte values, 8 shards, compressed, 1 thread
              race: 960,000 records, 8-byte keys, 4096-byte values, uncompressed, 64 threads
   --dir      where the stores are made and removed again; default: the directory for temporary files
-  --stores   default: all of cask-hash, cask-ordered, rocksdb, fjall, redb, redb-batches, sled
+  --stores   default: all of cask-hash, cask-ordered, cask-by-key, rocksdb, fjall, redb, redb-batches,
+             sled
   --rounds   the table shows medians of this many rounds; default 1
   --records, --threads   other numbers than the shape's
   --cold     drops the page cache before reading phases (needs root)

@@ -1,6 +1,7 @@
 //! Many threads on one store, on the real disk, with compaction running all the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -92,6 +93,24 @@ fn look(db: &Db, index: IndexKind, stop: &AtomicBool) -> usize {
             let (key, entry) = item.unwrap();
             assert!(entry.seq <= snapshot.seq());
             assert!(seen.insert(key, entry.value).is_none(), "a key came twice");
+        }
+        let mut visited = BTreeMap::new();
+        let visit = |key: &[u8], value: &[u8]| {
+            assert!(visited.insert(key.to_vec(), value.to_vec()).is_none(), "a key came twice");
+            ControlFlow::Continue(())
+        };
+        snapshot.for_each(visit).unwrap();
+        let seen_bytes = seen.iter().map(|(key, value)| (&key[..], &value[..]));
+        assert!(visited.iter().map(|(key, value)| (&key[..], &value[..])).eq(seen_bytes));
+        let mut current = BTreeSet::new();
+        let visit = |key: &[u8], _: &[u8]| {
+            assert!(current.insert(key.to_vec()), "a key came twice");
+            ControlFlow::Continue(())
+        };
+        db.for_each(visit).unwrap();
+        for pair in [&b"pair/left"[..], b"pair/right"] {
+            // Never deleted, so whoever looks later meets it too.
+            assert!(!seen.contains_key(pair) || current.contains(pair), "{pair:?} was left out");
         }
         for (key, value) in &seen {
             assert_eq!(snapshot.get(key).unwrap().as_ref(), Some(value), "a snapshot changed");

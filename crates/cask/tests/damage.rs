@@ -2,6 +2,7 @@
 //! never a silent loss, never a panic.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tierce_cask::disk::SimDisk;
@@ -89,6 +90,19 @@ fn check(disk: &SimDisk, index: IndexKind, model: &Model, tail: Tail, context: &
             Err(Error::Corrupt { .. }) => {}
             Err(error) => panic!("{context}: {error}"),
         }
+    }
+    let mut visited = Model::new();
+    let visit = |key: &[u8], value: &[u8]| {
+        assert!(torn || model.get(key).is_some_and(|found| found == value), "{context}: {key:?}");
+        visited.insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    };
+    match db.for_each(visit) {
+        Ok(()) => assert!(torn || visited == *model, "{context}: {} keys", visited.len()),
+        Err(Error::Corrupt { path, offset, .. }) => {
+            assert!(path.extension().is_some_and(|e| e == "seg") && offset > 0, "{context}");
+        }
+        Err(error) => panic!("{context}: {error}"),
     }
     let mut keys = 0;
     for item in db.iter() {

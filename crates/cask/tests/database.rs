@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use tierce_cask::disk::SimDisk;
@@ -36,6 +37,20 @@ fn contents(db: &Db) -> Model {
         let (key, entry) = item.unwrap();
         assert_eq!(found.insert(key, entry.value.into_vec()), None, "a key came twice");
     }
+    assert_eq!(visited(|visitor| db.for_each(visitor)), found, "visitor and iterator agree");
+    found
+}
+
+/// What a visitor is given.
+fn visited(
+    visit: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> tierce_cask::Result<()>,
+) -> Model {
+    let mut found = Model::new();
+    visit(&mut |key, value| {
+        assert_eq!(found.insert(key.to_vec(), value.to_vec()), None, "a key came twice");
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     found
 }
 
@@ -45,6 +60,7 @@ fn snapshot_contents(snapshot: &Snapshot) -> Model {
         let (key, entry) = item.unwrap();
         assert_eq!(found.insert(key, entry.value.into_vec()), None, "a key came twice");
     }
+    assert_eq!(visited(|visitor| snapshot.for_each(visitor)), found, "visitor and iterator agree");
     found
 }
 
@@ -280,6 +296,24 @@ fn iterating_a_closed_store_fails_once_and_ends() {
         db.close().unwrap();
         let items: Vec<_> = iter.collect();
         assert!(matches!(items[..], [Err(Error::Closed)]), "{index:?}");
+        let visit = db.for_each(|_, _| panic!("there is nothing to visit"));
+        assert!(matches!(visit, Err(Error::Closed)), "{index:?}");
+    }
+}
+
+#[test]
+fn visitor_that_breaks_off_is_not_called_again() {
+    for index in [IndexKind::Hash, IndexKind::Ordered] {
+        let db = open(&SimDisk::new(1), index);
+        (0..100u8).for_each(|n| db.put(&[n], &[n; 50]).unwrap());
+        let mut calls = 0;
+        let visit = |key: &[u8], value: &[u8]| {
+            assert_eq!(value, [key[0]; 50]);
+            calls += 1;
+            if calls == 7 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        db.for_each(visit).unwrap();
+        assert_eq!(calls, 7);
     }
 }
 

@@ -2,6 +2,7 @@
 //! writing, and nothing that was written is lost or comes back.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use tierce_cask::disk::{Fault, SimDisk};
@@ -74,6 +75,19 @@ fn failed_read_is_told_once_and_latches_nothing() {
             assert!(failed.len() <= 1, "one fault, at most one error");
             assert_eq!(found.len() + failed.len(), model.len());
             failed.into_iter().for_each(|item| assert_names_a_segment(&item.unwrap_err()));
+        }
+        // A visitor comes by with fewer reads; a fault that is not met would stay.
+        for skip in 0..3 {
+            disk.inject(Fault::Read, skip);
+            let mut visits = 0;
+            let visit = |_: &[u8], _: &[u8]| {
+                visits += 1;
+                ControlFlow::Continue(())
+            };
+            match db.for_each(visit) {
+                Ok(()) => assert_eq!(visits, model.len()),
+                Err(error) => assert_names_a_segment(&error),
+            }
         }
         let snapshot = db.snapshot().unwrap();
         disk.inject(Fault::Read, 0);

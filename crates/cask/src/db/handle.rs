@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Change};
 use super::compaction::{CompactionReport, Pace};
-use super::iter::Iter;
+use super::iter::{Iter, for_each};
 use super::open::open;
 use super::range::Range;
 use super::read::{Entry, Value};
@@ -159,6 +159,19 @@ impl Db {
     /// All keys and values, in no order.
     pub fn iter(&self) -> Iter {
         Iter::new(self.store().clone(), None)
+    }
+
+    /// Calls `visitor` with each key and value, in no order, until it breaks off. With either
+    /// index this reads the disk from one end to the other, and what the visitor is given is lent:
+    /// the quickest way through a whole store.
+    ///
+    /// A key that exists all the time is visited exactly once. One written or deleted meanwhile
+    /// may or may not be; [`Snapshot::for_each`](crate::Snapshot::for_each) is of one moment.
+    ///
+    /// # Errors
+    /// The first one; what comes after it is not visited.
+    pub fn for_each(&self, visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        for_each(self.store().clone(), None, visitor)
     }
 
     /// Keys from `lower` on and below `upper`, in order, from both ends. An empty bound is open.

@@ -4,6 +4,7 @@
 //! * [`open`], [`recovery`]: from a directory to a store.
 //! * [`commit`]: appending groups of writes and applying them to the index.
 //! * [`read`], [`range`], [`iter`], [`snapshot`]: the ways to look. [`scan`]: passes over the disk that ranges share.
+//! * [`sweep`]: one way through all records, in the disk's order.
 //! * [`seal`]: finishing segments, and making things durable.
 //! * [`compaction`]: getting space back.
 //! * [`handle`]: the public face, [`Db`](handle::Db).
@@ -22,4 +23,5 @@ pub(crate) mod seal;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod store;
+pub(crate) mod sweep;
 pub(crate) mod threads;

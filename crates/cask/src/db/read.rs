@@ -4,7 +4,7 @@
 //! out of use. Then the index knows a newer place, and the reader looks again; it never waits.
 
 use super::store::{Index, Store};
-use crate::compression::{DecompressError, decompress};
+use crate::compression::decompress;
 use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::location::Location;
@@ -106,12 +106,8 @@ impl Fetched {
             Value { range, buf: Arc::new(self.buf.bytes) }
         } else {
             let id = self.header.compression;
-            let value = decompress(id, &self.buf.as_slice()[stored]).map_err(|e| match e {
-                DecompressError::Unsupported => Error::UnsupportedCompression { id },
-                DecompressError::Damaged => {
-                    Error::corrupt(&segment.path, location.offset(), "value does not decompress")
-                }
-            })?;
+            let value = decompress(id, &self.buf.as_slice()[stored])
+                .map_err(|error| error.at(id, &segment.path, location.offset()))?;
             Value::whole(value)
         };
         let attributes = Attributes { expiry_ms: self.header.expiry, version: self.header.version };

@@ -1,6 +1,6 @@
 //! Looking at the store as it was at one moment while writing goes on.
 
-use super::iter::Iter;
+use super::iter::{Iter, for_each};
 use super::range::Range;
 use super::read::{Entry, Fetched, Value};
 use super::store::{Index, Store};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::location::Location;
 use crate::segment::file::Segment;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 /// A view of the store that does not change. Clones share it.
@@ -59,6 +59,14 @@ impl Snapshot {
     /// All keys and values, in no order.
     pub fn iter(&self) -> Iter {
         Iter::new(self.0.store.clone(), Some(self.0.clone()))
+    }
+
+    /// As [`Db::for_each`](crate::Db::for_each), of the snapshot's moment.
+    ///
+    /// # Errors
+    /// The first one; what comes after it is not visited.
+    pub fn for_each(&self, visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        for_each(self.0.store.clone(), Some(self.0.clone()), visitor)
     }
 
     /// As [`Db::range`](crate::Db::range).

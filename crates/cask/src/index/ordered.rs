@@ -23,6 +23,9 @@ const LEAF_BYTES_MAX: usize = 32 << 10;
 /// A leaf with fewer entries is joined with its neighbour.
 const LEAF_ENTRIES_MIN: usize = 32;
 
+/// Leaves whose locations are copied at a time, during which the map of leaves is not changed.
+const LEAVES_AT_A_TIME: usize = 16;
+
 /// Maps keys to locations, in order.
 pub(crate) struct OrderedIndex {
     leaves: RwLock<BTreeMap<Box<[u8]>, RwLock<Leaf>>>,
@@ -46,6 +49,10 @@ impl Run {
 
     pub(crate) fn len(&self) -> usize {
         self.locations.len()
+    }
+
+    pub(crate) fn locations(&self) -> &[Location] {
+        &self.locations
     }
 
     pub(crate) fn get(&self, at: usize) -> (&[u8], Location) {
@@ -203,6 +210,21 @@ impl OrderedIndex {
                 return;
             }
         }
+    }
+
+    /// Appends the locations of some leaves' keys from `lower` on, and says which key to go on with.
+    /// `None` when there are no more.
+    pub(crate) fn locations(&self, lower: &[u8], out: &mut Vec<Location>) -> Option<Box<[u8]>> {
+        let leaves = self.leaves.read();
+        let first = leaves.range::<[u8], _>(up_to(lower)).next_back().map_or(&[][..], |(f, _)| f);
+        let mut following = leaves.range::<[u8], _>((Bound::Included(first), Bound::Unbounded));
+        for (_, leaf) in following.by_ref().take(LEAVES_AT_A_TIME) {
+            let leaf = leaf.read();
+            // Only the first leaf, and only if leaves were joined, begins below.
+            let start = leaf.search(lower).unwrap_or_else(|at| at);
+            out.extend((start..leaf.len()).map(|at| leaf.location(at)));
+        }
+        following.next().map(|(fence, _)| fence.clone())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -422,5 +444,26 @@ mod tests {
         assert!(!index.replace(&7u64.to_be_bytes(), location(7), location(9)));
         let all = forward(&index, Bound::Included(&[]), Bound::Unbounded);
         assert!(all.is_sorted() && all.len() == 2001);
+    }
+
+    #[test]
+    fn locations_are_all_there_in_order_of_their_keys() {
+        let index = OrderedIndex::from_leaves(Vec::new());
+        let key = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
+        let location = |n: u64| Location::new(crate::location::SegmentId(1), n * 8, 8);
+        assert!((0..20_000).all(|n| index.put(&key(n), location(n)).is_none()));
+        let mut sorted: Vec<_> = (0..20_000).map(|n| (key(n), location(n))).collect();
+        sorted.sort_unstable();
+        let (mut found, mut steps) = (Vec::new(), 0);
+        let mut next = Some(Box::default());
+        while let Some(lower) = next {
+            next = index.locations(&lower, &mut found);
+            steps += 1;
+        }
+        assert!(steps > 3, "{steps}");
+        assert!(found.iter().eq(sorted.iter().map(|(_, location)| location)));
+        found.clear();
+        index.locations(&sorted[19_990].0, &mut found);
+        assert_eq!(found.len(), 10);
     }
 }

@@ -176,6 +176,12 @@ impl<'a> Record<'a> {
         Ok(Record { header, key, value })
     }
 
+    /// The record at the start of `bytes`, of which header and body were verified before.
+    pub(crate) fn verified(header: Header, bytes: &'a [u8]) -> Self {
+        let (key, rest) = bytes[header.len()..].split_at(header.key_len);
+        Record { header, key, value: &rest[..header.value_len] }
+    }
+
     /// Members and their total length, of a batch head.
     pub(crate) fn batch(&self) -> Result<(u32, u64), Damage> {
         let value: &[u8; BATCH_VALUE_LEN] =

@@ -87,14 +87,13 @@ impl Scanner {
             if at >= self.len && self.members == 0 {
                 return Ok(Step::End);
             }
-            if let Err(damage) = self.load_record(at)? {
-                return Ok(Step::Damaged(at, damage));
-            }
-            let record = self.record_at(at).expect("load_record verified it");
-            let header = record.header;
+            let header = match self.load_record(at)? {
+                Ok(header) => header,
+                Err(damage) => return Ok(Step::Damaged(at, damage)),
+            };
             if header.kind == Kind::Batch {
-                match self.enter_batch(at)? {
-                    Ok(()) => continue,
+                match self.enter_batch(at, header)? {
+                    Ok(_) => continue,
                     Err(damage) => return Ok(Step::Damaged(at, damage)),
                 }
             }
@@ -104,8 +103,7 @@ impl Scanner {
             self.last_seq = header.seq;
             self.members = self.members.saturating_sub(1);
             self.position = at + header.record_len();
-            let record = self.record_at(at).expect("load_record verified it");
-            return Ok(Step::Record(at, record));
+            return Ok(Step::Record(at, Record::verified(header, self.loaded(at))));
         }
     }
 
@@ -120,14 +118,15 @@ impl Scanner {
         }
     }
 
-    /// Verifies all members of the batch at `at`, then stands at the first.
-    fn enter_batch(&mut self, at: u64) -> Result<Result<(), Damage>> {
-        let head = self.record_at(at).expect("the caller loaded it");
-        let first_seq = head.header.seq;
+    /// Verifies all members of the batch with this head at `at`, then stands at the first. Returns
+    /// where the last one ends.
+    fn enter_batch(&mut self, at: u64, head: Header) -> Result<Result<u64, Damage>> {
+        let first_seq = head.seq;
+        let batch = Record::verified(head, self.loaded(at)).batch();
         if self.members > 0 || (self.origin == Origin::Log && first_seq <= self.last_seq) {
             return Ok(Err(Damage("batch in the wrong place")));
         }
-        let (members, members_len) = match head.batch() {
+        let (members, members_len) = match batch {
             Ok(batch) => batch,
             Err(damage) => return Ok(Err(damage)),
         };
@@ -138,10 +137,10 @@ impl Scanner {
         let end = first + members_len;
         let mut position = first;
         for i in 0..members {
-            if let Err(damage) = self.load_record(position)? {
-                return Ok(Err(damage));
-            }
-            let header = self.record_at(position).expect("load_record verified it").header;
+            let header = match self.load_record(position)? {
+                Ok(header) => header,
+                Err(damage) => return Ok(Err(damage)),
+            };
             let expected = first_seq.wrapping_add(u64::from(i));
             if header.seq != expected || header.membership != Membership::BatchMember {
                 return Ok(Err(Damage("batch lacks members")));
@@ -153,24 +152,22 @@ impl Scanner {
         }
         self.position = first;
         self.members = members;
-        Ok(Ok(()))
+        Ok(Ok(end))
     }
 
     /// Where the batch whose head stands at `at` ends, if all its members are good.
     pub(crate) fn batch_end(&mut self, at: u64) -> Result<Result<u64, Damage>> {
         self.members = 0;
-        if let Err(damage) = self.load_record(at)?.and_then(|()| Ok(self.record_at(at)?.batch()?.1))
-        {
-            return Ok(Err(damage));
-        }
-        let members_len = self.record_at(at).and_then(|head| head.batch()).map_or(0, |b| b.1);
-        let entered = self.enter_batch(at)?;
+        let entered = match self.load_record(at)? {
+            Ok(head) => self.enter_batch(at, head)?,
+            Err(damage) => Err(damage),
+        };
         self.members = 0;
-        Ok(entered.map(|()| at + BATCH_HEAD_LEN as u64 + members_len))
+        Ok(entered)
     }
 
-    /// Makes the record at `at` available in the buffer, verified.
-    fn load_record(&mut self, at: u64) -> Result<Result<(), Damage>> {
+    /// Makes the record at `at` available in the buffer and verifies it.
+    fn load_record(&mut self, at: u64) -> Result<Result<Header, Damage>> {
         let available = self.len.saturating_sub(at);
         self.load(at, available.min(HEADER_LEN_MAX as u64) as usize)?;
         let header = match Header::decode(self.loaded(at), self.salt, at) {
@@ -180,8 +177,11 @@ impl Scanner {
         if header.record_len() > available {
             return Ok(Err(Damage("record body is cut off")));
         }
-        self.load(at, header.record_len() as usize)?;
-        Ok(self.record_at(at).map(|_| ()))
+        let len = header.record_len() as usize;
+        self.load(at, len)?;
+        let body = self.loaded(at).get(header.len()..len);
+        let body = body.ok_or(Damage("record body is cut off"));
+        Ok(body.and_then(|body| header.split_body(body)).map(|_| header))
     }
 
     /// The record [`Self::find_record`] found.
@@ -216,11 +216,11 @@ impl Scanner {
         while at + HEADER_LEN as u64 <= self.len {
             let available = self.len - at;
             self.load(at, available.min(HEADER_LEN_MAX as u64) as usize)?;
-            if Header::is_plausible(self.loaded(at)) && self.load_record(at)?.is_ok() {
-                let header = self.record_at(at).expect("load_record verified it").header;
-                if self.origin != Origin::Log || header.seq > self.last_seq {
-                    return Ok(Some((at, header)));
-                }
+            if Header::is_plausible(self.loaded(at))
+                && let Ok(header) = self.load_record(at)?
+                && (self.origin != Origin::Log || header.seq > self.last_seq)
+            {
+                return Ok(Some((at, header)));
             }
             at += ALIGNMENT;
         }

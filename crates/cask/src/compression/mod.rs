@@ -11,7 +11,11 @@
 //! | 2 | lz4 | u32 little-endian length, LZ4 block |
 //! | 3 | zstd | u32 little-endian length, Zstandard frame (feature `zstd`) |
 
+mod snappy;
+
 use crate::VALUE_LEN_MAX;
+use crate::error::Error;
+use std::path::Path;
 
 /// Method by which values are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -89,6 +93,16 @@ pub(crate) enum DecompressError {
     Damaged,
 }
 
+impl DecompressError {
+    /// The error for a record with this method at a place.
+    pub(crate) fn at(self, id: u8, path: &Path, offset: u64) -> Error {
+        match self {
+            DecompressError::Unsupported => Error::UnsupportedCompression { id },
+            DecompressError::Damaged => Error::corrupt(path, offset, "value does not decompress"),
+        }
+    }
+}
+
 /// Undoes [`compress`] for methods other than 0, whose bytes are the value already.
 pub(crate) fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>, DecompressError> {
     let mut value = Vec::new();
@@ -105,11 +119,9 @@ pub(crate) fn decompress_into(
     let start = out.len();
     match id {
         1 => {
-            let len = snap::raw::decompress_len(stored).map_err(|_| DecompressError::Damaged)?;
+            let (len, elements) = snappy::value_len(stored).ok_or(DecompressError::Damaged)?;
             check_len(len, stored, LENGTHENING_MAX)?;
-            out.resize(start + len, 0);
-            let done = snap::raw::Decoder::new().decompress(stored, &mut out[start..]);
-            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
+            snappy::append(elements, len, out)
         }
         2 => {
             let (len, block) = split_len(stored, LENGTHENING_MAX)?;
