@@ -11,8 +11,6 @@
 //! | 2 | lz4 | u32 little-endian length, LZ4 block |
 //! | 3 | zstd | u32 little-endian length, Zstandard frame (feature `zstd`) |
 
-mod snappy;
-
 use crate::VALUE_LEN_MAX;
 use crate::error::Error;
 use std::path::Path;
@@ -119,9 +117,11 @@ pub(crate) fn decompress_into(
     let start = out.len();
     match id {
         1 => {
-            let (len, elements) = snappy::value_len(stored).ok_or(DecompressError::Damaged)?;
+            let len = snap::raw::decompress_len(stored).map_err(|_| DecompressError::Damaged)?;
             check_len(len, stored, LENGTHENING_MAX)?;
-            snappy::append(elements, len, out)
+            out.resize(start + len, 0);
+            let done = snap::raw::Decoder::new().decompress(stored, &mut out[start..]);
+            exactly(done.map_err(|_| DecompressError::Damaged)?, len)
         }
         2 => {
             let (len, block) = split_len(stored, LENGTHENING_MAX)?;
