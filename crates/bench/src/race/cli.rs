@@ -60,7 +60,7 @@ pub struct RaceArgs {
     #[arg(long, value_name = "HOW", default_value = "direct", help_heading = "Engine")]
     pub(super) writes: Writes,
     /// Memory for the end of each log in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=8192), help_heading = "Engine")]
+    #[arg(long, value_name = "KIB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..=8192), help_heading = "Engine")]
     pub(super) tail: u64,
     /// Read past the page cache
     #[arg(long, help_heading = "Engine")]
