@@ -82,6 +82,11 @@ impl Geometry {
         at.next_multiple_of(self.block_len)
     }
 
+    /// Where the run of bytes from `at` on reaches the ring's end.
+    pub(crate) fn wrap_after(self, at: LogOffset) -> LogOffset {
+        at - at % self.ring_len() + self.ring_len()
+    }
+
     fn slot(self, at: LogOffset) -> usize {
         (at / self.block_len) as usize % SLOTS
     }
@@ -167,6 +172,18 @@ impl Tail {
         if !rest.is_empty() {
             self.map.read(0, rest);
         }
+    }
+
+    /// Writes bytes of the log, which do not go around the ring's end, to a file.
+    pub(crate) fn write_to(
+        &self,
+        at: LogOffset,
+        len: u64,
+        file: &dyn DiskFile,
+        position: u64,
+    ) -> std::io::Result<()> {
+        let start = at % self.geometry.ring_len();
+        self.map.write_to(start as usize, len as usize, file, position)
     }
 
     /// Marks the slots of `from..to`, whose segment begins at `base`, as filled up to there.

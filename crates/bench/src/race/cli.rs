@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::engine::{Placement, Writes};
+
 /// Race the storage engine: kills, random writes, random reads and ordered scans.
 ///
 /// First the raw limits of the disk are measured in the same directory, past the page cache. Then
@@ -49,8 +51,17 @@ pub struct RaceArgs {
     pub(super) verify_all: bool,
 
     /// Logs that the engine writes in parallel
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Engine")]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Engine")]
     pub(super) shards: u32,
+    /// Which log a key goes to
+    #[arg(long, value_name = "HOW", default_value = "ordered", help_heading = "Engine")]
+    pub(super) placement: Placement,
+    /// How segments are written
+    #[arg(long, value_name = "HOW", default_value = "direct", help_heading = "Engine")]
+    pub(super) writes: Writes,
+    /// Memory for the end of each log in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..=8192), help_heading = "Engine")]
+    pub(super) tail: u64,
     /// Read past the page cache
     #[arg(long, help_heading = "Engine")]
     pub(super) direct_io: bool,
@@ -60,6 +71,9 @@ pub struct RaceArgs {
     /// Memory for values read lately in MiB
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1 << 20), help_heading = "Engine")]
     pub(super) read_cache: u64,
+    /// Memory in which scans share what they load in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(0..=1 << 20), help_heading = "Engine")]
+    pub(super) scan_memory: u64,
 
     /// Leave the store of the run in its directory
     #[arg(long, help_heading = "Output")]

@@ -1,23 +1,51 @@
 //! The only file of the race that knows the storage engine.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
+use clap::ValueEnum;
 use tierce_cask::{CompactionOptions, Compression, Db, IndexKind, Options, SyncPolicy};
 
 use super::contents::Key;
 use super::error::RaceError;
+
+/// Which log a key goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Placement {
+    /// Each log takes the keys between two others, so that scans read whole segments
+    Ordered,
+    /// Keys are spread over all logs
+    Hashed,
+}
+
+/// How segments are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Writes {
+    /// Past the page cache
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
 
 /// What the engine is told beside the rules of the race.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) struct Tuning {
     /// Logs written in parallel.
     pub(super) shards: u32,
+    pub(super) placement: Placement,
+    pub(super) writes: Writes,
+    /// Memory for the end of each log.
+    pub(super) tail_bytes: u64,
     /// Reads past the page cache.
     pub(super) direct_io: bool,
     /// Length of a segment.
     pub(super) segment_size_bytes: u64,
     /// Memory for values read lately.
     pub(super) read_cache_bytes: usize,
+    /// Memory in which scans share what they load.
+    pub(super) scan_memory_bytes: usize,
 }
 
 impl Tuning {
@@ -30,6 +58,12 @@ impl Tuning {
     fn options(&self) -> Options {
         Options {
             shards: Some(self.shards),
+            placement: match self.placement {
+                Placement::Ordered => tierce_cask::Placement::Ordered,
+                Placement::Hashed => tierce_cask::Placement::Hashed,
+            },
+            direct_writes: self.writes == Writes::Direct,
+            tail_bytes: self.tail_bytes,
             index: IndexKind::Ordered,
             segment_size_bytes: self.segment_size_bytes,
             // The contest forbids compression, and its values have nothing to compress.
@@ -42,6 +76,7 @@ impl Tuning {
                 ..CompactionOptions::default()
             },
             read_cache_bytes: self.read_cache_bytes,
+            scan_memory_bytes: self.scan_memory_bytes,
             direct_io: self.direct_io,
             ..Options::default()
         }
@@ -86,11 +121,12 @@ impl Store {
         upper: &[u8],
         mut see: impl FnMut(&[u8], &[u8]) -> Result<(), RaceError>,
     ) -> Result<(), RaceError> {
-        for item in self.0.range(lower, upper)? {
-            let (key, entry) = item?;
-            see(&key, &entry.value)?;
-        }
-        Ok(())
+        let mut seen = Ok(());
+        self.0.scan(lower, upper, |key, value| {
+            seen = see(key, value);
+            if seen.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        seen
     }
 
     /// Makes everything durable.

@@ -38,9 +38,13 @@ impl Plan {
             verify_all: args.verify_all,
             tuning: Tuning {
                 shards: args.shards,
+                placement: args.placement,
+                writes: args.writes,
+                tail_bytes: args.tail << 10,
                 direct_io: args.direct_io,
                 segment_size_bytes: args.segment_size << 20,
                 read_cache_bytes: (args.read_cache << 20) as usize,
+                scan_memory_bytes: (args.scan_memory << 20) as usize,
             },
         }
     }

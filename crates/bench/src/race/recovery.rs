@@ -239,7 +239,7 @@ fn compare_range(
 mod tests {
     use super::*;
     use crate::race::contents::VALUE_LEN;
-    use crate::race::engine::Tuning;
+    use crate::race::engine::{Placement, Tuning, Writes};
 
     #[test]
     fn versions_follow_from_the_number_of_writes() {
@@ -281,9 +281,13 @@ mod tests {
             verify_all: false,
             tuning: Tuning {
                 shards: 2,
+                placement: Placement::Ordered,
+                writes: Writes::Direct,
+                tail_bytes: 1 << 16,
                 direct_io: false,
                 segment_size_bytes: 1 << 20,
                 read_cache_bytes: 0,
+                scan_memory_bytes: 1 << 20,
             },
         };
         remove_store(&plan.dir).expect("room for a test");

@@ -134,7 +134,10 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
             removed = true;
         }
     }
-    if removed {
+    // Files may also have gone just before the store was closed or its process died, and a power cut
+    // could bring those back, beside a manifest that no longer lists them.
+    let has_doomed = manifest.segments.values().any(|entry| entry.state == State::Doomed);
+    if removed || has_doomed {
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
     }
     // Their files are gone for good now.

@@ -3,17 +3,18 @@
 //! Invariants:
 //! * `words` is the start of a shared, writable mapping of `len` words that lives as long as the
 //!   value does, and nobody else unmaps it.
-//! * The memory is only touched through atomic words. Another thread, or another process that maps
+//! * This program touches the memory through atomic words only; the kernel may read it. Another thread, or another process that maps
 //!   the file, may do so at any time; that gives old or new words, never undefined behaviour.
 //!
 //! Not defended against: somebody cutting the file while it is mapped. Touching what is no longer
 //! there ends the process (`SIGBUS`), as it does for every program that maps files.
 #![allow(unsafe_code, reason = "mapping memory; the invariants are above")]
 
-use super::DiskMap;
+use super::{DiskFile, DiskMap};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,6 +72,42 @@ impl DiskMap for OsMap {
             *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
         }
     }
+
+    fn write_to(
+        &self,
+        offset: usize,
+        len: usize,
+        file: &dyn DiskFile,
+        position: u64,
+    ) -> io::Result<()> {
+        let Some(descriptor) = file.descriptor() else {
+            let mut bytes = vec![0; len];
+            self.read(offset, &mut bytes);
+            return file.write_all_at(&[io::IoSlice::new(&bytes)], position);
+        };
+        let start = self.words(offset, len).as_ptr().cast::<u8>();
+        let mut done = 0;
+        while done < len {
+            let at = i64::try_from(position + done as u64).map_err(io::Error::other)?;
+            // SAFETY: `words` has checked that these bytes are in the mapping, which the borrow of
+            // `self` keeps alive. No reference to them as bytes is made, since others may store
+            // into them; the kernel copies what it finds.
+            let written = unsafe {
+                libc::pwrite(descriptor.as_raw_fd(), start.add(done).cast(), len - done, at)
+            };
+            match usize::try_from(written) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => done += more,
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +130,29 @@ mod tests {
         let mut back = [0; 24];
         map.read(4088, &mut back);
         assert_eq!(back[..], bytes);
+    }
+
+    #[test]
+    fn what_is_stored_can_be_written_to_another_file() {
+        use crate::disk::{Disk, OpenMode, OsDisk};
+        let name = |what: &str| {
+            let name = format!("tierce-cask-map-{what}-{}", std::process::id());
+            std::env::temp_dir().join(name)
+        };
+        let (from, to) = (name("from"), name("to"));
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&from).unwrap();
+        file.set_len(12_288).unwrap();
+        let map = OsMap::new(&file, 12_288).unwrap();
+        map.write(4096, &[7; 4096]);
+        let target = OsDisk.open(&to, OpenMode::Truncate).unwrap();
+        map.write_to(4096, 8192, &*target, 100).unwrap();
+        let (content, missing) =
+            (std::fs::read(&to).unwrap(), OsDisk.open(&from, OpenMode::ReadOnly).unwrap());
+        assert!(map.write_to(0, 8, &*missing, 0).is_err(), "a handle for reading");
+        std::fs::remove_file(&from).unwrap();
+        std::fs::remove_file(&to).unwrap();
+        assert_eq!(content[100..4196], [7; 4096]);
+        assert_eq!(content[4196..], [0; 4096]);
     }
 }

@@ -19,6 +19,7 @@ pub use os::OsDisk;
 pub use sim::{Fault, Moment, SimDisk};
 
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,6 +100,10 @@ pub trait DiskFile: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
+    /// The operating system's handle, if there is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A file in memory, shared with the operating system: what is stored survives the process.
@@ -116,6 +121,23 @@ pub trait DiskMap: Send + Sync {
     /// # Panics
     /// When there are not as many, or they are not whole words.
     fn read(&self, offset: usize, out: &mut [u8]);
+    /// Writes `len` bytes to a file at `position`, without a copy where that is possible. Where
+    /// others store meanwhile, either may come to stand in the file. For a handle past the page
+    /// cache, everything must be a multiple of [`DIRECT_ALIGNMENT`].
+    ///
+    /// # Panics
+    /// When there are not as many, or they are not whole words.
+    fn write_to(
+        &self,
+        offset: usize,
+        len: usize,
+        file: &dyn DiskFile,
+        position: u64,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; len];
+        self.read(offset, &mut bytes);
+        file.write_all_at(&[IoSlice::new(&bytes)], position)
+    }
 }
 
 /// Reads exactly `buf.len()` bytes, or reports the file's end as `UnexpectedEof`.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,6 +186,10 @@ impl DiskFile for OsFile {
 
     fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 

@@ -1,8 +1,9 @@
 //! From the tail into segments.
 //!
-//! One thread at a time flushes a lane. It writes complete blocks, and what remains of a segment
-//! that is closed, each where it belongs, from a copy of its own: so the kernel never reads memory
-//! that is being written. Writers go on meanwhile.
+//! One thread at a time flushes a lane. It writes complete blocks, several at once if there are,
+//! directly from the tail: nobody writes there again before they count as flushed. What remains of
+//! a segment that is closed, and what a sync needs of a block being filled, is written from a copy,
+//! padded with zeros. Writers go on meanwhile.
 //!
 //! Invariants:
 //! * `next` is where a block begins; it and everything before it is in segments.
@@ -13,7 +14,7 @@ use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::segment::file::Segment;
-use crate::tail::{LogOffset, Tail};
+use crate::tail::{LogOffset, SLOTS, Tail};
 use parking_lot::MutexGuard;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -33,19 +34,23 @@ pub(crate) struct Flush {
     buf: Vec<u8>,
 }
 
-/// A part of one block, to be written.
+/// Complete blocks in a row, or a part of one, to be written.
 struct Piece {
     run: Run,
     tail: Arc<Tail>,
     to: LogOffset,
-    /// Whether the slot can be given free afterwards.
+    /// Whether slots can be given free afterwards.
     finishes: Finishes,
 }
+
+/// As many blocks are written at once at most: the device likes long writes, but writers wait for
+/// room until all of it is written.
+const BLOCKS_AT_ONCE: u64 = SLOTS as u64 / 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Finishes {
     Nothing,
-    Block,
+    Blocks,
     Segment,
 }
 
@@ -155,11 +160,19 @@ impl Lane {
         let block_end = flush.next.max(run.base) + self.geometry.block_len;
         let (to, finishes) = match run.closed {
             Some(end) if end <= block_end => (end, Finishes::Segment),
-            _ if block_end <= head.end => (block_end, Finishes::Block),
+            _ if block_end <= head.end => (self.blocks_end(head, run, block_end), Finishes::Blocks),
             _ => return None,
         };
         let tail = head.tail.as_ref().expect("made with the first segment");
         Some(Piece { run: run.clone(), tail: tail.clone(), to, finishes })
+    }
+
+    /// Where the complete blocks end that can be written together with the one that ends here.
+    fn blocks_end(&self, head: &Head, run: &Run, first_end: LogOffset) -> LogOffset {
+        let block_len = self.geometry.block_len;
+        let start = first_end - block_len;
+        let complete = self.geometry.floor(run.closed.unwrap_or(head.end));
+        complete.min(start + BLOCKS_AT_ONCE * block_len).min(self.geometry.wrap_after(start))
     }
 
     /// What was published of the block being filled and is not in the file.
@@ -178,8 +191,28 @@ impl Lane {
         let from = flush.in_file.max(block);
         let from = from - from % page;
         let end = self.padded_end(flush, piece);
-        let len = (*to - from) as usize;
         let file = self.file_to_write(flush, &run.segment)?;
+        if piece.finishes == Finishes::Blocks {
+            tail.write_to(from, *to - from, &*file, from - run.base)
+        } else {
+            Self::write_copy(flush, piece, from, end, &*file)
+        }
+        .map_err(|e| Error::io("write", &run.segment.path, e))?;
+        flush.note_unsynced(run, *to);
+        flush.in_file = *to;
+        flush.padded = flush.padded.max(end);
+        Ok(())
+    }
+
+    /// Writes from `from` up to the piece's end, and zeros from there to `end`.
+    fn write_copy(
+        flush: &mut Flush,
+        piece: &Piece,
+        from: LogOffset,
+        end: LogOffset,
+        file: &dyn DiskFile,
+    ) -> std::io::Result<()> {
+        let len = (piece.to - from) as usize;
         // Room for moving the beginning to an aligned address.
         let wanted = (end - from) as usize + DIRECT_ALIGNMENT;
         if flush.buf.len() < wanted {
@@ -187,14 +220,9 @@ impl Lane {
         }
         let pad = flush.buf.as_ptr().align_offset(DIRECT_ALIGNMENT);
         let buf = &mut flush.buf[pad..pad + (end - from) as usize];
-        tail.read(from, &mut buf[..len]);
+        piece.tail.read(from, &mut buf[..len]);
         buf[len..].fill(0);
-        file.write_all_at(&[IoSlice::new(buf)], from - run.base)
-            .map_err(|e| Error::io("write", &run.segment.path, e))?;
-        flush.note_unsynced(run, *to);
-        flush.in_file = *to;
-        flush.padded = flush.padded.max(end);
-        Ok(())
+        file.write_all_at(&[IoSlice::new(buf)], from - piece.run.base)
     }
 
     /// Writes what does not fit into the tail, behind everything else, which is in the file.
@@ -251,7 +279,7 @@ impl Lane {
     fn set_free(&self, flush: &mut Flush, piece: &Piece) {
         match piece.finishes {
             Finishes::Nothing => return,
-            Finishes::Block => piece.run.segment.set_flushed(piece.to - piece.run.base),
+            Finishes::Blocks => piece.run.segment.set_flushed(piece.to - piece.run.base),
             Finishes::Segment => piece.run.segment.set_all_flushed(),
         }
         flush.next = self.geometry.ceil(piece.to);

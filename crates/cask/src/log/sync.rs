@@ -1,16 +1,16 @@
 //! Group commit: of all writers that want the lane durable, one makes it so for all that came
 //! before it began; whoever comes meanwhile forms the next group. Nobody else waits.
 //!
-//! Who waits is woken once: when its write is durable, or to lead. A condition variable would wake
-//! the next group for nothing, and all of them one after the other through its lock.
+//! Who waits is woken once: when its write is durable, or to lead. All of a group sleep on one
+//! word, so that one call wakes them; only the first, who leads it if need be, has its own.
 
 use super::lane::{Lane, Owner};
 use crate::error::Result;
 use crate::tail::LogOffset;
 use parking_lot::Mutex;
+use rustix::thread::futex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How much of a lane is durable, and who is working on it.
 #[derive(Default)]
@@ -20,39 +20,57 @@ pub(crate) struct SyncGroup(Mutex<State>);
 struct State {
     durable: LogOffset,
     is_led: bool,
-    /// In the order in which they came; while this is not empty, somebody leads.
-    waiting: Vec<Waiter>,
+    /// Those who came after the leader began; while there are any, somebody leads.
+    forming: Option<Group>,
 }
 
-struct Waiter {
+/// Writers that wait for the same sync.
+struct Group {
+    /// Where the last of them ends.
     target: LogOffset,
-    ticket: Arc<Ticket>,
+    first: Arc<Word>,
+    others: Arc<Word>,
 }
 
-struct Ticket {
-    news: AtomicU8,
-    thread: Thread,
-}
-
-/// Nothing happened yet.
-const WAIT: u8 = 0;
-/// What was waited for is durable.
-const DURABLE: u8 = 1;
-/// Nobody leads: look again.
-const FAILED: u8 = 2;
-/// The one who waits leads now.
-const LEAD: u8 = 3;
-
-impl Ticket {
-    fn tell(&self, news: u8) {
-        self.news.store(news, Ordering::Release);
-        self.thread.unpark();
+impl Group {
+    fn new() -> Self {
+        Group { target: 0, first: Arc::default(), others: Arc::default() }
     }
 
-    fn wait(&self) -> u8 {
+    fn tell(&self, news: u32) {
+        // Who leads is not asleep.
+        if self.first.0.load(Ordering::Relaxed) != LEAD {
+            self.first.tell(news);
+        }
+        self.others.tell(news);
+    }
+}
+
+/// Something that threads wait for.
+#[derive(Default)]
+struct Word(AtomicU32);
+
+/// Nothing happened yet.
+const WAIT: u32 = 0;
+/// What was waited for is durable.
+const DURABLE: u32 = 1;
+/// Nobody leads: look again.
+const FAILED: u32 = 2;
+/// The one who waits leads now.
+const LEAD: u32 = 3;
+
+impl Word {
+    fn tell(&self, news: u32) {
+        self.0.store(news, Ordering::Release);
+        // It fails for no reason that this call could have.
+        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    fn wait(&self) -> u32 {
         loop {
-            match self.news.load(Ordering::Acquire) {
-                WAIT => std::thread::park(),
+            match self.0.load(Ordering::Acquire) {
+                // Whether it was woken, interrupted or not put to sleep, the word tells.
+                WAIT => drop(futex::wait(&self.0, futex::Flags::PRIVATE, WAIT, None)),
                 news => return news,
             }
         }
@@ -75,11 +93,19 @@ impl Lane {
                 drop(state);
                 return self.lead(owner).map(|()| true);
             }
-            let thread = std::thread::current();
-            let ticket = Arc::new(Ticket { news: AtomicU8::new(WAIT), thread });
-            state.waiting.push(Waiter { target, ticket: ticket.clone() });
+            let word = match &mut state.forming {
+                Some(group) => {
+                    group.target = group.target.max(target);
+                    group.others.clone()
+                }
+                none => {
+                    let group = none.insert(Group::new());
+                    group.target = target;
+                    group.first.clone()
+                }
+            };
             drop(state);
-            match ticket.wait() {
+            match word.wait() {
                 DURABLE => return Ok(false),
                 LEAD => return self.lead(owner).map(|()| true),
                 _ => {}
@@ -98,27 +124,29 @@ impl Lane {
         self.sync_to(owner, end).map(drop)
     }
 
-    /// Syncs for all who wait, and hands the lead to one who came too late for it.
+    /// Syncs for all who wait, and hands the lead to the first who came too late for it.
     fn lead(&self, owner: &impl Owner) -> Result<()> {
+        // All of them have appended, so what they wait for is within what is written now.
+        let served = self.sync.0.lock().forming.take();
         let synced = self.write_and_sync(owner);
         let mut state = self.sync.0.lock();
         let Ok(end) = synced else {
             state.is_led = false;
-            let all = std::mem::take(&mut state.waiting);
+            let late = state.forming.take();
             drop(state);
-            all.iter().for_each(|waiter| waiter.ticket.tell(FAILED));
+            served.iter().chain(&late).for_each(|group| group.tell(FAILED));
             return synced.map(drop);
         };
         state.durable = state.durable.max(end);
-        let (done, mut late): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut state.waiting).into_iter().partition(|w| w.target <= end);
-        state.is_led = !late.is_empty();
-        let next = (!late.is_empty()).then(|| late.remove(0));
-        state.waiting = late;
+        // Even who came while this was going on may be in time.
+        let in_time = state.forming.take_if(|group| group.target <= end);
+        state.is_led = state.forming.is_some();
+        let next = state.forming.as_ref().map(|group| group.first.clone());
         drop(state);
         // First, so that the device is at work while the others wake up.
-        next.iter().for_each(|waiter| waiter.ticket.tell(LEAD));
-        done.iter().for_each(|waiter| waiter.ticket.tell(DURABLE));
+        next.iter().for_each(|first| first.tell(LEAD));
+        debug_assert!(served.iter().all(|group| group.target <= end));
+        served.iter().chain(&in_time).for_each(|group| group.tell(DURABLE));
         Ok(())
     }
 
