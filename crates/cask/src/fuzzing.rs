@@ -24,7 +24,7 @@ use crate::segment::record::{Fields, HEADER_LEN, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
 use crate::upkeep::check::check_on;
 use crate::upkeep::repair::repair_on;
-use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX, WAL_RECORD_LEN_MAX};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub fn record(data: &[u8]) {
     }
     let Ok(record) = Record::decode(&bytes, SALT, SEGMENT_HEADER_LEN) else { return };
     let header = record.header;
-    assert!(record.key.len() <= KEY_LEN_MAX && record.value.len() <= VALUE_LEN_MAX);
+    assert!(record.key.len() <= KEY_LEN_MAX && record.value.len() <= WAL_RECORD_LEN_MAX);
     assert!(header.record_len() <= bytes.len() as u64);
     let fields = Fields {
         kind: header.kind,

@@ -82,5 +82,7 @@ pub use wal::{Wal, WalMark, WalOptions};
 pub const KEY_LEN_MAX: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_LEN_MAX: usize = 512 << 20;
+/// Longest record of a [`Wal`] in bytes: a value of the longest kind, and what belongs to it.
+pub const WAL_RECORD_LEN_MAX: usize = VALUE_LEN_MAX + (1 << 20);
 /// Longest batch in bytes, as encoded.
 pub const BATCH_LEN_MAX: usize = 1 << 30;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::disk::{Disk, OsDisk};
-use tierce_keyspace::log::LogSink;
+use tierce_keyspace::log::{LogSink, RECORD_BYTES_MAX};
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
@@ -269,11 +269,19 @@ fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Jou
         databases: startup.databases,
         // Nobody outside can choose keys that collide.
         seed: crate::random::word(),
-        value_len_max: config.live().proto_max_bulk_len() as usize,
+        value_len_max: value_len_max(&config.settings()),
         version_base: version_base(crate::clock::unix_ms()),
         log: journal.map(|journal| Arc::clone(journal) as Arc<dyn LogSink>),
         ..defaults
     }
+}
+
+/// The longest value: what a request may bring, and no more than a record of the log can hold.
+fn value_len_max(settings: &Settings) -> usize {
+    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+    const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
+    let len = settings.bytes(VALUE_LEN) as usize;
+    if settings.is_on(APPENDONLY) { len.min(RECORD_BYTES_MAX) } else { len }
 }
 
 /// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
@@ -317,10 +325,7 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         }),
     );
     let keyspace = Arc::clone(&server.keyspace);
-    watch(
-        VALUE_LEN,
-        Box::new(move |settings| keyspace.set_value_len_max(settings.bytes(VALUE_LEN) as usize)),
-    );
+    watch(VALUE_LEN, Box::new(move |settings| keyspace.set_value_len_max(value_len_max(settings))));
     let keyspace = Arc::clone(&server.keyspace);
     server.config.on_change(eviction::DIRECTIVES, move |settings| {
         keyspace.set_eviction(&eviction::configured(settings));

@@ -9,7 +9,7 @@
 
 use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_place};
 use crate::location::ALIGNMENT;
-use crate::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::{KEY_LEN_MAX, WAL_RECORD_LEN_MAX};
 
 /// Bytes of a header without the optional fields.
 pub(crate) const HEADER_LEN: usize = 32;
@@ -138,7 +138,7 @@ impl Header {
             synced: u64::from(u32_at(fixed, 28)) * ALIGNMENT,
             body_crc: u32_at(fixed, 4),
         };
-        if header.key_len > KEY_LEN_MAX || header.value_len > VALUE_LEN_MAX {
+        if header.key_len > KEY_LEN_MAX || header.value_len > WAL_RECORD_LEN_MAX {
             return Err(Damage("record length exceeds the limit"));
         }
         if header.seq > SEQ_MAX {
@@ -192,7 +192,7 @@ impl<'a> Record<'a> {
 
 /// Appends a record that still needs [`stamp`].
 pub(crate) fn encode(out: &mut Vec<u8>, fields: &Fields<'_>) {
-    assert!(fields.key.len() <= KEY_LEN_MAX && fields.value.len() <= VALUE_LEN_MAX);
+    assert!(fields.key.len() <= KEY_LEN_MAX && fields.value.len() <= WAL_RECORD_LEN_MAX);
     let start = out.len();
     let mut flags = 0;
     if fields.expiry.is_some() {

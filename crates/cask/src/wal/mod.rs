@@ -8,6 +8,7 @@
 
 pub(crate) mod recovery;
 
+use crate::WAL_RECORD_LEN_MAX;
 use crate::compression::Compression;
 use crate::db::store::Store;
 use crate::db::threads::Threads;
@@ -118,9 +119,13 @@ impl Wal {
     /// Takes no system call as a rule, and waits for the disk only when the tail is full.
     ///
     /// # Errors
-    /// After [`Error::NoSpace`] nothing of the record was kept. After another error the log is
-    /// read-only until it is opened again.
+    /// [`Error::ValueTooLong`] for a record of more than [`WAL_RECORD_LEN_MAX`] bytes. After
+    /// [`Error::NoSpace`] nothing of the record was kept. After another error the log is read-only
+    /// until it is opened again.
     pub fn append(&self, record: &[u8]) -> Result<()> {
+        if record.len() > WAL_RECORD_LEN_MAX {
+            return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
+        }
         let encoder = self.store.encoder();
         let mut write =
             Write::put(encoder, b"", record, Attributes::default(), Durability::Written);

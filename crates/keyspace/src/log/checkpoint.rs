@@ -53,7 +53,7 @@ impl<'k> Checkpoint<'k> {
         Self { keyspace, db: 0, shard: 0, position: 0, swaps, record: Vec::new() }
     }
 
-    /// Logs some keys, of one shard, as one record. Returns how many bytes that were.
+    /// Logs some keys of one shard. Returns how many bytes that were.
     ///
     /// # Panics
     ///
@@ -61,18 +61,24 @@ impl<'k> Checkpoint<'k> {
     pub fn step(&mut self) -> (usize, Pass) {
         let log = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
-        let record = &mut self.record;
+        let (record, mut bytes) = (&mut self.record, 0);
         record.clear();
         let mut locker = self.keyspace.locker();
         self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
             encode_entry(record, db, entry);
+            // Keys need not be in one record, and large values would make it too long.
+            if record.len() >= RECORD_KEPT_BYTES {
+                bytes += record.len();
+                log.append(record);
+                record.clear();
+            }
         });
         // With the shard still locked no change of these keys can get before this record.
         if !record.is_empty() {
             log.append(record);
         }
         drop(locker);
-        let bytes = record.len();
+        bytes += record.len();
         self.record.shrink_to(RECORD_KEPT_BYTES);
         (bytes, self.advance())
     }

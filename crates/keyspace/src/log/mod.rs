@@ -26,6 +26,10 @@ pub use checkpoint::{Checkpoint, Pass};
 pub use op::Malformed;
 pub use replay::{Replay, ReplayError, Replayed};
 
+/// A record has at most this many bytes, unless it is a single operation with a longer value. What
+/// happened under one lock and needs more is several records, and then not one as to a crash.
+pub const RECORD_BYTES_MAX: usize = 512 << 20;
+
 /// Where records go, in the order in which they are appended.
 ///
 /// Called with shards locked: an implementation must be quick, must not call the keyspace, and must

@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 
-use super::LogSink;
-use super::op::{encode_change, encode_flush, encode_swap};
+use super::op::{Reader, encode_change, encode_flush, encode_swap};
+use super::{LogSink, RECORD_BYTES_MAX};
 use crate::change::Change;
 use crate::entry::Entry;
 use crate::keyspace::DbIndex;
@@ -39,11 +39,72 @@ impl Pending {
         if ops.is_empty() {
             return false;
         }
-        log.append(ops);
+        if ops.len() <= RECORD_BYTES_MAX {
+            log.append(ops);
+        } else {
+            append_in_parts(ops, log, RECORD_BYTES_MAX);
+        }
         ops.clear();
         if ops.capacity() > KEPT_BYTES_MAX {
             *ops = Vec::new();
         }
         true
+    }
+}
+
+/// Appends operations as records of at most `bytes_max`, or of one operation that is longer.
+#[cold]
+fn append_in_parts(ops: &[u8], log: &dyn LogSink, bytes_max: usize) {
+    let (mut reader, mut start, mut end) = (Reader::new(ops), 0, 0);
+    // What was encoded here decodes, so the loop ends with the last operation.
+    while let Ok(Some((_, op))) = reader.next() {
+        if end > start && end + op.len() - start > bytes_max {
+            log.append(&ops[start..end]);
+            start = end;
+        }
+        end += op.len();
+    }
+    log.append(&ops[start..end]);
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::entry::Content;
+    use crate::usage::Access;
+
+    #[derive(Default)]
+    struct Records(Mutex<Vec<Vec<u8>>>);
+
+    impl LogSink for Records {
+        fn append(&self, record: &[u8]) {
+            self.0.lock().push(record.to_vec());
+        }
+    }
+
+    #[test]
+    fn parts_are_whole_operations_and_lose_none() {
+        let mut ops = Vec::new();
+        for len in [10, 20, 300, 5, 5, 5, 90] {
+            let value = vec![b'v'; len];
+            let entry = Entry::new(b"key", Content::of_string(&value), None, Access::default());
+            encode_change(&mut ops, DbIndex::ZERO, &entry, Change::Stored);
+        }
+        for bytes_max in [1, 30, 100, 1000] {
+            let records = Records::default();
+            append_in_parts(&ops, &records, bytes_max);
+            let records = records.0.into_inner();
+            assert_eq!(records.concat(), ops);
+            for record in records {
+                let mut reader = Reader::new(&record);
+                let mut count = 0;
+                while reader.next().unwrap().is_some() {
+                    count += 1;
+                }
+                assert!(count == 1 || record.len() <= bytes_max);
+            }
+        }
     }
 }
