@@ -73,7 +73,7 @@ fn without_a_log_nothing_is_written() {
     let launch = launch().with("appendonly", "no").with("dir", &dir.path().display().to_string());
     let server = launch.start();
     server.connect().check("SET a 1", "+OK");
-    assert!(!dir.path().join("log").exists());
+    assert!(!dir.path().join("wal").exists());
     let server = restart(server, &launch);
     server.connect().check("GET a", "nil");
 }
@@ -159,7 +159,7 @@ fn the_log_is_compacted_and_stays_bounded() {
     // 30 MB were written, of which 0.5 MB live.
     // An error if it has begun by itself.
     c.ask("BGREWRITEAOF");
-    wait_until("the log is compacted", || bytes_in(&dir.path().join("log")) < 6 << 20);
+    wait_until("the log is compacted", || bytes_in(&dir.path().join("wal")) < 6 << 20);
     c.check("SET last 1", "+OK");
     let server = restart(server, &launch);
     let mut c = server.connect();

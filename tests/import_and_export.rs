@@ -82,7 +82,7 @@ fn an_append_only_directory_is_imported_and_durable() {
     // Twice: what was imported is in the log, and stays there.
     check_imported(&durable(&dir));
     check_imported(&durable(&dir));
-    assert!(!dir.join("log.importing").exists());
+    assert!(!dir.join("wal.importing").exists());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_backup_is_a_copy_of_one_moment() {
     c.check("BACKUP copy.rdb", &exists);
     c.check("BACKUP copy.rdb NOW", "-ERR syntax error");
     c.check(
-        "BACKUP log/MANIFEST REPLACE",
+        "BACKUP wal/MANIFEST REPLACE",
         "-ERR a backup cannot be written into the directory of the log",
     );
     assert!(c.ask("BACKUP absent/copy.rdb").text().starts_with("ERR the directory"));
@@ -273,7 +273,7 @@ fn a_damaged_log_is_named_and_can_be_repaired() {
     }
     c.request(&["SHUTDOWN"]);
     server.wait_for_end();
-    let log = dir.join("log");
+    let log = dir.join("wal");
     let mut segments: Vec<_> = fs::read_dir(&log)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -118,5 +118,5 @@ pub fn recover(
 /// Where the log is inside of the data directory.
 #[must_use]
 pub fn log_dir(dir: &Path) -> std::path::PathBuf {
-    dir.join("log")
+    dir.join("wal")
 }

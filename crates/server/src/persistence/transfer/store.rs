@@ -19,7 +19,7 @@ use super::{Progress, Stage};
 use crate::durability::{self, RecoveryError};
 
 /// Where a new log is written before it takes the place of the present one.
-const NEW_NAME: &str = "log.importing";
+const NEW_NAME: &str = "wal.importing";
 
 /// Progress is told once for so many bytes of a log.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
