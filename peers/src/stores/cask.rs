@@ -64,10 +64,11 @@ impl Store for Cask {
             found(key, value);
             ControlFlow::Continue(())
         };
-        Ok(match self.order {
+        match self.order {
             Order::Disk => self.db.for_each(visitor)?,
             Order::Keys => self.db.scan(b"", b"", visitor)?,
-        })
+        }
+        Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
