@@ -332,6 +332,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "takes minutes, and rests on entries, which have tests of their own")]
         fn an_entry_comes_back(
             key in proptest::collection::vec(any::<u8>(), 0..300),
             value in proptest::collection::vec(any::<u8>(), 0..40_000),
