@@ -15,6 +15,9 @@
 //! | `commands` | the commands themselves, by chapter |
 //! | `reply` | writing replies in either protocol version |
 //! | `memcached` | the protocols of memcached, on the same keys |
+//! | `durability` | the log of writes: recovery, syncing, compaction |
+//! | `persistence` | snapshots, import and export, in Redis' formats |
+//! | `eviction` | what happens at the limit of memory |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
