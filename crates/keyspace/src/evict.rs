@@ -38,18 +38,16 @@ impl Keyspace {
     /// Sets what happens when memory runs short, from now on. Keys are not removed here: the next
     /// write does that, and the reaper, which is woken.
     pub fn set_eviction(&self, eviction: &Eviction) {
-        let had_limit = self.pressure.has_limit();
         self.pressure.set(eviction, self.shard_count());
         if eviction.limit_bytes == 0 {
             return;
         }
-        if !had_limit {
-            // Without a limit no shard tells its size.
-            let mut locker = self.locker();
-            for index in 0..self.shard_count() {
-                locker.held(index).stats.tell(&self.pressure);
-            }
+        // Without a limit no shard tells its size, and under a larger one it does so less often.
+        let mut locker = self.locker();
+        for index in 0..self.shard_count() {
+            locker.held(index).stats.tell(&self.pressure);
         }
+        drop(locker);
         if self.is_short_of_memory() {
             self.alarm.ring();
         }
@@ -99,7 +97,10 @@ impl Locker<'_> {
                 return Evicted::Enough;
             }
             if !self.evict_one(now_ms) {
-                return Evicted::Nothing;
+                // The search itself may have freed items of a heap that stood for no key, and those
+                // may have been what was too much.
+                let is_short = keyspace.is_short_of_memory();
+                return if is_short { Evicted::Nothing } else { Evicted::Enough };
             }
         }
         if keyspace.is_short_of_memory() { Evicted::Some } else { Evicted::Enough }
@@ -182,7 +183,7 @@ impl Locker<'_> {
 
 impl Keyspace {
     /// The larger one of two shards, in what may be evicted.
-    fn larger_shard(&self, scope: Scope, a: usize, b: usize) -> usize {
+    pub(crate) fn larger_shard(&self, scope: Scope, a: usize, b: usize) -> usize {
         let [a, b] = [a, b].map(|number| number % self.shard_count());
         if self.bytes_in_scope(scope, a) >= self.bytes_in_scope(scope, b) { a } else { b }
     }
