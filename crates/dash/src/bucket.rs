@@ -16,7 +16,7 @@
 //!
 //! A bucket does not drop its entries by itself; its owner takes them out.
 
-use crate::geometry::position;
+use crate::geometry::unit_fingerprint;
 use crate::group::{Group, match_byte};
 use core::mem::MaybeUninit;
 
@@ -32,11 +32,15 @@ const OVERFLOW_MAX: u16 = 3;
 pub(crate) struct Fingerprint(u8);
 
 impl Fingerprint {
-    /// Takes the low byte of the position. What chooses the bucket are the leading bits; so many
-    /// that they reach down to this byte only a table of 2^40 buckets could use.
+    /// Of a hash in a segment at `depth`.
     #[inline(always)]
-    pub(crate) fn of(hash: u64) -> Self {
-        Self((position(hash) as u8).max(1))
+    pub(crate) fn of(hash: u64, depth: u32) -> Self {
+        Self(unit_fingerprint(hash, depth).max(1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn byte(self) -> u8 {
+        self.0
     }
 }
 
@@ -157,6 +161,18 @@ impl<T> Bucket<T> {
         self.assert_occupied(slot);
         // SAFETY: the slot is occupied, as was just checked, hence initialized.
         unsafe { self.slots[slot].assume_init_ref() }
+    }
+
+    /// Whether the entry in `slot` is at home in the bucket before this one.
+    #[inline]
+    pub(crate) fn is_displaced(&self, slot: usize) -> bool {
+        SlotSet(self.marks & ALL_SLOTS).contains(slot)
+    }
+
+    /// The fingerprint of `slot`, if that holds an entry.
+    #[inline]
+    pub(crate) fn fingerprint(&self, slot: usize) -> Fingerprint {
+        Fingerprint(self.fingerprints[slot])
     }
 
     /// The entry in `slot`, to change it in place; its hash has to stay the same.
@@ -307,24 +323,25 @@ mod tests {
         let mut bucket = empty();
         for number in 0..SLOTS as u64 {
             assert!(!bucket.is_full());
-            let slot = bucket.put(Fingerprint::of(number), Origin::Native, number);
+            let slot = bucket.put(Fingerprint::of(number, 0), Origin::Native, number);
             assert_eq!(slot, Ok(number as usize));
         }
         assert!(bucket.is_full());
-        assert_eq!(bucket.put(Fingerprint::of(7), Origin::Native, 99), Err(99));
+        assert_eq!(bucket.put(Fingerprint::of(7, 0), Origin::Native, 99), Err(99));
         for slot in bucket.occupied() {
             assert_eq!(bucket.take(slot).1, slot as u64);
         }
         assert_eq!(bucket.occupied(), SlotSet::EMPTY);
     }
 
-    /// A position that ends in a zero byte shares the fingerprint of one that ends in 1.
+    /// The first unit of 256 shares the fingerprint of the second one.
     #[test]
     fn zero_is_no_fingerprint() {
-        assert_eq!(Fingerprint::of(0xFF00_0000), Fingerprint::of(0x1_0000));
+        assert_eq!(Fingerprint::of(0, 0), Fingerprint::of(1 << 51, 0));
+        assert_ne!(Fingerprint::of(0, 0), Fingerprint::of(1 << 52, 0));
         let mut bucket = empty();
-        bucket.put(Fingerprint::of(0), Origin::Native, 5u64).unwrap();
-        assert_eq!(bucket.matching(Fingerprint::of(0), Origin::Native).count(), 1);
+        bucket.put(Fingerprint::of(0, 0), Origin::Native, 5u64).unwrap();
+        assert_eq!(bucket.matching(Fingerprint::of(0, 0), Origin::Native).count(), 1);
     }
 
     /// The marks lie behind the fingerprints in the same 16 bytes: they must never be taken for
@@ -347,7 +364,7 @@ mod tests {
     #[test]
     fn origins_are_told_apart_and_leave_with_their_entries() {
         let mut bucket = empty();
-        let fingerprint = Fingerprint::of(3);
+        let fingerprint = Fingerprint::of(3, 0);
         let native = bucket.put(fingerprint, Origin::Native, 1).unwrap();
         let displaced = bucket.put(fingerprint, Origin::Displaced, 2).unwrap();
         assert_eq!(bucket.matching(fingerprint, Origin::Native).collect::<Vec<_>>(), [native]);
@@ -382,7 +399,7 @@ mod tests {
     fn an_entry_is_moved_out_once() {
         let counted = Rc::new(());
         let mut bucket = empty();
-        let slot = bucket.put(Fingerprint::of(9), Origin::Native, Rc::clone(&counted)).unwrap();
+        let slot = bucket.put(Fingerprint::of(9, 0), Origin::Native, Rc::clone(&counted)).unwrap();
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(bucket.take(slot));
         assert_eq!(Rc::strong_count(&counted), 1);
@@ -399,7 +416,7 @@ mod tests {
     #[should_panic(expected = "slot 0 is occupied")]
     fn an_occupied_slot_is_not_overwritten() {
         let mut bucket = empty();
-        bucket.put_at(0, Fingerprint::of(1), 1);
-        bucket.put_at(0, Fingerprint::of(2), 2);
+        bucket.put_at(0, Fingerprint::of(1, 0), 1);
+        bucket.put_at(0, Fingerprint::of(2, 0), 2);
     }
 }

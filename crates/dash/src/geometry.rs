@@ -99,6 +99,68 @@ pub(crate) fn home(hash: u64, depth: u32, homes: u32) -> usize {
     ((u128::from(fraction) * u128::from(homes)) >> 64) as usize
 }
 
+/// Bits of a position behind the first `depth` that a fingerprint reaches to. It is the last eight of
+/// them, a *unit*'s number without its upper bits, so that home and fingerprint together tell where in
+/// the segment an entry is at home, to one in 8192, without a look at the entry: a home bucket of a
+/// segment that has been split off is at most 256 units long. A segment of the largest size has some
+/// 130 units to a bucket, and that is how many fingerprints are told apart there.
+const UNIT_BITS: u32 = 13;
+
+/// Bits of a fingerprint.
+const FINGERPRINT_BITS: u32 = 8;
+
+/// The number of the unit of a hash, in a segment at `depth`, without its upper bits.
+#[inline(always)]
+pub(crate) fn unit_fingerprint(hash: u64, depth: u32) -> u8 {
+    ((position(hash) << depth) >> (POSITION_BITS - UNIT_BITS)) as u8
+}
+
+/// How many neighbouring units' fingerprints stand for the same: 0 is no fingerprint, so that the
+/// units of 0 have that of 1.
+fn units_of(fingerprint: u8) -> (i32, i32) {
+    if fingerprint == 1 { (0, 2) } else { (i32::from(fingerprint), 1) }
+}
+
+/// Where the entries of one home bucket are at home when their segment gets another number of homes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rehoming {
+    /// The first and the last unit that overlaps the bucket.
+    first: i32,
+    last: i32,
+    homes_new: i32,
+}
+
+impl Rehoming {
+    /// For the entries that are at home in bucket `home` of `homes`, of which there will be
+    /// `homes_new`.
+    pub(crate) fn new(home: usize, homes: usize, homes_new: usize) -> Self {
+        let units = 1 << UNIT_BITS;
+        Self {
+            first: (home * units / homes) as i32,
+            last: (((home + 1) * units - 1) / homes) as i32,
+            homes_new: homes_new as i32,
+        }
+    }
+
+    /// The new home of an entry with this fingerprint; `None` if that cannot be told without its hash:
+    /// in one of a hundred cases for segments of a size that splits leave, always for tiny ones.
+    #[inline]
+    pub(crate) fn home(&self, fingerprint: u8) -> Option<usize> {
+        const PERIOD: i32 = 1 << FINGERPRINT_BITS;
+        let (remainder, count) = units_of(fingerprint);
+        // The first run of units with this fingerprint of which at least the last one is in the bucket.
+        let least = self.first - (count - 1);
+        let start = least + (remainder - least).rem_euclid(PERIOD);
+        if start + PERIOD <= self.last {
+            return None;
+        }
+        let (start, end) = (start.max(0), start + count);
+        let lowest = (start * self.homes_new) >> UNIT_BITS;
+        let highest = (end * self.homes_new - 1) >> UNIT_BITS;
+        (lowest == highest).then_some(lowest as usize)
+    }
+}
+
 /// The positions that belong to the segment of this position at `depth`.
 pub(crate) fn segment_range(position: u64, depth: u32) -> Range<u64> {
     let width = AXIS_END >> depth;
@@ -118,7 +180,25 @@ pub(crate) fn home_range(segment: &Range<u64>, home: usize, homes: u32) -> Range
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bucket::Fingerprint;
     use proptest::prelude::*;
+
+    /// What makes growing cheap: in segments as splits leave them hardly any hash is needed.
+    #[test]
+    fn homes_are_mostly_known_without_the_hash() {
+        let homes_of = |buckets: usize| buckets - stash_of(buckets);
+        for buckets in sizes().filter(|buckets| *buckets >= 40) {
+            let Some(next) = next_size(buckets) else { return };
+            let (homes, homes_new) = (homes_of(buckets), homes_of(next));
+            let hashes = (0..20_000u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let is_unknown = |hash: &u64| {
+                let rehoming = Rehoming::new(home(*hash, 0, homes as u32), homes, homes_new);
+                rehoming.home(Fingerprint::of(*hash, 0).byte()).is_none()
+            };
+            let unknown = hashes.filter(is_unknown).count();
+            assert!(unknown < 20_000 / 50, "{unknown} of 20,000 from {buckets} buckets to {next}");
+        }
+    }
 
     #[test]
     fn sizes_ascend_without_valleys() {
@@ -186,6 +266,21 @@ mod tests {
                     }
                 }
             }
+        }
+
+        /// Home and fingerprint tell the new home, or nothing, and nothing wrong.
+        #[test]
+        fn entries_are_rehomed_as_their_hashes_would(
+            hash: u64,
+            depth in 0u32..35,
+            homes in 1usize..=64,
+            homes_new in 1usize..=64,
+        ) {
+            let fingerprint = Fingerprint::of(hash, depth).byte();
+            let home = home(hash, depth, homes as u32);
+            let told = Rehoming::new(home, homes, homes_new).home(fingerprint);
+            let right = super::home(hash, depth, homes_new as u32);
+            prop_assert!(told.is_none_or(|told| told == right), "{told:?}, not {right}");
         }
 
         /// Homes cover the segment without gap or overlap.

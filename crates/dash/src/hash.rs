@@ -15,6 +15,13 @@ pub trait EntryHash<T> {
     fn prefetch(&self, entry: &T) {
         _ = entry;
     }
+
+    /// Called some time before an entry is shown to somebody who goes through all of them; asks the
+    /// processor to fetch what is going to be read then.
+    #[inline]
+    fn prefetch_to_visit(&self, entry: &T) {
+        self.prefetch(entry);
+    }
 }
 
 impl<T, F: Fn(&T) -> u64> EntryHash<T> for F {

@@ -1,7 +1,7 @@
 //! What the heads of `bucket`, `segment` and `directory` promise, checked from the inside after
 //! every step of random histories.
 
-use crate::bucket::{Fingerprint, Origin};
+use crate::bucket::Origin;
 use crate::directory::Directory;
 use crate::geometry::{capacity, segment_range};
 use crate::segment::Segment;
@@ -70,7 +70,7 @@ fn check_segment(segment: &Segment<u64>, hash: &impl Fn(&u64) -> u64) {
                     (false, Origin::Native) => overflowed[home] += 1,
                     (false, Origin::Displaced) => panic!("a stash knows no neighbours"),
                 }
-                let found = bucket.find(Fingerprint::of(hash(entry)), origin, |e| e == entry);
+                let found = bucket.find(segment.fingerprint(hash(entry)), origin, |e| e == entry);
                 assert_eq!(found, Some((slot, entry)));
                 len += 1;
             }

@@ -2,6 +2,7 @@
 
 use crate::bucket::SlotSet;
 use crate::directory::Segments;
+use crate::hash::EntryHash;
 use crate::segment::{Drain, Segment};
 use crate::table::Table;
 use core::iter::FusedIterator;
@@ -11,6 +12,16 @@ impl<T> Table<T> {
     /// there is [`Table::scan`].
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { segments: self.segments(), entries: None, left: self.len() }
+    }
+
+    /// Like [`Table::iter`], and has entries fetched before they are shown
+    /// ([`EntryHash::prefetch_to_visit`]), which pays when what is behind them is spread over memory.
+    pub fn iter_ahead<H: EntryHash<T>>(&self, hasher: H) -> IterAhead<'_, T, H> {
+        let (mut entries, left) = (self.iter(), self.len());
+        let ahead = std::array::from_fn(|_| {
+            entries.next().inspect(|entry| hasher.prefetch_to_visit(entry))
+        });
+        IterAhead { entries, hasher, ahead, at: 0, left }
     }
 }
 
@@ -41,6 +52,41 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
 impl<T> ExactSizeIterator for Iter<'_, T> {}
 impl<T> FusedIterator for Iter<'_, T> {}
+
+/// As many entries are being fetched at once: about what a core has buffers for.
+const AHEAD: usize = 12;
+
+/// Iterator over the entries of a table; see [`Table::iter_ahead`].
+pub struct IterAhead<'a, T, H> {
+    entries: Iter<'a, T>,
+    hasher: H,
+    /// A ring of entries that were announced; nothing behind the last of all.
+    ahead: [Option<&'a T>; AHEAD],
+    /// The one to be shown next.
+    at: usize,
+    left: usize,
+}
+
+impl<'a, T, H: EntryHash<T>> Iterator for IterAhead<'a, T, H> {
+    type Item = &'a T;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a T> {
+        let entry = self.ahead[self.at]?;
+        let announced = self.entries.next();
+        self.ahead[self.at] = announced.inspect(|entry| self.hasher.prefetch_to_visit(entry));
+        self.at = (self.at + 1) % AHEAD;
+        self.left -= 1;
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<T, H: EntryHash<T>> ExactSizeIterator for IterAhead<'_, T, H> {}
+impl<T, H: EntryHash<T>> FusedIterator for IterAhead<'_, T, H> {}
 
 impl<'a, T> IntoIterator for &'a Table<T> {
     type Item = &'a T;
@@ -106,7 +152,7 @@ impl<T> Iterator for IntoIter<T> {
 
     fn next(&mut self) -> Option<T> {
         loop {
-            if let Some(entry) = self.entries.as_mut().and_then(Iterator::next) {
+            if let Some((_, entry)) = self.entries.as_mut().and_then(Iterator::next) {
                 self.left -= 1;
                 return Some(entry);
             }

@@ -60,6 +60,7 @@ mod directory;
 mod rebuild;
 
 mod iter;
+mod marks;
 mod scan;
 mod snapshot;
 mod table;
@@ -68,7 +69,7 @@ mod table;
 mod invariants;
 
 pub use hash::EntryHash;
-pub use iter::{IntoIter, Iter};
+pub use iter::{IntoIter, Iter, IterAhead};
 pub use prefetch::prefetch_read;
 pub use snapshot::Snapshot;
 pub use table::Table;

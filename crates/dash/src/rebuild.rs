@@ -1,21 +1,26 @@
 //! Making new segments out of old ones: the only place where entries move in numbers.
 //!
-//! The hashes are computed first, while the old segments are whole, and entries are moved after
-//! that. So none of the caller's code runs while entries are on the move, and a panic in it finds
+//! Where entries are to go is computed first, while the old segments are whole, and entries are moved
+//! after that. So none of the caller's code runs while entries are on the move, and a panic in it finds
 //! the table as it was. What happens here neither fails nor panics, short of memory running out.
 
-use crate::bucket::SLOTS;
+use crate::bucket::{Fingerprint, SLOTS};
 use crate::geometry::{SEGMENT_BUCKETS_MAX, size_for};
 use crate::segment::Segment;
 
-/// The segment with another number of buckets. `hashes` are those of [`Segment::hashes`].
-pub(crate) fn resize<T>(segment: Segment<T>, hashes: &[u64], buckets: usize) -> Segment<T> {
+/// The segment with another number of buckets, of which `homes` are those of
+/// [`Segment::homes_among`]. Fingerprints stay what they are.
+pub(crate) fn resize<T>(segment: Segment<T>, homes: &[u8], buckets: usize) -> Segment<T> {
+    assert_eq!(segment.len(), homes.len());
     let mut resized = Filler::new(buckets, segment.depth());
-    for_each_with_hash(segment, hashes, |hash, entry| resized.add(hash, entry));
+    for (home, (fingerprint, entry)) in homes.iter().zip(segment.drain()) {
+        resized.add_at(usize::from(*home), fingerprint, entry);
+    }
     resized.finish()
 }
 
-/// Two segments, each for half of the positions, of the sizes that fit.
+/// Two segments, each for half of the positions, of the sizes that fit. `hashes` are those of
+/// [`Segment::hashes`].
 pub(crate) fn split<T>(segment: Segment<T>, hashes: &[u64]) -> [Segment<T>; 2] {
     let depth = segment.depth();
     let is_upper = |hash: u64| (hash << depth) >> (u64::BITS - 1) == 1;
@@ -40,7 +45,7 @@ pub(crate) fn merge<T>(halves: [Segment<T>; 2], hashes: &[Vec<u64>; 2]) -> Segme
 
 fn for_each_with_hash<T>(segment: Segment<T>, hashes: &[u64], mut each: impl FnMut(u64, T)) {
     assert_eq!(segment.len(), hashes.len());
-    hashes.iter().zip(segment.drain()).for_each(|(hash, entry)| each(*hash, entry));
+    hashes.iter().zip(segment.drain()).for_each(|(hash, (_, entry))| each(*hash, entry));
 }
 
 /// Fills a new segment: first everything goes home, without a search, because counting suffices to
@@ -48,7 +53,7 @@ fn for_each_with_hash<T>(segment: Segment<T>, hashes: &[u64], mut each: impl FnM
 struct Filler<T> {
     segment: Segment<T>,
     filled: [u8; SEGMENT_BUCKETS_MAX],
-    homeless: Vec<(u64, T)>,
+    homeless: Vec<(usize, Fingerprint, T)>,
 }
 
 impl<T> Filler<T> {
@@ -59,19 +64,23 @@ impl<T> Filler<T> {
 
     #[inline]
     fn add(&mut self, hash: u64, entry: T) {
-        let home = self.segment.home(hash);
+        self.add_at(self.segment.home(hash), self.segment.fingerprint(hash), entry);
+    }
+
+    #[inline]
+    fn add_at(&mut self, home: usize, fingerprint: Fingerprint, entry: T) {
         let slot = usize::from(self.filled[home]);
         if slot < SLOTS {
-            self.segment.place_at_home(hash, slot, entry);
+            self.segment.place_at_home(home, slot, fingerprint, entry);
             self.filled[home] += 1;
         } else {
-            self.homeless.push((hash, entry));
+            self.homeless.push((home, fingerprint, entry));
         }
     }
 
     fn finish(mut self) -> Segment<T> {
-        for (hash, entry) in self.homeless {
-            self.segment.place_extending(hash, entry);
+        for (home, fingerprint, entry) in self.homeless {
+            self.segment.place_extending(home, fingerprint, entry);
         }
         self.segment
     }

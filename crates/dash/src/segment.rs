@@ -17,7 +17,7 @@
 //! This file allocates and indexes the array; the slots themselves are the bucket's business.
 
 use crate::bucket::{Bucket, Fingerprint, Origin, SLOTS, SlotSet};
-use crate::geometry::{self, SEGMENT_BUCKETS_MAX, capacity, stash_of};
+use crate::geometry::{self, Rehoming, SEGMENT_BUCKETS_MAX, capacity, stash_of};
 use crate::hash::EntryHash;
 use crate::prefetch::prefetch_read;
 use core::marker::PhantomData;
@@ -141,7 +141,7 @@ impl<T> Segment<T> {
         hash: u64,
         mut eq: impl FnMut(&T) -> bool,
     ) -> Option<(Location, &T)> {
-        let fingerprint = Fingerprint::of(hash);
+        let fingerprint = self.fingerprint(hash);
         let home = self.home(hash);
         let bucket = self.bucket(home);
         if let Some((slot, entry)) = bucket.find(fingerprint, Origin::Native, &mut eq) {
@@ -191,8 +191,12 @@ impl<T> Segment<T> {
     /// Stores an entry, or gives it back when this segment has no place for it.
     #[inline]
     pub(crate) fn place(&mut self, hash: u64, entry: T) -> Result<Location, T> {
-        let home = self.home(hash);
-        let fingerprint = Fingerprint::of(hash);
+        self.place_at(self.home(hash), self.fingerprint(hash), entry)
+    }
+
+    /// The same for an entry of which home and fingerprint are known.
+    #[inline]
+    fn place_at(&mut self, home: usize, fingerprint: Fingerprint, entry: T) -> Result<Location, T> {
         let placed = match self.bucket_mut(home).put(fingerprint, Origin::Native, entry) {
             Ok(slot) => Ok(Location { bucket: home, slot }),
             Err(entry) => self.place_away(home, fingerprint, entry),
@@ -224,6 +228,12 @@ impl<T> Segment<T> {
     /// `home`, into the bucket that follows, when the last of them has room.
     fn make_room(&mut self, home: usize) {
         let first = self.after(home);
+        // All headers that the way may lead to, so that they are not waited for one after the other.
+        let mut ahead = first;
+        for _ in 0..DISPLACE_STEPS_MAX {
+            ahead = self.after(ahead);
+            prefetch_read(core::ptr::from_ref(self.bucket(ahead)));
+        }
         let mut full = [first; DISPLACE_STEPS_MAX];
         for step in 0..DISPLACE_STEPS_MAX {
             let next = self.after(full[step]);
@@ -273,17 +283,24 @@ impl<T> Segment<T> {
     /// # Panics
     /// If the slot is occupied.
     #[inline]
-    pub(crate) fn place_at_home(&mut self, hash: u64, slot: usize, entry: T) {
-        let home = self.home(hash);
-        self.bucket_mut(home).put_at(slot, Fingerprint::of(hash), entry);
+    pub(crate) fn place_at_home(
+        &mut self,
+        home: usize,
+        slot: usize,
+        fingerprint: Fingerprint,
+        entry: T,
+    ) {
+        assert!(home < usize::from(self.homes));
+        self.bucket_mut(home).put_at(slot, fingerprint, entry);
         self.len += 1;
     }
 
     /// Stores an entry whatever it takes.
-    pub(crate) fn place_extending(&mut self, hash: u64, entry: T) {
-        if let Err(entry) = self.place(hash, entry) {
+    pub(crate) fn place_extending(&mut self, home: usize, fingerprint: Fingerprint, entry: T) {
+        assert!(home < usize::from(self.homes));
+        if let Err(entry) = self.place_at(home, fingerprint, entry) {
             self.extend_stash();
-            let placed = self.place(hash, entry);
+            let placed = self.place_at(home, fingerprint, entry);
             assert!(placed.is_ok(), "an extended stash has room");
         }
     }
@@ -330,6 +347,44 @@ impl<T> Segment<T> {
         hashes
     }
 
+    /// The homes of all entries in a segment of the same depth with `homes` home buckets, in the order
+    /// of [`Segment::drain`]. Asks for the hashes of those few of which home and fingerprint do not
+    /// tell enough.
+    pub(crate) fn homes_among(&self, homes: usize, hasher: &impl EntryHash<T>) -> Vec<u8> {
+        let mut found = Vec::with_capacity(self.len());
+        let mut unknown = Vec::new();
+        for index in 0..self.bucket_count() {
+            let bucket = self.bucket(index);
+            let rehoming = self.rehoming(index, homes);
+            for slot in bucket.occupied() {
+                let fingerprint = bucket.fingerprint(slot).byte();
+                let [native, displaced] = &rehoming;
+                let rehoming = if bucket.is_displaced(slot) { displaced } else { native };
+                let home = rehoming.and_then(|rehoming| rehoming.home(fingerprint));
+                if home.is_none() {
+                    let entry = bucket.entry(slot);
+                    hasher.prefetch(entry);
+                    unknown.push((found.len(), entry));
+                }
+                found.push(home.unwrap_or(0) as u8);
+            }
+        }
+        for (index, entry) in unknown {
+            found[index] = geometry::home(hasher.hash(entry), self.depth(), homes as u32) as u8;
+        }
+        found
+    }
+
+    /// What is known of the entries in one bucket, native and displaced ones: nothing in the stash.
+    fn rehoming(&self, bucket: usize, homes_new: usize) -> [Option<Rehoming>; 2] {
+        let homes = usize::from(self.homes);
+        if bucket >= homes {
+            return [None; 2];
+        }
+        let before = bucket.checked_sub(1).unwrap_or(homes - 1);
+        [bucket, before].map(|home| Some(Rehoming::new(home, homes, homes_new)))
+    }
+
     /// Moves all entries out, bucket by bucket.
     pub(crate) fn drain(self) -> Drain<T> {
         let occupied = self.bucket(0).occupied();
@@ -368,6 +423,8 @@ impl<T> Segment<T> {
         let whole = *range == self.home_range(range.start);
         let is_in_range = |entry: &T| range.contains(&geometry::position(hasher.hash(entry)));
         let (bucket, after) = (self.bucket(home), self.bucket(self.after(home)));
+        // Whoever walks comes there next.
+        after.occupied().for_each(|slot| hasher.prefetch_to_visit(after.entry(slot)));
         let native = bucket.occupied_by(Origin::Native).map(|slot| bucket.entry(slot));
         let displaced = after.occupied_by(Origin::Displaced).map(|slot| after.entry(slot));
         native.chain(displaced).filter(|entry| whole || is_in_range(entry)).for_each(&mut visit);
@@ -417,6 +474,12 @@ impl<T> Segment<T> {
         geometry::home(hash, self.depth(), u32::from(self.homes))
     }
 
+    /// The fingerprint of a hash.
+    #[inline(always)]
+    pub(crate) fn fingerprint(&self, hash: u64) -> Fingerprint {
+        Fingerprint::of(hash, self.depth())
+    }
+
     /// The bucket after a home bucket, going round.
     #[inline(always)]
     fn after(&self, home: usize) -> usize {
@@ -438,7 +501,8 @@ impl<T> Segment<T> {
     fn bucket_mut(&mut self, index: usize) -> &mut Bucket<T> {
         debug_assert!(index < self.bucket_count());
         // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind
-        // `buckets`, because it comes from one of: `home`, which is below `homes`; `sweep`, which scales
+        // `buckets`, because it comes from one of: `home`, which is below `homes`, as is a home that
+        // `place_at_home` and `place_extending` have checked; `sweep`, which scales
         // to `bucket_count()`; `after`, which
         // stays below `homes`; `stash()` or a loop up to `bucket_count()`; a `Location`, which
         // holds one of these and outlives no change. The segment owns the buckets and is borrowed
@@ -473,13 +537,13 @@ pub(crate) struct Drain<T> {
 }
 
 impl<T> Iterator for Drain<T> {
-    type Item = T;
+    type Item = (Fingerprint, T);
 
     #[inline]
-    fn next(&mut self) -> Option<T> {
+    fn next(&mut self) -> Option<(Fingerprint, T)> {
         loop {
             if let Some(slot) = self.occupied.next() {
-                return Some(self.segment.bucket_mut(self.bucket).take(slot).1);
+                return Some(self.segment.bucket_mut(self.bucket).take(slot));
             }
             if self.bucket + 1 == self.segment.bucket_count() {
                 return None;

@@ -12,13 +12,18 @@
 //! is one look into a tree at each change ahead of the walk. The figures are in
 //! `docs/decisions/0002-snapshots-by-position.md`.
 //!
+//! Of single entries that were saved ahead of the walk, only the position is remembered, in a set
+//! (`marks.rs`): a change then costs a look at one place of memory in place of several descents of a tree.
+//!
 //! Invariants:
-//! - Whatever lies before `next` is saved, and what lies in an interval of `ahead`.
+//! - Whatever lies before `next` is saved, what lies in an interval of `ahead`, and what is at one of
+//!   the positions in `marks`.
 //! - The intervals of `ahead` are not empty, end behind `next`, and neither overlap nor touch.
-//! - An entry that is in neither has not been changed since the snapshot began.
+//! - An entry that is in none of these has not been changed since the snapshot began.
 
 use crate::geometry::{AXIS_END, position};
 use crate::hash::EntryHash;
+use crate::marks::Marks;
 use crate::table::Table;
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -55,12 +60,14 @@ pub struct Snapshot {
     next: u64,
     /// Starts of the intervals, with their ends.
     ahead: BTreeMap<u64, u64>,
+    /// Positions of single entries. Those that the walk has passed stay until the end.
+    marks: Marks,
 }
 
 impl Snapshot {
     /// Begins a snapshot of whichever table will be handed in, which is to be the same in all calls.
-    pub const fn begin() -> Self {
-        Self { next: 0, ahead: BTreeMap::new() }
+    pub fn begin() -> Self {
+        Self { next: 0, ahead: BTreeMap::new(), marks: Marks::default() }
     }
 
     /// Whether everything has been saved.
@@ -94,9 +101,9 @@ impl Snapshot {
     }
 
     /// Like [`Snapshot::before_change`], but saves only the entries that have this very hash: as a
-    /// rule one, which the change is going to touch anyway. An interval is remembered for each hash,
-    /// so this suits a snapshot whose saved entries take memory until somebody fetches them, as long
-    /// as [`Snapshot::interval_count`] stays small against the number of entries.
+    /// rule one, which the change is going to touch anyway. A mark is remembered for each hash, so
+    /// this suits a snapshot whose saved entries take memory until somebody fetches them, as long as
+    /// [`Snapshot::mark_count`] stays small against the number of entries.
     ///
     /// Both may be mixed: what is saved by this one is left out by the other.
     #[inline]
@@ -124,7 +131,7 @@ impl Snapshot {
         }
         match self.unsaved_around(self.next, table) {
             Some(range) => {
-                table.visit_range(&range, hasher, save);
+                visit_unmarked(&self.marks, &range, table, hasher, save);
                 self.next = range.end;
             }
             None => {
@@ -134,10 +141,30 @@ impl Snapshot {
         }
     }
 
-    /// Number of intervals that are remembered, each worth some 30 bytes of memory. At worst every
-    /// other bucket ahead of the walk is one.
+    /// Begins to fetch what [`Snapshot::before_change_of_one`] will read for an entry of this hash,
+    /// besides the table.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if self.concerns(hash) {
+            self.marks.prefetch(position(hash));
+        }
+    }
+
+    /// Number of intervals that are remembered. At worst every other bucket ahead of the walk is one.
     pub fn interval_count(&self) -> usize {
         self.ahead.len()
+    }
+
+    /// Number of single entries that are remembered.
+    pub fn mark_count(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Memory for what is remembered, about.
+    pub fn memory_bytes(&self) -> usize {
+        // Two numbers and a part of a node of the tree.
+        const INTERVAL_BYTES: usize = 32;
+        self.ahead.len() * INTERVAL_BYTES + self.marks.memory_bytes()
     }
 
     #[cold]
@@ -149,7 +176,7 @@ impl Snapshot {
         save: impl FnMut(&T),
     ) {
         let Some(range) = self.unsaved_around(position, table) else { return };
-        table.visit_range(&range, hasher, save);
+        visit_unmarked(&self.marks, &range, table, hasher, save);
         self.remember(range);
     }
 
@@ -162,8 +189,13 @@ impl Snapshot {
         mut save: impl FnMut(&T),
     ) {
         let position = position(hash);
-        let saved_before = self.ahead.range(..=position).next_back().map(|(_, end)| *end);
-        if saved_before.is_some_and(|end| end > position) {
+        if !self.ahead.is_empty() {
+            let saved_before = self.ahead.range(..=position).next_back().map(|(_, end)| *end);
+            if saved_before.is_some_and(|end| end > position) {
+                return;
+            }
+        }
+        if !self.marks.insert(position) {
             return;
         }
         // No entry is the one, so that all are shown whose fingerprints match.
@@ -173,7 +205,6 @@ impl Snapshot {
             }
             false
         });
-        self.remember(position..position + 1);
     }
 
     /// What is not yet saved around a position not before `next`, within its home bucket; `None` if
@@ -198,4 +229,22 @@ impl Snapshot {
             _ => _ = self.ahead.insert(range.start, end),
         }
     }
+}
+
+/// Visits the entries of a range within a home bucket that were not saved one by one.
+fn visit_unmarked<T>(
+    marks: &Marks,
+    range: &Range<u64>,
+    table: &Table<T>,
+    hasher: &impl EntryHash<T>,
+    mut save: impl FnMut(&T),
+) {
+    if marks.is_empty() {
+        return table.visit_range(range, hasher, save);
+    }
+    table.visit_range(range, hasher, |entry| {
+        if !marks.contains(position(hasher.hash(entry))) {
+            save(entry);
+        }
+    });
 }

@@ -64,6 +64,9 @@ fn check_against_model(hashes: Hashes, steps: Vec<Step>) {
     }
     let listed: HashSet<u32> = table.iter().map(|entry| entry.id).collect();
     assert_eq!(table.iter().len(), model.len());
+    let ahead = table.iter_ahead(hash_of);
+    assert_eq!(ahead.len(), model.len());
+    assert!(ahead.map(|entry| entry.id).eq(table.iter().map(|entry| entry.id)));
     assert_eq!(listed, model);
     for id in &model {
         assert!(contains(&table, hashes.entry(*id)), "{id} is lost");
