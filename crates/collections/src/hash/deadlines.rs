@@ -1,0 +1,87 @@
+//! The deadlines of a large hash's fields, earliest first.
+//!
+//! A heap of items of 16 bytes, each a point in time and the hash of a name. Items are hints: the
+//! truth is the deadline in the field. A deadline that moves later costs nothing, one that moves
+//! earlier adds an item, and one that is taken away leaves its item behind.
+//!
+//! Invariants, kept together with the table:
+//! - For each field with a deadline there is an item of its hash that is not later.
+//! - There are never more than [`crowd_limit`] items. When stale ones make it more, the heap is made
+//!   anew; at least half of its items were added or became stale since the last time, so that this
+//!   is a constant number of lookups for each change.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::size_class;
+
+/// More items than this for `live` fields with a deadline, and the heap is made anew.
+fn crowd_limit(live: usize) -> usize {
+    2 * live + 16
+}
+
+/// Ordered by time first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Item {
+    pub(super) deadline_ms: i64,
+    pub(super) hash: u64,
+}
+
+const _: () = assert!(size_of::<Item>() == 16);
+
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    heap: BinaryHeap<Reverse<Item>>,
+}
+
+impl Deadlines {
+    /// When the earliest item is due.
+    #[inline]
+    pub(super) fn next_ms(&self) -> Option<i64> {
+        self.heap.peek().map(|item| item.0.deadline_ms)
+    }
+
+    /// Adds an item.
+    pub(super) fn arm(&mut self, deadline_ms: i64, hash: u64) {
+        if self.heap.len() == self.heap.capacity() {
+            // By a quarter, like the allocator's classes; a vector by itself would double.
+            self.heap.reserve_exact((self.heap.len() / 4).max(4));
+        }
+        self.heap.push(Reverse(Item { deadline_ms, hash }));
+    }
+
+    /// Takes the earliest item if it is due.
+    pub(super) fn pop_due(&mut self, now_ms: i64) -> Option<Item> {
+        if self.next_ms()? > now_ms {
+            return None;
+        }
+        let item = self.heap.pop()?.0;
+        if self.heap.len() * 4 <= self.heap.capacity() {
+            self.heap.shrink_to(self.heap.len() * 2);
+        }
+        Some(item)
+    }
+
+    /// Whether stale items have become too many for `live` fields with a deadline.
+    #[inline]
+    pub(super) fn is_crowded(&self, live: usize) -> bool {
+        self.heap.len() > crowd_limit(live)
+    }
+
+    /// Begins anew with these items.
+    #[cold]
+    pub(super) fn rebuild(&mut self, items: impl Iterator<Item = Item>) {
+        let items: Vec<_> = items.map(Reverse).collect();
+        self.heap = BinaryHeap::from(items);
+        self.heap.shrink_to_fit();
+    }
+
+    /// Bytes of memory, as the allocator counts them.
+    #[inline]
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self.heap.capacity() {
+            0 => 0,
+            capacity => size_class(capacity * size_of::<Item>()),
+        }
+    }
+}

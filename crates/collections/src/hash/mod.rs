@@ -1,0 +1,421 @@
+//! A hash: fields with values, each of which may have a deadline.
+//!
+//! Small, it is one block of bytes: names and values in turn, and with them deadlines from when the
+//! first field gets one. Large, it is a table of fields.
+//!
+//! Fields stay until they are removed, also when their deadline has come. Whoever reads says what time
+//! it is and sees no others. [`Hash::next_deadline_ms`] and [`Hash::reap`] are for whoever removes
+//! them.
+
+mod deadlines;
+mod field;
+mod small;
+mod table;
+
+use std::ptr::NonNull;
+
+use small::{Pairs, Triples};
+use table::FieldTable;
+
+use crate::collection::Form;
+use crate::limits::PackedLimits;
+use crate::packed::Element;
+use crate::random::{Random, draw_distinct};
+use crate::raw_box::RawBox;
+use crate::seed::hash_bytes;
+use crate::text_int::IntText;
+
+/// A hash: fields with values, each of which may have a deadline.
+#[derive(Debug)]
+pub struct Hash {
+    repr: Repr,
+}
+
+#[derive(Debug)]
+enum Repr {
+    /// Small, and no field has had a deadline so far.
+    Pairs(Pairs),
+    /// Small, with deadlines.
+    Triples(RawBox<Triples>),
+    Table(RawBox<FieldTable>),
+}
+
+/// A field of a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldRef<'a> {
+    /// Its name.
+    pub name: Element<'a>,
+    /// Its value.
+    pub value: Element<'a>,
+    /// When it expires, as Unix time in milliseconds.
+    pub deadline_ms: Option<i64>,
+}
+
+impl FieldRef<'_> {
+    /// Whether its deadline has not come yet.
+    #[inline]
+    #[must_use]
+    pub fn is_live(&self, now_ms: i64) -> bool {
+        self.deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
+    }
+}
+
+/// What there was before a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Former {
+    /// No field of that name.
+    Absent,
+    /// A field with this deadline.
+    Field(Option<i64>),
+}
+
+impl Former {
+    /// Whether there was a field whose deadline had not come yet.
+    #[inline]
+    #[must_use]
+    pub fn was_live(self, now_ms: i64) -> bool {
+        match self {
+            Former::Absent => false,
+            Former::Field(deadline_ms) => deadline_ms.is_none_or(|at| at > now_ms),
+        }
+    }
+}
+
+/// Runs `$body` for whatever form a hash has.
+macro_rules! each {
+    ($hash:expr, $form:ident => $body:expr) => {
+        match &$hash.repr {
+            Repr::Pairs($form) => $body,
+            Repr::Triples($form) => $body,
+            Repr::Table($form) => $body,
+        }
+    };
+}
+
+impl Hash {
+    /// One without fields.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    pub fn new() -> Self {
+        Self { repr: Repr::Pairs(Pairs::new()) }
+    }
+
+    /// Number of fields, with those whose deadline has come but that are not removed yet.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
+    pub fn len(&self) -> usize {
+        each!(self, form => form.len())
+    }
+
+    /// Number of fields that are seen at that time. Takes constant time unless there are others.
+    #[must_use]
+    pub fn live_len(&self, now_ms: i64) -> usize {
+        match self.next_deadline_ms() {
+            Some(at) if at <= now_ms => self.live(now_ms).count(),
+            _ => self.len(),
+        }
+    }
+
+    /// The bytes it owns, as the allocator counts them.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        each!(self, form => form.allocated_bytes())
+    }
+
+    /// The name of its encoding that OBJECT ENCODING replies with.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        match self.repr {
+            Repr::Pairs(_) => "listpack",
+            Repr::Triples(_) => "listpackex",
+            Repr::Table(_) => "hashtable",
+        }
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let repr = match &self.repr {
+            Repr::Pairs(pairs) => Repr::Pairs(pairs.duplicate()),
+            Repr::Triples(triples) => Repr::Triples(RawBox::new(triples.duplicate())),
+            Repr::Table(table) => Repr::Table(RawBox::new(table.duplicate())),
+        };
+        Self { repr }
+    }
+
+    /// The field of a name.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, name: &[u8], now_ms: i64) -> Option<FieldRef<'_>> {
+        let field = match &self.repr {
+            Repr::Pairs(pairs) => return pairs.get(name),
+            Repr::Triples(triples) => triples.get(name),
+            Repr::Table(table) => table.get(name).map(field::Field::view),
+        };
+        field.filter(|field| field.is_live(now_ms))
+    }
+
+    /// Asks the processor to fetch what looking for these names will read, if that is more than its
+    /// caches have. To be called before many are looked for; it changes nothing.
+    pub fn prefetch<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
+        if let Repr::Table(table) = &self.repr {
+            table.prefetch(names);
+        }
+    }
+
+    /// Sets a field to a value and a deadline.
+    pub fn put(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        deadline_ms: Option<i64>,
+        limits: PackedLimits,
+    ) -> Former {
+        if !matches!(self.repr, Repr::Table(_)) {
+            self.prepare(&[name, value], deadline_ms, limits);
+        }
+        let former = match &mut self.repr {
+            Repr::Pairs(pairs) => pairs.put(name, value),
+            Repr::Triples(triples) => triples.put(name, value, deadline_ms),
+            Repr::Table(table) => return table.put(name, value, deadline_ms),
+        };
+        if self.len() > small::clamp(limits.entries_max) {
+            self.enlarge();
+        }
+        former
+    }
+
+    /// Sets or takes away the deadline of a field.
+    pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        if let Repr::Pairs(pairs) = &mut self.repr {
+            if deadline_ms.is_none() || pairs.get(name).is_none() {
+                return pairs.get(name).map_or(Former::Absent, |_| Former::Field(None));
+            }
+            self.begin_deadlines();
+        }
+        match &mut self.repr {
+            Repr::Pairs(_) => unreachable!("there are deadlines now"),
+            Repr::Triples(triples) => triples.set_deadline(name, deadline_ms),
+            Repr::Table(table) => table.set_deadline(name, deadline_ms),
+        }
+    }
+
+    /// Removes a field.
+    pub fn remove(&mut self, name: &[u8]) -> Former {
+        match &mut self.repr {
+            Repr::Pairs(pairs) => pairs.remove(name),
+            Repr::Triples(triples) => triples.remove(name),
+            Repr::Table(table) => table.remove(name),
+        }
+    }
+
+    /// When the next deadline comes. It may name a time before that, of a field that has been removed
+    /// or got another deadline, until [`Hash::reap`] is called then.
+    #[inline]
+    #[must_use]
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        match &self.repr {
+            Repr::Pairs(_) => None,
+            Repr::Triples(triples) => triples.next_deadline_ms(),
+            Repr::Table(table) => table.next_deadline_ms(),
+        }
+    }
+
+    /// Removes fields whose deadline has come and hands their names to `gone`. Ends after about `steps`
+    /// of them; [`Hash::next_deadline_ms`] says whether there are more.
+    pub fn reap(&mut self, now_ms: i64, steps: usize, gone: impl FnMut(Element<'_>)) {
+        match &mut self.repr {
+            Repr::Pairs(_) => {}
+            Repr::Triples(triples) => triples.reap(now_ms, gone),
+            Repr::Table(table) => table.reap(now_ms, steps, gone),
+        }
+    }
+
+    /// All fields, in no order, with those whose deadline has come.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(match &self.repr {
+            Repr::Pairs(pairs) => Inner::Small(pairs.iter()),
+            Repr::Triples(triples) => Inner::Small(triples.iter()),
+            Repr::Table(table) => Inner::Table(table.iter()),
+        })
+    }
+
+    /// The fields that are seen at that time.
+    pub fn live(&self, now_ms: i64) -> impl Iterator<Item = FieldRef<'_>> {
+        self.iter().filter(move |field| field.is_live(now_ms))
+    }
+
+    /// Visits some fields, also those whose deadline has come, and returns the cursor for the next
+    /// call, 0 after the last one. A sweep begins with 0. A field that stays from its beginning to its
+    /// end is visited at least once, and once only unless the hash becomes large meanwhile.
+    pub fn sweep(&self, cursor: u64, mut visit: impl FnMut(FieldRef<'_>)) -> u64 {
+        match &self.repr {
+            Repr::Table(table) => table.sweep(cursor, |field| visit(field.view())),
+            _ => {
+                self.iter().for_each(visit);
+                0
+            }
+        }
+    }
+
+    /// Some field that is seen at that time, each about as likely as another; `None` if there is none.
+    #[must_use]
+    pub fn sample(&self, random: &mut Random, now_ms: i64) -> Option<FieldRef<'_>> {
+        let is_live = |field: &FieldRef<'_>| field.is_live(now_ms);
+        // Fields whose deadline has come are removed soon, so that hardly ever most are such.
+        let drawn = (0..SAMPLE_TRIES).find_map(|_| self.sample_any(random).filter(is_live));
+        drawn.or_else(|| self.live(now_ms).next())
+    }
+
+    /// So many different fields that are seen at that time, or all if there are no more, each choice
+    /// about as likely as another.
+    #[must_use]
+    pub fn sample_distinct(
+        &self,
+        count: usize,
+        random: &mut Random,
+        now_ms: i64,
+    ) -> Vec<FieldRef<'_>> {
+        let hash_of = |field: &FieldRef<'_>| match field.name {
+            Element::Bytes(name) => hash_bytes(name),
+            Element::Int(value) => hash_bytes(IntText::new().of(value)),
+        };
+        if self.next_deadline_ms().is_some_and(|at| at <= now_ms) {
+            let live: Vec<_> = self.live(now_ms).collect();
+            let live = live.into_iter();
+            return draw_distinct(live, count, random, hash_of, None::<fn(&mut Random) -> _>);
+        }
+        let draw = |random: &mut Random| self.sample_any(random);
+        let draw = matches!(self.repr, Repr::Table(_)).then_some(draw);
+        draw_distinct(self.iter(), count, random, hash_of, draw)
+    }
+
+    /// Some field, also one whose deadline has come.
+    fn sample_any(&self, random: &mut Random) -> Option<FieldRef<'_>> {
+        match &self.repr {
+            Repr::Pairs(pairs) => pairs.at(random.below(pairs.len())),
+            Repr::Triples(triples) => triples.at(random.below(triples.len())),
+            Repr::Table(table) => table.sample(random.word()).map(field::Field::view),
+        }
+    }
+
+    /// Takes the form that a small hash needs for another field.
+    fn prepare(&mut self, strings: &[&[u8]], deadline_ms: Option<i64>, limits: PackedLimits) {
+        let too_long = strings.iter().any(|bytes| bytes.len() > limits.value_len_max);
+        let bytes = strings.iter().map(|bytes| bytes.len()).sum();
+        let has_room = match &self.repr {
+            Repr::Pairs(pairs) => pairs.has_room_for(bytes),
+            Repr::Triples(triples) => triples.has_room_for(bytes),
+            Repr::Table(_) => true,
+        };
+        if too_long || !has_room {
+            self.enlarge();
+        } else if deadline_ms.is_some() && matches!(self.repr, Repr::Pairs(_)) {
+            self.begin_deadlines();
+        }
+    }
+
+    /// From names and values to those with deadlines.
+    fn begin_deadlines(&mut self) {
+        let mut triples = Triples::new();
+        self.iter().for_each(|field| triples.push(field));
+        self.repr = Repr::Triples(RawBox::new(triples));
+    }
+
+    /// From small to large.
+    #[cold]
+    fn enlarge(&mut self) {
+        let mut table = FieldTable::default();
+        self.iter().for_each(|field| table.add(field));
+        self.repr = Repr::Table(RawBox::new(table));
+    }
+
+    /// See [`Collection::into_raw`](crate::Collection::into_raw).
+    #[inline]
+    #[must_use]
+    pub fn into_raw(self) -> (Form, NonNull<u8>) {
+        match self.repr {
+            Repr::Pairs(pairs) => (Form::HashPacked, pairs.into_raw()),
+            Repr::Triples(triples) => {
+                let pointer = triples.into_raw().cast::<u8>();
+                (Form::HashPacked, pointer.map_addr(|address| address | HAS_DEADLINES))
+            }
+            Repr::Table(table) => (Form::HashTable, table.into_raw().cast()),
+        }
+    }
+
+    /// See [`Collection::from_raw`](crate::Collection::from_raw).
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
+        // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant that form and
+        // tag say.
+        let repr = unsafe {
+            if form == Form::HashTable {
+                Repr::Table(RawBox::from_raw(pointer.cast()))
+            } else if pointer.addr().get() & HAS_DEADLINES == 0 {
+                Repr::Pairs(Pairs::from_raw(pointer))
+            } else {
+                let untagged = pointer.as_ptr().map_addr(|address| address & !HAS_DEADLINES);
+                Repr::Triples(RawBox::from_raw(NonNull::new_unchecked(untagged).cast()))
+            }
+        };
+        Self { repr }
+    }
+}
+
+/// How often a field is drawn before it is the first one's turn: when half of them are no longer seen,
+/// that happens once in 2^32 times.
+const SAMPLE_TRIES: usize = 32;
+
+/// Bit of the pointer to a small hash with deadlines, which all that is pointed to leaves zero.
+const HAS_DEADLINES: usize = 1;
+
+const _: () = assert!(align_of::<Triples>() > HAS_DEADLINES);
+
+/// The fields of a hash; see [`Hash::iter`].
+pub struct Iter<'a>(Inner<'a>);
+
+enum Inner<'a> {
+    Small(small::Iter<'a>),
+    Table(table::Fields<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = FieldRef<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<FieldRef<'a>> {
+        match &mut self.0 {
+            Inner::Small(iter) => iter.next(),
+            Inner::Table(iter) => iter.next().map(field::Field::view),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            Inner::Small(iter) => iter.size_hint(),
+            Inner::Table(iter) => iter.size_hint(),
+        }
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+impl<'a> IntoIterator for &'a Hash {
+    type Item = FieldRef<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! A small hash: fields one behind the other in one block.
+//!
+//! [`Pairs`] are names and values in turn. [`Triples`] have a deadline after each value, 0 for none.
+
+use std::ptr::NonNull;
+
+use super::{FieldRef, Former};
+use crate::packed::{self, Element, Packed, Position};
+use crate::raw_box::allocated_bytes_of;
+
+/// More fields than this are never kept in one block, whatever the limits say: everything that is done
+/// to one goes through it.
+const FIELDS_MAX: usize = 1 << 20;
+
+/// Nor are more bytes than this, like in Redis.
+const BYTES_MAX: usize = 1 << 30;
+
+const _: () = assert!(3 * FIELDS_MAX <= Packed::LEN_MAX && 2 * BYTES_MAX <= Packed::BYTES_MAX);
+
+/// The limit for the number of fields.
+pub(super) fn clamp(entries_max: usize) -> usize {
+    entries_max.min(FIELDS_MAX)
+}
+
+/// Names and values in turn.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    block: Packed,
+}
+
+impl Pairs {
+    pub(super) fn new() -> Self {
+        Self { block: Packed::new() }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.block.len() / 2
+    }
+
+    #[inline]
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.block.allocated_bytes()
+    }
+
+    /// Whether strings of so many bytes can be added.
+    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+        self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<Position> {
+        self.block.find(self.block.start(), name, 2)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, name: &[u8]) -> Option<FieldRef<'_>> {
+        self.find(name).and_then(|at| self.iter_from(at).next())
+    }
+
+    pub(super) fn put(&mut self, name: &[u8], value: &[u8]) -> Former {
+        match self.find(name) {
+            Some(at) => {
+                self.block.replace(self.block.next(at), value);
+                Former::Field(None)
+            }
+            None => {
+                self.block.push_back(name);
+                self.block.push_back(value);
+                Former::Absent
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) -> Former {
+        let Some(at) = self.find(name) else { return Former::Absent };
+        self.block.remove(at, 2);
+        Former::Field(None)
+    }
+
+    pub(super) fn iter(&self) -> Iter<'_> {
+        self.iter_from(self.block.start())
+    }
+
+    fn iter_from(&self, at: Position) -> Iter<'_> {
+        Iter { elements: self.block.iter_from(at), left: self.len(), has_deadlines: false }
+    }
+
+    /// The field of an index.
+    pub(super) fn at(&self, index: usize) -> Option<FieldRef<'_>> {
+        self.iter_from(self.block.seek(2 * index)).next()
+    }
+
+    pub(super) fn duplicate(&self) -> Self {
+        Self { block: self.block.duplicate() }
+    }
+
+    #[inline]
+    pub(super) fn into_raw(self) -> NonNull<u8> {
+        self.block.into_raw()
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Packed::from_raw`].
+    #[inline]
+    pub(super) unsafe fn from_raw(pointer: NonNull<u8>) -> Self {
+        // SAFETY: by the caller's promise.
+        Self { block: unsafe { Packed::from_raw(pointer) } }
+    }
+}
+
+/// Names, values and deadlines in turn.
+#[derive(Debug)]
+pub(super) struct Triples {
+    block: Packed,
+    /// No deadline is before this one.
+    next_deadline_ms: i64,
+}
+
+/// In the place of a deadline where there is none. No deadline is so early: one that has come removes
+/// its field instead of being set.
+const NONE: i64 = 0;
+
+impl Triples {
+    pub(super) fn new() -> Self {
+        Self { block: Packed::new(), next_deadline_ms: i64::MAX }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.block.len() / 3
+    }
+
+    #[inline]
+    pub(super) fn allocated_bytes(&self) -> usize {
+        allocated_bytes_of::<Self>() + self.block.allocated_bytes()
+    }
+
+    /// Whether strings of so many bytes can be added.
+    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+        self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
+    }
+
+    /// See [`super::Hash::next_deadline_ms`].
+    #[inline]
+    pub(super) fn next_deadline_ms(&self) -> Option<i64> {
+        (self.next_deadline_ms != i64::MAX).then_some(self.next_deadline_ms)
+    }
+
+    #[inline]
+    fn find(&self, name: &[u8]) -> Option<Position> {
+        self.block.find(self.block.start(), name, 3)
+    }
+
+    /// Whether there is such a field, whatever its deadline.
+    #[inline]
+    pub(super) fn get(&self, name: &[u8]) -> Option<FieldRef<'_>> {
+        self.find(name).and_then(|at| self.iter_from(at).next())
+    }
+
+    pub(super) fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let Some(at) = self.find(name) else {
+            let (name, value) = (Element::Bytes(name), Element::Bytes(value));
+            self.push(FieldRef { name, value, deadline_ms });
+            return Former::Absent;
+        };
+        let value_at = self.block.next(at);
+        self.block.replace(value_at, value);
+        self.replace_deadline(self.block.next(value_at), deadline_ms)
+    }
+
+    /// Adds a field that is not there.
+    pub(super) fn push(&mut self, field: FieldRef<'_>) {
+        self.block.push_back(field.name);
+        self.block.push_back(field.value);
+        self.block.push_back(field.deadline_ms.unwrap_or(NONE));
+        self.note(field.deadline_ms);
+    }
+
+    pub(super) fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        let Some(at) = self.find(name) else { return Former::Absent };
+        self.replace_deadline(self.block.skip(at, 2), deadline_ms)
+    }
+
+    fn replace_deadline(&mut self, at: Position, deadline_ms: Option<i64>) -> Former {
+        let former = deadline_of(self.block.get(at));
+        if former != deadline_ms {
+            self.block.replace(at, deadline_ms.unwrap_or(NONE));
+            self.note(deadline_ms);
+        }
+        Former::Field(former)
+    }
+
+    fn note(&mut self, deadline_ms: Option<i64>) {
+        self.next_deadline_ms = self.next_deadline_ms.min(deadline_ms.unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn remove(&mut self, name: &[u8]) -> Former {
+        let Some(at) = self.find(name) else { return Former::Absent };
+        let former = deadline_of(self.block.get(self.block.skip(at, 2)));
+        self.block.remove(at, 3);
+        Former::Field(former)
+    }
+
+    /// Removes all fields whose deadline has come.
+    pub(super) fn reap(&mut self, now_ms: i64, mut gone: impl FnMut(Element<'_>)) {
+        if self.next_deadline_ms > now_ms {
+            return;
+        }
+        let mut kept = Self::new();
+        for field in self.iter() {
+            if field.is_live(now_ms) {
+                kept.push(field);
+            } else {
+                gone(field.name);
+            }
+        }
+        *self = kept;
+    }
+
+    pub(super) fn iter(&self) -> Iter<'_> {
+        self.iter_from(self.block.start())
+    }
+
+    fn iter_from(&self, at: Position) -> Iter<'_> {
+        Iter { elements: self.block.iter_from(at), left: self.len(), has_deadlines: true }
+    }
+
+    /// The field of an index.
+    pub(super) fn at(&self, index: usize) -> Option<FieldRef<'_>> {
+        self.iter_from(self.block.seek(3 * index)).next()
+    }
+
+    pub(super) fn duplicate(&self) -> Self {
+        Self { block: self.block.duplicate(), ..*self }
+    }
+}
+
+fn deadline_of(element: Element<'_>) -> Option<i64> {
+    element.to_int().filter(|deadline_ms| *deadline_ms != NONE)
+}
+
+/// The fields of a block.
+#[derive(Debug, Clone)]
+pub(super) struct Iter<'a> {
+    elements: packed::Iter<'a>,
+    left: usize,
+    has_deadlines: bool,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = FieldRef<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<FieldRef<'a>> {
+        let (name, value) = (self.elements.next()?, self.elements.next()?);
+        let deadline_ms =
+            if self.has_deadlines { deadline_of(self.elements.next()?) } else { None };
+        self.left -= 1;
+        Some(FieldRef { name, value, deadline_ms })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}

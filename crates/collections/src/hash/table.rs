@@ -1,0 +1,207 @@
+//! A large hash: fields in a table, in no order.
+
+use tierce_dash::{EntryHash, IterAhead, Table, prefetch_read};
+
+use super::deadlines::{Deadlines, Item};
+use super::field::Field;
+use super::{FieldRef, Former};
+use crate::packed::Element;
+use crate::prefetch::prefetch;
+use crate::raw_box::allocated_bytes_of;
+use crate::seed::hash_bytes;
+use crate::text_int::IntText;
+
+/// Fields in a table.
+#[derive(Debug, Default)]
+pub(super) struct FieldTable {
+    table: Table<Field>,
+    /// What the fields own.
+    field_bytes: usize,
+    /// Fields with a deadline.
+    volatile: usize,
+    deadlines: Deadlines,
+}
+
+/// Iterator over all fields.
+pub(super) type Fields<'a> = IterAhead<'a, Field, ByName>;
+
+/// How the table asks for the hash of a field.
+pub(super) struct ByName;
+
+impl EntryHash<Field> for ByName {
+    #[inline]
+    fn hash(&self, field: &Field) -> u64 {
+        hash_bytes(field.name())
+    }
+
+    #[inline]
+    fn prefetch(&self, field: &Field) {
+        prefetch_read(field.address());
+    }
+}
+
+impl FieldTable {
+    /// Number of fields, with those whose deadline has come.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// All bytes of memory, with those of this struct, which stands in an allocation of its own.
+    #[inline]
+    pub(super) fn allocated_bytes(&self) -> usize {
+        allocated_bytes_of::<Self>()
+            + self.table.memory_bytes()
+            + self.field_bytes
+            + self.deadlines.memory_bytes()
+    }
+
+    /// The same without the fields.
+    #[cfg(test)]
+    pub(super) fn empty_bytes(&self) -> usize {
+        self.allocated_bytes() - self.field_bytes
+    }
+
+    #[inline]
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Field> {
+        self.table.find(hash_bytes(name), |field| field.is_named(name))
+    }
+
+    /// See [`Hash::prefetch`](super::Hash::prefetch).
+    pub(super) fn prefetch<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
+        prefetch(&self.table, &ByName, names.map(hash_bytes));
+    }
+
+    /// Sets a field to a value and a deadline.
+    pub(super) fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let hash = hash_bytes(name);
+        let Some(field) = self.table.find_mut(hash, |field| field.is_named(name)) else {
+            self.insert(hash, Field::new(name, value, deadline_ms));
+            return Former::Absent;
+        };
+        if field.overwrite(value, deadline_ms) {
+            return Former::Field(None);
+        }
+        let (bytes, before) = (field.allocated_bytes(), field.deadline_ms());
+        field.set(value, deadline_ms);
+        self.field_bytes = self.field_bytes - bytes + field.allocated_bytes();
+        self.follow_deadline(hash, before, deadline_ms);
+        Former::Field(before)
+    }
+
+    /// Adds a field that is not there.
+    pub(super) fn add(&mut self, field: FieldRef<'_>) {
+        let (mut name, mut value) = (IntText::new(), IntText::new());
+        let (name, value) = (field.name.bytes(&mut name), field.value.bytes(&mut value));
+        self.insert(hash_bytes(name), Field::new(name, value, field.deadline_ms));
+    }
+
+    fn insert(&mut self, hash: u64, field: Field) {
+        let deadline_ms = field.deadline_ms();
+        self.field_bytes += field.allocated_bytes();
+        self.table.insert_unique(hash, field, &ByName);
+        self.follow_deadline(hash, None, deadline_ms);
+    }
+
+    /// Sets or takes away a field's deadline.
+    pub(super) fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        let hash = hash_bytes(name);
+        let Some(field) = self.table.find_mut(hash, |field| field.is_named(name)) else {
+            return Former::Absent;
+        };
+        let (bytes, before) = (field.allocated_bytes(), field.deadline_ms());
+        field.set_deadline(deadline_ms);
+        self.field_bytes = self.field_bytes - bytes + field.allocated_bytes();
+        self.follow_deadline(hash, before, deadline_ms);
+        Former::Field(before)
+    }
+
+    /// Removes a field.
+    pub(super) fn remove(&mut self, name: &[u8]) -> Former {
+        let hash = hash_bytes(name);
+        let Some(field) = self.table.remove(hash, |field| field.is_named(name), &ByName) else {
+            return Former::Absent;
+        };
+        self.field_bytes -= field.allocated_bytes();
+        let before = field.deadline_ms();
+        self.follow_deadline(hash, before, None);
+        Former::Field(before)
+    }
+
+    pub(super) fn duplicate(&self) -> Self {
+        let mut copy = Self::default();
+        self.iter().for_each(|field| copy.add(field.view()));
+        copy
+    }
+
+    /// All fields.
+    pub(super) fn iter(&self) -> Fields<'_> {
+        self.table.iter_ahead(ByName)
+    }
+
+    /// Some fields at a time; see [`Table::scan`].
+    pub(super) fn sweep(&self, cursor: u64, visit: impl FnMut(&Field)) -> u64 {
+        self.table.scan(cursor, &ByName, visit)
+    }
+
+    /// Some field.
+    pub(super) fn sample(&self, random: u64) -> Option<&Field> {
+        self.table.sample(random)
+    }
+
+    /// When the earliest deadline may come: not after it.
+    #[inline]
+    pub(super) fn next_deadline_ms(&self) -> Option<i64> {
+        self.deadlines.next_ms()
+    }
+
+    /// Removes fields whose deadline has come, in about `steps` steps at most.
+    pub(super) fn reap(&mut self, now_ms: i64, steps: usize, mut gone: impl FnMut(Element<'_>)) {
+        for _ in 0..steps {
+            let Some(item) = self.deadlines.pop_due(now_ms) else { return };
+            let is_due = |field: &Field| field.is_due(now_ms);
+            while let Some(field) = self.table.remove(item.hash, is_due, &ByName) {
+                self.field_bytes -= field.allocated_bytes();
+                self.volatile -= 1;
+                gone(Element::Bytes(field.name()));
+            }
+            self.arm_again(item.hash);
+        }
+    }
+
+    /// Adds items for the fields of this hash, whose item has just been taken.
+    fn arm_again(&mut self, hash: u64) {
+        self.table.find(hash, |field| {
+            if let Some(deadline_ms) = field.deadline_ms()
+                && hash_bytes(field.name()) == hash
+            {
+                self.deadlines.arm(deadline_ms, hash);
+            }
+            false
+        });
+    }
+
+    /// Keeps the invariants of the deadlines when that of a field with this hash has changed.
+    #[inline]
+    fn follow_deadline(&mut self, hash: u64, before: Option<i64>, after: Option<i64>) {
+        if before != after {
+            self.follow_change(hash, before, after);
+        }
+    }
+
+    fn follow_change(&mut self, hash: u64, before: Option<i64>, after: Option<i64>) {
+        self.volatile -= usize::from(before.is_some());
+        self.volatile += usize::from(after.is_some());
+        if let Some(deadline_ms) = after
+            && before.is_none_or(|before| deadline_ms < before)
+        {
+            self.deadlines.arm(deadline_ms, hash);
+        }
+        if self.deadlines.is_crowded(self.volatile) {
+            self.deadlines.rebuild(self.table.iter().filter_map(|field| {
+                let deadline_ms = field.deadline_ms()?;
+                Some(Item { deadline_ms, hash: hash_bytes(field.name()) })
+            }));
+        }
+    }
+}

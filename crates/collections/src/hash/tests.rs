@@ -1,0 +1,238 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::size_class;
+
+const LIMITS: PackedLimits = PackedLimits { entries_max: 10, value_len_max: 12 };
+
+/// Values and deadlines by name.
+type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)>;
+
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => "[a-d]{1,2}".prop_map(String::into_bytes),
+        2 => (0..20i64).prop_map(|value| value.to_string().into_bytes()),
+        1 => "[x-z]{10,14}".prop_map(String::into_bytes),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => "[a-z]{0,11}".prop_map(String::into_bytes),
+        2 => any::<i32>().prop_map(|value| value.to_string().into_bytes()),
+        1 => "[a-z]{250,260}".prop_map(String::into_bytes),
+    ]
+}
+
+fn deadline() -> impl Strategy<Value = Option<i64>> {
+    prop_oneof![3 => Just(None), 1 => (1..60i64).prop_map(Some)]
+}
+
+fn contents(hash: &Hash) -> Model {
+    let model: Model = hash
+        .iter()
+        .map(|field| (field.name.to_vec(), (field.value.to_vec(), field.deadline_ms)))
+        .collect();
+    assert_eq!((model.len(), hash.iter().len()), (hash.len(), hash.len()));
+    model
+}
+
+fn former(model: &Model, name: &[u8]) -> Former {
+    model.get(name).map_or(Former::Absent, |(_, deadline_ms)| Former::Field(*deadline_ms))
+}
+
+/// The bytes of a hash but for those of a table and its deadlines, counted one by one.
+fn recount(hash: &Hash) -> usize {
+    let Repr::Table(table) = &hash.repr else { return hash.allocated_bytes() };
+    let fields = hash.iter().map(|field| {
+        let (name, value) = (field.name.len(), field.value.len());
+        let width = if value > 255 { 2 } else { 1 };
+        size_class(width + name + value + if field.deadline_ms.is_some() { 8 } else { 0 })
+    });
+    table.empty_bytes() + fields.sum::<usize>()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(Vec<u8>, Vec<u8>, Option<i64>),
+    Deadline(Vec<u8>, Option<i64>),
+    Remove(Vec<u8>),
+    /// Time passes.
+    Reap(i64, usize),
+}
+
+fn step(with_deadlines: bool) -> impl Strategy<Value = Step> {
+    let weight = u32::from(with_deadlines);
+    let deadline = move || deadline().prop_map(move |at| at.filter(|_| with_deadlines));
+    prop_oneof![
+        8 => (name(), value(), deadline()).prop_map(|(name, value, at)| Step::Put(name, value, at)),
+        3 * weight => (name(), deadline()).prop_map(|(name, at)| Step::Deadline(name, at)),
+        3 => name().prop_map(Step::Remove),
+        2 * weight => (0..5i64, 1..5usize).prop_map(|(passed, steps)| Step::Reap(passed, steps)),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let len = if cfg!(miri) { 25 } else { 200 };
+    let steps = move |with_deadlines| proptest::collection::vec(step(with_deadlines), 1..len);
+    prop_oneof![1 => steps(false), 3 => steps(true)]
+}
+
+/// What is due is gone after enough reaping, and what the hash says of its next deadline is right.
+fn check_reap(hash: &mut Hash, model: &mut Model, now_ms: i64, steps: usize) {
+    let due: Vec<Vec<u8>> = model
+        .iter()
+        .filter(|(_, (_, at))| at.is_some_and(|at| at <= now_ms))
+        .map(|(name, _)| name.clone())
+        .collect();
+    assert_eq!(hash.live_len(now_ms), model.len() - due.len());
+    let mut gone = Vec::new();
+    hash.reap(now_ms, steps, |name| gone.push(name.to_vec()));
+    while hash.next_deadline_ms().is_some_and(|at| at <= now_ms) {
+        hash.reap(now_ms, steps, |name| gone.push(name.to_vec()));
+    }
+    gone.sort();
+    assert_eq!(gone, due);
+    due.iter().for_each(|name| _ = model.remove(name));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 80 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn behaves_like_a_map(steps in steps(), seed: u64) {
+        let (mut hash, mut model, mut now_ms) = (Hash::new(), Model::new(), 0);
+        let mut random = Random::new(seed);
+        for step in steps {
+            match step {
+                Step::Put(name, value, at) => {
+                    prop_assert_eq!(hash.put(&name, &value, at, LIMITS), former(&model, &name));
+                    model.insert(name, (value, at));
+                }
+                Step::Deadline(name, at) => {
+                    prop_assert_eq!(hash.set_deadline(&name, at), former(&model, &name));
+                    if let Some((_, deadline_ms)) = model.get_mut(&name) {
+                        *deadline_ms = at;
+                    }
+                }
+                Step::Remove(name) => {
+                    prop_assert_eq!(hash.remove(&name), former(&model, &name));
+                    model.remove(&name);
+                }
+                Step::Reap(passed, steps) => {
+                    now_ms += passed;
+                    check_reap(&mut hash, &mut model, now_ms, steps);
+                }
+            }
+            prop_assert_eq!(hash.len(), model.len());
+            prop_assert_eq!(hash.allocated_bytes(), recount(&hash));
+            let earliest = model.values().filter_map(|(_, at)| *at).min();
+            prop_assert!(earliest.is_none_or(|at| hash.next_deadline_ms().is_some_and(|next| next <= at)));
+            let seen = hash.sample(&mut random, now_ms).map(|field| field.name.to_vec());
+            let is_seen = |at: Option<i64>| at.is_none_or(|at| at > now_ms);
+            prop_assert_eq!(seen.is_some(), model.values().any(|(_, at)| is_seen(*at)));
+            for (name, (value, at)) in model.iter().take(3) {
+                let found = hash.get(name, now_ms);
+                prop_assert_eq!(found.is_some(), is_seen(*at));
+                prop_assert!(found.is_none_or(|field| field.value == **value && field.deadline_ms == *at));
+            }
+        }
+        prop_assert_eq!(&contents(&hash), &model);
+        let (form, pointer) = hash.into_raw();
+        // SAFETY: both come from `into_raw`.
+        let hash = unsafe { Hash::from_raw(form, pointer) };
+        let copy = hash.duplicate();
+        prop_assert_eq!(&contents(&copy), &model);
+        prop_assert_eq!(copy.encoding(), hash.encoding());
+        let live = hash.live_len(now_ms);
+        let count = random.below(live + 2);
+        let drawn = hash.sample_distinct(count, &mut random, now_ms);
+        let distinct: BTreeMap<_, _> =
+            drawn.iter().map(|field| (field.name.to_vec(), field.value)).collect();
+        prop_assert_eq!((drawn.len(), distinct.len()), (count.min(live), count.min(live)));
+    }
+
+    #[test]
+    fn a_sweep_misses_nothing_that_stays(
+        stay in proptest::collection::btree_set(name(), 0..if cfg!(miri) { 12 } else { 30 }),
+        others in proptest::collection::vec((name(), any::<bool>()), 0..if cfg!(miri) { 20 } else { 100 }),
+    ) {
+        let mut hash = Hash::new();
+        stay.iter().for_each(|name| _ = hash.put(name, b"v", None, LIMITS));
+        let (mut visited, mut cursor, mut others) = (Vec::new(), 0, others.into_iter());
+        loop {
+            cursor = hash.sweep(cursor, |field| visited.push(field.name.to_vec()));
+            if cursor == 0 {
+                break;
+            }
+            for (name, add) in others.by_ref().take(5) {
+                if add {
+                    hash.put(&name, b"w", None, LIMITS);
+                } else if !stay.contains(&name) {
+                    hash.remove(&name);
+                }
+            }
+        }
+        prop_assert!(stay.iter().all(|name| visited.contains(name)));
+    }
+}
+
+#[test]
+fn forms_follow_the_limits_as_in_redis() {
+    let mut hash = Hash::new();
+    for index in 0..10 {
+        hash.put(format!("f{index}").as_bytes(), b"value", None, LIMITS);
+    }
+    assert_eq!(hash.encoding(), "listpack");
+    let mut copy = hash.duplicate();
+    copy.put(b"more", b"", None, LIMITS);
+    assert_eq!(copy.encoding(), "hashtable", "too many fields");
+    let mut copy = hash.duplicate();
+    copy.put(b"f1", b"thirteen byte", None, LIMITS);
+    assert_eq!(copy.encoding(), "hashtable", "too long a value");
+    hash.set_deadline(b"absent", Some(1));
+    hash.set_deadline(b"f1", None);
+    assert_eq!(hash.encoding(), "listpack", "nothing has a deadline");
+    hash.set_deadline(b"f1", Some(7));
+    assert_eq!((hash.encoding(), hash.next_deadline_ms()), ("listpackex", Some(7)));
+    assert_eq!((hash.get(b"f1", 7), hash.get(b"f1", 6).is_some()), (None, true));
+    hash.put(b"more", b"", Some(9), LIMITS);
+    assert_eq!((hash.encoding(), hash.next_deadline_ms()), ("hashtable", Some(7)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many fields, and prefetches")]
+fn announcing_names_changes_nothing() {
+    let mut hash = Hash::new();
+    let name = |index: usize| format!("field:{index}").into_bytes();
+    for (index, announced) in [(0, 10), (1000, 10), (40_000, 100)] {
+        (hash.len()..index).for_each(|index| _ = hash.put(&name(index), b"value", None, LIMITS));
+        let names: Vec<_> = (0..announced).map(|at| name(at * 500)).collect();
+        hash.prefetch(names.iter().map(Vec::as_slice));
+        assert_eq!(hash.len(), index);
+        for (at, wanted) in names.iter().enumerate() {
+            assert_eq!(hash.get(wanted, 0).is_some(), at * 500 < index);
+        }
+    }
+}
+
+/// A deadline that moves again and again leaves no heap of stale items behind.
+#[test]
+fn memory_of_deadlines_follows_their_number() {
+    let mut hash = Hash::new();
+    for index in 0..20 {
+        hash.put(format!("f{index}").as_bytes(), b"value", None, LIMITS);
+    }
+    let before = hash.allocated_bytes();
+    for at in (1..if cfg!(miri) { 200 } else { 10_000 }).rev() {
+        hash.set_deadline(b"f1", Some(at));
+    }
+    assert!(hash.allocated_bytes() < before + 1000);
+    assert_eq!(hash.next_deadline_ms(), Some(1));
+}

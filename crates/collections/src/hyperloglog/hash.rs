@@ -1,0 +1,45 @@
+//! From an element to a register.
+
+use super::{REGISTER_BITS, REGISTERS};
+
+/// What Redis seeds the hash with. It is a part of the format: strings meet in PFMERGE.
+const SEED: u64 = 0xadc8_3b19;
+
+/// What an element tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) register: usize,
+    /// One more than the zeros in a row that its hash has, from 1 to 51.
+    pub(super) value: u8,
+}
+
+pub(super) fn place_of(element: &[u8]) -> Place {
+    let hash = murmur64a(element, SEED);
+    let register = hash as usize & (REGISTERS - 1);
+    // A one behind the last bit ends the longest row.
+    let rest = hash >> REGISTER_BITS | 1 << (u64::BITS - REGISTER_BITS);
+    Place { register, value: rest.trailing_zeros() as u8 + 1 }
+}
+
+/// MurmurHash64A by Austin Appleby, on little-endian words.
+fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
+    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+    const SHIFT: u32 = 47;
+    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(MULTIPLIER);
+    let mut words = bytes.chunks_exact(8);
+    for word in &mut words {
+        let mut word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        word = word.wrapping_mul(MULTIPLIER);
+        word ^= word >> SHIFT;
+        hash = (hash ^ word.wrapping_mul(MULTIPLIER)).wrapping_mul(MULTIPLIER);
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER);
+    }
+    hash ^= hash >> SHIFT;
+    hash = hash.wrapping_mul(MULTIPLIER);
+    hash ^ hash >> SHIFT
+}

@@ -1,0 +1,270 @@
+//! HyperLogLog: how many different elements there were, about, in 12 KiB at most.
+//!
+//! The counter is a string, byte for byte the one that Redis makes, so that it can be read, set, saved
+//! and loaded like any other. An element's hash selects one of 16384 registers (`hash.rs`); the register
+//! keeps the longest run of zeros that any hash has shown there. From all registers follows the
+//! estimate (`estimate.rs`).
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | `HYLL` |
+//! | 4 | 1 | encoding: 0 dense, 1 sparse |
+//! | 5 | 3 | zero |
+//! | 8 | 8 | the estimate, little-endian; with its highest bit set it is out of date |
+//! | 16 | | registers: `dense.rs`, `sparse.rs` |
+//!
+//! The bytes may come from anybody who can say SET: whatever is wrong with them is an error.
+
+mod dense;
+mod estimate;
+mod hash;
+mod sparse;
+#[cfg(test)]
+mod tests;
+
+pub use self::dense::DENSE_LEN;
+use self::hash::{Place, place_of};
+
+/// Number of registers.
+pub const REGISTERS: usize = 1 << REGISTER_BITS;
+/// Bits of a hash that select a register.
+const REGISTER_BITS: u32 = 14;
+/// The highest value of a register, and a bit more: what is left of a hash has fifty bits.
+const VALUE_MAX: u8 = 64 - REGISTER_BITS as u8 + 1;
+
+const HEADER_LEN: usize = 16;
+const MAGIC: &[u8] = b"HYLL";
+const ENCODING_AT: usize = 4;
+const ESTIMATE_AT: usize = 8;
+/// The highest byte of the estimate, which says whether it is out of date.
+const STALE_AT: usize = 15;
+const STALE: u8 = 0x80;
+
+/// How the registers stand in the string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Six bits each.
+    Dense,
+    /// Runs of equal ones.
+    Sparse,
+}
+
+/// What is wrong with a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// It is no HyperLogLog at all.
+    NotOne,
+    /// It begins like one.
+    Corrupt,
+}
+
+/// A HyperLogLog in a string.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HyperLogLog {
+    bytes: Vec<u8>,
+}
+
+/// All registers.
+pub type Registers = [u8; REGISTERS];
+
+impl HyperLogLog {
+    /// An empty one, sparse.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    pub fn new() -> Self {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[..MAGIC.len()].copy_from_slice(MAGIC);
+        bytes[ENCODING_AT] = 1;
+        sparse::put_zeros(&mut bytes, REGISTERS);
+        Self { bytes }
+    }
+
+    /// The one in a string.
+    ///
+    /// # Errors
+    ///
+    /// If the string does not begin like one, or has not the length of a dense one.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Error> {
+        check(&bytes)?;
+        Ok(Self { bytes })
+    }
+
+    /// The string.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// How the registers stand there.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        encoding(&self.bytes)
+    }
+
+    /// Adds an element. Returns whether that has changed a register. A sparse one that would get longer
+    /// than `sparse_len_max` becomes dense.
+    ///
+    /// # Errors
+    ///
+    /// If the registers are malformed.
+    pub fn add(&mut self, element: &[u8], sparse_len_max: usize) -> Result<bool, Error> {
+        let Place { register, value } = place_of(element);
+        let changed = self.raise(register, value, sparse_len_max)?;
+        if changed {
+            self.invalidate();
+        }
+        Ok(changed)
+    }
+
+    /// Sets a register, if it is lower.
+    fn raise(&mut self, register: usize, value: u8, sparse_len_max: usize) -> Result<bool, Error> {
+        if self.encoding() == Encoding::Sparse {
+            match sparse::raise(&mut self.bytes, register, value, sparse_len_max)? {
+                sparse::Raised::Done(changed) => return Ok(changed),
+                sparse::Raised::TooLong => self.make_dense()?,
+            }
+        }
+        Ok(dense::raise(&mut self.bytes[HEADER_LEN..], register, value))
+    }
+
+    /// Makes the registers stand densely.
+    ///
+    /// # Errors
+    ///
+    /// If they are malformed.
+    pub fn make_dense(&mut self) -> Result<(), Error> {
+        if self.encoding() == Encoding::Dense {
+            return Ok(());
+        }
+        let mut registers = [0; REGISTERS];
+        raise_all(&self.bytes, &mut registers)?;
+        let mut bytes = vec![0; DENSE_LEN];
+        bytes[..HEADER_LEN].copy_from_slice(&self.bytes[..HEADER_LEN]);
+        bytes[ENCODING_AT] = 0;
+        dense::write(&mut bytes[HEADER_LEN..], &registers);
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Raises registers to those of another one that has seen other elements.
+    ///
+    /// # Errors
+    ///
+    /// If the own registers are malformed.
+    pub fn merge(&mut self, other: &Registers, sparse_len_max: usize) -> Result<(), Error> {
+        for (register, value) in other.iter().enumerate() {
+            if *value != 0 {
+                self.raise(register, *value, sparse_len_max)?;
+            }
+        }
+        self.invalidate();
+        Ok(())
+    }
+
+    /// Says that the estimate in the string is out of date.
+    pub fn invalidate(&mut self) {
+        self.bytes[STALE_AT] |= STALE;
+    }
+
+    /// The estimate that the string holds.
+    #[must_use]
+    pub fn cached(&self) -> Option<u64> {
+        cached(&self.bytes)
+    }
+
+    /// How many different elements there were, about. Keeps the estimate in the string.
+    ///
+    /// # Errors
+    ///
+    /// If the registers are malformed.
+    pub fn count(&mut self) -> Result<u64, Error> {
+        if let Some(count) = self.cached() {
+            return Ok(count);
+        }
+        let mut registers = [0; REGISTERS];
+        raise_all(&self.bytes, &mut registers)?;
+        let count = count(&registers);
+        self.bytes[ESTIMATE_AT..HEADER_LEN].copy_from_slice(&count.to_le_bytes());
+        Ok(count)
+    }
+}
+
+/// Whether a string begins like a HyperLogLog, and has its length if it is dense.
+///
+/// # Errors
+///
+/// If not.
+pub fn check(bytes: &[u8]) -> Result<(), Error> {
+    if bytes.len() < HEADER_LEN || !bytes.starts_with(MAGIC) {
+        return Err(Error::NotOne);
+    }
+    match bytes[ENCODING_AT] {
+        0 if bytes.len() == DENSE_LEN => Ok(()),
+        1 => Ok(()),
+        _ => Err(Error::NotOne),
+    }
+}
+
+/// The encoding of what [`check`] has found good.
+#[must_use]
+pub fn encoding(bytes: &[u8]) -> Encoding {
+    if bytes[ENCODING_AT] == 0 { Encoding::Dense } else { Encoding::Sparse }
+}
+
+/// Whether an element would change a register of a string that [`check`] has found good. Takes
+/// constant time if it is dense.
+///
+/// # Errors
+///
+/// If the registers are malformed.
+pub fn would_change(bytes: &[u8], element: &[u8]) -> Result<bool, Error> {
+    let Place { register, value } = place_of(element);
+    let registers = &bytes[HEADER_LEN..];
+    let present = match encoding(bytes) {
+        Encoding::Dense => dense::get(registers, register),
+        Encoding::Sparse => sparse::get(registers, register)?,
+    };
+    Ok(present < value)
+}
+
+/// The estimate in what [`check`] has found good, unless it is out of date.
+#[must_use]
+pub fn cached(bytes: &[u8]) -> Option<u64> {
+    let estimate = bytes[ESTIMATE_AT..HEADER_LEN].try_into().expect("eight bytes");
+    (bytes[STALE_AT] & STALE == 0).then_some(u64::from_le_bytes(estimate))
+}
+
+/// Raises registers to those in a string that [`check`] has found good.
+///
+/// # Errors
+///
+/// If the registers are malformed.
+pub fn raise_all(bytes: &[u8], registers: &mut Registers) -> Result<(), Error> {
+    match encoding(bytes) {
+        Encoding::Dense => {
+            dense::raise_all(&bytes[HEADER_LEN..], registers);
+            Ok(())
+        }
+        Encoding::Sparse => sparse::raise_all(&bytes[HEADER_LEN..], registers),
+    }
+}
+
+/// How many different elements lead to these registers, about.
+#[must_use]
+pub fn count(registers: &Registers) -> u64 {
+    let mut histogram = [0; estimate::VALUES];
+    registers.iter().for_each(|value| histogram[usize::from(*value)] += 1);
+    estimate::estimate(&histogram)
+}
+
+/// The runs of a sparse string that [`check`] has found good, in words; `None` for a dense one.
+///
+/// # Errors
+///
+/// If the registers are malformed.
+pub fn describe_sparse(bytes: &[u8]) -> Result<Option<String>, Error> {
+    match encoding(bytes) {
+        Encoding::Dense => Ok(None),
+        Encoding::Sparse => sparse::describe(&bytes[HEADER_LEN..]).map(Some),
+    }
+}

@@ -1,0 +1,98 @@
+//! The first block of a large list stays small while elements come and go there.
+//!
+//! An element that is put at the beginning of a block, or taken from there, moves all others of the block:
+//! kilobytes for each push and pop of a stack or a queue. So the first block is a small one, from which
+//! many elements at once go into the next one, or which is cut off from the next one. At the end of a list
+//! nothing is moved, and nothing of this is needed.
+
+use super::nodes::{BLOCK_FRAME, Nodes};
+use crate::limits::ListLimits;
+use crate::packed::{Element, Packed};
+
+/// Bytes of elements in the first block at most: what moves with each of them then costs less than the
+/// rest of a command, and kilobytes move once in some dozens of commands.
+const HEAD_BYTES_MAX: usize = 512 - BLOCK_FRAME;
+
+/// Longer elements are put where there is room: few of them fit a block, whatever its size.
+const ELEMENT_LEN_MAX: usize = HEAD_BYTES_MAX / 4;
+
+impl Nodes {
+    /// Puts an element at the beginning.
+    #[inline]
+    pub(super) fn push_front(&mut self, element: Element<'_>, limits: ListLimits) {
+        if !has_head(limits) || element.len() > ELEMENT_LEN_MAX {
+            self.put(0, element, limits);
+        } else if !self.push_within_head(element, limits) {
+            self.push_new_head(element, limits);
+        }
+    }
+
+    #[inline]
+    fn push_within_head(&mut self, element: Element<'_>, limits: ListLimits) -> bool {
+        let Some(head) = self.first() else { return false };
+        self.block(head).len() < limits.entries_max
+            && self
+                .change(head, |block| block.insert_within(block.start(), element, HEAD_BYTES_MAX))
+    }
+
+    #[cold]
+    fn push_new_head(&mut self, element: Element<'_>, limits: ListLimits) {
+        self.pass_head_on(limits);
+        let mut block = Packed::with_capacity(HEAD_BYTES_MAX);
+        block.push_front(element);
+        self.insert_first(block);
+    }
+
+    /// Moves elements of the first block into the next one, as many as that has room for.
+    fn pass_head_on(&mut self, limits: ListLimits) {
+        let Some(head) = self.first() else { return };
+        let Some(next) = self.next(head) else { return };
+        let (block, behind) = (self.block(head), self.block(next));
+        let bytes_max = limits.bytes_max.saturating_sub(BLOCK_FRAME + behind.bytes_len());
+        let count_max = limits.entries_max.saturating_sub(behind.len());
+        let (mut from, mut count) = (block.start(), block.len());
+        while count > count_max || block.bytes_from(from) > bytes_max {
+            from = block.next(from);
+            count -= 1;
+        }
+        if count == block.len() {
+            let passed = self.take_first();
+            let next = self.first().expect("there was a next one");
+            self.change(next, |behind| behind.insert_all(behind.start(), &passed));
+        } else if count > 0 {
+            let passed = self.change(head, |block| block.split_off(from));
+            self.change(next, |behind| behind.insert_all(behind.start(), &passed));
+        }
+    }
+
+    /// Cuts the first block in two if it is large, before an element is taken from its beginning.
+    #[inline]
+    pub(super) fn shorten_head(&mut self, limits: ListLimits) {
+        if let Some(head) = self.first()
+            && has_head(limits)
+            && self.block(head).bytes_len() > 2 * HEAD_BYTES_MAX
+        {
+            self.cut_head();
+        }
+    }
+
+    #[cold]
+    fn cut_head(&mut self) {
+        let Some(head) = self.first() else { return };
+        let block = self.block(head);
+        let (mut at, end) = (block.start(), block.end());
+        while block.bytes_len() - block.bytes_from(at) < HEAD_BYTES_MAX {
+            at = block.next(at);
+        }
+        if at < end {
+            let cut = self.change(head, |block| block.split_front(at));
+            self.insert_first(cut);
+        }
+    }
+}
+
+/// Whether blocks get so large that a small one before them is worth it.
+#[inline]
+fn has_head(limits: ListLimits) -> bool {
+    limits.bytes_max >= 4 * HEAD_BYTES_MAX
+}

@@ -1,0 +1,622 @@
+//! A large list: blocks of elements in groups.
+//!
+//! A node is a [`Packed`] of up to a few kilobytes and its number of elements, a group is an array of
+//! up to [`GROUP_NODES_MAX`] nodes and their number of elements, and the list is a deque of groups. An
+//! index is found by adding numbers up, from the nearer end: first of groups, then of nodes in one
+//! group, and then by walking through one block. With ten million short elements there are some hundred
+//! groups to add up at worst; a tree would save little of that and cost memory and code. Nothing that
+//! is moved as a whole is larger than a group (2 KiB), a block, or the deque of groups.
+//!
+//! The first node is kept small where elements come and go at the beginning, see `head`.
+//!
+//! **Invariants:**
+//! - No node and no group is empty; the numbers of elements are those of what is below.
+//! - `bytes` is what all blocks, groups and the deque have allocated.
+//! - A node is within the limits, or has a single element, or was made under other limits.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::limits::ListLimits;
+use crate::packed::{Element, Packed, Position};
+use crate::size_class;
+
+/// Nodes of a group at most. Shifting half of them for a new node costs less than the node.
+const GROUP_NODES_MAX: usize = 128;
+
+/// Bytes of a block beside its elements: a full one then fits a size class exactly.
+pub(super) const BLOCK_FRAME: usize = 8;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    groups: VecDeque<Group>,
+    len: usize,
+    bytes: usize,
+    mark: Mark,
+}
+
+#[derive(Debug)]
+struct Group {
+    nodes: Vec<Node>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Node {
+    block: Packed,
+    /// Beside the block, so that looking for an index touches no other memory.
+    len: u32,
+}
+
+/// How many of the first elements somebody has seen, and who. Atomic, since that is set by readers; who
+/// edits holds the list alone.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    owner: AtomicU64,
+    len: AtomicUsize,
+}
+
+/// Where an element is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    group: usize,
+    node: usize,
+    /// The number of the element in its block.
+    pub(super) offset: usize,
+}
+
+/// An end of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+impl End {
+    /// The element of a block that is nearest to this end.
+    #[inline]
+    fn of_block(self, block: &Packed) -> Position {
+        match self {
+            End::Front => block.start(),
+            End::Back => block.last().unwrap_or(block.start()),
+        }
+    }
+}
+
+impl Mark {
+    pub(super) fn get(&self, owner: u64) -> Option<usize> {
+        (self.owner.load(Relaxed) == owner).then(|| self.len.load(Relaxed))
+    }
+
+    pub(super) fn set(&self, owner: u64, len: usize) {
+        self.owner.store(owner, Relaxed);
+        self.len.store(len, Relaxed);
+    }
+
+    fn inserted(&mut self, index: usize) {
+        let len = self.len.get_mut();
+        *len += usize::from(index < *len);
+    }
+
+    fn removed(&mut self, index: usize, count: usize) {
+        let len = self.len.get_mut();
+        *len -= (*len).saturating_sub(index).min(count);
+    }
+}
+
+impl Node {
+    fn new(block: Packed) -> Self {
+        let len = block.len() as u32;
+        Self { block, len }
+    }
+}
+
+impl Group {
+    fn new(nodes: Vec<Node>) -> Self {
+        let len = nodes.iter().map(|node| node.len as usize).sum();
+        Self { nodes, len }
+    }
+
+    /// Bytes of the array of nodes.
+    fn array_bytes(&self) -> usize {
+        array_bytes::<Node>(self.nodes.capacity())
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.nodes.iter().map(|node| node.block.allocated_bytes()).sum()
+    }
+}
+
+fn array_bytes<T>(capacity: usize) -> usize {
+    if capacity == 0 { 0 } else { size_class(capacity * size_of::<T>()) }
+}
+
+/// The first of `lens` that contains number `index`, and which number it is there. Adds up from the
+/// end that is nearer, where `len` is the sum of all. An `index` of `len` is behind the last element.
+fn find(
+    mut lens: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator,
+    len: usize,
+    index: usize,
+) -> (usize, usize) {
+    let count = lens.len();
+    if index < len / 2 {
+        let mut rest = index;
+        for at in 0..count {
+            let len = lens.next().unwrap_or(0);
+            if rest < len {
+                return (at, rest);
+            }
+            rest -= len;
+        }
+    } else {
+        let mut begin = len;
+        for at in (0..count).rev() {
+            begin -= lens.next_back().unwrap_or(0);
+            if begin <= index {
+                return (at, index - begin);
+            }
+        }
+    }
+    unreachable!("numbers of elements add up")
+}
+
+impl Nodes {
+    /// The list of the elements of one block.
+    pub(super) fn of(block: Packed) -> Self {
+        let mut nodes = Self { groups: VecDeque::new(), len: 0, bytes: 0, mark: Mark::default() };
+        if !block.is_empty() {
+            nodes.len = block.len();
+            nodes.bytes = block.allocated_bytes();
+            nodes.insert_group(0, Group::new(vec![Node::new(block)]));
+        }
+        nodes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_class(size_of::<Self>()) + self.bytes
+    }
+
+    pub(super) fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    /// The block, if it is the only one.
+    pub(super) fn single(&self) -> Option<&Packed> {
+        match self.groups.front() {
+            Some(group) if self.groups.len() == 1 && group.nodes.len() == 1 => {
+                Some(&group.nodes[0].block)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the only block out.
+    pub(super) fn take_single(&mut self) -> Option<Packed> {
+        self.groups.pop_front()?.nodes.pop().map(|node| node.block)
+    }
+
+    /// Where element number `index` is; `len` is behind the last one.
+    ///
+    /// # Panics
+    ///
+    /// If the list is empty.
+    fn find(&self, index: usize) -> Place {
+        let (group, rest) = find(self.groups.iter().map(|group| group.len), self.len, index);
+        let nodes = &self.groups[group].nodes;
+        let lens = nodes.iter().map(|node| node.len as usize);
+        let (node, offset) = find(lens, self.groups[group].len, rest);
+        Place { group, node, offset }
+    }
+
+    /// Where element number `index` is; `None` at the end.
+    pub(super) fn place(&self, index: usize) -> Option<Place> {
+        (index < self.len).then(|| self.find(index))
+    }
+
+    pub(super) fn block(&self, at: Place) -> &Packed {
+        &self.groups[at.group].nodes[at.node].block
+    }
+
+    /// The place of the first element of the next block.
+    pub(super) fn next(&self, at: Place) -> Option<Place> {
+        if at.node + 1 < self.groups[at.group].nodes.len() {
+            return Some(Place { node: at.node + 1, offset: 0, ..at });
+        }
+        (at.group + 1 < self.groups.len()).then_some(Place {
+            group: at.group + 1,
+            node: 0,
+            offset: 0,
+        })
+    }
+
+    /// The place behind the last element of the block before.
+    pub(super) fn prev(&self, at: Place) -> Option<Place> {
+        let (group, node) = match at.node.checked_sub(1) {
+            Some(node) => (at.group, node),
+            None => {
+                let group = at.group.checked_sub(1)?;
+                (group, self.groups[group].nodes.len() - 1)
+            }
+        };
+        let offset = self.groups[group].nodes[node].len as usize;
+        Some(Place { group, node, offset })
+    }
+
+    pub(super) fn get(&self, index: usize) -> Element<'_> {
+        if let Some(end) = self.end_of(index) {
+            let block = &self.node_at(end).block;
+            return block.get(end.of_block(block));
+        }
+        let at = self.find(index);
+        let block = self.block(at);
+        block.get(block.seek(at.offset))
+    }
+
+    /// The end that element number `index` is at, if it is at one.
+    #[inline]
+    fn end_of(&self, index: usize) -> Option<End> {
+        match index {
+            0 => Some(End::Front),
+            _ if index + 1 == self.len => Some(End::Back),
+            _ => None,
+        }
+    }
+
+    /// The group and the node at an end.
+    ///
+    /// # Panics
+    ///
+    /// If the list is empty.
+    #[inline]
+    fn place_at(&self, end: End) -> Place {
+        match end {
+            End::Front => Place { group: 0, node: 0, offset: 0 },
+            End::Back => {
+                let group = self.groups.len() - 1;
+                Place { group, node: self.groups[group].nodes.len() - 1, offset: 0 }
+            }
+        }
+    }
+
+    #[inline]
+    fn node_at(&self, end: End) -> &Node {
+        let Place { group, node, .. } = self.place_at(end);
+        &self.groups[group].nodes[node]
+    }
+
+    /// Changes a block, and keeps the numbers right.
+    #[inline]
+    pub(super) fn change<R>(&mut self, at: Place, change: impl FnOnce(&mut Packed) -> R) -> R {
+        let group = &mut self.groups[at.group];
+        let node = &mut group.nodes[at.node];
+        let (len, bytes) = (node.block.len(), node.block.allocated_bytes());
+        let result = change(&mut node.block);
+        node.len = node.block.len() as u32;
+        group.len = group.len - len + node.block.len();
+        self.len = self.len - len + node.block.len();
+        self.bytes = self.bytes - bytes + node.block.allocated_bytes();
+        result
+    }
+
+    /// Puts an element before number `index`, or at the end.
+    pub(super) fn insert(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
+        self.mark.inserted(index);
+        if index == 0 {
+            self.push_front(element, limits);
+        } else if index < self.len || !self.push_back_within(element, limits) {
+            self.put(index, element, limits);
+        }
+    }
+
+    /// Puts an element at the end, if the block there has room for it.
+    #[inline]
+    fn push_back_within(&mut self, element: Element<'_>, limits: ListLimits) -> bool {
+        if self.len == 0 {
+            return false;
+        }
+        let at = self.place_at(End::Back);
+        if self.groups[at.group].nodes[at.node].len as usize >= limits.entries_max {
+            return false;
+        }
+        let bytes_max = limits.bytes_max.saturating_sub(BLOCK_FRAME);
+        self.change(at, |block| block.insert_within(block.end(), element, bytes_max))
+    }
+
+    /// The place of the first element.
+    #[inline]
+    pub(super) fn first(&self) -> Option<Place> {
+        (self.len > 0).then(|| self.place_at(End::Front))
+    }
+
+    /// Puts a block before all others.
+    pub(super) fn insert_first(&mut self, block: Packed) {
+        if self.groups.is_empty() {
+            *self = Self::of(block);
+        } else {
+            self.insert_node(Place { group: 0, node: 0, offset: 0 }, block);
+        }
+    }
+
+    /// Takes out the first block, which is not the only one.
+    pub(super) fn take_first(&mut self) -> Packed {
+        let first = self.place_at(End::Front);
+        let block = self.change(first, std::mem::take);
+        self.groups[first.group].nodes.remove(first.node);
+        self.tidy_group(first.group);
+        block
+    }
+
+    pub(super) fn put(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
+        if self.len == 0 {
+            let mut block = Packed::new();
+            block.push_back(element);
+            return self.insert_first(block);
+        }
+        let at = self.find(index.min(self.len));
+        let bytes = Packed::bytes_of(element);
+        if self.has_room(at, bytes, limits) {
+            return self.change(at, |block| block.insert(block.seek(at.offset), element));
+        }
+        let before = if at.offset == 0 { self.prev(at) } else { None };
+        if let Some(before) = before
+            && self.has_room(before, bytes, limits)
+        {
+            return self.change(before, |block| block.push_back(element));
+        }
+        let at = self.split(at);
+        if let Some(before) = self.prev(at)
+            && self.has_room(before, bytes, limits)
+        {
+            return self.change(before, |block| block.push_back(element));
+        }
+        let mut block = Packed::new();
+        block.push_back(element);
+        self.insert_node(at, block);
+    }
+
+    fn has_room(&self, at: Place, bytes: usize, limits: ListLimits) -> bool {
+        let block = self.block(at);
+        BLOCK_FRAME + block.bytes_len() + bytes <= limits.bytes_max
+            && block.len() < limits.entries_max
+    }
+
+    /// Makes a border between two nodes at `at`, and returns where a node goes that is to be between
+    /// them.
+    fn split(&mut self, at: Place) -> Place {
+        if at.offset == 0 {
+            return at;
+        }
+        let behind = Place { node: at.node + 1, offset: 0, ..at };
+        if at.offset < self.block(at).len() {
+            let cut = self.change(at, |block| block.split_off(block.seek(at.offset)));
+            return self.insert_node(behind, cut);
+        }
+        behind
+    }
+
+    /// Puts a node before the one at `at`, which may be behind the last one of its group, and returns
+    /// where it is then.
+    fn insert_node(&mut self, at: Place, block: Packed) -> Place {
+        let at = self.make_node_room(at);
+        let node = Node::new(block);
+        self.len += node.len as usize;
+        self.bytes += node.block.allocated_bytes();
+        let group = &mut self.groups[at.group];
+        self.bytes -= group.array_bytes();
+        group.len += node.len as usize;
+        group.nodes.insert(at.node, node);
+        self.bytes += group.array_bytes();
+        at
+    }
+
+    /// Makes sure that the group of `at` is not full, and returns where `at` is then. A full group is cut
+    /// in two there if that is at one of its ends, as it is when a list grows, and in the middle
+    /// otherwise.
+    fn make_node_room(&mut self, at: Place) -> Place {
+        let nodes = &mut self.groups[at.group].nodes;
+        if nodes.len() < GROUP_NODES_MAX {
+            return at;
+        }
+        let first = Place { group: at.group + 1, node: 0, offset: 0 };
+        if at.node == nodes.len() {
+            self.insert_group(first.group, Group::new(Vec::new()));
+            return first;
+        }
+        if at.node == 0 {
+            self.insert_group(at.group, Group::new(Vec::new()));
+            return at;
+        }
+        let half = nodes.len() / 2;
+        let behind = Group::new(nodes.split_off(half));
+        self.groups[at.group].len -= behind.len;
+        self.insert_group(first.group, behind);
+        if at.node <= half { at } else { Place { node: at.node - half, ..first } }
+    }
+
+    /// Puts a group, whose nodes are accounted for, before number `at`.
+    fn insert_group(&mut self, at: usize, group: Group) {
+        self.bytes += group.array_bytes();
+        self.bytes -= self.deque_bytes();
+        self.groups.insert(at, group);
+        self.bytes += self.deque_bytes();
+    }
+
+    fn deque_bytes(&self) -> usize {
+        array_bytes::<Group>(self.groups.capacity())
+    }
+
+    /// Puts `element` in the place of number `index`, which there is.
+    pub(super) fn set(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
+        let at = self.find(index);
+        let block = self.block(at);
+        let before = Packed::bytes_of(block.get(block.seek(at.offset)));
+        let bytes = BLOCK_FRAME + block.bytes_len() - before + Packed::bytes_of(element);
+        if bytes <= limits.bytes_max || block.len() == 1 {
+            self.change(at, |block| block.replace(block.seek(at.offset), element));
+        } else {
+            self.take(index, 1);
+            self.put(index, element, limits);
+        }
+        self.merge_around(index, limits);
+    }
+
+    /// Removes `count` elements from number `index` on, all of which there are.
+    pub(super) fn remove(&mut self, index: usize, count: usize, limits: ListLimits) {
+        self.mark.removed(index, count);
+        if count == 1
+            && let Some(end) = self.end_of(index)
+        {
+            return self.pop(end, limits);
+        }
+        self.take(index, count);
+        self.merge_around(index, limits);
+    }
+
+    /// Removes the element at an end. Only the two outer blocks get sparse by that, so that there is
+    /// nothing to join as long as there are others.
+    fn pop(&mut self, end: End, limits: ListLimits) {
+        let is_long = self.groups.len() > 1 || self.groups[0].nodes.len() > 2;
+        if end == End::Front && is_long {
+            self.shorten_head(limits);
+        }
+        let at = self.place_at(end);
+        if self.groups[at.group].nodes[at.node].len > 1 {
+            self.change(at, |block| block.remove(end.of_block(block), 1));
+        } else {
+            self.remove_nodes(at, 1);
+        }
+        // The last two are what may become a small list again.
+        if self.groups.len() == 1 && self.groups[0].nodes.len() == 2 {
+            self.merge_around(0, limits);
+        }
+    }
+
+    fn take(&mut self, index: usize, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let at = self.find(index);
+            let len = self.block(at).len();
+            left -= if at.offset == 0 && left >= len {
+                self.remove_nodes(at, left)
+            } else {
+                let removed = left.min(len - at.offset);
+                self.change(at, |block| block.remove(block.seek(at.offset), removed));
+                removed
+            };
+        }
+    }
+
+    /// Removes the nodes from `at` to the end of their group that have `left` elements at most, and
+    /// returns how many elements those had.
+    fn remove_nodes(&mut self, at: Place, left: usize) -> usize {
+        let group = &mut self.groups[at.group];
+        let (mut end, mut removed) = (at.node, 0);
+        while let Some(node) = group.nodes.get(end)
+            && removed + node.len as usize <= left
+        {
+            removed += node.len as usize;
+            self.bytes -= node.block.allocated_bytes();
+            end += 1;
+        }
+        group.nodes.drain(at.node..end);
+        group.len -= removed;
+        self.len -= removed;
+        self.tidy_group(at.group);
+        removed
+    }
+
+    /// Removes a group if it is empty, and joins it with its neighbour if both are small.
+    fn tidy_group(&mut self, at: usize) {
+        if self.groups[at].nodes.is_empty() {
+            return self.remove_group(at);
+        }
+        let nodes =
+            |at: usize| self.groups.get(at).map_or(GROUP_NODES_MAX, |group| group.nodes.len());
+        if nodes(at) + nodes(at + 1) <= GROUP_NODES_MAX / 2 {
+            let behind = std::mem::take(&mut self.groups[at + 1].nodes);
+            let array_bytes = array_bytes::<Node>(behind.capacity());
+            self.bytes -= array_bytes;
+            self.remove_group(at + 1);
+            let group = &mut self.groups[at];
+            self.bytes -= group.array_bytes();
+            group.len += behind.iter().map(|node| node.len as usize).sum::<usize>();
+            group.nodes.extend(behind);
+            self.bytes += group.array_bytes();
+        }
+    }
+
+    /// Removes a group whose nodes are gone.
+    fn remove_group(&mut self, at: usize) {
+        self.bytes -= self.deque_bytes();
+        if let Some(group) = self.groups.remove(at) {
+            self.bytes -= group.array_bytes();
+        }
+        if self.groups.len() < self.groups.capacity() / 4 {
+            self.groups.shrink_to(2 * self.groups.len());
+        }
+        self.bytes += self.deque_bytes();
+    }
+
+    /// Joins the node of number `index` with its neighbours, where both together are within half the
+    /// limits. So a list that lost most of its elements here and there does not keep nearly empty
+    /// blocks.
+    fn merge_around(&mut self, index: usize, limits: ListLimits) {
+        let Some(last) = self.len.checked_sub(1) else { return };
+        let at = self.find(index.min(last));
+        // The one behind first: `at` then still is where it was.
+        if let Some(next) = self.next(at) {
+            self.merge(at, next, limits);
+        }
+        if let Some(prev) = self.prev(at) {
+            self.merge(prev, at, limits);
+        }
+    }
+
+    fn merge(&mut self, at: Place, next: Place, limits: ListLimits) {
+        let (a, b) = (self.block(at), self.block(next));
+        let bytes = BLOCK_FRAME + a.bytes_len() + b.bytes_len();
+        if bytes > limits.bytes_max / 2 || a.len() + b.len() > limits.entries_max / 2 {
+            return;
+        }
+        let behind = self.change(next, std::mem::take);
+        self.change(at, |block| block.append(&behind));
+        self.groups[next.group].nodes.remove(next.node);
+        self.tidy_group(next.group);
+    }
+
+    pub(super) fn duplicate(&self) -> Self {
+        let duplicate = |group: &Group| {
+            Group::new(group.nodes.iter().map(|node| Node::new(node.block.duplicate())).collect())
+        };
+        let groups: VecDeque<_> = self.groups.iter().map(duplicate).collect();
+        let mut copy = Self { groups, len: self.len, bytes: 0, mark: Mark::default() };
+        copy.bytes = copy.counted_bytes();
+        copy
+    }
+
+    /// What `bytes` has to be.
+    pub(super) fn counted_bytes(&self) -> usize {
+        let groups = self.groups.iter();
+        self.deque_bytes()
+            + groups.map(|group| group.array_bytes() + group.block_bytes()).sum::<usize>()
+    }
+
+    /// Fails if an invariant does not hold.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        assert_eq!(self.bytes, self.counted_bytes());
+        assert_eq!(self.len, self.groups.iter().map(|group| group.len).sum::<usize>());
+        for group in &self.groups {
+            assert!((1..=GROUP_NODES_MAX).contains(&group.nodes.len()));
+            assert_eq!(group.len, group.nodes.iter().map(|node| node.len as usize).sum::<usize>());
+            for node in &group.nodes {
+                assert!(node.len > 0 && node.len as usize == node.block.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The allocation of a packed collection: a header of eight bytes, and the bytes of the elements.
+//!
+//! This is the only unsafe part of the module. What holds at all times:
+//!
+//! - `header` points to a `Header`, and behind it are `capacity()` bytes, of which the first `used`
+//!   are initialized.
+//! - Header and bytes are one allocation of `class_bytes(class)` bytes, which this block owns; or
+//!   `class` is 0, and the header is `EMPTY`, which has no bytes and is never written to.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::ptr::{self, NonNull};
+
+use crate::size_class;
+
+/// What stands before the elements.
+#[repr(C, align(8))]
+struct Header {
+    /// Bytes of the elements.
+    used: u32,
+    /// Number of elements, and in the low eight bits the size class of the allocation.
+    count_and_class: u32,
+}
+
+const HEADER_LEN: usize = size_of::<Header>();
+const CLASS_BITS: u32 = 8;
+
+/// The most elements a block has room for.
+pub const COUNT_MAX: usize = (1 << (32 - CLASS_BITS)) - 1;
+
+/// The most bytes of elements: what the largest class below the reach of `used` can hold.
+pub const USED_MAX: usize = class_bytes(CLASS_MAX) - HEADER_LEN;
+
+/// The class of 3.5 GiB.
+const CLASS_MAX: u8 = 8 + 4 * 24 + 3;
+
+/// Blocks without elements need no allocation.
+static EMPTY: Header = Header { used: 0, count_and_class: 0 };
+
+/// The number of a size class: 1 for 16 bytes.
+fn class_of(bytes: usize) -> u8 {
+    let bytes = size_class(bytes);
+    if bytes <= 128 {
+        return (bytes / 16) as u8;
+    }
+    let top = usize::BITS - 1 - (bytes - 1).leading_zeros();
+    let steps = (bytes - (1 << top)) >> (top - 2);
+    8 + 4 * (top - 7) as u8 + steps as u8
+}
+
+/// The bytes of an allocation of size class number `class`, the inverse of `class_of`; 0 for 0.
+const fn class_bytes(class: u8) -> usize {
+    if class <= 8 {
+        return class as usize * 16;
+    }
+    let (doublings, steps) = ((class - 9) / 4, (class - 9) % 4 + 1);
+    (128usize << doublings) + ((32usize << doublings) * steps as usize)
+}
+
+/// See the head of the file.
+pub struct Block {
+    header: NonNull<Header>,
+}
+
+// SAFETY: a block owns its allocation alone, and `EMPTY` is only ever read.
+unsafe impl Send for Block {}
+// SAFETY: as above; through a shared reference it is only read.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// One without elements and without an allocation.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { header: NonNull::from_ref(&EMPTY) }
+    }
+
+    #[inline]
+    fn header(&self) -> &Header {
+        // SAFETY: it points to a header by the invariant of this type.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn count(&self) -> usize {
+        (self.header().count_and_class >> CLASS_BITS) as usize
+    }
+
+    #[inline]
+    fn class(&self) -> u8 {
+        self.header().count_and_class as u8
+    }
+
+    /// The bytes of the allocation.
+    #[inline]
+    pub fn allocated_bytes(&self) -> usize {
+        class_bytes(self.class())
+    }
+
+    /// Bytes of the elements.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.header().used as usize
+    }
+
+    /// The bytes of the elements.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `used` bytes behind the header are initialized, and the borrow keeps them so.
+        unsafe { std::slice::from_raw_parts(self.first_byte(), self.used()) }
+    }
+
+    #[inline]
+    fn first_byte(&self) -> *mut u8 {
+        // SAFETY: the header is whole, so the address behind it is within or at the end of it all.
+        unsafe { self.header.as_ptr().add(1).cast() }
+    }
+
+    /// Writes the header. The caller has made `used` bytes initialized, and the block is allocated.
+    #[inline]
+    fn set_header(&mut self, used: usize, count: usize, class: u8) {
+        debug_assert!(used + HEADER_LEN <= class_bytes(class) && count <= COUNT_MAX);
+        let count_and_class = (count as u32) << CLASS_BITS | u32::from(class);
+        // SAFETY: an allocated block owns its header, see the invariant.
+        unsafe { self.header.as_ptr().write(Header { used: used as u32, count_and_class }) };
+    }
+
+    /// Makes room for `used` bytes in all.
+    pub fn reserve(&mut self, used: usize) {
+        if used + HEADER_LEN > self.allocated_bytes() && used > 0 {
+            self.resize(used);
+        }
+    }
+
+    /// Moves to an allocation of the class for `used` bytes, which the elements fit into.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than `USED_MAX`.
+    fn resize(&mut self, used: usize) {
+        assert!(used <= USED_MAX && used >= self.used(), "a block of {used} bytes");
+        let (class, old) = (class_of(used + HEADER_LEN), self.class());
+        let (used, count) = (self.used(), self.count());
+        let layout = layout(class);
+        let pointer = if old == 0 {
+            // SAFETY: no class but 0 has a size of zero.
+            unsafe { alloc(layout) }
+        } else {
+            // SAFETY: the allocation is ours and was made with the layout of its class.
+            unsafe { realloc(self.header.as_ptr().cast(), self::layout(old), layout.size()) }
+        };
+        let Some(header) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        self.header = header.cast();
+        self.set_header(used, count, class);
+    }
+
+    /// Puts `parts` in the place of the `removed` bytes from `at` on; `count` is the number of elements
+    /// that there are then.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such bytes, or it would be larger than `COUNT_MAX` or `USED_MAX`.
+    #[inline]
+    pub fn splice(&mut self, at: usize, removed: usize, parts: [&[u8]; 3], count: usize) {
+        let added: usize = parts.iter().map(|part| part.len()).sum();
+        let used = self.used();
+        assert!(at <= used && removed <= used - at && count <= COUNT_MAX, "outside of the block");
+        let used_then = used - removed + added;
+        self.reserve(used_then);
+        if self.class() == 0 {
+            return;
+        }
+        // SAFETY: there is room for `used_then` bytes now, so the bytes behind the removed ones, which
+        // end at `used`, fit where they move to, and the parts into the gap of `added` bytes before
+        // them. The parts are borrowed from elsewhere, as `self` is borrowed mutably.
+        unsafe {
+            let gap = self.first_byte().add(at);
+            let behind = used - at - removed;
+            if behind > 0 {
+                ptr::copy(gap.add(removed), gap.add(added), behind);
+            }
+            let mut to = gap;
+            for part in parts {
+                // A call for each part costs more than the parts, two of which are mostly a byte.
+                match part {
+                    [] => {}
+                    [byte] => to.write(*byte),
+                    _ => ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()),
+                }
+                to = to.add(part.len());
+            }
+        }
+        self.set_header(used_then, count, self.class());
+        if removed > added {
+            self.shrink();
+        }
+    }
+
+    /// Gives memory back when half of it is unused. Not earlier, or a queue whose length goes up and
+    /// down by one at the border of two classes would be moved each time.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.used() + HEADER_LEN <= self.allocated_bytes() / 2 {
+            self.shrink_to_fit();
+        }
+    }
+
+    /// Gives all memory back that the elements do not need.
+    pub fn shrink_to_fit(&mut self) {
+        if self.used() == 0 {
+            *self = Self::new();
+        } else if class_of(self.used() + HEADER_LEN) < self.class() {
+            self.resize(self.used());
+        }
+    }
+
+    /// Gives the block away as its pointer.
+    #[inline]
+    pub fn into_raw(self) -> NonNull<u8> {
+        let pointer = self.header.cast();
+        std::mem::forget(self);
+        pointer
+    }
+
+    /// Takes back what `into_raw` gave away.
+    ///
+    /// # Safety
+    ///
+    /// The pointer comes from a call of `into_raw` and is not used again.
+    #[inline]
+    pub unsafe fn from_raw(pointer: NonNull<u8>) -> Self {
+        Self { header: pointer.cast() }
+    }
+}
+
+fn layout(class: u8) -> Layout {
+    Layout::from_size_align(class_bytes(class), align_of::<Header>()).expect("a class is small")
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        let class = self.class();
+        if class != 0 {
+            // SAFETY: the allocation is ours and was made with the layout of its class.
+            unsafe { dealloc(self.header.as_ptr().cast(), layout(class)) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_numbers() {
+        assert_eq!(class_bytes(0), 0);
+        for class in 1..=CLASS_MAX {
+            let bytes = class_bytes(class);
+            assert_eq!(size_class(bytes), bytes);
+            assert_eq!(class_of(bytes), class);
+            assert_eq!(class_of(class_bytes(class - 1) + 1), class);
+        }
+        assert!(USED_MAX < u32::MAX as usize);
+    }
+
+    #[test]
+    fn memory_follows_the_bytes() {
+        let mut block = Block::new();
+        assert_eq!(block.allocated_bytes(), 0);
+        block.splice(0, 0, [&[7; 1000], b"ab", b"c"], 1);
+        assert_eq!((block.used(), block.allocated_bytes()), (1003, 1024));
+        block.splice(1, 499, [b"", b"", b""], 1);
+        assert_eq!((block.used(), block.allocated_bytes()), (504, 512));
+        assert_eq!(&block.bytes()[500..], b"7abc".map(|byte| if byte == b'7' { 7 } else { byte }));
+        block.reserve(600);
+        assert_eq!((block.used(), block.allocated_bytes()), (504, 640));
+        // SAFETY: the pointer comes from `into_raw`.
+        let mut block = unsafe { Block::from_raw(block.into_raw()) };
+        block.splice(0, 504, [b"", b"", b""], 0);
+        assert_eq!((block.bytes(), block.allocated_bytes()), (&b""[..], 0));
+        // SAFETY: as above.
+        let block = unsafe { Block::from_raw(block.into_raw()) };
+        assert_eq!(block.count(), 0);
+    }
+}

@@ -1,0 +1,29 @@
+//! The hash of names and members in large collections.
+//!
+//! It is seeded by the operating system once in the life of the process, so that nobody can choose
+//! members that collide. One seed for all collections, because then a value moves between tables
+//! with its hash, and a collection costs no bytes for a seed of its own. A hash never leaves the
+//! process.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
+
+static SECRETS: LazyLock<RapidSecrets> = LazyLock::new(|| {
+    // Each state is keyed from the system's randomness.
+    RapidSecrets::seed(RandomState::new().build_hasher().finish())
+});
+
+/// The hash of some bytes.
+#[inline]
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    // The variant for up to 80 bytes, which is what names and members are; correct for any length.
+    rapidhash_v3_micro_inline::<true, false>(bytes, &SECRETS)
+}
+
+/// The hash of an integer, which is not that of its text.
+#[inline]
+pub(crate) fn hash_int(value: i64) -> u64 {
+    hash_bytes(&value.to_le_bytes())
+}

@@ -1,0 +1,95 @@
+//! What several sets have in common, have together, and one has more than others.
+//!
+//! Members are visited as they lie in one of the sets; none is copied, and none is visited twice.
+
+use tierce_dash::Table;
+
+use super::Set;
+use super::table::hash_of;
+use crate::packed::Element;
+
+/// Visits the members that all sets have. Ends when `visit` returns `false`.
+///
+/// Goes through the smallest set, and asks the next larger one first.
+pub fn intersection<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>) -> bool) {
+    let mut sets = sets.to_vec();
+    sets.sort_by_key(|set| set.len());
+    let Some((smallest, others)) = sets.split_first() else { return };
+    for element in smallest.iter() {
+        if others.iter().all(|set| set.contains_compact(element)) && !visit(element) {
+            return;
+        }
+    }
+}
+
+/// Visits the members that at least one of the sets has.
+pub fn union<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>)) {
+    let mut sets = sets.to_vec();
+    sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
+    let Some((largest, others)) = sets.split_first() else { return };
+    largest.iter().for_each(&mut visit);
+    // Members of the last set are not looked for any more, nor those of the largest, which finds them
+    // by itself.
+    let mut seen = Seen::default();
+    for (index, set) in others.iter().enumerate() {
+        let is_last = index + 1 == others.len();
+        for element in set.iter().filter(|element| !largest.contains_compact(*element)) {
+            let is_new = if is_last { !seen.contains(element) } else { seen.insert(element) };
+            if is_new {
+                visit(element);
+            }
+        }
+    }
+}
+
+/// Visits the members of `first` that none of the others has.
+///
+/// Either asks the others for each member of the first, or takes the members of each away from a table
+/// of those of the first, whichever is estimated to be less work, as Redis does.
+pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Element<'a>)) {
+    // When members are in common, asking ends early.
+    let work_of_asking = first.len() * (others.len() + 1) / 2;
+    let work_of_taking = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
+    if work_of_asking <= work_of_taking {
+        // Those that are the likeliest to know a member come first.
+        let mut others = others.to_vec();
+        others.sort_by_key(|set| std::cmp::Reverse(set.len()));
+        let is_left =
+            |element: &Element<'_>| !others.iter().any(|set| set.contains_compact(*element));
+        first.iter().filter(is_left).for_each(visit);
+        return;
+    }
+    let mut left = Seen::default();
+    first.iter().for_each(|element| _ = left.insert(element));
+    for element in others.iter().flat_map(|set| set.iter()) {
+        left.remove(element);
+    }
+    left.table.into_iter().for_each(visit);
+}
+
+/// Elements by reference.
+#[derive(Default)]
+struct Seen<'a> {
+    table: Table<Element<'a>>,
+}
+
+impl<'a> Seen<'a> {
+    fn contains(&self, element: Element<'_>) -> bool {
+        self.table.find(hash_of(element), |seen| *seen == element).is_some()
+    }
+
+    /// Adds an element; `false` if it is there already.
+    fn insert(&mut self, element: Element<'a>) -> bool {
+        let is_new = !self.contains(element);
+        if is_new {
+            self.table
+                .insert_unique(hash_of(element), element, &|seen: &Element<'_>| hash_of(*seen));
+        }
+        is_new
+    }
+
+    fn remove(&mut self, element: Element<'_>) {
+        let rehash = |seen: &Element<'_>| hash_of(*seen);
+        self.table.remove(hash_of(element), |seen| *seen == element, &rehash);
+    }
+}

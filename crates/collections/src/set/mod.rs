@@ -1,0 +1,373 @@
+//! A set of byte strings.
+//!
+//! Small, it is an ascending array while all members are integers, and one block of bytes when they
+//! are not. Large, it is a table of members.
+
+mod algebra;
+mod integers;
+mod member;
+mod table;
+
+use std::ptr::NonNull;
+
+pub use algebra::{difference, intersection, union};
+use integers::Integers;
+use table::MemberTable;
+
+use crate::collection::Form;
+use crate::limits::{PackedLimits, SetLimits};
+use crate::packed::{self, Element, Packed};
+use crate::random::{Random, draw_distinct};
+use crate::raw_box::RawBox;
+
+/// More members than this are never kept in one block, whatever the limits say.
+const SMALL_LEN_MAX: usize = 1 << 20;
+
+/// Nor are more bytes than this, like in Redis.
+const SMALL_BYTES_MAX: usize = 1 << 30;
+
+const _: () = assert!(SMALL_LEN_MAX <= Packed::LEN_MAX && 2 * SMALL_BYTES_MAX <= Packed::BYTES_MAX);
+
+/// A set of byte strings.
+#[derive(Debug)]
+pub struct Set {
+    repr: Repr,
+}
+
+#[derive(Debug)]
+enum Repr {
+    Integers(Integers),
+    Packed(Packed),
+    Table(RawBox<MemberTable>),
+}
+
+impl Set {
+    /// One without members, which allocates nothing. Its first member decides on its form.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    pub fn new() -> Self {
+        Self { repr: Repr::Packed(Packed::new()) }
+    }
+
+    /// Number of members.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
+    pub fn len(&self) -> usize {
+        match &self.repr {
+            Repr::Integers(integers) => integers.len(),
+            Repr::Packed(block) => block.len(),
+            Repr::Table(table) => table.len(),
+        }
+    }
+
+    /// The bytes it owns, as the allocator counts them.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        match &self.repr {
+            Repr::Integers(integers) => integers.allocated_bytes(),
+            Repr::Packed(block) => block.allocated_bytes(),
+            Repr::Table(table) => table.allocated_bytes(),
+        }
+    }
+
+    /// The name of its encoding that OBJECT ENCODING replies with.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        match self.repr {
+            Repr::Integers(_) => "intset",
+            Repr::Packed(_) => "listpack",
+            Repr::Table(_) => "hashtable",
+        }
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let repr = match &self.repr {
+            Repr::Integers(integers) => Repr::Integers(integers.duplicate()),
+            Repr::Packed(block) => Repr::Packed(block.duplicate()),
+            Repr::Table(table) => Repr::Table(RawBox::new(table.duplicate())),
+        };
+        Self { repr }
+    }
+
+    /// Whether it has a member.
+    #[inline]
+    #[must_use]
+    pub fn contains<'a>(&self, member: impl Into<Element<'a>>) -> bool {
+        self.contains_compact(compact(member))
+    }
+
+    /// The same for an element that is an integer if it can be.
+    #[inline]
+    fn contains_compact(&self, member: Element<'_>) -> bool {
+        match (&self.repr, member) {
+            (Repr::Integers(integers), Element::Int(value)) => integers.find(value).is_ok(),
+            (Repr::Integers(_), Element::Bytes(_)) => false,
+            (Repr::Packed(block), _) => block.find(block.start(), member, 1).is_some(),
+            (Repr::Table(table), _) => table.contains(member),
+        }
+    }
+
+    /// Asks the processor to fetch what looking for these members will read, if that is more than its
+    /// caches have. To be called before many are looked for; it changes nothing.
+    pub fn prefetch<'a>(&self, members: impl Iterator<Item = &'a [u8]>) {
+        if let Repr::Table(table) = &self.repr {
+            table.prefetch(members);
+        }
+    }
+
+    /// Takes the form that is right for a number of members that are going to be added, the first of
+    /// which is `first`: what is going to be large begins as a table.
+    #[inline]
+    pub fn expect<'a>(&mut self, first: impl Into<Element<'a>>, count: usize, limits: SetLimits) {
+        // A single member finds its form when it is added.
+        if count < 2 || matches!(self.repr, Repr::Table(_)) {
+            return;
+        }
+        self.begin_with(compact(first));
+        let is_too_large = match &self.repr {
+            Repr::Integers(_) => count > integers_max(limits),
+            Repr::Packed(_) => count > entries_max(limits.packed),
+            Repr::Table(_) => false,
+        };
+        if is_too_large {
+            self.enlarge();
+        }
+    }
+
+    /// An empty set takes the form for this member.
+    #[inline]
+    fn begin_with(&mut self, first: Element<'_>) {
+        if let (Repr::Packed(block), Element::Int(_)) = (&self.repr, first)
+            && block.is_empty()
+        {
+            self.repr = Repr::Integers(Integers::new());
+        }
+    }
+
+    /// Adds a member; `false` if it is there already.
+    pub fn add<'a>(&mut self, member: impl Into<Element<'a>>, limits: SetLimits) -> bool {
+        let member = compact(member);
+        self.begin_with(member);
+        match (&mut self.repr, member) {
+            (Repr::Integers(integers), Element::Int(value)) => {
+                let is_new = integers.insert(value);
+                if integers.len() > integers_max(limits) {
+                    self.enlarge();
+                }
+                return is_new;
+            }
+            (Repr::Integers(_), Element::Bytes(_)) => self.leave_integers(member, limits.packed),
+            (Repr::Packed(block), _) => {
+                if block.find(block.start(), member, 1).is_some() {
+                    return false;
+                }
+                let fits = block.len() < entries_max(limits.packed)
+                    && member.len() <= limits.packed.value_len_max
+                    && block.bytes_len().saturating_add(member.len()) <= SMALL_BYTES_MAX;
+                if !fits {
+                    self.enlarge();
+                }
+            }
+            (Repr::Table(_), _) => {}
+        }
+        match &mut self.repr {
+            Repr::Packed(block) => {
+                block.push_back(member);
+                true
+            }
+            Repr::Table(table) => table.insert(member),
+            Repr::Integers(_) => unreachable!("a member that is no integer has been made room for"),
+        }
+    }
+
+    /// From integers to what can hold `member` as well.
+    #[cold]
+    fn leave_integers(&mut self, member: Element<'_>, limits: PackedLimits) {
+        let Repr::Integers(integers) = &self.repr else { return };
+        let len = integers.len();
+        let widest = if len == 0 { 0 } else { widest_text(integers) };
+        if len < entries_max(limits) && member.len().max(widest) <= limits.value_len_max {
+            let mut block = Packed::new();
+            self.iter().for_each(|element| block.push_back(element));
+            self.repr = Repr::Packed(block);
+        } else {
+            self.enlarge();
+        }
+    }
+
+    /// From small to large.
+    #[cold]
+    fn enlarge(&mut self) {
+        let mut table = MemberTable::default();
+        for element in self.iter() {
+            table.insert(element);
+        }
+        self.repr = Repr::Table(RawBox::new(table));
+    }
+
+    /// Removes a member; `false` if it is not there.
+    pub fn remove<'a>(&mut self, member: impl Into<Element<'a>>) -> bool {
+        let member = compact(member);
+        match (&mut self.repr, member) {
+            (Repr::Integers(integers), Element::Int(value)) => integers.remove(value),
+            (Repr::Integers(_), Element::Bytes(_)) => false,
+            (Repr::Packed(block), _) => {
+                let Some(at) = block.find(block.start(), member, 1) else { return false };
+                block.remove(at, 1);
+                true
+            }
+            (Repr::Table(table), _) => table.remove(member),
+        }
+    }
+
+    /// All members, in no order. Those that are the text of an integer are integers.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        let inner = match &self.repr {
+            Repr::Integers(integers) => Inner::Integers(integers, 0),
+            Repr::Packed(block) => Inner::Packed(block.iter()),
+            Repr::Table(table) => Inner::Table(table.iter()),
+        };
+        Iter { inner, left: self.len() }
+    }
+
+    /// Visits some members, and returns the cursor for the next call, 0 after the last one. A sweep
+    /// begins with 0. A member that stays from its beginning to its end is visited at least once, and
+    /// once only unless the set becomes large meanwhile.
+    pub fn sweep(&self, cursor: u64, visit: impl FnMut(Element<'_>)) -> u64 {
+        match &self.repr {
+            Repr::Table(table) => table.sweep(cursor, visit),
+            _ => {
+                self.iter().for_each(visit);
+                0
+            }
+        }
+    }
+
+    /// Some member, each about as likely as another; `None` if there is none.
+    #[must_use]
+    pub fn sample(&self, random: &mut Random) -> Option<Element<'_>> {
+        match &self.repr {
+            _ if self.len() == 0 => None,
+            Repr::Integers(integers) => {
+                Some(Element::Int(integers.get(random.below(integers.len()))))
+            }
+            Repr::Packed(block) => Some(block.get(block.seek(random.below(block.len())))),
+            Repr::Table(table) => table.sample(random.word()),
+        }
+    }
+
+    /// So many different members, or all if there are no more, each choice about as likely as another.
+    #[must_use]
+    pub fn sample_distinct(&self, count: usize, random: &mut Random) -> Vec<Element<'_>> {
+        let hash_of = |element: &Element<'_>| table::hash_of(*element);
+        let draw = |random: &mut Random| self.sample(random);
+        let draw = matches!(self.repr, Repr::Table(_)).then_some(draw);
+        draw_distinct(self.iter(), count, random, hash_of, draw)
+    }
+
+    /// See [`Collection::into_raw`](crate::Collection::into_raw).
+    #[inline]
+    #[must_use]
+    pub fn into_raw(self) -> (Form, NonNull<u8>) {
+        match self.repr {
+            Repr::Integers(integers) => (Form::SetIntegers, integers.into_raw()),
+            Repr::Packed(block) => (Form::SetPacked, block.into_raw()),
+            Repr::Table(table) => (Form::SetTable, table.into_raw().cast()),
+        }
+    }
+
+    /// See [`Collection::from_raw`](crate::Collection::from_raw).
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
+        // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant with this form.
+        let repr = unsafe {
+            match form {
+                Form::SetIntegers => Repr::Integers(Integers::from_raw(pointer)),
+                Form::SetPacked => Repr::Packed(Packed::from_raw(pointer)),
+                _ => Repr::Table(RawBox::from_raw(pointer.cast())),
+            }
+        };
+        Self { repr }
+    }
+}
+
+/// An element as an integer, if it can be one.
+#[inline]
+fn compact<'a>(member: impl Into<Element<'a>>) -> Element<'a> {
+    match member.into() {
+        Element::Bytes(bytes) => Element::compact(bytes),
+        int @ Element::Int(_) => int,
+    }
+}
+
+fn entries_max(limits: PackedLimits) -> usize {
+    limits.entries_max.min(SMALL_LEN_MAX)
+}
+
+fn integers_max(limits: SetLimits) -> usize {
+    limits.integers_max.min(SMALL_LEN_MAX)
+}
+
+/// Bytes of the longest text of some integers, which is that of the least or of the greatest.
+fn widest_text(integers: &Integers) -> usize {
+    let ends = [integers.get(0), integers.get(integers.len() - 1)];
+    ends.map(|value| Element::Int(value).len()).into_iter().max().unwrap_or(0)
+}
+
+/// The members of a set; see [`Set::iter`].
+pub struct Iter<'a> {
+    inner: Inner<'a>,
+    left: usize,
+}
+
+enum Inner<'a> {
+    /// With the index of the next one.
+    Integers(&'a Integers, usize),
+    Packed(packed::Iter<'a>),
+    Table(table::Members<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        let next = match &mut self.inner {
+            Inner::Integers(integers, index) => (*index < integers.len()).then(|| {
+                *index += 1;
+                Element::Int(integers.get(*index - 1))
+            }),
+            Inner::Packed(iter) => iter.next(),
+            Inner::Table(iter) => iter.next().map(member::Member::element),
+        };
+        self.left -= usize::from(next.is_some());
+        next
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+impl<'a> IntoIterator for &'a Set {
+    type Item = Element<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::size_class;
+
+const LIMITS: SetLimits =
+    SetLimits { integers_max: 20, packed: PackedLimits { entries_max: 12, value_len_max: 16 } };
+
+type Model = BTreeSet<Vec<u8>>;
+
+fn member() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => (0..40i64).prop_map(|value| value.to_string().into_bytes()),
+        1 => any::<i64>().prop_map(|value| value.to_string().into_bytes()),
+        2 => "[a-c]{0,3}".prop_map(String::into_bytes),
+        1 => "[x-z]{8,20}".prop_map(String::into_bytes),
+    ]
+}
+
+fn contents(set: &Set) -> Model {
+    let members: Vec<_> = set.iter().map(|element| element.to_vec()).collect();
+    let model: Model = members.iter().cloned().collect();
+    assert_eq!(model.len(), members.len(), "a member came twice");
+    model
+}
+
+fn of(members: &Model) -> Set {
+    let mut set = Set::new();
+    members.iter().for_each(|member| assert!(set.add(member, LIMITS)));
+    set
+}
+
+/// The bytes of a set but for those of a table, counted one by one.
+fn recount(set: &Set) -> usize {
+    match &set.repr {
+        Repr::Integers(integers) => integers.allocated_bytes(),
+        Repr::Packed(block) => block.allocated_bytes(),
+        Repr::Table(table) => {
+            let long = |element: Element<'_>| match element {
+                Element::Int(value) => usize::from(value << 2 >> 2 != value) * 16,
+                Element::Bytes(bytes) if bytes.len() <= 7 => 0,
+                Element::Bytes(bytes) => size_class(bytes.len()),
+            };
+            table.empty_bytes() + set.iter().map(long).sum::<usize>()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 80 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn behaves_like_a_set(
+        steps in proptest::collection::vec((member(), 0..5u8), 1..if cfg!(miri) { 40 } else { 200 }),
+        seed: u64,
+    ) {
+        let (mut set, mut model) = (Set::new(), Model::new());
+        let mut random = Random::new(seed);
+        for (member, kind) in steps {
+            match kind {
+                0..3 => prop_assert_eq!(set.add(&member, LIMITS), model.insert(member.clone())),
+                3 => prop_assert_eq!(set.remove(&member), model.remove(&member)),
+                _ => {
+                    let sampled = set.sample(&mut random).map(|element| element.to_vec());
+                    prop_assert_eq!(sampled.is_some(), !model.is_empty());
+                    if let Some(sampled) = sampled {
+                        prop_assert!(model.remove(&sampled) && set.remove(&sampled));
+                    }
+                }
+            }
+            prop_assert_eq!(set.len(), model.len());
+            prop_assert_eq!(set.contains(&member), model.contains(&member));
+            prop_assert_eq!(set.allocated_bytes(), recount(&set));
+        }
+        prop_assert_eq!(&contents(&set), &model);
+        let (form, pointer) = set.into_raw();
+        // SAFETY: both come from `into_raw`.
+        let set = unsafe { Set::from_raw(form, pointer) };
+        prop_assert_eq!(&contents(&set.duplicate()), &model);
+        let count = random.below(model.len() + 2);
+        let drawn: Vec<_> =
+            set.sample_distinct(count, &mut random).iter().map(Element::to_vec).collect();
+        prop_assert_eq!(drawn.len(), count.min(model.len()));
+        let distinct: Model = drawn.into_iter().collect();
+        prop_assert_eq!(distinct.len(), count.min(model.len()));
+        prop_assert!(distinct.is_subset(&model));
+    }
+
+    #[test]
+    fn algebra_is_that_of_sets(
+        models in proptest::collection::vec(proptest::collection::btree_set(member(), 0..60), 1..5),
+    ) {
+        let sets: Vec<Set> = models.iter().map(of).collect();
+        let sets: Vec<&Set> = sets.iter().collect();
+        let (first, others) = models.split_first().expect("there is one");
+        let check = |found: Vec<Vec<u8>>, expected: Model| {
+            prop_assert_eq!(found.len(), expected.len());
+            prop_assert_eq!(found.into_iter().collect::<Model>(), expected);
+            Ok(())
+        };
+        let mut found = Vec::new();
+        intersection(&sets, |element| { found.push(element.to_vec()); true });
+        let common = first.iter().filter(|member| others.iter().all(|other| other.contains(*member)));
+        check(found, common.cloned().collect())?;
+        let mut found = Vec::new();
+        union(&sets, |element| found.push(element.to_vec()));
+        check(found, models.iter().flatten().cloned().collect())?;
+        let mut found = Vec::new();
+        difference(sets[0], &sets[1..], |element| found.push(element.to_vec()));
+        let left = first.iter().filter(|member| !others.iter().any(|other| other.contains(*member)));
+        check(found, left.cloned().collect())?;
+    }
+
+    /// Whatever comes and goes while one sweeps, a member that stays is visited.
+    #[test]
+    fn a_sweep_misses_nothing_that_stays(
+        stay in proptest::collection::btree_set(member(), 0..if cfg!(miri) { 10 } else { 100 }),
+        others in proptest::collection::vec((member(), any::<bool>()), 0..if cfg!(miri) { 30 } else { 300 }),
+    ) {
+        let mut set = of(&stay);
+        let (mut visited, mut cursor, mut others) = (Model::new(), 0, others.into_iter());
+        loop {
+            cursor = set.sweep(cursor, |element| _ = visited.insert(element.to_vec()));
+            if cursor == 0 {
+                break;
+            }
+            for (member, add) in others.by_ref().take(5) {
+                if add {
+                    set.add(&member, LIMITS);
+                } else if !stay.contains(&member) {
+                    set.remove(&member);
+                }
+            }
+        }
+        prop_assert!(visited.is_superset(&stay));
+    }
+}
+
+#[test]
+fn forms_follow_the_limits_as_in_redis() {
+    let mut set = Set::new();
+    for value in 0..20i64 {
+        set.add(value, LIMITS);
+    }
+    assert_eq!(set.encoding(), "intset");
+    let mut copy = set.duplicate();
+    copy.add(20i64, LIMITS);
+    assert_eq!(copy.encoding(), "hashtable", "too many integers");
+    set.add(b"text", LIMITS);
+    assert_eq!(set.encoding(), "hashtable", "too many for a block");
+
+    let mut set = Set::new();
+    (0..5i64).for_each(|value| _ = set.add(value, LIMITS));
+    set.add(b"text", LIMITS);
+    assert_eq!(set.encoding(), "listpack");
+    (5..11i64).for_each(|value| _ = set.add(value, LIMITS));
+    assert_eq!((set.len(), set.encoding()), (12, "listpack"));
+    set.add(b"text", LIMITS);
+    assert_eq!(set.encoding(), "listpack", "what is there needs no room");
+    let mut copy = set.duplicate();
+    copy.add(b"more", LIMITS);
+    assert_eq!(copy.encoding(), "hashtable", "too many members");
+    set.remove(b"text");
+    set.add(b"seventeen bytes..", LIMITS);
+    assert_eq!(set.encoding(), "hashtable", "too long a member");
+
+    let mut set = Set::new();
+    set.expect(b"text", 3, LIMITS);
+    assert_eq!(set.encoding(), "listpack");
+    set.expect(b"text", 13, LIMITS);
+    assert_eq!(set.encoding(), "hashtable");
+    let mut set = Set::new();
+    set.expect(b"7", 13, LIMITS);
+    assert_eq!(set.encoding(), "intset");
+    set.expect(b"7", 21, LIMITS);
+    assert_eq!(set.encoding(), "hashtable");
+}
+
+#[test]
+fn samples_are_even() {
+    for len in [10, 300] {
+        let mut set = Set::new();
+        (0..len).for_each(|value| _ = set.add(value, LIMITS));
+        let rounds = if cfg!(miri) { 2 } else { 200 };
+        let mut random = Random::new(7);
+        let mut times = vec![0; len as usize];
+        for _ in 0..rounds * len / 10 {
+            for element in set.sample_distinct(10, &mut random) {
+                times[element.to_int().expect("all are integers") as usize] += 1;
+            }
+        }
+        if !cfg!(miri) {
+            assert!(times.iter().all(|times| (100..320).contains(times)), "{times:?}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many members, and prefetches")]
+fn announcing_members_changes_nothing() {
+    let mut set = Set::new();
+    for (len, announced) in [(0, 10), (1000, 10), (40_000, 100)] {
+        (set.len() as i64..len).for_each(|value| _ = set.add(value, LIMITS));
+        let members: Vec<_> = (0..announced).map(|at| (at * 500).to_string()).collect();
+        set.prefetch(members.iter().map(String::as_bytes));
+        assert_eq!(set.len() as i64, len);
+        for (at, member) in members.iter().enumerate() {
+            assert_eq!(set.contains(member.as_bytes()), (at as i64) * 500 < len);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! From the bytes of a member to the member.
+
+use tierce_dash::{EntryHash, Table, prefetch_read};
+
+use super::member::{Alias, Member};
+use crate::seed::hash_bytes;
+
+/// The members of a set, by their bytes.
+///
+/// Invariant: it holds an alias of each member that was inserted and not removed since, and these
+/// live, by the promise of whoever inserts.
+#[derive(Debug)]
+pub(super) struct Index {
+    table: Table<Alias>,
+}
+
+struct ByBytes;
+
+impl EntryHash<Alias> for ByBytes {
+    #[inline]
+    fn hash(&self, alias: &Alias) -> u64 {
+        hash_bytes(alias.bytes())
+    }
+
+    #[inline]
+    fn prefetch(&self, alias: &Alias) {
+        prefetch_read(alias.address());
+    }
+}
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self { table: Table::new() }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    #[inline]
+    pub(super) fn find(&self, hash: u64, member: &[u8]) -> Option<Alias> {
+        self.table.find(hash, |alias| alias.bytes() == member).copied()
+    }
+
+    /// Adds a member that is absent; `hash` is that of its bytes.
+    ///
+    /// # Safety
+    ///
+    /// The member must be removed from the index before it is dropped.
+    #[inline]
+    pub(super) unsafe fn insert(&mut self, hash: u64, member: &Member) {
+        // SAFETY: by the caller's promise.
+        let alias = unsafe { member.alias() };
+        self.table.insert_unique(hash, alias, &ByBytes);
+    }
+
+    /// Forgets a member.
+    #[inline]
+    pub(super) fn remove(&mut self, member: &Member) {
+        // SAFETY: it is used for a comparison here only.
+        let alias = unsafe { member.alias() };
+        let removed = self.table.remove(ByBytes.hash(&alias), |other| other.is(&alias), &ByBytes);
+        debug_assert!(removed.is_some(), "a member that was not in the index");
+    }
+
+    /// See [`Table::scan`].
+    pub(super) fn sweep(&self, cursor: u64, visit: impl FnMut(&Alias)) -> u64 {
+        self.table.scan(cursor, &ByBytes, visit)
+    }
+}

@@ -1,0 +1,388 @@
+//! A sorted set: members with scores, in the order of both.
+//!
+//! Small ones are one block of members and scores by turns (`small`), in the order of the set. Large
+//! ones are a counting B+ tree of members, which have an allocation each, and a table from the bytes
+//! of a member to the member (`large`). All operations on large ones take logarithmic time, and
+//! constant time a member for ranges.
+//!
+//! The order is that of the scores, and of the bytes of the members where scores are equal; zero and
+//! negative zero are. A rank is a place in this order, from 0 on.
+
+mod index;
+mod large;
+mod member;
+mod small;
+mod tree;
+
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crate::PackedLimits;
+use crate::collection::Form;
+use crate::packed::{Element, Packed};
+use crate::random::Random;
+use crate::raw_box::RawBox;
+use crate::text_int::IntText;
+
+use large::{Large, LargeIter};
+use small::{Small, SmallIter};
+use tree::{Bound, Side};
+
+/// An end of a range of scores.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ScoreBound {
+    /// Members of this score belong to the range.
+    Included(f64),
+    /// Members of this score do not.
+    Excluded(f64),
+}
+
+/// An end of a range of members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberBound<'a> {
+    /// Before all members.
+    Lowest,
+    /// This member belongs to the range.
+    Included(&'a [u8]),
+    /// This member does not.
+    Excluded(&'a [u8]),
+    /// Behind all members.
+    Highest,
+}
+
+/// A sorted set: members with scores, in the order of both.
+///
+/// No score is NaN: what adds one takes it for 0. Small sets take negative zero for zero, too.
+pub struct SortedSet {
+    repr: Repr,
+}
+
+enum Repr {
+    Small(Small),
+    Large(RawBox<Large>),
+}
+
+impl SortedSet {
+    /// One without members.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    pub fn new() -> Self {
+        Self { repr: Repr::Small(Small::new()) }
+    }
+
+    /// Number of members.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
+    pub fn len(&self) -> usize {
+        match &self.repr {
+            Repr::Small(small) => small.len(),
+            Repr::Large(large) => large.len(),
+        }
+    }
+
+    /// The bytes it owns, as the allocator counts them.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        match &self.repr {
+            Repr::Small(small) => small.allocated_bytes(),
+            Repr::Large(large) => large.allocated_bytes(),
+        }
+    }
+
+    /// The name of its encoding that OBJECT ENCODING replies with.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        match self.repr {
+            Repr::Small(_) => "listpack",
+            Repr::Large(_) => "skiplist",
+        }
+    }
+
+    /// The score of a member.
+    #[inline]
+    #[must_use]
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        match &self.repr {
+            Repr::Small(small) => Some(small.score_at(small.find(member)?)),
+            Repr::Large(large) => large.score(member),
+        }
+    }
+
+    /// The rank of a member, and its score.
+    #[must_use]
+    pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        match &self.repr {
+            Repr::Small(_) => {
+                let score = self.score(member)?;
+                Some((self.rank_of(&Bound::Entry(score, member, Side::Before)), score))
+            }
+            Repr::Large(large) => large.rank(member),
+        }
+    }
+
+    /// Sets the score of a member, which may be new. Returns the score it had.
+    pub fn insert(&mut self, member: &[u8], score: f64, limits: &PackedLimits) -> Option<f64> {
+        let mut old = None;
+        self.update(member, limits, |found| {
+            old = found;
+            Some(score)
+        });
+        old
+    }
+
+    /// Asks `decide` what the score of a member shall be, given what it is, and sets it; `None`
+    /// leaves all as it is.
+    ///
+    /// So a conditional change costs one search. A score that is equal to the old one is not set:
+    /// zero stays zero where negative zero is asked for.
+    #[inline]
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        limits: &PackedLimits,
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) {
+        let decide = |old| decide(old).map(|score| if score.is_nan() { 0.0 } else { score });
+        let small = match &mut self.repr {
+            Repr::Small(small) => small,
+            Repr::Large(large) => return large.update(member, decide),
+        };
+        let found = small.find(member);
+        let old = found.map(|at| small.score_at(at));
+        let Some(score) = decide(old) else { return };
+        match (found, old) {
+            (Some(at), Some(old)) if old != score => small.change(at, member, score),
+            (Some(_), _) => {}
+            (None, _)
+                if small.len() < limits.entries_max && member.len() <= limits.value_len_max =>
+            {
+                small.add(member, score);
+            }
+            (None, _) => self.enlarge().add_new(member, score),
+        }
+    }
+
+    /// Becomes a large one.
+    fn enlarge(&mut self) -> &mut Large {
+        let mut large = RawBox::new(Large::new());
+        let mut text = IntText::new();
+        for (member, score) in self.iter() {
+            large.add_new(member.bytes(&mut text), score);
+        }
+        self.repr = Repr::Large(large);
+        match &mut self.repr {
+            Repr::Large(large) => large,
+            Repr::Small(_) => unreachable!("it was made large"),
+        }
+    }
+
+    /// Removes a member. Returns the score it had.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        match &mut self.repr {
+            Repr::Small(small) => {
+                let at = small.find(member)?;
+                let score = small.score_at(at);
+                small.remove_at(at);
+                Some(score)
+            }
+            Repr::Large(large) => large.remove(member),
+        }
+    }
+
+    /// Removes the members of some ranks; ranks that nobody has are skipped. Shows each member before
+    /// it goes, in ascending order.
+    pub fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(Element<'_>, f64)) {
+        let ranks = self.existing(ranks);
+        match &mut self.repr {
+            Repr::Small(small) => {
+                small.range(ranks.clone()).for_each(|(member, score)| visit(member, score));
+                small.remove_range(ranks);
+            }
+            Repr::Large(large) => {
+                large.remove_range(ranks, |member, score| visit(Element::Bytes(member), score));
+            }
+        }
+    }
+
+    /// All members with their scores, in ascending order, from either end.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        self.range(0..self.len())
+    }
+
+    /// The members of some ranks with their scores, in ascending order, from either end; ranks that
+    /// nobody has are skipped.
+    #[must_use]
+    pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
+        let ranks = self.existing(ranks);
+        Iter(match &self.repr {
+            Repr::Small(small) => IterRepr::Small(small.range(ranks)),
+            Repr::Large(large) => IterRepr::Large(large.range(ranks)),
+        })
+    }
+
+    fn existing(&self, ranks: Range<usize>) -> Range<usize> {
+        let end = ranks.end.min(self.len());
+        ranks.start.min(end)..end
+    }
+
+    /// The ranks of the members with scores between two bounds.
+    #[must_use]
+    pub fn ranks_of_scores(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
+        let start = match min {
+            ScoreBound::Included(score) => Bound::Score(score, Side::Before),
+            ScoreBound::Excluded(score) => Bound::Score(score, Side::After),
+        };
+        let end = match max {
+            ScoreBound::Included(score) => Bound::Score(score, Side::After),
+            ScoreBound::Excluded(score) => Bound::Score(score, Side::Before),
+        };
+        let start = self.rank_of(&start);
+        start..self.rank_of(&end).max(start)
+    }
+
+    /// The ranks of the members between two bounds in the order of bytes. If not all scores are equal,
+    /// it is some range.
+    #[must_use]
+    pub fn ranks_of_members(&self, min: MemberBound<'_>, max: MemberBound<'_>) -> Range<usize> {
+        let rank = |bound, [included, excluded]: [Side; 2]| match bound {
+            MemberBound::Lowest => 0,
+            MemberBound::Included(member) => self.rank_of(&Bound::Member(member, included)),
+            MemberBound::Excluded(member) => self.rank_of(&Bound::Member(member, excluded)),
+            MemberBound::Highest => self.len(),
+        };
+        let start = rank(min, [Side::Before, Side::After]);
+        start..rank(max, [Side::After, Side::Before]).max(start)
+    }
+
+    /// The number of entries before a point.
+    #[inline]
+    fn rank_of(&self, bound: &Bound<'_>) -> usize {
+        match &self.repr {
+            Repr::Small(small) => small.rank_of(bound),
+            Repr::Large(large) => large.rank_of(bound),
+        }
+    }
+
+    /// Visits some members, in no order, and returns the cursor to go on with, or 0 after the last.
+    /// It begins with 0.
+    ///
+    /// However the set changes between the calls, a member that stays from beginning to end is visited
+    /// at least once.
+    pub fn sweep(&self, cursor: u64, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
+        match &self.repr {
+            Repr::Small(_) => {
+                self.iter().for_each(|(member, score)| visit(member, score));
+                0
+            }
+            Repr::Large(large) => {
+                large.sweep(cursor, |member, score| visit(Element::Bytes(member), score))
+            }
+        }
+    }
+
+    /// Some member, each with the same probability; `None` only if there is none.
+    #[must_use]
+    pub fn sample(&self, random: &mut Random) -> Option<(Element<'_>, f64)> {
+        let rank = random.below(self.len());
+        self.range(rank..rank + 1).next()
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self {
+            repr: match &self.repr {
+                Repr::Small(small) => Repr::Small(small.duplicate()),
+                Repr::Large(large) => Repr::Large(RawBox::new(large.duplicate())),
+            },
+        }
+    }
+
+    /// See [`Collection::into_raw`](crate::Collection::into_raw).
+    #[inline]
+    #[must_use]
+    pub fn into_raw(self) -> (Form, NonNull<u8>) {
+        match self.repr {
+            Repr::Small(small) => (Form::SortedSetPacked, small.into_packed().into_raw()),
+            Repr::Large(large) => (Form::SortedSetTree, large.into_raw().cast()),
+        }
+    }
+
+    /// See [`Collection::from_raw`](crate::Collection::from_raw).
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
+        let repr = if form == Form::SortedSetTree {
+            // SAFETY: with this form the pointer is that of a box, by the caller's promise.
+            Repr::Large(unsafe { RawBox::from_raw(pointer.cast()) })
+        } else {
+            // SAFETY: otherwise it is that of a block.
+            Repr::Small(Small::of(unsafe { Packed::from_raw(pointer) }))
+        };
+        Self { repr }
+    }
+}
+
+impl fmt::Debug for SortedSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Members with their scores, from either end.
+#[derive(Clone)]
+pub struct Iter<'a>(IterRepr<'a>);
+
+#[derive(Clone)]
+enum IterRepr<'a> {
+    Small(SmallIter<'a>),
+    Large(LargeIter<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (Element<'a>, f64);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            IterRepr::Small(small) => small.next(),
+            IterRepr::Large(large) => {
+                let (member, score) = large.next()?;
+                Some((Element::Bytes(member), score))
+            }
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            IterRepr::Small(small) => small.size_hint(),
+            IterRepr::Large(large) => large.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            IterRepr::Small(small) => small.next_back(),
+            IterRepr::Large(large) => {
+                let (member, score) = large.next_back()?;
+                Some((Element::Bytes(member), score))
+            }
+        }
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Arrays of which the first `len` slots are in use.
+
+use std::mem;
+
+/// Puts a value at `at` and moves those from there on up by one; there is a free slot behind them.
+#[inline]
+pub(super) fn insert<T>(slots: &mut [T], len: usize, at: usize, value: T) {
+    slots[at..=len].rotate_right(1);
+    slots[at] = value;
+}
+
+/// Takes the value at `at` out and moves those behind it down by one.
+#[inline]
+pub(super) fn remove<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
+    let value = mem::take(&mut slots[at]);
+    slots[at..len].rotate_left(1);
+    value
+}
+
+/// Moves the values from `at` on behind the first `to_len` of `to`.
+#[inline]
+pub(super) fn move_tail<T>(from: &mut [T], len: usize, at: usize, to: &mut [T], to_len: usize) {
+    from[at..len].swap_with_slice(&mut to[to_len..to_len + len - at]);
+}

@@ -1,0 +1,486 @@
+//! A block: neighbouring entries in one run of bytes.
+//!
+//! The bytes begin with the names of the fields of the block's first entry, their number before them.
+//! Then come the entries:
+//!
+//! | what | meaning |
+//! |---|---|
+//! | number | bytes of the body |
+//! | body: byte | bit 0: the entry is deleted, bit 1: its names are those at the block's beginning |
+//! | body: number | milliseconds since those of the block's base |
+//! | body: number | sequence number; less that of the base if the milliseconds are the same |
+//! | body: number, texts | how many fields, and names and values in turn; with bit 1 values only |
+//! | back number | bytes of all of the above |
+//!
+//! `code.rs` says what a number, a back number and a text are. Entries are in ascending order, deleted
+//! ones among them. Nothing but their flag tells deleted ones apart until the block is compacted.
+
+use crate::packed::Element;
+use crate::size_class::size_class;
+use crate::stream::code::{
+    Reader, back_number, number_len, put_back_number, put_number, put_text, text_len_max,
+};
+use crate::stream::{StreamId, StreamLimits};
+use crate::text_int::IntText;
+
+const DELETED: u8 = 1;
+const SAME_NAMES: u8 = 2;
+
+/// An entry of a stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// Its identity.
+    pub id: StreamId,
+    fields: Fields<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// Names and values of its fields, in the order in which they were given.
+    #[inline]
+    #[must_use]
+    pub fn fields(&self) -> Fields<'a> {
+        self.fields
+    }
+
+    fn owned_fields(&self) -> OwnedFields {
+        OwnedFields(self.fields.map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    }
+}
+
+/// The fields of an entry, copied.
+struct OwnedFields(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl OwnedFields {
+    fn each(&self) -> impl NewFields<'_> {
+        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+}
+
+/// The fields of an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'a> {
+    left: usize,
+    /// Where the names stand, if not beside the values.
+    names: Option<Reader<'a>>,
+    values: Reader<'a>,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (Element<'a>, Element<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let name = self.names.as_mut().unwrap_or(&mut self.values).text();
+        Some((name, self.values.text()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Fields<'_> {}
+
+/// The fields of an entry that is to be added: names and values.
+pub trait NewFields<'f>: ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone {}
+
+impl<'f, T: ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone> NewFields<'f> for T {}
+
+/// Neighbouring entries.
+///
+/// Invariant: a block has at least one entry that is not deleted, except while it is being changed.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    /// What identities are relative to: that of the entry that began the block, which may be gone.
+    base: StreamId,
+    /// That of the last entry, deleted or not.
+    last: StreamId,
+    live: usize,
+    deleted: usize,
+    bytes: Vec<u8>,
+}
+
+/// What [`Block::delete`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deleted {
+    /// No such entry.
+    Absent,
+    /// There are other entries.
+    Done,
+    /// It was the last one, and the block should go.
+    Last,
+}
+
+/// An entry where it stands.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    flags: u8,
+    entry: Entry<'a>,
+    /// Where the next one begins.
+    end: usize,
+}
+
+impl Block {
+    /// A block that begins with this entry.
+    pub(super) fn new<'f>(id: StreamId, fields: impl NewFields<'f>) -> Self {
+        let mut bytes = Vec::new();
+        put_number(&mut bytes, fields.len() as u64);
+        fields.clone().for_each(|(name, _)| put_text(&mut bytes, name));
+        let mut block = Self { base: id, last: id, live: 0, deleted: 0, bytes };
+        block.append(id, fields);
+        block
+    }
+
+    /// Entries that are not deleted.
+    #[inline]
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// No entry has a higher identity, not even a deleted one.
+    #[inline]
+    pub(super) fn last(&self) -> StreamId {
+        self.last
+    }
+
+    /// What the allocator takes for the bytes.
+    #[inline]
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_class(self.bytes.capacity())
+    }
+
+    /// No entry has a lower identity. Where a block is found by.
+    #[inline]
+    pub(super) fn base(&self) -> StreamId {
+        self.base
+    }
+
+    /// Whether it may take an entry of this many bytes more. Deleted entries count.
+    pub(super) fn fits(&self, entry_bytes: usize, limits: StreamLimits) -> bool {
+        let below = |value: usize, max: usize| max == 0 || value < max;
+        below(self.live + self.deleted, limits.node_entries_max)
+            && below(self.bytes.len().saturating_add(entry_bytes), limits.node_bytes_max)
+    }
+
+    /// Whether it has become too large by insertions in its middle, and can be split.
+    pub(super) fn should_split(&self, limits: StreamLimits) -> bool {
+        let above = |value: usize, max: usize| max != 0 && value > max;
+        self.live >= 2
+            && (above(self.live + self.deleted, limits.node_entries_max)
+                || above(self.bytes.len(), limits.node_bytes_max))
+    }
+
+    /// Gives back what the bytes do not need, since nothing will be appended soon.
+    pub(super) fn seal(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Adds an entry that comes after all others.
+    pub(super) fn append<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) {
+        debug_assert!(id > self.last || self.live + self.deleted == 0, "entries ascend");
+        let (same, parts) = (self.has_names_of(fields.clone()), self.id_parts(id));
+        reserve(&mut self.bytes, entry_len_max(parts, same, fields.clone()));
+        put_entry(&mut self.bytes, parts, same, fields);
+        self.last = id;
+        self.live += 1;
+    }
+
+    /// Adds an entry that comes before the last one, and not before the base. `false` if there is one
+    /// with this identity, which stays as it is.
+    pub(super) fn insert<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
+        let at = self.seek(id);
+        if at < self.bytes.len() {
+            let found = self.found(at);
+            if found.entry.id == id {
+                if found.flags & DELETED == 0 {
+                    return false;
+                }
+                let end = found.end;
+                self.bytes.drain(at..end);
+                self.deleted -= 1;
+            }
+        }
+        let mut entry = Vec::new();
+        put_entry(&mut entry, self.id_parts(id), self.has_names_of(fields.clone()), fields);
+        reserve(&mut self.bytes, entry.len());
+        self.bytes.splice(at..at, entry);
+        self.last = self.last.max(id);
+        self.live += 1;
+        true
+    }
+
+    /// Cuts off the second half of the entries as a block of its own. There must be two.
+    pub(super) fn split(&mut self) -> Block {
+        debug_assert!(self.live >= 2, "two halves with entries");
+        self.compact();
+        let keep = self.live / 2;
+        let mut middle = self.entries_at();
+        for _ in 1..keep {
+            middle = self.end_of(middle);
+        }
+        let last_kept = self.found(middle);
+        let (last, mut at) = (last_kept.entry.id, last_kept.end);
+        let middle = at;
+        let first = self.next(&mut at).expect("the second half has entries");
+        let mut half = Block::new(first.id, first.owned_fields().each());
+        while let Some(entry) = self.next(&mut at) {
+            half.append(entry.id, entry.owned_fields().each());
+        }
+        half.seal();
+        self.bytes.truncate(middle);
+        self.seal();
+        self.last = last;
+        self.live = keep;
+        half
+    }
+
+    /// Deletes the entry with this identity.
+    pub(super) fn delete(&mut self, id: StreamId) -> Deleted {
+        let at = self.seek(id);
+        if at >= self.bytes.len() {
+            return Deleted::Absent;
+        }
+        let found = self.found(at);
+        if found.entry.id != id || found.flags & DELETED != 0 {
+            return Deleted::Absent;
+        }
+        self.mark_deleted(at);
+        self.compact_if_worth_it();
+        if self.live == 0 { Deleted::Last } else { Deleted::Done }
+    }
+
+    /// Deletes entries from the beginning on, while `more` says so of the next one. Returns how many,
+    /// and the last of them.
+    pub(super) fn delete_while(
+        &mut self,
+        mut more: impl FnMut(StreamId) -> bool,
+    ) -> (usize, Option<StreamId>) {
+        let (mut count, mut last) = (0, None);
+        let mut at = self.entries_at();
+        while at < self.bytes.len() {
+            let found = self.found(at);
+            let (id, end) = (found.entry.id, found.end);
+            if found.flags & DELETED == 0 {
+                if !more(id) {
+                    break;
+                }
+                self.mark_deleted(at);
+                count += 1;
+                last = Some(id);
+            }
+            at = end;
+        }
+        self.compact_if_worth_it();
+        (count, last)
+    }
+
+    /// Removes the bytes of deleted entries.
+    pub(super) fn compact(&mut self) {
+        if self.deleted == 0 {
+            return;
+        }
+        let (mut from, mut to) = (self.entries_at(), self.entries_at());
+        while from < self.bytes.len() {
+            let found = self.found(from);
+            let (flags, id, end) = (found.flags, found.entry.id, found.end);
+            if flags & DELETED == 0 {
+                self.bytes.copy_within(from..end, to);
+                to += end - from;
+                self.last = id;
+            }
+            from = end;
+        }
+        self.bytes.truncate(to);
+        self.deleted = 0;
+        if size_class(to) < self.allocated_bytes() / 2 {
+            self.bytes.shrink_to_fit();
+        }
+    }
+
+    /// The first entry that is not deleted.
+    pub(super) fn first(&self) -> Option<Entry<'_>> {
+        self.next(&mut self.entries_at())
+    }
+
+    /// Where the entries begin that are not before `id`.
+    pub(super) fn seek(&self, id: StreamId) -> usize {
+        let mut at = self.entries_at();
+        if id > self.last {
+            return self.bytes.len();
+        }
+        while at < self.bytes.len() {
+            let mut reader = Reader { rest: &self.bytes[at..] };
+            reader.number();
+            reader.byte();
+            if self.read_id(&mut reader) >= id {
+                break;
+            }
+            at = self.end_of(at);
+        }
+        at
+    }
+
+    /// Where the entries end that are not behind `id`.
+    pub(super) fn seek_end(&self, id: StreamId) -> usize {
+        id.next().map_or(self.bytes.len(), |next| self.seek(next))
+    }
+
+    /// The entry at `at` or the first one behind it that is not deleted; `at` goes behind it.
+    pub(super) fn next(&self, at: &mut usize) -> Option<Entry<'_>> {
+        while *at < self.bytes.len() {
+            let found = self.found(*at);
+            *at = found.end;
+            if found.flags & DELETED == 0 {
+                return Some(found.entry);
+            }
+        }
+        None
+    }
+
+    /// The last entry before `at` that is not deleted; `at` goes before it.
+    pub(super) fn previous(&self, at: &mut usize) -> Option<Entry<'_>> {
+        let begin = self.entries_at();
+        while *at > begin {
+            let (len, end) = back_number(&self.bytes, *at);
+            *at = end - len as usize;
+            let found = self.found(*at);
+            if found.flags & DELETED == 0 {
+                return Some(found.entry);
+            }
+        }
+        None
+    }
+
+    /// Where the entries begin.
+    pub(super) fn entries_at(&self) -> usize {
+        self.bytes.len() - self.names().1.rest.len()
+    }
+
+    /// Where the entries end.
+    pub(super) fn end(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The names at the beginning, how many, and a reader behind them.
+    fn names(&self) -> (Reader<'_>, Reader<'_>, usize) {
+        let mut reader = Reader { rest: &self.bytes };
+        let count = reader.number() as usize;
+        let names = reader;
+        for _ in 0..count {
+            reader.text();
+        }
+        (names, reader, count)
+    }
+
+    /// Behind the entry at `at`.
+    #[inline]
+    fn end_of(&self, at: usize) -> usize {
+        let mut reader = Reader { rest: &self.bytes[at..] };
+        let body_len = reader.number() as usize;
+        let total = self.bytes.len() - at - reader.rest.len() + body_len;
+        at + total + number_len(total as u64)
+    }
+
+    #[inline]
+    fn read_id(&self, reader: &mut Reader<'_>) -> StreamId {
+        let (ms, seq) = (reader.number(), reader.number());
+        let seq = if ms == 0 { self.base.seq + seq } else { seq };
+        StreamId { ms: self.base.ms + ms, seq }
+    }
+
+    #[inline]
+    fn found(&self, at: usize) -> Found<'_> {
+        let mut reader = Reader { rest: &self.bytes[at..] };
+        let body_len = reader.number() as usize;
+        let total = self.bytes.len() - at - reader.rest.len() + body_len;
+        let end = at + total + number_len(total as u64);
+        let flags = reader.byte();
+        let id = self.read_id(&mut reader);
+        let fields = if flags & SAME_NAMES != 0 {
+            let mut names = Reader { rest: &self.bytes };
+            let left = names.number() as usize;
+            Fields { left, names: Some(names), values: reader }
+        } else {
+            let left = reader.number() as usize;
+            Fields { left, names: None, values: reader }
+        };
+        Found { flags, entry: Entry { id, fields }, end }
+    }
+
+    fn mark_deleted(&mut self, at: usize) {
+        let mut reader = Reader { rest: &self.bytes[at..] };
+        reader.number();
+        let flags_at = self.bytes.len() - reader.rest.len();
+        self.bytes[flags_at] |= DELETED;
+        self.live -= 1;
+        self.deleted += 1;
+    }
+
+    /// So what is deleted takes at most as many entries as what is not, and each deletion pays for the
+    /// copy of two entries at most.
+    fn compact_if_worth_it(&mut self) {
+        if self.deleted > self.live && self.live > 0 {
+            self.compact();
+        }
+    }
+
+    /// The identity as it stands in an entry.
+    fn id_parts(&self, id: StreamId) -> (u64, u64) {
+        let ms = id.ms - self.base.ms;
+        (ms, if ms == 0 { id.seq - self.base.seq } else { id.seq })
+    }
+
+    /// Whether an entry of these fields does without names of its own.
+    fn has_names_of<'f>(&self, fields: impl NewFields<'f>) -> bool {
+        let (mut names, _, count) = self.names();
+        count == fields.len()
+            && fields.into_iter().all(|(name, _)| names.text().bytes(&mut IntText::new()) == name)
+    }
+}
+
+/// Appends an entry.
+fn put_entry<'f>(
+    out: &mut Vec<u8>,
+    (ms, seq): (u64, u64),
+    same_names: bool,
+    fields: impl NewFields<'f>,
+) {
+    let start = out.len();
+    out.push(if same_names { SAME_NAMES } else { 0 });
+    put_number(out, ms);
+    put_number(out, seq);
+    if !same_names {
+        put_number(out, fields.len() as u64);
+    }
+    for (name, value) in fields {
+        if !same_names {
+            put_text(out, name);
+        }
+        put_text(out, value);
+    }
+    // Only now is the length known that goes before it.
+    let body_len = out.len() - start;
+    let head_len = number_len(body_len as u64);
+    put_number(out, body_len as u64);
+    out[start..].rotate_right(head_len);
+    put_back_number(out, (head_len + body_len) as u64);
+}
+
+/// How many bytes `put_entry` appends at most. Only integers take fewer.
+fn entry_len_max<'f>((ms, seq): (u64, u64), same_names: bool, fields: impl NewFields<'f>) -> usize {
+    let head = 1 + number_len(ms) + number_len(seq) + number_len(fields.len() as u64);
+    let texts = fields
+        .map(|(name, value)| text_len_max(value) + if same_names { 0 } else { text_len_max(name) });
+    let body_len = head + texts.sum::<usize>();
+    body_len + 2 * number_len(body_len as u64 + 10)
+}
+
+/// Makes room for `more` bytes; a quarter more than there are, if it has to be moved, so that
+/// appending copies each byte a few times altogether.
+fn reserve(bytes: &mut Vec<u8>, more: usize) {
+    if bytes.capacity() - bytes.len() < more {
+        let wanted = size_class(bytes.len() + more.max(bytes.len() / 4));
+        bytes.reserve_exact(wanted - bytes.len());
+    }
+}

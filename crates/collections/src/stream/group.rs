@@ -1,0 +1,305 @@
+//! Consumer groups: what was delivered to whom, and not acknowledged yet.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::size_class::size_class;
+use crate::stream::StreamId;
+use crate::stream::tree_bytes::tree_bytes;
+
+/// A group of consumers, each of which gets a part of the entries.
+#[derive(Debug, Clone)]
+pub struct Group {
+    last_delivered: StreamId,
+    entries_read: Option<u64>,
+    /// Invariant: these are the pending entries of all consumers, and each says which.
+    pending: BTreeMap<StreamId, Pending>,
+    /// By number. The place of a removed consumer is given to the next new one.
+    consumers: Vec<Option<Consumer>>,
+    numbers: BTreeMap<Arc<[u8]>, ConsumerNumber>,
+    vacant: Vec<ConsumerNumber>,
+    /// Names and sets of all consumers.
+    consumer_bytes: usize,
+}
+
+/// Which consumer of a group; good until it is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConsumerNumber(u32);
+
+/// An entry that was delivered and not acknowledged. The entry itself may have been removed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending {
+    /// To whom it was delivered last.
+    pub consumer: ConsumerNumber,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    /// When it was delivered last, in milliseconds since 1970.
+    pub delivered_ms: u64,
+}
+
+/// A consumer of a group.
+#[derive(Debug, Clone)]
+pub struct Consumer {
+    name: Arc<[u8]>,
+    /// When it last tried something, in milliseconds since 1970.
+    pub seen_ms: u64,
+    /// When it last got or claimed an entry; `None` for never.
+    pub active_ms: Option<u64>,
+    pending: BTreeSet<StreamId>,
+}
+
+impl Consumer {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// How many entries are pending with it.
+    #[must_use]
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Which entries are pending with it, of those from `from` to `to`, in ascending order.
+    pub fn pending(&self, from: StreamId, to: StreamId) -> btree_set::Range<'_, StreamId> {
+        if from > to { Default::default() } else { self.pending.range(from..=to) }
+    }
+
+    fn own_bytes(&self) -> usize {
+        /// Both counts of an `Arc`.
+        const COUNTS: usize = 2 * size_of::<usize>();
+        size_class(COUNTS + self.name.len()) + tree_bytes::<StreamId, ()>(self.pending.len())
+    }
+}
+
+impl Group {
+    pub(super) fn new(last_delivered: StreamId, entries_read: Option<u64>) -> Self {
+        Self {
+            last_delivered,
+            entries_read,
+            pending: BTreeMap::new(),
+            consumers: Vec::new(),
+            numbers: BTreeMap::new(),
+            vacant: Vec::new(),
+            consumer_bytes: 0,
+        }
+    }
+
+    /// The highest entry that was delivered to any of its consumers.
+    #[must_use]
+    pub fn last_delivered(&self) -> StreamId {
+        self.last_delivered
+    }
+
+    /// How many entries it has read, if that is known.
+    #[must_use]
+    pub fn entries_read(&self) -> Option<u64> {
+        self.entries_read
+    }
+
+    /// How many entries are pending.
+    #[must_use]
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The pending entries from `from` to `to`, in ascending order.
+    pub fn pending(&self, from: StreamId, to: StreamId) -> btree_map::Range<'_, StreamId, Pending> {
+        if from > to { Default::default() } else { self.pending.range(from..=to) }
+    }
+
+    /// A pending entry.
+    #[must_use]
+    pub fn pending_entry(&self, id: StreamId) -> Option<Pending> {
+        self.pending.get(&id).copied()
+    }
+
+    /// How many consumers there are.
+    #[must_use]
+    pub fn consumer_count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// The consumers in the order of their names.
+    pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.numbers.values().filter_map(|number| self.consumer(*number))
+    }
+
+    /// The number of the consumer with this name.
+    #[must_use]
+    pub fn consumer_number(&self, name: &[u8]) -> Option<ConsumerNumber> {
+        self.numbers.get(name).copied()
+    }
+
+    /// A consumer by its number.
+    #[must_use]
+    pub fn consumer(&self, number: ConsumerNumber) -> Option<&Consumer> {
+        self.consumers.get(number.0 as usize)?.as_ref()
+    }
+
+    /// A consumer by its name.
+    #[must_use]
+    pub fn consumer_named(&self, name: &[u8]) -> Option<&Consumer> {
+        self.consumer(self.consumer_number(name)?)
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_class(size_of::<Self>())
+            + tree_bytes::<StreamId, Pending>(self.pending.len())
+            + tree_bytes::<Arc<[u8]>, ConsumerNumber>(self.numbers.len())
+            + vec_bytes(&self.consumers)
+            + vec_bytes(&self.vacant)
+            + self.consumer_bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn check_account(&self) {
+        assert_eq!(self.consumer_bytes, self.consumers().map(Consumer::own_bytes).sum::<usize>());
+    }
+
+    /// A copy that shares nothing, so that both accounts are true.
+    pub(super) fn duplicate(&self) -> Self {
+        let mut copy = Self::new(self.last_delivered, self.entries_read);
+        let mut numbers = BTreeMap::new();
+        for consumer in self.consumers() {
+            let number = copy.consumer_or_new(&consumer.name);
+            copy.change_consumer(number, |copy| {
+                copy.seen_ms = consumer.seen_ms;
+                copy.active_ms = consumer.active_ms;
+                copy.pending.clone_from(&consumer.pending);
+            });
+            numbers.insert(self.numbers[&consumer.name].0, number);
+        }
+        copy.pending = self.pending.clone();
+        for pending in copy.pending.values_mut() {
+            pending.consumer = numbers[&pending.consumer.0];
+        }
+        copy
+    }
+
+    fn consumer_or_new(&mut self, name: &[u8]) -> ConsumerNumber {
+        if let Some(number) = self.consumer_number(name) {
+            return number;
+        }
+        let name: Arc<[u8]> = name.into();
+        let pending = BTreeSet::new();
+        let consumer = Consumer { name: name.clone(), seen_ms: 0, active_ms: None, pending };
+        self.consumer_bytes += consumer.own_bytes();
+        let number = match self.vacant.pop() {
+            Some(number) => number,
+            None => {
+                self.consumers.push(None);
+                ConsumerNumber((self.consumers.len() - 1) as u32)
+            }
+        };
+        self.consumers[number.0 as usize] = Some(consumer);
+        self.numbers.insert(name, number);
+        number
+    }
+
+    /// Changes a consumer, if there is one with this number.
+    fn change_consumer<T>(
+        &mut self,
+        number: ConsumerNumber,
+        change: impl FnOnce(&mut Consumer) -> T,
+    ) -> Option<T> {
+        let consumer = self.consumers.get_mut(number.0 as usize)?.as_mut()?;
+        let before = consumer.own_bytes();
+        let result = change(consumer);
+        self.consumer_bytes = self.consumer_bytes - before + consumer.own_bytes();
+        Some(result)
+    }
+}
+
+fn vec_bytes<T>(vec: &Vec<T>) -> usize {
+    if vec.capacity() == 0 { 0 } else { size_class(vec.capacity() * size_of::<T>()) }
+}
+
+/// A group for changing it. Keeps the stream's account of memory.
+#[derive(Debug)]
+pub struct GroupMut<'a> {
+    group: &'a mut Group,
+    account: &'a mut usize,
+    bytes_before: usize,
+}
+
+impl Deref for GroupMut<'_> {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        self.group
+    }
+}
+
+impl Drop for GroupMut<'_> {
+    fn drop(&mut self) {
+        *self.account = *self.account - self.bytes_before + self.group.allocated_bytes();
+    }
+}
+
+impl<'a> GroupMut<'a> {
+    pub(super) fn new(group: &'a mut Group, account: &'a mut usize) -> Self {
+        let bytes_before = group.allocated_bytes();
+        Self { group, account, bytes_before }
+    }
+
+    /// Says how far the group has read.
+    pub fn set_position(&mut self, last_delivered: StreamId, entries_read: Option<u64>) {
+        self.group.last_delivered = last_delivered;
+        self.group.entries_read = entries_read;
+    }
+
+    /// The number of the consumer with this name, which is made if there is none.
+    pub fn consumer_or_new(&mut self, name: &[u8]) -> ConsumerNumber {
+        self.group.consumer_or_new(name)
+    }
+
+    /// Says when a consumer was seen and active.
+    pub fn set_times(&mut self, number: ConsumerNumber, seen_ms: u64, active_ms: Option<u64>) {
+        self.group.change_consumer(number, |consumer| {
+            consumer.seen_ms = seen_ms;
+            consumer.active_ms = active_ms;
+        });
+    }
+
+    /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if
+    /// there is no such consumer.
+    pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
+        let group = &mut *self.group;
+        let number = group.numbers.remove(name)?;
+        let consumer = group.consumers[number.0 as usize].take()?;
+        group.vacant.push(number);
+        group.consumer_bytes -= consumer.own_bytes();
+        for id in &consumer.pending {
+            group.pending.remove(id);
+        }
+        Some(consumer.pending.len())
+    }
+
+    /// Says that an entry is pending, and with whom, whatever was known of it before. Nothing happens
+    /// if there is no such consumer.
+    pub fn set_pending(&mut self, id: StreamId, pending: Pending) {
+        let group = &mut *self.group;
+        let known = group.change_consumer(pending.consumer, |consumer| consumer.pending.insert(id));
+        if known.is_none() {
+            return;
+        }
+        let before = group.pending.insert(id, pending);
+        if let Some(before) = before
+            && before.consumer != pending.consumer
+        {
+            group.change_consumer(before.consumer, |consumer| consumer.pending.remove(&id));
+        }
+    }
+
+    /// Says that an entry is not pending. Returns whether it was.
+    pub fn acknowledge(&mut self, id: StreamId) -> bool {
+        let Some(pending) = self.group.pending.remove(&id) else {
+            return false;
+        };
+        self.group.change_consumer(pending.consumer, |consumer| consumer.pending.remove(&id));
+        true
+    }
+}

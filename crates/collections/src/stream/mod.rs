@@ -1,0 +1,324 @@
+//! A stream: entries of fields in the order of their identities, and groups of consumers.
+//!
+//! Entries stand in blocks of bytes (`block.rs`), which are found by identity (`blocks.rs`). What is
+//! known of groups is in `group.rs`. A stream may be without entries.
+//!
+//! There are two ways to change one. What commands do keeps the counters: [`Stream::add`],
+//! [`Stream::delete`], [`Stream::trim`]. What a log replays are facts, which may come twice and in any
+//! order: [`Stream::insert`], [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`],
+//! and everything about groups.
+
+mod block;
+mod blocks;
+mod code;
+mod group;
+mod id;
+mod range;
+#[cfg(test)]
+mod tests;
+mod tree_bytes;
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+use crate::collection::Form;
+use crate::limits::StreamLimits;
+use crate::size_class::size_class;
+
+pub use self::block::{Entry, Fields, NewFields};
+use self::blocks::Blocks;
+pub use self::blocks::{Keep, Trim, TrimPrecision, Trimmed};
+pub use self::group::{Consumer, ConsumerNumber, Group, GroupMut, Pending};
+pub use self::id::StreamId;
+pub use self::range::{Ascending, Descending};
+use self::tree_bytes::tree_bytes;
+
+/// A stream: entries of fields in the order of their identities, and groups of consumers.
+#[derive(Debug)]
+pub struct Stream {
+    body: Box<Body>,
+}
+
+#[derive(Debug)]
+struct Body {
+    blocks: Blocks,
+    state: State,
+    groups: BTreeMap<Box<[u8]>, Box<Group>>,
+    /// Groups and their names.
+    group_bytes: usize,
+}
+
+/// What is known of a stream beside its entries and groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct State {
+    /// The highest identity ever given.
+    pub last_id: StreamId,
+    /// The highest identity that was ever deleted (not trimmed).
+    pub max_deleted_id: StreamId,
+    /// How many entries were ever added.
+    pub entries_added: u64,
+}
+
+impl Stream {
+    /// One without entries.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    pub fn new() -> Self {
+        let blocks = Blocks::default();
+        let body =
+            Body { blocks, state: State::default(), groups: BTreeMap::new(), group_bytes: 0 };
+        Self { body: Box::new(body) }
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an empty stream is one like others")]
+    pub fn len(&self) -> usize {
+        self.body.blocks.len()
+    }
+
+    /// The bytes it owns, as the allocator counts them; of its ordered maps, an estimate.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> usize {
+        size_class(size_of::<Body>())
+            + self.body.blocks.allocated_bytes()
+            + self.body.group_bytes
+            + tree_bytes::<Box<[u8]>, Box<Group>>(self.body.groups.len())
+    }
+
+    /// The name of its encoding that OBJECT ENCODING replies with.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        "stream"
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        let mut copy = Self::new();
+        copy.body.blocks = self.body.blocks.clone();
+        // A copied block has no room for more.
+        copy.body.blocks.recount();
+        copy.body.state = self.body.state;
+        for (name, group) in &self.body.groups {
+            copy.put_group(name, group.duplicate());
+        }
+        copy
+    }
+
+    /// See [`Collection::into_raw`](crate::Collection::into_raw).
+    #[inline]
+    #[must_use]
+    pub fn into_raw(self) -> (Form, NonNull<u8>) {
+        (Form::Stream, NonNull::from(Box::leak(self.body)).cast())
+    }
+
+    /// See [`Collection::from_raw`](crate::Collection::from_raw).
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    #[inline]
+    #[must_use]
+    pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
+        debug_assert_eq!(form, Form::Stream);
+        // SAFETY: by the caller's promise the pointer is from `into_raw`, which leaked a box of this
+        // type, and is used once.
+        Self { body: unsafe { Box::from_raw(pointer.cast().as_ptr()) } }
+    }
+
+    /// What is known beside entries and groups.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.body.state
+    }
+
+    /// Says what is known beside entries and groups.
+    pub fn set_state(&mut self, state: State) {
+        self.body.state = state;
+    }
+
+    /// The first entry.
+    #[must_use]
+    pub fn first(&self) -> Option<Entry<'_>> {
+        self.body.blocks.first()
+    }
+
+    /// The last entry.
+    #[must_use]
+    pub fn last(&self) -> Option<Entry<'_>> {
+        self.descending(StreamId::MIN, StreamId::MAX).next()
+    }
+
+    /// The entry with this identity.
+    #[must_use]
+    pub fn get(&self, id: StreamId) -> Option<Entry<'_>> {
+        self.ascending(id, id).next()
+    }
+
+    /// The entries from `from` to `to`, both included, the oldest first.
+    #[must_use]
+    pub fn ascending(&self, from: StreamId, to: StreamId) -> Ascending<'_> {
+        self.body.blocks.ascending(from, to)
+    }
+
+    /// The entries from `from` to `to`, both included, the newest first.
+    #[must_use]
+    pub fn descending(&self, from: StreamId, to: StreamId) -> Descending<'_> {
+        self.body.blocks.descending(from, to)
+    }
+
+    /// In how many blocks the entries stand.
+    #[must_use]
+    pub fn block_count(&self) -> usize {
+        self.body.blocks.count()
+    }
+
+    /// Adds an entry after all others: XADD. `false`, and nothing happens, if `id` is not above all
+    /// identities ever given.
+    pub fn add<'f>(
+        &mut self,
+        id: StreamId,
+        fields: impl NewFields<'f>,
+        limits: StreamLimits,
+    ) -> bool {
+        let state = &mut self.body.state;
+        if id <= state.last_id {
+            return false;
+        }
+        state.last_id = id;
+        state.entries_added += 1;
+        // Replayed facts may have left an entry above the last identity.
+        self.body.blocks.insert(id, fields, limits)
+    }
+
+    /// Deletes an entry: XDEL. Returns whether there was one.
+    pub fn delete(&mut self, id: StreamId) -> bool {
+        let deleted = self.body.blocks.remove(id);
+        if deleted {
+            let state = &mut self.body.state;
+            state.max_deleted_id = state.max_deleted_id.max(id);
+        }
+        deleted
+    }
+
+    /// Removes entries from the beginning: XTRIM.
+    pub fn trim(&mut self, trim: Trim) -> Trimmed {
+        self.body.blocks.trim(trim)
+    }
+
+    /// The fact that there is this entry. Returns whether that is news; an entry of this identity
+    /// stays as it is. Counters do not change.
+    pub fn insert<'f>(
+        &mut self,
+        id: StreamId,
+        fields: impl NewFields<'f>,
+        limits: StreamLimits,
+    ) -> bool {
+        self.body.blocks.insert(id, fields, limits)
+    }
+
+    /// The fact that there is no such entry. Returns whether that is news. Counters do not change.
+    pub fn remove(&mut self, id: StreamId) -> bool {
+        self.body.blocks.remove(id)
+    }
+
+    /// The fact that there is no entry up to this one. Returns how many there were.
+    pub fn remove_through(&mut self, id: StreamId) -> usize {
+        let keep = id.next().map_or(Keep::Newest(0), Keep::From);
+        self.trim(Trim { keep, precision: TrimPrecision::Exact }).count
+    }
+
+    /// How many groups there are.
+    #[must_use]
+    pub fn group_count(&self) -> usize {
+        self.body.groups.len()
+    }
+
+    /// The groups in the order of their names.
+    pub fn groups(&self) -> impl Iterator<Item = (&[u8], &Group)> {
+        self.body.groups.iter().map(|(name, group)| (&**name, &**group))
+    }
+
+    /// A group.
+    #[must_use]
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.body.groups.get(name).map(|group| &**group)
+    }
+
+    /// A group for changing it.
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<GroupMut<'_>> {
+        let body = &mut *self.body;
+        let group = body.groups.get_mut(name)?;
+        Some(GroupMut::new(group, &mut body.group_bytes))
+    }
+
+    /// A group for changing it, which is made if there is none.
+    pub fn group_or_new(&mut self, name: &[u8]) -> GroupMut<'_> {
+        if !self.body.groups.contains_key(name) {
+            self.put_group(name, Group::new(StreamId::MIN, None));
+        }
+        self.group_mut(name).expect("a group that is there, or was just made")
+    }
+
+    /// Removes a group. Returns whether there was one.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        let Some(group) = self.body.groups.remove(name) else {
+            return false;
+        };
+        self.body.group_bytes -= size_class(name.len()) + group.allocated_bytes();
+        true
+    }
+
+    fn put_group(&mut self, name: &[u8], group: Group) {
+        self.body.group_bytes += size_class(name.len()) + group.allocated_bytes();
+        self.body.groups.insert(name.into(), Box::new(group));
+    }
+
+    /// How many entries had been added when this identity was given, if that can be told: nothing
+    /// counts entries within a stream, so it is known at both ends only, and not beyond deletions.
+    #[must_use]
+    pub fn entries_added_at(&self, id: StreamId) -> Option<u64> {
+        let State { last_id, max_deleted_id, entries_added } = self.state();
+        if entries_added == 0 {
+            return Some(0);
+        }
+        let Some(first) = self.first() else {
+            return (id <= last_id).then_some(entries_added);
+        };
+        if id >= last_id {
+            return (id == last_id).then_some(entries_added);
+        }
+        let before_first = entries_added.checked_sub(self.len() as u64)?;
+        let intact = max_deleted_id < first.id;
+        match id.cmp(&first.id) {
+            _ if !intact => None,
+            std::cmp::Ordering::Less => Some(before_first),
+            std::cmp::Ordering::Equal => Some(before_first + 1),
+            std::cmp::Ordering::Greater => None,
+        }
+    }
+
+    /// Whether an entry may be missing from `id` on that was deleted. What is missing before the first
+    /// entry is no gap.
+    #[must_use]
+    pub fn has_gap_from(&self, id: StreamId) -> bool {
+        let max_deleted_id = self.state().max_deleted_id;
+        id <= max_deleted_id && self.first().is_some_and(|first| first.id <= max_deleted_id)
+    }
+
+    /// How many entries a group has not read yet, if that can be told. Negative if somebody said that
+    /// the group has read more than there was.
+    #[must_use]
+    pub fn lag(&self, group: &Group) -> Option<i64> {
+        let added = self.state().entries_added;
+        if added == 0 {
+            return Some(0);
+        }
+        let read = group.entries_read().filter(|_| !self.has_gap_from(group.last_delivered()));
+        let read = read.or_else(|| self.entries_added_at(group.last_delivered()))?;
+        Some(added.wrapping_sub(read) as i64)
+    }
+}

@@ -1,0 +1,47 @@
+//! Allocations of exactly a size class, for what stands behind a handle of eight bytes.
+//!
+//! Their address is a multiple of [`ALIGN`] and has no more than [`ADDRESS_BITS`] bits, so that a
+//! handle has 20 bits to spare for what one wants to know without following it.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use crate::size_class;
+
+/// The alignment of every size class, so that it costs nothing.
+pub(crate) const ALIGN: usize = 16;
+
+/// Bits of an address in user space.
+pub(crate) const ADDRESS_BITS: u32 = 48;
+
+/// The bits of a handle that are the address.
+pub(crate) const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - ALIGN;
+
+const _: () = assert!(usize::BITS == 64, "a handle keeps 16 bits above a 48-bit address");
+
+fn layout(bytes: usize) -> Layout {
+    // Elements are bounded by what a request may carry, far from `isize::MAX`.
+    Layout::from_size_align(size_class(bytes), ALIGN).expect("a size far below isize::MAX")
+}
+
+/// Memory for `bytes`, uninitialized, of which a whole [`size_class`] may be used.
+#[inline]
+pub(crate) fn allocate(bytes: usize) -> NonNull<u8> {
+    let layout = layout(bytes);
+    // SAFETY: a size class is never zero.
+    let pointer = unsafe { alloc(layout) };
+    let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+    assert!(pointer.addr().get() & !ADDRESS_MASK == 0, "an address beyond 48 bits");
+    pointer
+}
+
+/// Gives back what [`allocate`] gave for as many bytes, or for others of the same size class.
+///
+/// # Safety
+///
+/// As for [`dealloc`]; the memory must not be used again.
+#[inline]
+pub(crate) unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
+    // SAFETY: by the caller's promise; the layout depends on the size class alone.
+    unsafe { dealloc(pointer.as_ptr(), layout(bytes)) }
+}
