@@ -29,6 +29,7 @@
 //! * `log`: writes, and how they get through a tail into segments.
 //! * `index`: from a key, or its hash, to a place.
 //! * `db`: all of these together. Recovery, reading, compaction.
+//! * `cold`: values without keys, for whoever remembers where they are.
 //! * [`disk`]: the only door to the file system, with a simulated one for tests.
 //!
 //! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
@@ -53,12 +54,17 @@ mod segment;
 mod tail;
 
 mod cache;
+mod cold;
 mod db;
 mod index;
 mod log;
 mod upkeep;
 mod wal;
 
+pub use cold::{
+    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdOptions, ColdPlace, ColdReads,
+    ColdStore, Durable, check_cold, check_cold_on,
+};
 pub use compression::Compression;
 pub use db::batch::Batch;
 pub use db::compaction::CompactionReport;

@@ -13,9 +13,11 @@
 
 mod map;
 mod os;
+pub(crate) mod reads;
 mod sim;
 
 pub use os::OsDisk;
+pub use reads::ReadDriver;
 pub use sim::{Fault, Moment, SimDisk};
 
 use std::io::{self, IoSlice};
@@ -59,6 +61,8 @@ pub trait Disk: Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a directory and its parents; an existing one is fine.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Removes a directory in which there is nothing.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Takes the exclusive lock on a file, creating it. `WouldBlock` when somebody else has it.

@@ -480,6 +480,10 @@ impl Disk for SimDisk {
         self.0.lock().check_halted()
     }
 
+    fn remove_dir(&self, _dir: &Path) -> io::Result<()> {
+        self.0.lock().check_halted()
+    }
+
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
         let mut sim = self.0.lock();
         sim.begin(Fault::SyncDir, || "sync directory".to_owned(), None)?;

@@ -371,7 +371,7 @@ impl Segment {
         let file = self.readable()?;
         let read = if file.is_direct() {
             let mut buf = ReadBuf::default();
-            read_aligned(&*file, offset, len, &mut buf).map(|()| buf)
+            read_span(&*file, offset, len, &mut buf).map(|()| buf)
         } else {
             let bytes = file.read_to_vec(len, offset);
             bytes.map(|bytes| ReadBuf { start: 0, end: bytes.len(), bytes })
@@ -391,12 +391,7 @@ impl Segment {
             return Ok(());
         }
         let file = self.readable()?;
-        let read = if file.is_direct() {
-            read_aligned(&*file, offset, len, buf)
-        } else {
-            read_plain(&*file, offset, len, buf)
-        };
-        read.map_err(|e| Error::io("read", &self.path, e))
+        read_span(&*file, offset, len, buf).map_err(|e| Error::io("read", &self.path, e))
     }
 }
 
@@ -450,34 +445,59 @@ impl ReadBuf {
     }
 }
 
-fn read_plain(
-    file: &dyn DiskFile,
-    offset: u64,
-    len: usize,
-    buf: &mut ReadBuf,
-) -> std::io::Result<()> {
-    let read = file.read_at(&mut buf.room(len)[..len], offset)?;
-    (buf.start, buf.end) = (0, read);
-    Ok(())
+/// What to read in order to have some bytes of a file: the bytes themselves, or the blocks around
+/// them where the handle wants everything aligned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// Where reading begins.
+    pub(crate) first: u64,
+    /// How much is read.
+    pub(crate) len: usize,
+    /// What is wanted: so many bytes, behind so many that are not.
+    wanted: usize,
+    skip: usize,
+    is_aligned: bool,
 }
 
-/// Reads through a handle that wants everything aligned.
-fn read_aligned(
+impl Span {
+    pub(crate) fn of(file: &dyn DiskFile, offset: u64, wanted: usize) -> Self {
+        if !file.is_direct() {
+            return Span { first: offset, len: wanted, wanted, skip: 0, is_aligned: false };
+        }
+        let alignment = DIRECT_ALIGNMENT as u64;
+        let first = offset - offset % alignment;
+        let end = (offset + wanted as u64).next_multiple_of(alignment);
+        let (len, skip) = ((end - first) as usize, (offset - first) as usize);
+        Span { first, len, wanted, skip, is_aligned: true }
+    }
+
+    /// The part of the buffer to read into.
+    pub(crate) fn room<'b>(&self, buf: &'b mut ReadBuf) -> &'b mut [u8] {
+        buf.start = 0;
+        let bytes = buf.room(self.len + if self.is_aligned { DIRECT_ALIGNMENT } else { 0 });
+        let pad = if self.is_aligned { bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) } else { 0 };
+        buf.start = pad;
+        &mut buf.bytes[pad..pad + self.len]
+    }
+
+    /// Leaves in the buffer what is wanted of the `read` bytes at the beginning of the room.
+    pub(crate) fn cut(&self, buf: &mut ReadBuf, read: usize) {
+        let start = buf.start + self.skip;
+        let end = start + read.saturating_sub(self.skip).min(self.wanted);
+        (buf.start, buf.end) = (start, end);
+    }
+}
+
+/// Reads `len` bytes, or fewer at the end of the file, in the way that the handle wants.
+pub(crate) fn read_span(
     file: &dyn DiskFile,
     offset: u64,
     len: usize,
     buf: &mut ReadBuf,
 ) -> std::io::Result<()> {
-    let alignment = DIRECT_ALIGNMENT as u64;
-    let first = offset - offset % alignment;
-    let end = (offset + len as u64).next_multiple_of(alignment);
-    let span = (end - first) as usize;
-    let bytes = buf.room(span + DIRECT_ALIGNMENT);
-    let pad = bytes.as_ptr().align_offset(DIRECT_ALIGNMENT);
-    let read = file.read_at(&mut bytes[pad..pad + span], first)?;
-    let skip = (offset - first) as usize;
-    let end = skip.max(read.min(skip + len));
-    (buf.start, buf.end) = (pad + skip, pad + end);
+    let span = Span::of(file, offset, len);
+    let read = file.read_at(span.room(buf), span.first)?;
+    span.cut(buf, read);
     Ok(())
 }
 

@@ -1,0 +1,146 @@
+//! Reads of values that go on while the thread does something else.
+
+use super::place::ColdPlace;
+use super::segment::ColdSegment;
+use super::store::ColdStore;
+use crate::disk::reads::{DEPTH_MAX, Done, ReadDriver, ReadQueue, ReadThreads};
+use crate::error::{Error, Result};
+use crate::segment::file::ReadBuf;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Values that are being read take at most about so much memory, but one is read in any case.
+const UNDERWAY_BYTES_MAX: usize = 8 << 20;
+
+/// A buffer that is longer is not kept for the next read.
+const BUFFER_KEPT_BYTES: usize = 16 << 10;
+
+/// Reads of one thread; from [`ColdStore::reads`]. Each comes with a `T`, by which the caller knows
+/// what it was for. When this is dropped, reads that are under way come to nothing.
+pub struct ColdReads<T> {
+    store: Arc<ColdStore>,
+    queue: ReadQueue,
+    /// Reads for which the disk had no room yet.
+    waiting: VecDeque<(ColdPlace, T)>,
+    underway: Vec<Option<Underway<T>>>,
+    free: Vec<u32>,
+    underway_bytes: usize,
+    /// Reads that failed before they began.
+    failed: Vec<(T, Error)>,
+    /// Memory to be used again.
+    buffers: Vec<ReadBuf>,
+    done: Vec<Done>,
+}
+
+/// A read that the disk was asked for.
+struct Underway<T> {
+    place: ColdPlace,
+    segment: Arc<ColdSegment>,
+    tag: T,
+}
+
+impl<T> ColdReads<T> {
+    pub(super) fn new(
+        store: &Arc<ColdStore>,
+        driver: ReadDriver,
+        threads: &Arc<ReadThreads>,
+    ) -> std::io::Result<Self> {
+        Ok(ColdReads {
+            store: Arc::clone(store),
+            queue: ReadQueue::new(driver, threads)?,
+            waiting: VecDeque::new(),
+            underway: (0..DEPTH_MAX).map(|_| None).collect(),
+            free: (0..DEPTH_MAX as u32).rev().collect(),
+            underway_bytes: 0,
+            failed: Vec::new(),
+            buffers: Vec::new(),
+            done: Vec::new(),
+        })
+    }
+
+    /// Readable when there is a reason to call [`ColdReads::submit`].
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.queue.descriptor()
+    }
+
+    /// Whether nothing is to be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.queue.underway() == 0 && self.failed.is_empty()
+    }
+
+    /// Has the value at a place read; [`ColdReads::submit`] begins with it.
+    pub fn add(&mut self, place: ColdPlace, tag: T) {
+        self.waiting.push_back((place, tag));
+    }
+
+    /// Whether reads wait that [`ColdReads::submit`] would begin.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Hands the disk as many reads as it has use for, which takes one system call, or none if there is
+    /// nothing to do. `may_begin` is whether reads that wait may begin; those that have are
+    /// finished in any case. `false` if the system was too busy and the call is to be repeated soon.
+    pub fn submit(&mut self, may_begin: bool) -> bool {
+        while may_begin && self.queue.room() > 0 && !self.free.is_empty() {
+            let Some((place, tag)) = self.waiting.pop_front() else { break };
+            if self.underway_bytes > 0
+                && self.underway_bytes + place.record_read_len() > UNDERWAY_BYTES_MAX
+            {
+                self.waiting.push_front((place, tag));
+                break;
+            }
+            self.begin(place, tag);
+        }
+        self.queue.submit()
+    }
+
+    fn begin(&mut self, place: ColdPlace, tag: T) {
+        let found = self.store.segment_of(place);
+        let found = found.and_then(|segment| Ok((segment.file_of(place)?, segment)));
+        let (file, segment) = match found {
+            Ok(found) => found,
+            Err(error) => return self.failed.push((tag, error)),
+        };
+        let Some(token) = self.free.pop() else { return };
+        let buf = self.buffers.pop().unwrap_or_default();
+        self.underway_bytes += place.record_read_len();
+        self.underway[token as usize] = Some(Underway { place, segment, tag });
+        self.queue.begin(token, file, place.offset(), place.record_read_len(), buf);
+    }
+
+    /// Calls `each` for all reads that have ended. Whether [`ColdReads::submit`] is to be called before
+    /// there can be more.
+    pub fn take(&mut self, mut each: impl FnMut(T, Result<&[u8]>)) -> bool {
+        for (tag, error) in self.failed.drain(..) {
+            each(tag, Err(error));
+        }
+        let mut done = std::mem::take(&mut self.done);
+        let is_continued = self.queue.take(&mut done);
+        for Done { token, buf, result } in done.drain(..) {
+            let Some(read) = self.underway[token as usize].take() else { continue };
+            self.free.push(token);
+            self.underway_bytes -= read.place.record_read_len();
+            let result = result.map_err(|e| read.segment.failed(e));
+            each(read.tag, result.and_then(|()| read.segment.value(read.place, &buf)));
+            if buf.bytes.capacity() <= BUFFER_KEPT_BYTES {
+                self.buffers.push(buf);
+            }
+        }
+        self.done = done;
+        is_continued
+    }
+}
+
+impl<T> std::fmt::Debug for ColdReads<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColdReads")
+            .field("waiting", &self.waiting.len())
+            .field("underway", &self.queue.underway())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,445 @@
+//! All segments of a directory.
+
+use super::batch::ColdBatch;
+use super::place::{ColdPlace, SEGMENT_HEADER_LEN};
+use super::reads::ColdReads;
+use super::segment::{ColdBuffer, ColdSegment};
+use crate::checksum::Salt;
+use crate::disk::reads::{ReadDriver, ReadThreads};
+use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode};
+use crate::error::{Error, Result};
+use crate::location::PlaceHash;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, VecDeque};
+use std::io::{ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const EXTENSION: &str = "cold";
+
+/// No record begins beyond what 32 bits of units of 8 bytes can say.
+const SEGMENT_LEN_MAX: u64 = 8 << 32;
+
+/// [`ColdStore::read_many`] uses at most so many threads, each of which shall be worth its start.
+const READ_THREADS_MAX: usize = 16;
+const READS_PER_THREAD: usize = 8;
+
+/// How to open a [`ColdStore`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColdOptions {
+    /// A segment is finished when the next batch would make it longer. A batch that is longer by
+    /// itself gets a segment of its own.
+    pub segment_size_bytes: u64,
+    /// At most so many segments are kept open for reading.
+    pub open_files_max: usize,
+}
+
+impl Default for ColdOptions {
+    fn default() -> Self {
+        ColdOptions { segment_size_bytes: 64 << 20, open_files_max: 512 }
+    }
+}
+
+/// Whether values have to be on the device when they have been written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durable {
+    /// They have to.
+    Yes,
+    /// Nobody will ask for them after a crash.
+    No,
+}
+
+/// Figures of a [`ColdStore`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ColdFigures {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Of these, bytes of values that count, with what the format adds.
+    pub live_bytes: u64,
+}
+
+/// Values in the files of a directory; see the head of the module.
+///
+/// All methods may be called by several threads at the same time. Only [`ColdStore::write`] and
+/// [`ColdStore::remove`] wait for one another.
+pub struct ColdStore {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    options: ColdOptions,
+    segments: RwLock<Segments>,
+    writer: Mutex<Writer>,
+    /// Segments that are open for reading, those first that were opened first.
+    opened: Mutex<VecDeque<u32>>,
+    /// For those who have no ring.
+    threads: Arc<ReadThreads>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+type Segments = HashMap<u32, Arc<ColdSegment>, PlaceHash>;
+
+struct Writer {
+    active: Option<Active>,
+    next_id: u32,
+}
+
+/// The segment that is being written.
+struct Active {
+    segment: Arc<ColdSegment>,
+    file: Arc<dyn DiskFile>,
+    /// The next batch goes here.
+    end: u64,
+    /// Whether its name is durable.
+    is_named: bool,
+}
+
+impl ColdStore {
+    /// Opens the store in a directory, making it if there is none. Nothing counts until the user has
+    /// said so with [`ColdStore::hold`]; after that comes [`ColdStore::settle`].
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when somebody has it open, or what the disk says.
+    pub fn open(disk: Arc<dyn Disk>, dir: impl AsRef<Path>, options: ColdOptions) -> Result<Self> {
+        let dir = dir.as_ref();
+        disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+        let lock = lock(&*disk, dir)?;
+        let mut segments = Segments::default();
+        for (id, path) in list(&*disk, dir)? {
+            segments.insert(id, Arc::new(ColdSegment::open(&disk, path, id)));
+        }
+        let next_id = segments.keys().max().map_or(1, |last| last.saturating_add(1));
+        Ok(ColdStore {
+            disk,
+            dir: dir.to_owned(),
+            options,
+            segments: RwLock::new(segments),
+            writer: Mutex::new(Writer { active: None, next_id }),
+            opened: Mutex::default(),
+            threads: Arc::default(),
+            lock: Mutex::new(Some(lock)),
+        })
+    }
+
+    /// The value at a place counts from now on, once more than before. The place may be in a segment
+    /// that is not there: whoever reads an old log meets such places, before it lets go of them.
+    pub fn hold(&self, place: ColdPlace) {
+        let found = self.segments.read().get(&place.segment).map(Arc::clone);
+        let segment = found.unwrap_or_else(|| {
+            let mut segments = self.segments.write();
+            let missing =
+                || ColdSegment::missing(&self.disk, self.path(place.segment), place.segment);
+            Arc::clone(segments.entry(place.segment).or_insert_with(|| Arc::new(missing())))
+        });
+        segment.hold(place);
+    }
+
+    /// The value at a place counts once less: the reverse of [`ColdStore::hold`], and of what
+    /// [`ColdStore::write`] does.
+    pub fn release(&self, place: ColdPlace) {
+        if let Some(segment) = self.segments.read().get(&place.segment) {
+            segment.sub_live(place.stored_len());
+        }
+    }
+
+    /// Ends the time in which places are only held and released: all that are held now have to be
+    /// there, and segments in which nothing counts are removed.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::Corrupt`] when a place that is held is not there.
+    pub fn settle(&self) -> Result<()> {
+        match self.flaws().into_iter().next() {
+            Some(flaw) => Err(flaw),
+            None => self.settle_with_losses(),
+        }
+    }
+
+    /// What [`ColdStore::settle`] would complain about, an error for each segment.
+    #[must_use]
+    pub fn flaws(&self) -> Vec<Error> {
+        let segments = self.segments.read();
+        let live = segments.values().filter(|segment| segment.live() > 0);
+        live.filter_map(|segment| segment.check().err()).collect()
+    }
+
+    /// Whether the value at a place can be there: its segment is, and long enough.
+    #[must_use]
+    pub fn may_have(&self, place: ColdPlace) -> bool {
+        self.segments.read().get(&place.segment).is_some_and(|segment| segment.may_have(place))
+    }
+
+    /// As [`ColdStore::settle`], but what is held may be missing: whoever reads it gets an error.
+    ///
+    /// # Errors
+    /// What the disk says when it removes segments in which nothing counts.
+    pub fn settle_with_losses(&self) -> Result<()> {
+        let segments: Vec<_> = self.segments.read().values().map(Arc::clone).collect();
+        if let Some(last) = segments.iter().map(|segment| segment.id).max() {
+            // A place in a removed segment must never be one of a new segment.
+            let mut writer = self.writer.lock();
+            writer.next_id = writer.next_id.max(last.saturating_add(1));
+        }
+        let idle = segments.iter().filter(|segment| segment.live() == 0);
+        self.remove(&idle.map(|segment| segment.id).collect::<Vec<_>>())
+    }
+
+    /// Writes all values of a batch, which count from now on, and says where they are. If it fails
+    /// nothing was kept.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the disk is full, or what the disk says.
+    pub fn write(&self, batch: &mut ColdBatch, durable: Durable) -> Result<Vec<ColdPlace>> {
+        let mut writer = self.writer.lock();
+        let len = (batch.bytes.len() as u64).next_multiple_of(DIRECT_ALIGNMENT as u64);
+        let result = self.append(&mut writer, batch, len, durable);
+        if result.is_err() {
+            // What stands at its end now nobody knows.
+            writer.active = None;
+        }
+        result
+    }
+
+    fn append(
+        &self,
+        writer: &mut Writer,
+        batch: &mut ColdBatch,
+        len: u64,
+        durable: Durable,
+    ) -> Result<Vec<ColdPlace>> {
+        self.make_room(writer, len)?;
+        let Some(active) = &mut writer.active else { return Ok(Vec::new()) };
+        let segment = &active.segment;
+        let mut places = Vec::with_capacity(batch.records.len());
+        for (start, value_len) in &batch.records {
+            let place = ColdPlace::new(segment.id, active.end + *start as u64, *value_len);
+            segment.stamp(&mut batch.bytes[*start..], place);
+            places.push(place);
+        }
+        let failed = |action, e| Error::io(action, &segment.path, e);
+        write_pages(&*active.file, &mut batch.bytes, len as usize, active.end)
+            .map_err(|e| failed("write", e))?;
+        if durable == Durable::Yes {
+            active.file.sync_data().map_err(|e| failed("sync", e))?;
+            if !active.is_named {
+                self.disk.sync_dir(&self.dir).map_err(|e| Error::io("sync", &self.dir, e))?;
+                active.is_named = true;
+            }
+        }
+        active.end += len;
+        segment.set_len(active.end);
+        segment.add_live(places.iter().map(|place| place.stored_len()).sum());
+        Ok(places)
+    }
+
+    /// Begins a new segment unless there is one with room for `len` bytes.
+    fn make_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
+        let max = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
+        if writer.active.as_ref().is_some_and(|active| active.end + len <= max) {
+            return Ok(());
+        }
+        if let Some(active) = writer.active.take() {
+            // For the space that was set aside. If that fails the space comes back with the segment.
+            let _ = active.file.truncate(active.end);
+        }
+        let id = writer.next_id;
+        writer.next_id = id.checked_add(1).ok_or(Error::SegmentsExhausted { max: u32::MAX })?;
+        let path = self.path(id);
+        let failed = |action, e| Error::io(action, &path, e);
+        let created =
+            self.disk.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", e))?;
+        let salt = Salt(self.disk.entropy() as u32);
+        let segment = Arc::new(ColdSegment::new(&self.disk, path.clone(), id, salt));
+        self.segments.write().insert(id, Arc::clone(&segment));
+        let size = max.max(SEGMENT_HEADER_LEN + len);
+        created.reserve(size).map_err(|e| failed("reserve space for", e))?;
+        created
+            .write_all_at(&[IoSlice::new(&segment.header())], 0)
+            .map_err(|e| failed("write", e))?;
+        let file = self.disk.open(&path, OpenMode::DirectWrite).map_err(|e| failed("open", e))?;
+        writer.active = Some(Active { segment, file, end: SEGMENT_HEADER_LEN, is_named: false });
+        Ok(())
+    }
+
+    /// Reads the value at a place.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the segment was removed, [`Error::Corrupt`] when what stands there is
+    /// not what was written, or what the disk says.
+    pub fn read<'b>(&self, place: ColdPlace, buf: &'b mut ColdBuffer) -> Result<&'b [u8]> {
+        self.segment_of(place)?.read(place, buf)
+    }
+
+    /// Reads for one thread, which does not wait for them.
+    ///
+    /// # Errors
+    /// What the system says when it has no ring or no descriptor for it.
+    pub fn reads<T>(self: &Arc<Self>, driver: ReadDriver) -> std::io::Result<ColdReads<T>> {
+        ColdReads::new(self, driver, &self.threads)
+    }
+
+    /// The segment in which to read.
+    pub(super) fn segment_of(&self, place: ColdPlace) -> Result<Arc<ColdSegment>> {
+        let found = self.segments.read().get(&place.segment).map(Arc::clone);
+        let segment = found.ok_or_else(|| Error::Missing { path: self.path(place.segment) })?;
+        if !segment.is_open() {
+            self.note_opening(place.segment);
+        }
+        Ok(segment)
+    }
+
+    /// Reads the values at many places, with so many reads at the same time that the disk is busy: for
+    /// those who have nothing else to do meanwhile.
+    #[must_use]
+    pub fn read_many(&self, places: &[ColdPlace]) -> Vec<Result<Vec<u8>>> {
+        let next = AtomicUsize::new(0);
+        let read_some = || {
+            let (mut values, mut buffer) = (Vec::new(), ColdBuffer::default());
+            while let index = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(place) = places.get(index)
+            {
+                values.push((index, self.read(*place, &mut buffer).map(<[u8]>::to_vec)));
+            }
+            values
+        };
+        let mut values = std::thread::scope(|scope| {
+            let helpers = (places.len() / READS_PER_THREAD).min(READ_THREADS_MAX);
+            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(read_some)).collect();
+            let mut values = read_some();
+            for helper in helpers {
+                values.extend(helper.join().expect("reading does not panic"));
+            }
+            values
+        });
+        values.sort_unstable_by_key(|(index, _)| *index);
+        values.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// Closes a segment if too many are open.
+    fn note_opening(&self, id: u32) {
+        let mut opened = self.opened.lock();
+        opened.push_back(id);
+        if opened.len() > self.options.open_files_max
+            && let Some(oldest) = opened.pop_front()
+            && let Some(segment) = self.segments.read().get(&oldest)
+        {
+            segment.close();
+        }
+    }
+
+    /// Segments in which nothing counts any more.
+    #[must_use]
+    pub fn dead(&self) -> Vec<u32> {
+        self.finished(|segment| segment.live() == 0)
+    }
+
+    /// Segments of which less than `share` counts, but something.
+    #[must_use]
+    pub fn sparse(&self, share: f64) -> Vec<u32> {
+        self.finished(|segment| {
+            let live = segment.live();
+            live > 0 && (live as f64) < segment.len() as f64 * share
+        })
+    }
+
+    fn finished(&self, is_wanted: impl Fn(&ColdSegment) -> bool) -> Vec<u32> {
+        let writer = self.writer.lock();
+        let active = writer.active.as_ref().map(|active| active.segment.id);
+        let segments = self.segments.read();
+        let finished = segments.values().filter(|segment| Some(segment.id) != active);
+        finished.filter(|segment| is_wanted(segment)).map(|segment| segment.id).collect()
+    }
+
+    /// Removes segments of [`ColdStore::dead`]. Nobody must be able to ask for a value in them any
+    /// more, not even after a crash: what made them dead has to be durable.
+    ///
+    /// # Errors
+    /// What the disk says. What was not removed is removed when the store is opened again.
+    pub fn remove(&self, ids: &[u32]) -> Result<()> {
+        for id in ids {
+            let removed = {
+                let mut segments = self.segments.write();
+                match segments.get(id) {
+                    Some(segment) if segment.live() == 0 => segments.remove(id),
+                    _ => None,
+                }
+            };
+            let Some(segment) = removed else { continue };
+            match self.disk.remove(&segment.path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("remove", &segment.path, e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets somebody else open the store. Nothing may be written from now on.
+    pub fn close(&self) {
+        *self.lock.lock() = None;
+    }
+
+    /// Figures of now.
+    #[must_use]
+    pub fn figures(&self) -> ColdFigures {
+        let mut figures = ColdFigures::default();
+        for segment in self.segments.read().values() {
+            figures.segments += 1;
+            figures.bytes += segment.len();
+            figures.live_bytes += segment.live();
+        }
+        figures
+    }
+
+    fn path(&self, id: u32) -> PathBuf {
+        self.dir.join(format!("{id:08}.{EXTENSION}"))
+    }
+}
+
+impl std::fmt::Debug for ColdStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColdStore").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Writes `len` bytes, those beyond the end of `bytes` zero, at an address that direct I/O likes.
+fn write_pages(
+    file: &dyn DiskFile,
+    bytes: &mut Vec<u8>,
+    len: usize,
+    offset: u64,
+) -> std::io::Result<()> {
+    let used = bytes.len();
+    // Room for moving the beginning to an aligned address.
+    bytes.resize(len + DIRECT_ALIGNMENT, 0);
+    let pad = match file.is_direct() {
+        true => bytes.as_ptr().align_offset(DIRECT_ALIGNMENT),
+        false => 0,
+    };
+    bytes.copy_within(..used, pad);
+    bytes[pad + used..pad + len].fill(0);
+    let result = file.write_all_at(&[IoSlice::new(&bytes[pad..pad + len])], offset);
+    bytes.copy_within(pad..pad + used, 0);
+    bytes.truncate(used);
+    result
+}
+
+pub(super) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
+    let path = crate::names::lock(dir);
+    disk.lock(&path).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
+        _ => Error::io("lock", &path, e),
+    })
+}
+
+/// The segments in a directory. What is called otherwise is not ours.
+pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<(u32, PathBuf)>> {
+    let paths = disk.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let number = |path: &Path| {
+        let (digits, extension) = path.file_name()?.to_str()?.split_once('.')?;
+        let id = digits.parse().ok()?;
+        (extension == EXTENSION && format!("{id:08}") == digits).then_some(id)
+    };
+    Ok(paths.into_iter().filter_map(|path| Some((number(&path)?, path))).collect())
+}

@@ -1,0 +1,183 @@
+//! Reads that go on while the thread does something else.
+//!
+//! A [`ReadQueue`] belongs to one thread, which begins reads, hands all of them to the disk at once
+//! ([`ReadQueue::submit`]) and takes what has been read ([`ReadQueue::take`]). In between it may sleep
+//! until [`ReadQueue::descriptor`] is readable.
+//!
+//! * `ring`: the kernel reads (io_uring), which wakes no thread.
+//! * `threads`: a pool of threads reads, where the kernel forbids that, or for comparison.
+
+mod ring;
+mod threads;
+
+use super::DiskFile;
+use crate::segment::file::{ReadBuf, Span};
+use ring::Ring;
+pub(crate) use threads::ReadThreads;
+use threads::ThreadQueue;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// At most so many reads of one queue are with the disk at the same time: a few more than it takes to
+/// keep a disk busy. The others wait in the queue of the caller.
+pub(crate) const DEPTH_MAX: usize = 128;
+
+/// Who carries out reads that nobody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadDriver {
+    /// The kernel, by io_uring.
+    Ring,
+    /// A pool of threads.
+    Threads,
+}
+
+impl ReadDriver {
+    /// Whether this kernel has a ring for this process.
+    ///
+    /// # Errors
+    /// What the kernel says if not.
+    pub fn probe_ring() -> io::Result<()> {
+        Ring::new().map(drop)
+    }
+
+    /// As configuration and figures call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "io_uring",
+            Self::Threads => "threads",
+        }
+    }
+}
+
+/// A read to carry out.
+pub(super) struct Job {
+    /// The caller's word for it.
+    token: u32,
+    file: Arc<dyn DiskFile>,
+    span: Span,
+    buf: ReadBuf,
+}
+
+/// A read that has ended: with what was wanted in the buffer, or less where the file ends.
+pub(crate) struct Done {
+    pub(crate) token: u32,
+    pub(crate) buf: ReadBuf,
+    pub(crate) result: io::Result<()>,
+}
+
+impl Job {
+    fn done(mut self, read: io::Result<usize>) -> Done {
+        let result = read.map(|read| self.span.cut(&mut self.buf, read));
+        Done { token: self.token, buf: self.buf, result }
+    }
+
+    /// Carries it out here and now.
+    fn read(mut self) -> Done {
+        let read = self.file.read_at(self.span.room(&mut self.buf), self.span.first);
+        self.done(read)
+    }
+}
+
+/// Reads that one thread has begun.
+pub(crate) struct ReadQueue {
+    driver: Driver,
+    /// Reads that ended on the spot.
+    ended: Vec<Done>,
+    underway: usize,
+}
+
+enum Driver {
+    Ring(Box<Ring>),
+    Threads(ThreadQueue),
+}
+
+impl ReadQueue {
+    /// A queue for this thread.
+    ///
+    /// # Errors
+    /// What the system says when it has no ring, or no descriptor.
+    pub(crate) fn new(driver: ReadDriver, threads: &Arc<ReadThreads>) -> io::Result<Self> {
+        let driver = match driver {
+            ReadDriver::Ring => Driver::Ring(Box::new(Ring::new()?)),
+            ReadDriver::Threads => Driver::Threads(ThreadQueue::new(threads)?),
+        };
+        Ok(ReadQueue { driver, ended: Vec::new(), underway: 0 })
+    }
+
+    /// Readable when there is something to take, or to submit for.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.driver {
+            Driver::Ring(ring) => ring.descriptor(),
+            Driver::Threads(threads) => threads.descriptor(),
+        }
+    }
+
+    /// How many more reads may begin.
+    pub(crate) fn room(&self) -> usize {
+        DEPTH_MAX.saturating_sub(self.underway)
+    }
+
+    /// Reads that have begun and were not taken.
+    pub(crate) fn underway(&self) -> usize {
+        self.underway
+    }
+
+    /// Begins to read `len` bytes at `offset`, with the next [`ReadQueue::submit`]. There must be room.
+    pub(crate) fn begin(
+        &mut self,
+        token: u32,
+        file: Arc<dyn DiskFile>,
+        offset: u64,
+        len: usize,
+        buf: ReadBuf,
+    ) {
+        debug_assert!(self.room() > 0, "more reads than the queue has room for");
+        self.underway += 1;
+        let span = Span::of(&*file, offset, len);
+        let job = Job { token, file, span, buf };
+        match &mut self.driver {
+            Driver::Threads(threads) => threads.begin(job),
+            // A disk without descriptors is in memory.
+            Driver::Ring(_) if job.file.descriptor().is_none() => self.ended.push(job.read()),
+            Driver::Ring(ring) => {
+                if let Err(job) = ring.begin(job) {
+                    self.ended.push(job.read());
+                }
+            }
+        }
+    }
+
+    /// Hands to the disk what has begun, in one system call, if there is any, and collects what has
+    /// been read. `false` if that has to be repeated soon.
+    pub(crate) fn submit(&mut self) -> bool {
+        match &mut self.driver {
+            Driver::Ring(ring) => ring.submit(),
+            Driver::Threads(threads) => {
+                threads.submit();
+                true
+            }
+        }
+    }
+
+    /// Moves all reads that have ended to `into`. Whether there is something to submit again, because
+    /// the disk has read less than it was asked for.
+    pub(crate) fn take(&mut self, into: &mut Vec<Done>) -> bool {
+        let before = into.len();
+        into.append(&mut self.ended);
+        let is_continued = match &mut self.driver {
+            Driver::Ring(ring) => ring.take(into),
+            Driver::Threads(threads) => {
+                threads.take(into);
+                false
+            }
+        };
+        self.underway -= into.len() - before;
+        is_continued
+    }
+}
+
+#[cfg(test)]
+mod tests;
