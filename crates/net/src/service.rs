@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use crate::clock::Now;
 use crate::connection::ConnInfo;
@@ -96,6 +97,14 @@ pub trait Service: Send + Sync + Sized + 'static {
     ) -> NextTurn {
         let _ = (worker, conns, now);
         NextTurn::WhenReady
+    }
+
+    /// A descriptor beside those of connections: the worker wakes up when it is readable, for a turn in
+    /// which the service finds out why. Asked for before the worker waits, until there is one; from
+    /// then on it stays the same and open as long as the worker's state lives.
+    fn watched<'w>(&self, worker: &'w Self::Worker) -> Option<BorrowedFd<'w>> {
+        let _ = worker;
+        None
     }
 
     /// The connection is gone, or no longer listened to; called exactly once for each session.

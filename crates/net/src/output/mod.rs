@@ -1,8 +1,8 @@
 //! Output on its way to the socket.
 //!
 //! Replies of a turn are written into one buffer of the worker, used by all its connections in turn.
-//! Usually one `send` takes them straight from there. Only what the socket does not take is copied
-//! into the connection's own [`queue`].
+//! Usually one `send` takes them straight from there. Only what the socket does not take goes into the
+//! connection's own [`queue`]: as a copy, or, if it is long, with the buffer that it is in.
 
 pub(crate) mod limits;
 pub(crate) mod queue;
@@ -20,6 +20,9 @@ pub const ATTACH_BYTES_MIN: usize = 4 * 1024;
 
 /// Capacity above which the worker's buffer is given back after it was sent.
 const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// Unsent output of this size is not copied into a queue: the queue gets the worker's buffer itself.
+const TAKE_BYTES_MIN: usize = 1024 * 1024;
 
 /// Capacity of the worker's buffer at the beginning.
 const SCRATCH_BYTES_START: usize = 16 * 1024;
@@ -211,6 +214,16 @@ impl Output {
         if self.buffer.capacity() > SCRATCH_BYTES_MAX {
             self.buffer = Vec::with_capacity(SCRATCH_BYTES_START);
         }
+    }
+
+    /// Takes the whole buffer out, if it holds nothing but this part, of which more than a little is left
+    /// after `skip` bytes, so that a long reply need not be in memory twice.
+    pub(crate) fn take_long(&mut self, part: Part, skip: usize) -> Option<Vec<u8>> {
+        let is_alone = part.start.buffer == 0 && part.end.buffer == self.buffer.len();
+        let is_plain = part.start.attached == part.end.attached;
+        let is_long = part.len().saturating_sub(skip) >= TAKE_BYTES_MIN;
+        (is_alone && is_plain && is_long)
+            .then(|| std::mem::replace(&mut self.buffer, Vec::with_capacity(SCRATCH_BYTES_START)))
     }
 
     /// The bytes of a part, if nothing is attached to it.

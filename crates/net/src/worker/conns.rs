@@ -141,6 +141,12 @@ impl<S> ConnMut<'_, S> {
         self.core.resume(key);
     }
 
+    /// Keeps all output; see [`Io::hold_output`](crate::Io::hold_output).
+    pub fn hold_output(&mut self) {
+        let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
+        conn.control.held = true;
+    }
+
     /// Lets go of the output kept by [`Io::hold_output`](crate::Io::hold_output).
     pub fn release(&mut self) {
         self.commit();

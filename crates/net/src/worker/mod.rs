@@ -42,6 +42,9 @@ const EVENTS_MAX: usize = 256;
 /// Marks the event of the mailbox; no connection has this token, for its slot would be the last.
 const MAILBOX_TOKEN: u64 = u64::MAX;
 
+/// Marks the event of the service's own descriptor, in the same way.
+const WATCHED_TOKEN: u64 = u64::MAX - 1;
+
 /// Names a connection in the poller and in the worker's lists: slot and low half of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Token(u64);
@@ -123,6 +126,8 @@ pub(crate) struct Worker<S: Service> {
     core: Core<S::Session>,
     mail: Vec<Mail<S::Message>>,
     next_turn: NextTurn,
+    /// The poller has the service's own descriptor.
+    is_watching: bool,
     /// Set when the runtime drains: everything is to be closed by then.
     drain_until_ms: Option<u64>,
 }
@@ -171,6 +176,7 @@ impl<S: Service> Worker<S> {
             core,
             mail: Vec::new(),
             next_turn: NextTurn::WhenReady,
+            is_watching: false,
             drain_until_ms: None,
         }
     }
@@ -194,6 +200,7 @@ impl<S: Service> Worker<S> {
 
     /// Waits for events, as long as nothing else is to be done.
     fn wait(&mut self, events: &mut [Event]) -> usize {
+        self.watch();
         let timeout_ms = self.timeout_ms();
         let mailbox = self.handle.mailbox(self.core.id);
         let sleeps = timeout_ms != Some(0) && mailbox.fall_asleep();
@@ -212,6 +219,17 @@ impl<S: Service> Worker<S> {
             // The descriptor is ours and open, and the buffer is valid.
             Err(errno) => panic!("epoll_wait failed: {errno}"),
         }
+    }
+
+    /// Adds the service's own descriptor to the poller, if there is one by now.
+    fn watch(&mut self) {
+        if self.is_watching {
+            return;
+        }
+        let Some(watched) = self.service.watched(&self.state) else { return };
+        let data = EventData::new_u64(WATCHED_TOKEN);
+        // Only the system's want of memory can be in the way, and then the next turn tries again.
+        self.is_watching = epoll::add(&self.core.epoll, watched, data, EventFlags::IN).is_ok();
     }
 
     /// How long the worker may sleep; `None` is for ever.
@@ -244,7 +262,7 @@ impl<S: Service> Worker<S> {
             let (flags, token) = (event.flags, event.data.u64());
             if token == MAILBOX_TOKEN {
                 self.handle.mailbox(self.core.id).reset_wake_fd();
-            } else {
+            } else if token != WATCHED_TOKEN {
                 self.on_event(Token(token), flags);
             }
         }

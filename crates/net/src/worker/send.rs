@@ -89,9 +89,9 @@ impl<S> Core<S> {
         if let Some(index) = conn.deferred_at.take()
             && let Some(earlier) = self.deferred[index as usize].part.take()
         {
-            queue.push_part(&self.output, earlier, 0, &self.pool);
+            queue.push_part(&mut self.output, earlier, 0, &self.pool);
         }
-        queue.push_part(&self.output, part, 0, &self.pool);
+        queue.push_part(&mut self.output, part, 0, &self.pool);
         self.list_for_flush(token);
         self.judge(token);
     }
@@ -107,9 +107,10 @@ impl<S> Core<S> {
         if sent == part.len() {
             return self.finish_flushing(token);
         }
+        let is_full = sent < first_slices_len(&self.output, part);
         let queue = conn.queue.get_or_insert_default();
-        queue.push_part(&self.output, part, sent, &self.pool);
-        if sent < first_slices_len(&self.output, part) {
+        queue.push_part(&mut self.output, part, sent, &self.pool);
+        if is_full {
             self.wait_for_room(token);
         } else {
             self.list_for_flush(token);
@@ -136,7 +137,12 @@ impl<S> Core<S> {
             let count = queue.slices(&mut slices);
             let slices = &slices[..count];
             let len: usize = slices.iter().map(|slice| slice.len()).sum();
-            let sent = match conn.transport.send_slices(conn.socket.as_fd(), slices) {
+            let socket = conn.socket.as_fd();
+            let sent = match slices {
+                [only] => conn.transport.send(socket, only),
+                _ => conn.transport.send_slices(socket, slices),
+            };
+            let sent = match sent {
                 Ok(sent) => sent,
                 Err(error) => return self.doom(token, CloseReason::Io(error)),
             };
