@@ -6,6 +6,7 @@
 use crate::glob::{Case, matches};
 use crate::memcached::{KEY_LEN_MAX, Limits as MemcachedLimits, base64, binary, meta, text};
 use crate::number::{LongDouble, format_f64, parse_f64, parse_i64, parse_u64};
+use crate::pedrokv::{self, FRAME_LEN_MAX};
 use crate::resp::{
     AuthState, Batch, Limits, Parser, ProtocolError, ReplyDecoder, ReplyError, ReplyScanner,
     Status, Value,
@@ -192,6 +193,46 @@ fn check_command(command: &text::Command<'_>) {
             assert!(request.flags().count() < 20);
         }
         _ => {}
+    }
+}
+
+/// Requests and responses do not depend on where the input was cut, and are written as they were
+/// read.
+pub fn pedrokv(data: &[u8]) {
+    let (parameters, input) = split_parameters(data);
+    let request = |input: &[u8], output: &mut Vec<u8>| {
+        pedrokv::Request::read(input).map(|frame| frame.write(output).expect("it was read"))
+    };
+    let response = |input: &[u8], output: &mut Vec<u8>| {
+        pedrokv::Response::read(input).map(|frame| frame.write(output).expect("it was read"))
+    };
+    let (whole, piece) = (input.len().max(1), 1 + parameters);
+    assert_eq!(written_in_pieces(input, piece, request), written_in_pieces(input, whole, request));
+    let written = written_in_pieces(input, whole, response);
+    assert_eq!(written_in_pieces(input, piece, response), written);
+}
+
+/// Reads frames that arrive in pieces, and compares what they are written as with the input.
+/// Returns where that ended, and whether the rest is no frame.
+fn written_in_pieces(
+    input: &[u8],
+    piece: usize,
+    read: impl Fn(&[u8], &mut Vec<u8>) -> pedrokv::Step<()>,
+) -> (usize, bool) {
+    let (mut written, mut arrived) = (Vec::new(), 0);
+    loop {
+        let consumed = written.len();
+        match read(&input[consumed..arrived], &mut written) {
+            pedrokv::Step::Frame { len, .. } => {
+                assert_eq!(written[consumed..], input[consumed..consumed + len]);
+            }
+            pedrokv::Step::Broken => return (consumed, true),
+            pedrokv::Step::NeedMore { .. } if arrived == input.len() => return (consumed, false),
+            pedrokv::Step::NeedMore { hint } => {
+                assert!(arrived - consumed + hint <= FRAME_LEN_MAX);
+                arrived = (arrived + piece).min(input.len());
+            }
+        }
     }
 }
 

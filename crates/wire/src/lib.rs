@@ -5,6 +5,7 @@
 //!
 //! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
 //! * [`memcached`]: the protocols of memcached: binary frames, text lines, meta commands.
+//! * [`pedrokv`]: the short frames of PedroKV.
 //! * [`number`]: numbers as Redis reads and prints them.
 //! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
 //! * [`words`]: lines of quoted words, as in inline requests and `redis.conf`.
@@ -36,5 +37,6 @@ pub mod fuzzing;
 pub mod glob;
 pub mod memcached;
 pub mod number;
+pub mod pedrokv;
 pub mod resp;
 pub mod words;

@@ -151,6 +151,18 @@ fn memcached_meta() {
 }
 
 #[test]
+fn pedrokv() {
+    run(
+        fuzzing::pedrokv,
+        &[
+            b"\0\x12\x05\x02\0\0\0\x01helloworld\0\x0d\x05\x01\0\0\0\x02hello",
+            b"\0\x09\x01\x03\x01\x02\x03\x04k\0\x09\xff\x01\0\0\0\0k",
+            b"\0\x0c\0\0\0\0\0world\0\x15\x01\x01\x02\x03\x04err: not found",
+        ],
+    );
+}
+
+#[test]
 fn glob() {
     run(
         fuzzing::glob,

@@ -173,10 +173,14 @@ impl<'a> Encoder<'a> {
 
     /// A double, as [`format_f64`] prints it. In version 2, a string.
     pub fn double(&mut self, value: f64) {
-        let text = format_f64(value);
+        self.double_text(&format_f64(value));
+    }
+
+    /// A double in another spelling, where Redis has one.
+    pub fn double_text(&mut self, text: &[u8]) {
         match self.proto {
-            Proto::Resp2 => self.bulk(&text),
-            Proto::Resp3 => self.line(b',', &text),
+            Proto::Resp2 => self.bulk(text),
+            Proto::Resp3 => self.line(b',', text),
         }
     }
 
@@ -238,24 +242,34 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A type byte, a number and CRLF. Numbers of up to four digits, which most lengths and many
+    /// A type byte, a number and CRLF. Numbers of up to seven digits, which nearly all lengths and
     /// results have, are written without a detour.
     #[inline]
     fn header(&mut self, marker: u8, value: usize) {
-        let digit = |divisor: usize| b'0' + (value / divisor % 10) as u8;
         match value {
-            0..10 => self.out.extend_from_slice(&[marker, digit(1), b'\r', b'\n']),
-            10..100 => self.out.extend_from_slice(&[marker, digit(10), digit(1), b'\r', b'\n']),
-            100..1000 => {
-                let header = [marker, digit(100), digit(10), digit(1), b'\r', b'\n'];
-                self.out.extend_from_slice(&header);
-            }
-            1000..10_000 => {
-                let header = [marker, digit(1000), digit(100), digit(10), digit(1), b'\r', b'\n'];
-                self.out.extend_from_slice(&header);
-            }
+            0..10 => self.short_header::<4>(marker, value),
+            10..100 => self.short_header::<5>(marker, value),
+            100..1000 => self.short_header::<6>(marker, value),
+            1000..10_000 => self.short_header::<7>(marker, value),
+            10_000..100_000 => self.short_header::<8>(marker, value),
+            100_000..1_000_000 => self.short_header::<9>(marker, value),
+            1_000_000..10_000_000 => self.short_header::<10>(marker, value),
             _ => self.long_header(marker, value),
         }
+    }
+
+    /// A header of `LEN` bytes, of which all but three are digits. With the number of digits known the
+    /// loop unrolls, and what is appended has a fixed size.
+    #[inline]
+    fn short_header<const LEN: usize>(&mut self, marker: u8, value: usize) {
+        let mut header = [marker; LEN];
+        let mut rest = value as u32;
+        for digit in header[1..LEN - 2].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        [header[LEN - 2], header[LEN - 1]] = *b"\r\n";
+        self.out.extend_from_slice(&header);
     }
 
     fn long_header(&mut self, marker: u8, value: impl itoa::Integer) {
@@ -307,6 +321,12 @@ mod tests {
         check_same(|e| e.int(999), ":999\r\n");
         check_same(|e| e.int(1234), ":1234\r\n");
         check_same(|e| e.int(10_000), ":10000\r\n");
+        for digits in 1..=18 {
+            let power = 10i64.pow(digits);
+            for value in [power - 1, power, power + power / 7] {
+                check_same(|e| e.int(value), &format!(":{value}\r\n"));
+            }
+        }
         check_same(|e| e.int(-1), ":-1\r\n");
         check_same(|e| e.int(i64::MIN), ":-9223372036854775808\r\n");
         check_same(|e| e.int(i64::MAX), ":9223372036854775807\r\n");

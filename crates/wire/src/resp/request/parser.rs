@@ -351,8 +351,7 @@ fn read_bulks(
 fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
     // Four bytes are in any complete argument, so this way suffices for all that have a length of
     // one or two digits, the last one of the input included.
-    let window: [u8; 4] = input.get(at..at.checked_add(4)?)?.try_into().ok()?;
-    let [first, tens, units, last] = window;
+    let [first, tens, units, last] = *input.get(at..)?.first_chunk::<4>()?;
     if first != marker {
         return None;
     }

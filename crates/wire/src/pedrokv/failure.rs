@@ -1,0 +1,45 @@
+//! The texts of PedroKV's errors.
+
+/// A cause of an [`Error`](super::Status::Error) that PedroKV has a text for. A client can tell them
+/// apart by nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the texts are in the table below")]
+pub enum Failure {
+    NotFound,
+    Corruption,
+    NotSupported,
+    InvalidArgument,
+    Io,
+    ServerClosed,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::NotFound,
+        Self::Corruption,
+        Self::NotSupported,
+        Self::InvalidArgument,
+        Self::Io,
+        Self::ServerClosed,
+    ];
+
+    /// What is sent for it.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotFound => "err: not found",
+            Self::Corruption => "err: corruption",
+            Self::NotSupported => "err: not support",
+            Self::InvalidArgument => "err: invalid argument",
+            Self::Io => "err: io error",
+            Self::ServerClosed => "server closed",
+        }
+    }
+
+    /// The failure that has been sent as this text, if it is one of these.
+    #[must_use]
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|failure| failure.text().as_bytes() == text)
+    }
+}

@@ -1,0 +1,111 @@
+//! The protocol of PedroKV: requests and responses in short binary frames.
+//!
+//! The byte layouts stand in `docs/formats/pedrokv.md`. A frame begins with its own length in two
+//! bytes, so nothing in this protocol is longer than [`FRAME_LEN_MAX`]. There is no handshake, and
+//! any number of requests may be under way; a client knows the response to a request by its id.
+//!
+//! Both directions are read and written here, for servers and clients alike. A reader is a function
+//! of what has arrived and keeps no state: an incomplete frame is handed in again with what follows.
+//!
+//! ```
+//! use tierce_wire::pedrokv::{Kind, Request, Response, Status, Step};
+//!
+//! let mut sent = Vec::new();
+//! Request { kind: Kind::Get, id: 7, key: b"hello", value: b"" }.write(&mut sent).unwrap();
+//!
+//! let Step::Frame { frame, len } = Request::read(&sent) else { panic!("it is whole") };
+//! assert_eq!((frame.key, len), (&b"hello"[..], sent.len()));
+//!
+//! let mut answer = Vec::new();
+//! Response { status: Status::Ok, id: frame.id, data: b"world" }.write(&mut answer).unwrap();
+//! assert_eq!(answer, b"\x00\x0c\x00\x00\x00\x00\x07world");
+//! ```
+
+mod failure;
+mod request;
+mod response;
+
+pub use failure::Failure;
+pub use request::{Kind, Request};
+pub use response::{Response, Status};
+
+/// The longest frame, which is what its length field can say.
+pub const FRAME_LEN_MAX: usize = u16::MAX as usize;
+
+/// The longest key.
+pub const KEY_LEN_MAX: usize = u8::MAX as usize;
+
+/// The longest data of a response.
+pub const DATA_LEN_MAX: usize = FRAME_LEN_MAX - response::HEADER_LEN;
+
+/// The longest value that a request can have next to a key of this length.
+#[must_use]
+pub const fn value_len_max(key_len: usize) -> usize {
+    (FRAME_LEN_MAX - request::HEADER_LEN).saturating_sub(key_len)
+}
+
+/// The next thing in an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// A whole frame.
+    Frame {
+        /// Its parts, in place.
+        frame: T,
+        /// Its bytes, behind which the next one begins.
+        len: usize,
+    },
+    /// The input ends before the frame does.
+    NeedMore {
+        /// Bytes that are missing at least; 0 if the input is empty.
+        hint: usize,
+    },
+    /// The length contradicts the rest, so that nobody knows where the next frame begins.
+    Broken,
+}
+
+impl<T> Step<T> {
+    /// The same with something else in the place of the frame.
+    pub fn map<U>(self, other: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Frame { frame, len } => Step::Frame { frame: other(frame), len },
+            Self::NeedMore { hint } => Step::NeedMore { hint },
+            Self::Broken => Step::Broken,
+        }
+    }
+}
+
+/// Why something cannot be sent in this protocol. Nothing of it has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TooLong {
+    /// The length of a key has one byte.
+    #[error("a key of {len} bytes, and at most {KEY_LEN_MAX} are possible")]
+    Key {
+        /// Its bytes.
+        len: usize,
+    },
+    /// The length of a frame has two bytes.
+    #[error("a frame of {len} bytes, and at most {FRAME_LEN_MAX} are possible")]
+    Frame {
+        /// Its bytes, header included.
+        len: usize,
+    },
+}
+
+/// The length that a frame says it has, if so much has arrived.
+#[inline]
+fn announced_len(input: &[u8]) -> Option<usize> {
+    input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
+}
+
+/// What is missing of a frame while not even its length is here.
+fn need_length<T>(input: &[u8]) -> Step<T> {
+    Step::NeedMore { hint: if input.is_empty() { 0 } else { size_of::<u16>() - input.len() } }
+}
+
+/// The length field of a frame with so many bytes behind the header.
+#[inline]
+fn length_field(header_len: usize, body_len: usize) -> Result<[u8; 2], TooLong> {
+    let len = header_len.saturating_add(body_len);
+    u16::try_from(len).map(u16::to_be_bytes).map_err(|_| TooLong::Frame { len })
+}

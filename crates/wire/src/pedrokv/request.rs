@@ -1,0 +1,103 @@
+//! What clients send.
+
+use super::{Step, TooLong, announced_len, length_field, need_length};
+
+/// Bytes before the key: length of the frame, length of the key, kind, id.
+pub(super) const HEADER_LEN: usize = 8;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The value of a key.
+    Get,
+    /// That a key have this value.
+    Put,
+    /// That a key be no more.
+    Delete,
+    /// Something that this protocol does not have.
+    Unknown(u8),
+}
+
+impl Kind {
+    /// The kind that a request means by this byte.
+    #[inline]
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Get,
+            2 => Self::Put,
+            3 => Self::Delete,
+            _ => Self::Unknown(code),
+        }
+    }
+
+    /// The byte for it.
+    #[inline]
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Get => 1,
+            Self::Put => 2,
+            Self::Delete => 3,
+            Self::Unknown(code) => code,
+        }
+    }
+}
+
+/// A request, its parts in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What is asked for.
+    pub kind: Kind,
+    /// Comes back in the response. Chosen by the client.
+    pub id: u32,
+    /// At most [`KEY_LEN_MAX`](super::KEY_LEN_MAX) bytes, perhaps none.
+    pub key: &'a [u8],
+    /// Means something in a [`Kind::Put`] only.
+    pub value: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Reads the request at the front of `input`.
+    #[inline]
+    #[must_use]
+    pub fn read(input: &'a [u8]) -> Step<Self> {
+        let Some(len) = announced_len(input) else { return need_length(input) };
+        let Some((header, _)) = input.split_first_chunk::<HEADER_LEN>() else {
+            let key_len = input.get(2).copied().map_or(0, usize::from);
+            return match len < HEADER_LEN + key_len {
+                true => Step::Broken,
+                false => Step::NeedMore { hint: len - input.len() },
+            };
+        };
+        let &[_, _, key_len, code, id @ ..] = header;
+        let key_end = HEADER_LEN + usize::from(key_len);
+        if len < key_end {
+            return Step::Broken;
+        }
+        let Some(frame) = input.get(..len) else {
+            return Step::NeedMore { hint: len - input.len() };
+        };
+        let (key, value) = frame[HEADER_LEN..].split_at(key_end - HEADER_LEN);
+        let id = u32::from_be_bytes(id);
+        Step::Frame { frame: Self { kind: Kind::from_code(code), id, key, value }, len }
+    }
+
+    /// Appends the request.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLong`]; then nothing has been appended.
+    #[inline]
+    pub fn write(&self, output: &mut Vec<u8>) -> Result<(), TooLong> {
+        let key_len =
+            u8::try_from(self.key.len()).map_err(|_| TooLong::Key { len: self.key.len() })?;
+        let [high, low] = length_field(HEADER_LEN, self.key.len() + self.value.len())?;
+        let [a, b, c, d] = self.id.to_be_bytes();
+        output.reserve(HEADER_LEN + self.key.len() + self.value.len());
+        output.extend_from_slice(&[high, low, key_len, self.kind.code(), a, b, c, d]);
+        output.extend_from_slice(self.key);
+        output.extend_from_slice(self.value);
+        Ok(())
+    }
+}
