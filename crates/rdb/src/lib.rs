@@ -43,6 +43,7 @@ mod packed;
 mod reader;
 mod string;
 mod value;
+mod worth;
 mod writer;
 
 pub use crc64::crc64;

@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::crc64::crc64;
 use crate::error::{Error, Result};
 use crate::lzf::Compressor;
+use crate::worth::Worth;
 
 /// What is collected before the writer gets it.
 const BUFFER_LEN: usize = 64 << 10;
@@ -20,6 +21,7 @@ pub(crate) struct Output<W> {
     sum: u64,
     pub(crate) settings: Settings,
     pub(crate) compressor: Compressor,
+    pub(crate) worth: Worth,
     /// A string in its compressed form.
     pub(crate) compressed: Vec<u8>,
 }
@@ -41,6 +43,7 @@ impl<W: Write> Output<W> {
             sum: 0,
             settings,
             compressor: Compressor::default(),
+            worth: Worth::default(),
             compressed: Vec::new(),
         }
     }

@@ -149,10 +149,16 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Whether compression of the string is worth it; then the result is in `self.compressed`.
+    /// Whether the string shrinks, as far as that was tried; then the result is in `self.compressed`.
     fn compress(&mut self, string: &[u8]) -> bool {
+        if !self.worth.is_tried(string.len()) {
+            return false;
+        }
         self.compressed.clear();
-        self.compressor.compress(string, string.len() - COMPRESS_GAIN_MIN, &mut self.compressed)
+        let len_max = string.len() - COMPRESS_GAIN_MIN;
+        let shrinks = self.compressor.compress(string, len_max, &mut self.compressed);
+        self.worth.note(string.len(), shrinks);
+        shrinks
     }
 
     fn put_compressed(&mut self, len: usize) -> Result<()> {
