@@ -53,6 +53,8 @@ pub enum Change {
         /// How many they are.
         len: usize,
     },
+    /// Elements of its collection have changed, as is on record for the log.
+    Edited,
     /// It has another deadline, or none any more, and still its value.
     Deadline,
     /// It is gone.

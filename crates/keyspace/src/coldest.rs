@@ -10,7 +10,8 @@
 //! all in the sample count one use less. So a set that fits is never forgotten for lack of use, and
 //! one that has become unpopular goes when others press.
 //!
-//! What is done with the entry, removal or something milder, is for others.
+//! What is done with the entry, removal or something milder, is for others. Who takes several at once gets
+//! the coldest quarter of those that are looked at.
 
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
@@ -20,10 +21,19 @@ use crate::policy::{Measure, Scope};
 use crate::scan::mix;
 use crate::shard::{Held, ShardDb};
 use crate::stats::{DbCounters, ShardStats};
-use crate::usage::{Frequency, FrequencyTuning};
+use crate::usage::{Access, Frequency, FrequencyTuning, ON_DISK};
 
 /// At most this many buckets are searched for entries in scope under one lock: some microseconds.
 const BUCKETS_MAX: usize = 64;
+
+/// Of the entries looked at, the coldest one in so many is chosen where several are.
+const QUARTER: usize = 4;
+
+/// Neighbours in memory: so many bits of an address do not matter. Some pages of the allocator.
+const REGION_BITS: u32 = 18;
+
+/// One in so many looks does not believe the marks of values on disk.
+const DOUBTS_ONE_IN: u64 = 16;
 
 /// When less than one key in so many has a deadline, those are drawn from the heap.
 const SPARSE: u64 = 4;
@@ -92,6 +102,7 @@ impl Look<'_> {
                 let (hash, address) = (keyspace.hash(entry.key()), entry.address());
                 best = Some(Candidate { shard: usize::MAX, db, hash, address, warmth });
             }
+            true
         });
         if self.measure == Measure::Uses && best_uses > 0 {
             start.put(held.stats);
@@ -99,10 +110,61 @@ impl Look<'_> {
             self.visit(held, |look, _, entry| {
                 look.random = mix(look.random);
                 wear(entry);
+                true
             });
         }
         let shard = held.index;
         (seen, best.map(|best| Candidate { shard, ..best }))
+    }
+
+    /// The coldest quarter of a few entries of a shard that are candidates. The hand moves on. Among
+    /// equals those go that stand highest in memory: then whole pages of the allocator become empty and
+    /// go back, where chance would leave all of them half full.
+    pub(crate) fn coldest_few(
+        &mut self,
+        held: &mut Held<'_>,
+        is_candidate: impl Fn(&Entry) -> bool,
+    ) -> Vec<Candidate> {
+        let (keyspace, shard) = (self.keyspace, held.index);
+        let (start, seed) = (Hand::of(held.stats), self.random);
+        let (mut all, mut uses_min) = (Vec::with_capacity(2 * self.want), u8::MAX);
+        // Now and then marks are not believed, for they may come from another policy.
+        let believes = self.measure == Measure::Uses && !seed.is_multiple_of(DOUBTS_ONE_IN);
+        self.visit(held, |look, db, entry| {
+            if believes && entry.access().uses == ON_DISK {
+                return false;
+            }
+            if !is_candidate(entry) {
+                if look.measure == Measure::Uses && entry.is_spilled() {
+                    entry.set_access(Access { uses: ON_DISK, ..entry.access() });
+                }
+                return false;
+            }
+            let region = entry.address().addr() >> REGION_BITS;
+            let warmth = u64::from(look.warmth(entry)) << 32 | u64::from(!(region as u32));
+            uses_min = uses_min.min(entry.access().uses);
+            let (hash, address) = (keyspace.hash(entry.key()), entry.address());
+            all.push(Candidate { shard, db, hash, address, warmth });
+            true
+        });
+        if self.measure == Measure::Uses && !all.is_empty() && uses_min > 0 {
+            start.put(held.stats);
+            self.random = seed;
+            self.visit(held, |_, _, entry| {
+                let is_on_disk = believes && entry.access().uses == ON_DISK;
+                let counts = !is_on_disk && is_candidate(entry);
+                if counts {
+                    wear(entry);
+                }
+                counts
+            });
+        }
+        let few = all.len().div_ceil(QUARTER);
+        if few < all.len() {
+            all.select_nth_unstable_by_key(few, |candidate| candidate.warmth);
+            all.truncate(few);
+        }
+        all
     }
 
     fn warmth(&self, entry: &Entry) -> u32 {
@@ -115,12 +177,12 @@ impl Look<'_> {
         }
     }
 
-    /// Visits about as many entries as wanted, from the hand on, which moves. From the same hand
-    /// with the same random number it visits the same ones.
+    /// Visits about as many entries as wanted, of those that `visit` says count, from the hand on, which
+    /// moves. From the same hand with the same random number it visits the same ones.
     fn visit(
         &mut self,
         held: &mut Held<'_>,
-        mut visit: impl FnMut(&mut Self, DbIndex, &mut Entry),
+        mut visit: impl FnMut(&mut Self, DbIndex, &mut Entry) -> bool,
     ) -> usize {
         let (mut hand, mut seen, mut buckets) = (Hand::of(held.stats), 0, 0);
         let databases = held.stats.dbs.len();
@@ -135,8 +197,7 @@ impl Look<'_> {
                     let table_hash = self.keyspace.hasher.table_hash(hash);
                     let is_it = |entry: &Entry| is_volatile(&self.keyspace.hasher, entry, hash);
                     if let Some(entry) = table.find_mut(table_hash, is_it) {
-                        seen += 1;
-                        visit(self, db, entry);
+                        seen += usize::from(visit(self, db, entry));
                     }
                 }
             } else {
@@ -144,8 +205,7 @@ impl Look<'_> {
                     buckets += 1;
                     hand.cursor = table.sweep(hand.cursor, |entry| {
                         if self.scope == Scope::All || entry.is_volatile() {
-                            seen += 1;
-                            visit(self, db, entry);
+                            seen += usize::from(visit(self, db, entry));
                         }
                     });
                     if hand.cursor == 0 {

@@ -1,6 +1,6 @@
 //! Where and when an operation takes place, and what it reports to the shard.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::change::{Change, Event, Removal};
 use crate::entry::Entry;
@@ -10,6 +10,7 @@ use crate::log::pending::Pending;
 use crate::scan::mix;
 use crate::stats::{DbCounters, ShardStats};
 use crate::usage::{Access, Frequency, Tracking};
+use crate::waiters::Ready;
 
 /// Whether looking at a key counts as using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now_ms: i64,
     /// Where operations for the log are collected, if there is a log.
     pub(crate) pending: Option<&'a Pending>,
+    /// Where keys are noted that somebody may wait for.
+    pub(crate) ready: &'a Ready,
     /// What is kept of a use of an entry; `None` if it does not count as one.
     pub(crate) usage: Option<Tracking>,
     /// The same where it counts in any case.
@@ -89,6 +92,9 @@ impl Context<'_> {
         if matches!(change, Change::Stored | Change::Written { .. }) {
             self.renew_version(hash, entry);
         }
+        if self.stats.waiters.get() > 0 {
+            self.ready.note(self.db, entry.key());
+        }
         if let Some(pending) = self.pending {
             pending.push_change(self.db, entry, change);
         }
@@ -100,6 +106,9 @@ impl Context<'_> {
     pub(crate) fn removed(&self, entry: &Entry, why: Removal) {
         self.stats.changes.add(1);
         let change = Change::Removed(why);
+        if self.stats.waiters.get() > 0 {
+            self.ready.note(self.db, entry.key());
+        }
         if let Some(pending) = self.pending {
             pending.push_change(self.db, entry, change);
         }
@@ -118,7 +127,15 @@ impl Context<'_> {
 
     /// Makes a deadline of this shard known to the reaper.
     pub(crate) fn publish_deadline(&self, deadline_ms: i64) {
-        let next = &self.keyspace.next_deadlines_ms[self.shard_index];
+        self.publish(&self.keyspace.next_deadlines_ms[self.shard_index], deadline_ms);
+    }
+
+    /// Makes a deadline of a hash's fields known to the reaper.
+    pub(crate) fn publish_field_deadline(&self, deadline_ms: i64) {
+        self.publish(&self.keyspace.next_field_deadlines_ms[self.shard_index], deadline_ms);
+    }
+
+    fn publish(&self, next: &AtomicI64, deadline_ms: i64) {
         if deadline_ms < next.load(Ordering::Relaxed) {
             next.store(deadline_ms, Ordering::Relaxed);
             self.keyspace.alarm.deadline_published(deadline_ms);

@@ -9,6 +9,7 @@
 use std::ptr::NonNull;
 
 use crate::change::{Change, Removal};
+use crate::collections::access::Extent;
 use crate::context::Context;
 use crate::entry::{Attributes, Entry};
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
 use crate::keyspace::DbIndex;
 use crate::shard::{Shard, ShardDb};
+use crate::spill::ColdAccount;
 use crate::usage::Frequency;
 use crate::value::{Value, ValueType};
 
@@ -52,15 +54,27 @@ pub struct Db<'a> {
 
 /// What the figures have to know of an entry.
 #[derive(Clone, Copy)]
-struct Account {
+pub(crate) struct Account {
     bytes: usize,
     deadline_ms: Option<i64>,
+    /// That of its fields, if it is a hash.
+    fields_ms: Option<i64>,
+    pub(crate) cold: ColdAccount,
 }
 
 impl Account {
+    /// Of a key that is not there.
+    pub(crate) const NONE: Self =
+        Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccount::NONE };
+
     #[inline]
-    fn of(entry: &Entry) -> Self {
-        Self { bytes: entry.allocated_bytes(), deadline_ms: entry.deadline_ms() }
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self {
+            bytes: entry.allocated_bytes(),
+            deadline_ms: entry.deadline_ms(),
+            fields_ms: entry.next_field_deadline_ms(),
+            cold: ColdAccount::of(entry),
+        }
     }
 }
 
@@ -91,9 +105,13 @@ impl<'a> Db<'a> {
     }
 
     /// Reads a key: counts a hit or a miss, and a use of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
     #[inline]
-    pub fn get(&mut self, key: Key<'_>) -> Option<Value<'_>> {
-        self.read(key).map(Value::of)
+    pub fn get(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
+        Ok(self.read(key)?.map(Value::of))
     }
 
     /// Reads a key without counting anything.
@@ -207,9 +225,13 @@ impl<'a> Db<'a> {
     }
 
     /// A copy of a key's value and deadline, for [`Db::put`].
-    pub fn duplicate(&mut self, key: Key<'_>) -> Option<Entry> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    pub fn duplicate(&mut self, key: Key<'_>) -> Result<Option<Entry>> {
         let access = self.at.first_access();
-        self.peek(key).map(|entry| entry.duplicate(key.bytes(), access))
+        Ok(self.find_value(key)?.map(|entry| entry.duplicate(key.bytes(), access)))
     }
 
     /// Puts an entry, with its value and deadline, under a key, in place of what may be there.
@@ -218,7 +240,7 @@ impl<'a> Db<'a> {
     ///
     /// [`Error::KeyTooLong`].
     pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
-        self.check_key(key)?;
+        self.check_key(key).inspect_err(|_| self.at.keyspace.let_go(&entry))?;
         let entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
         let mut entry = Some(entry);
         let swap = |present: &mut Entry| {
@@ -235,6 +257,28 @@ impl<'a> Db<'a> {
     /// The live entry of a key. One whose deadline has come is removed.
     #[inline]
     pub(crate) fn find(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        let mut found = self.look_up(key)?;
+        // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
+        // used since, and the returned reference borrows `self` again.
+        Some(unsafe { found.as_mut() })
+    }
+
+    /// Like [`Db::find`], for an entry whose value is going to be looked at: one that is on disk is
+    /// fetched, here and now if nobody has done that before.
+    #[inline]
+    pub(crate) fn find_value(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
+        let Some(mut found) = self.look_up(key) else { return Ok(None) };
+        // SAFETY: as in `find`; where `self` is used again, this reference is not.
+        let entry = unsafe { found.as_mut() };
+        if entry.is_spilled() {
+            return self.fetch(key);
+        }
+        Ok(Some(entry))
+    }
+
+    /// What [`Db::find`] returns, in a form that several branches can return.
+    #[inline]
+    fn look_up(&mut self, key: Key<'_>) -> Option<NonNull<Entry>> {
         let now_ms = self.at.now_ms;
         debug_assert_eq!(self.at.keyspace.hasher.shard(key.hash()), self.at.shard_index);
         let hash = self.at.keyspace.hasher.table_hash(key.hash());
@@ -243,13 +287,12 @@ impl<'a> Db<'a> {
         // The borrow checker would take the entry as borrowed in both branches because one returns
         // it, so it goes through a pointer.
         // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
-        // used since, and the returned reference borrows `self` again.
-        let entry = unsafe { found.as_mut() };
-        if entry.is_expired(now_ms) {
+        // used since.
+        if unsafe { found.as_mut() }.is_expired(now_ms) {
             self.expire(key);
             return None;
         }
-        Some(entry)
+        Some(found)
     }
 
     /// Like [`Db::find`], for an entry that is going to be changed.
@@ -259,24 +302,31 @@ impl<'a> Db<'a> {
         self.find(key)
     }
 
+    /// Like [`Db::find_value`], for an entry that is going to be changed.
+    #[inline]
+    pub(crate) fn find_value_to_change(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
+        self.before_change(key.hash());
+        self.find_value(key)
+    }
+
     /// The one place every mutation of a key passes before it happens, see [`crate::change`].
     #[inline]
-    fn before_change(&mut self, hash: KeyHash) {
+    pub(crate) fn before_change(&mut self, hash: KeyHash) {
         if self.shard.snapshot.is_some() {
             let hasher = &self.at.keyspace.hasher;
             self.shard.save_before_change(self.at.db, hasher.table_hash(hash), hasher);
         }
     }
 
-    /// Like [`Db::find`], and counts a read.
+    /// Like [`Db::find_value`], and counts a read.
     #[inline]
-    pub(crate) fn read(&mut self, key: Key<'_>) -> Option<&Entry> {
+    pub(crate) fn read(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
         let at = self.at;
-        let found = self.find(key);
+        let found = self.find_value(key)?;
         at.count_read(found.is_some());
-        let entry = found?;
+        let Some(entry) = found else { return Ok(None) };
         at.used(entry);
-        Some(entry)
+        Ok(Some(entry))
     }
 
     /// Lets `edit` change the entry of a key, unless there is none. An edit that fails must have
@@ -292,6 +342,7 @@ impl<'a> Db<'a> {
         let before = Account::of(entry);
         let result = edit(entry)?;
         at.used(entry);
+        let change = before.cold.change(entry, change);
         at.changed(key.hash(), entry, change);
         let after = Account::of(entry);
         self.settle(key.hash(), before, after);
@@ -323,7 +374,7 @@ impl<'a> Db<'a> {
         at.changed(key.hash(), entry, Change::Stored);
         at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
         at.counters().keys.set(db.table.len() as u64);
-        self.settle(key.hash(), Account { bytes: 0, deadline_ms: None }, account);
+        self.settle(key.hash(), Account::NONE, account);
     }
 
     /// Frees an entry here, or, if it is large, by the reaper.
@@ -393,20 +444,48 @@ impl<'a> Db<'a> {
             Removal::Deleted | Removal::Moved => {}
         }
         self.at.removed(entry, why);
-        self.settle(hash, Account::of(entry), Account { bytes: 0, deadline_ms: None });
+        let mut before = Account::of(entry);
+        if why == Removal::Moved {
+            before.cold.is_moved = true;
+        }
+        self.settle(hash, before, Account::NONE);
     }
 
     /// Brings the figures and the deadline heap up to date with an entry that has changed.
     #[inline]
-    fn settle(&mut self, hash: KeyHash, before: Account, after: Account) {
+    pub(crate) fn settle(&mut self, hash: KeyHash, before: Account, after: Account) {
         if before.bytes != after.bytes {
-            self.at.stats.entry_bytes.follow(before.bytes, after.bytes);
-            let db = self.db();
-            db.entry_bytes = db.entry_bytes - before.bytes + after.bytes;
+            self.settle_bytes(before.bytes, after.bytes);
         }
         if before.deadline_ms != after.deadline_ms {
             self.settle_deadline(hash, before.deadline_ms, after.deadline_ms);
         }
+        if before.fields_ms != after.fields_ms {
+            self.settle_fields(hash, before.fields_ms, after.fields_ms);
+        }
+        if before.cold != after.cold {
+            self.settle_cold(before.cold, after.cold);
+        }
         self.at.keyspace.follow_size(self.at.stats);
+    }
+
+    /// The same for an edit of a collection, which most often keeps to memory that it has.
+    #[inline]
+    pub(crate) fn settle_edit(&mut self, hash: KeyHash, before: Extent, after: Extent) {
+        if before.bytes != after.bytes {
+            self.settle_bytes(before.bytes, after.bytes);
+            self.at.keyspace.follow_size(self.at.stats);
+        }
+        if before.fields_ms != after.fields_ms {
+            self.settle_fields(hash, before.fields_ms, after.fields_ms);
+            self.at.keyspace.follow_size(self.at.stats);
+        }
+    }
+
+    #[inline]
+    fn settle_bytes(&mut self, before: usize, after: usize) {
+        self.at.stats.entry_bytes.follow(before, after);
+        let db = self.db();
+        db.entry_bytes = db.entry_bytes - before + after;
     }
 }

@@ -23,6 +23,9 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
+    /// The value is on disk, and could not be read.
+    #[error("the value is on disk and cannot be read")]
+    Unreadable,
     /// The value would become longer than
     /// [`Options::value_len_max`](crate::Options::value_len_max).
     #[error("a value of {len} bytes is longer than the {max} allowed")]

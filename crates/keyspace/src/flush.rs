@@ -1,21 +1,63 @@
 //! Emptying and exchanging whole databases, for which all shards are locked.
 
 use std::mem;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tierce_cask::ColdStore;
 use tierce_dash::Table;
 
 use crate::change::Event;
 use crate::entry::Entry;
-use crate::garbage::Piece;
-use crate::keyspace::DbIndex;
+use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
 use crate::shard::{Held, ShardDb};
+
+/// The table of a database that was emptied. Dropping it frees its entries, and releases what they have
+/// on disk.
+#[derive(Debug)]
+pub(crate) struct Flushed {
+    table: Table<Entry>,
+    /// The store, if there may be anything to release.
+    store: Option<Arc<ColdStore>>,
+}
+
+impl Deref for Flushed {
+    type Target = Table<Entry>;
+
+    fn deref(&self) -> &Table<Entry> {
+        &self.table
+    }
+}
+
+impl Drop for Flushed {
+    fn drop(&mut self) {
+        if let Some(store) = &self.store {
+            self.table.iter().filter_map(Entry::place).for_each(|place| store.release(place));
+        }
+    }
+}
+
+impl Flushed {
+    /// Frees everything but large values, which the reaper frees as it does when they are deleted.
+    fn free_all_but_large(mut self, keyspace: &Keyspace) {
+        for entry in mem::take(&mut self.table) {
+            if let (Some(store), Some(place)) = (&self.store, entry.place()) {
+                store.release(place);
+            }
+            if entry.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
+                keyspace.discard(Piece::Entry(entry));
+            }
+        }
+    }
+}
 
 /// Who frees what a flush removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freeing {
-    /// The caller, before the call returns.
+    /// The caller, before the call returns; but the reaper, if there is one, frees values that are large.
     Now,
     /// The reaper, if there is one.
     Later,
@@ -31,7 +73,7 @@ impl Locker<'_> {
         let mut all = self.lock_all();
         for db in dbs {
             for held in all.locker().all_held() {
-                let (table, bytes) = take_table(held, db);
+                let (table, bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
                 if let Some(table) = held.shard.save_flushed(db, table, bytes)
                     && !table.is_empty()
@@ -43,6 +85,7 @@ impl Locker<'_> {
             if let Some(pending) = all.locker().pending() {
                 pending.push_flush(db);
             }
+            all.locker().note_waiters_of(&[db]);
             keyspace.notify(&Event::Flushed { db });
         }
         for held in all.locker().all_held() {
@@ -50,8 +93,11 @@ impl Locker<'_> {
             keyspace.follow_size(held.stats);
         }
         drop(all);
-        if freeing == Freeing::Later {
-            keyspace.discard(Piece::Tables(tables, entry_bytes));
+        match freeing {
+            Freeing::Later => keyspace.discard(Piece::Tables(tables, entry_bytes)),
+            Freeing::Now => {
+                tables.into_iter().for_each(|table| table.free_all_but_large(keyspace));
+            }
         }
         keys
     }
@@ -70,11 +116,25 @@ impl Locker<'_> {
             let latest = keyspace.version_after(held.stats.changes.get());
             held.stats.versions.renew_all(latest);
         }
+        all.locker().note_waiters_of(&[a, b]);
         keyspace.swaps.fetch_add(1, Ordering::Relaxed);
         if let Some(pending) = all.locker().pending() {
             pending.push_swap(a, b);
         }
         keyspace.notify(&Event::Swapped { a, b });
+    }
+
+    /// Notes all keys of some databases as ready that somebody waits for. All shards are locked.
+    fn note_waiters_of(&mut self, dbs: &[DbIndex]) {
+        let Self { many, ready, .. } = self;
+        for held in many {
+            let waiters = held.shard.waiters.as_deref();
+            for (db, key) in
+                dbs.iter().flat_map(|db| waiters.into_iter().flat_map(|all| all.keys_of(*db)))
+            {
+                ready.note(*db, key);
+            }
+        }
     }
 
     /// Sets the counts of hits, misses, expired and evicted keys to zero: CONFIG RESETSTAT.
@@ -90,13 +150,18 @@ impl Locker<'_> {
 }
 
 /// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
-fn take_table(held: &mut Held<'_>, db: DbIndex) -> (Table<Entry>, usize) {
-    let ShardDb { table, deadlines, entry_bytes } = mem::take(held.shard.db_mut(db));
+fn take_table(keyspace: &Keyspace, held: &mut Held<'_>, db: DbIndex) -> (Flushed, usize) {
+    let ShardDb { table, deadlines, field_deadlines, entry_bytes, cold, .. } =
+        mem::take(held.shard.db_mut(db));
     let stats = held.stats;
+    stats.spilled_keys.sub(cold.spilled_keys);
+    stats.spilled_bytes.sub(cold.spilled_bytes);
     stats.changes.add(table.len() as u64);
     stats.entry_bytes.follow(entry_bytes, 0);
     stats.index_bytes.follow(table.memory_bytes(), 0);
-    stats.deadline_bytes.follow(deadlines.memory_bytes(), 0);
+    let heap_bytes = deadlines.memory_bytes() + field_deadlines.memory_bytes();
+    stats.deadline_bytes.follow(heap_bytes, 0);
     stats.dbs[db.get()].reset();
-    (table, entry_bytes)
+    let store = keyspace.cold_store().filter(|_| cold.placed > 0).cloned();
+    (Flushed { table, store }, entry_bytes)
 }

@@ -4,14 +4,12 @@
 //! thread that brings it: slower, but memory stays bounded.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tierce_dash::Table;
 
-use crate::entry::Entry;
-use crate::value::blob_bytes;
+use crate::entry::{Annex, Entry};
+use crate::flush::Flushed;
 
 /// Entries of this size and more are garbage for the reaper. Freeing less costs about as much as
 /// waking it.
@@ -25,9 +23,9 @@ pub(crate) enum Piece {
     /// One large value.
     Entry(Entry),
     /// The tables of flushed databases, with the bytes of their entries.
-    Tables(Vec<Table<Entry>>, usize),
+    Tables(Vec<Flushed>, usize),
     /// A large value that was overwritten.
-    Blob(Arc<Vec<u8>>),
+    Annex(Annex),
 }
 
 impl Piece {
@@ -35,9 +33,9 @@ impl Piece {
         let bytes = match self {
             Piece::Entry(entry) => entry.allocated_bytes(),
             Piece::Tables(tables, entry_bytes) => {
-                entry_bytes + tables.iter().map(Table::memory_bytes).sum::<usize>()
+                entry_bytes + tables.iter().map(|table| table.memory_bytes()).sum::<usize>()
             }
-            Piece::Blob(blob) => blob_bytes(blob),
+            Piece::Annex(annex) => annex.allocated_bytes(),
         };
         bytes as u64
     }

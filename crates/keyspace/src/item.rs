@@ -109,14 +109,14 @@ impl Db<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`](crate::Error::WrongType).
+    /// [`Error::WrongType`](crate::Error::WrongType), [`Error::Unreadable`](crate::Error::Unreadable).
     #[inline]
     pub fn item(&mut self, key: Key<'_>, version: VersionFor) -> Result<Option<Item<'_>>> {
         if version == VersionFor::Comparison {
             self.own_version(key);
         }
         let at = self.at;
-        let found = self.find(key);
+        let found = self.find_value(key)?;
         at.count_read(found.is_some());
         let Some(entry) = found else { return Ok(None) };
         let idle_seconds = entry.access().idle_seconds(at.clock());
@@ -127,7 +127,7 @@ impl Db<'_> {
         };
         let Attributes { flags, marks, .. } = entry.attributes();
         let deadline_ms = entry.deadline_ms();
-        let value = entry.string();
+        let value = entry.string()?;
         Ok(Some(Item { value, flags, version, deadline_ms, marks, idle_seconds }))
     }
 
@@ -222,8 +222,8 @@ impl Db<'_> {
             }
         }
         let at = self.at;
-        let Some(entry) = self.find_to_change(key) else { return Ok(Adjusted::Absent) };
-        let Some(value) = number(entry.string()) else { return Ok(Adjusted::NotANumber) };
+        let Some(entry) = self.find_value_to_change(key)? else { return Ok(Adjusted::Absent) };
+        let Some(value) = number(entry.string()?) else { return Ok(Adjusted::NotANumber) };
         let sum = match by {
             Adjust::Up(delta) => value.wrapping_add(delta),
             Adjust::Down(delta) => value.saturating_sub(delta),
@@ -244,7 +244,7 @@ impl Db<'_> {
         }
         let store = |entry: &mut Entry| Ok(entry.store(content, deadline_ms));
         let displaced = self.modify(key, Change::Stored, store)?;
-        self.discard_blob(displaced.flatten());
+        self.discard_annex(displaced.flatten());
         Ok(Adjusted::To(sum))
     }
 
@@ -299,8 +299,8 @@ impl Db<'_> {
     }
 
     fn prepend(&mut self, key: Key<'_>, prefix: &[u8]) -> Result<()> {
-        let Some(entry) = self.peek(key) else { return Ok(()) };
-        let (old, deadline_ms) = (entry.string(), entry.deadline_ms());
+        let Some(entry) = self.find_value(key)? else { return Ok(()) };
+        let (old, deadline_ms) = (entry.string()?, entry.deadline_ms());
         let mut value = Vec::with_capacity(prefix.len() + old.len());
         value.extend_from_slice(prefix);
         old.write_to(&mut value);
@@ -314,7 +314,7 @@ impl Db<'_> {
             Ok(entry.store(content, deadline_ms))
         };
         let displaced = self.modify(key, Change::Stored, store)?;
-        self.discard_blob(displaced.flatten());
+        self.discard_annex(displaced.flatten());
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! | bits of the hash, from the top | use |
 //! |---|---|
 //! | the first `shard_bits` | the shard |
-//! | the following 48 | the position in the shard's table, which ends with the fingerprint |
+//! | the following 48 | the position in the shard's table |
 //! | the rest, at least 6 | none |
 //!
 //! So the keys of a shard are spread over its table as if there were no shards. The hash is seeded
@@ -23,6 +23,17 @@ pub const KEY_LEN_MAX: usize = 64 * 1024;
 /// The hash of a key under the keyspace's seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(pub(crate) u64);
+
+impl KeyHash {
+    /// A number that ascends from shard to shard, and within one in the order of its table: whoever
+    /// goes through many keys in this order goes to each shard once. Its lowest 10 bits can be cut off
+    /// for that.
+    #[inline]
+    #[must_use]
+    pub fn ascending(self) -> u64 {
+        self.0
+    }
+}
 
 /// A key together with its hash, made by [`Keyspace::key`](crate::Keyspace::key).
 ///
@@ -96,6 +107,11 @@ impl EntryHash<Entry> for KeyHasher {
     #[inline]
     fn prefetch(&self, entry: &Entry) {
         prefetch_read(entry.address());
+    }
+
+    #[inline]
+    fn prefetch_to_visit(&self, entry: &Entry) {
+        entry.prefetch();
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tierce_cask::ColdStore;
 
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
+use crate::collections::limits::{LimitCells, Limits};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
@@ -17,6 +19,7 @@ use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::snapshot::Backlog;
 use crate::stats::{DbStats, Memory, Stats};
+use crate::waiters::Tickets;
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
@@ -131,8 +134,11 @@ pub struct Keyspace {
     /// For each shard a time not later than its earliest deadline, or [`NO_DEADLINE`]. Written under
     /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
+    /// The same for the fields of hashes. Apart, because eviction looks for keys that expire soon.
+    pub(crate) next_field_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) alarm: Alarm,
     pub(crate) pressure: Pressure,
+    pub(crate) limits: LimitCells,
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
@@ -145,6 +151,12 @@ pub struct Keyspace {
     pub(crate) swaps: AtomicU64,
     /// The snapshot in progress.
     pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
+    /// For those who wait for keys.
+    pub(crate) tickets: Tickets,
+    /// Where values are that are not in memory.
+    pub(crate) cold: OnceLock<Arc<ColdStore>>,
+    /// Whether a value has ever been nowhere else.
+    pub(crate) has_spilled: AtomicBool,
 }
 
 impl Keyspace {
@@ -166,8 +178,10 @@ impl Keyspace {
             hasher: KeyHasher::new(seed, shards.trailing_zeros()),
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
+            next_field_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             alarm: Alarm::default(),
             pressure: Pressure::new(),
+            limits: LimitCells::new(&Limits::default()),
             value_len_max: AtomicUsize::new(value_len_max),
             databases,
             garbage: Garbage::default(),
@@ -177,6 +191,9 @@ impl Keyspace {
             logging: AtomicBool::new(false),
             swaps: AtomicU64::new(0),
             snapshot: Mutex::default(),
+            tickets: Tickets::default(),
+            cold: OnceLock::new(),
+            has_spilled: AtomicBool::new(false),
         })
     }
 
@@ -222,6 +239,17 @@ impl Keyspace {
     /// Changes that bound. Values that are longer already stay.
     pub fn set_value_len_max(&self, len: usize) {
         self.value_len_max.store(len, Ordering::Relaxed);
+    }
+
+    /// Up to which size collections are compact.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits.all()
+    }
+
+    /// Changes these limits. Collections adopt them when they are next edited.
+    pub fn set_limits(&self, limits: &Limits) {
+        self.limits.set_all(limits);
     }
 
     /// The number of shards.
@@ -275,10 +303,12 @@ impl Keyspace {
         memory
     }
 
-    /// A time not later than the earliest deadline of all keys; `None` if there is no deadline.
+    /// A time not later than the earliest deadline of all keys and fields; `None` if there is no
+    /// deadline.
     #[must_use]
     pub fn next_deadline_ms(&self) -> Option<i64> {
-        let times = self.next_deadlines_ms.iter().map(|time_ms| time_ms.load(Ordering::Relaxed));
+        let times = self.next_deadlines_ms.iter().chain(&self.next_field_deadlines_ms);
+        let times = times.map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
     }
 
@@ -289,7 +319,8 @@ impl Keyspace {
         NonZeroU64::new(version).unwrap_or(NonZeroU64::MIN)
     }
 
-    /// From now on changes go to the log of [`Options::log`]. Lockers made before do not log.
+    /// From now on changes go to the log of [`Options::log`], except in shards that are locked at
+    /// this moment. So a [`Checkpoint`](crate::log::Checkpoint) that begins afterwards misses none.
     pub fn begin_logging(&self) {
         self.logging.store(true, Ordering::Release);
     }

@@ -47,8 +47,8 @@
 mod clock;
 mod error;
 mod key;
-mod text_int;
 
+mod collections;
 mod entry;
 mod value;
 
@@ -59,6 +59,7 @@ mod deadline;
 mod garbage;
 mod shard;
 mod stats;
+mod waiters;
 
 mod alarm;
 mod keyspace;
@@ -76,6 +77,7 @@ mod pressure;
 
 mod coldest;
 mod evict;
+mod spill;
 
 mod flush;
 mod prefetch;
@@ -84,10 +86,17 @@ mod snapshot;
 
 pub mod log;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 mod reaper;
 
 pub use change::{Change, Event, Observer, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use collections::{
+    CollectionType, Delivery, Editor, Lent, Limits, Missing, Part as CollectionPart,
+    Parts as CollectionParts, SavedCollection, StreamFields, StreamIds,
+};
 pub use context::Touch;
 pub use db::{Db, DeadlineSet, Ttl};
 pub use entry::{Entry, Marks, size_class};
@@ -105,8 +114,10 @@ pub use snapshot::{
     Batch, Iter as BatchIter, SavedDb, SavedEntry, SavedValue, Snapshot, SnapshotError,
     SnapshotMemory,
 };
+pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
-pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
+pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 pub use usage::FrequencyTuning;
 pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};
+pub use waiters::{Cancelled, Claim, Claimed, Reason, Returned, Ticket, WaitKey, Waiter};

@@ -18,6 +18,7 @@ use crate::log::LogSink;
 use crate::log::pending::Pending;
 use crate::shard::Held;
 use crate::usage::Tracking;
+use crate::waiters::Ready;
 
 /// A thread's access to the keyspace. Dropping it unlocks what it holds.
 pub struct Locker<'k> {
@@ -28,10 +29,12 @@ pub struct Locker<'k> {
     /// The shard of the last request; `None` while `many` is in use.
     sticky: Option<Held<'k>>,
     /// The shards of a [`Many`], ascending; empty without one.
-    many: Vec<Held<'k>>,
+    pub(crate) many: Vec<Held<'k>>,
     log: Option<&'k dyn LogSink>,
     /// What changed in the shards that are held and is not in the log yet.
     pending: Pending,
+    /// Keys that were changed and that somebody may wait for.
+    pub(crate) ready: Ready,
     has_logged: bool,
 }
 
@@ -47,6 +50,7 @@ impl<'k> Locker<'k> {
             many: Vec::new(),
             log: keyspace.log(),
             pending: Pending::default(),
+            ready: Ready::default(),
             has_logged: false,
         }
     }
@@ -103,6 +107,15 @@ impl<'k> Locker<'k> {
         self.lock_ascending(indices.into_iter())
     }
 
+    /// Locks each shard for a moment, one after the other. What others did in a shard before that is in
+    /// the log then.
+    pub fn pass_all_shards(&mut self) {
+        for index in 0..self.keyspace.shard_count() {
+            self.held(index);
+        }
+        self.release();
+    }
+
     /// Locks all shards.
     ///
     /// # Panics
@@ -137,16 +150,18 @@ impl<'k> Locker<'k> {
 
     #[inline]
     pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
-        let Self { keyspace, tracking, usage, log, .. } = *self;
         self.hold(index);
+        // Not before: with the shard, the locker may have found a log.
+        let Self { keyspace, tracking, usage, log, .. } = *self;
         let held = match &mut self.sticky {
             Some(held) if held.index == index => held,
             _ => held_among(&mut self.many, index),
         };
         let Held { shard, stats, .. } = held;
         let pending = log.map(|_| &self.pending);
-        let shard_index = index;
-        let at = Context { keyspace, stats, shard_index, db, now_ms, pending, usage, tracking };
+        let (shard_index, ready) = (index, &self.ready);
+        let at =
+            Context { keyspace, stats, shard_index, db, now_ms, pending, ready, usage, tracking };
         Db::new(shard, at)
     }
 
@@ -161,7 +176,16 @@ impl<'k> Locker<'k> {
             // The old lock is released before the new one is waited for.
             self.release();
             self.sticky = Some(Held::lock(&self.keyspace.slots, index));
+            self.look_for_log();
         }
+    }
+
+    /// To be called with shards locked in which nothing has changed yet. So there is no change that
+    /// is neither seen by a pass over all keys that begins after logging ([`Keyspace::begin_logging`])
+    /// nor logged.
+    #[inline]
+    fn look_for_log(&mut self) {
+        self.log = self.keyspace.log();
     }
 
     /// Appends to the log what changed in the shards that are held; to be called before one of them
@@ -180,6 +204,12 @@ impl<'k> Locker<'k> {
         std::mem::take(&mut self.has_logged)
     }
 
+    /// Like [`Locker::take_logged`], without forgetting it.
+    #[must_use]
+    pub fn has_logged(&self) -> bool {
+        self.has_logged
+    }
+
     /// Notes a change of a whole database.
     pub(crate) fn pending(&self) -> Option<&Pending> {
         self.log.map(|_| &self.pending)
@@ -192,6 +222,7 @@ impl<'k> Locker<'k> {
             }
             return Many { locker: self, ends: Ends::Outside };
         }
+        self.log_pending();
         let slots = &self.keyspace.slots;
         let mut indices = indices.peekable();
         // A lock that is held may stay if it is the lowest: the others are waited for in ascending
@@ -201,6 +232,7 @@ impl<'k> Locker<'k> {
             None => self.release(),
         }
         self.many.extend(indices.map(|index| Held::lock(slots, index)));
+        self.look_for_log();
         Many { locker: self, ends: Ends::Here }
     }
 

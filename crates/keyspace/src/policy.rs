@@ -1,4 +1,4 @@
-//! Which keys go when memory runs short, by the names that Redis gave.
+//! Which keys or values go when memory runs short, by the names that Redis gave, and one of our own.
 
 use crate::usage::Tracking;
 
@@ -23,6 +23,8 @@ pub enum Policy {
     VolatileRandom,
     /// The key with the nearest deadline.
     VolatileTtl,
+    /// None: values that were not used for long go to disk.
+    Spill,
 }
 
 /// Which keys may go at all.
@@ -49,7 +51,7 @@ pub(crate) enum Search {
 
 impl Policy {
     /// All policies; the place of each is its number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Noeviction,
         Self::AllkeysLru,
         Self::AllkeysLfu,
@@ -58,6 +60,7 @@ impl Policy {
         Self::VolatileLfu,
         Self::VolatileRandom,
         Self::VolatileTtl,
+        Self::Spill,
     ];
 
     /// The name in the configuration.
@@ -72,6 +75,7 @@ impl Policy {
             Self::VolatileLfu => "volatile-lfu",
             Self::VolatileRandom => "volatile-random",
             Self::VolatileTtl => "volatile-ttl",
+            Self::Spill => "spill",
         }
     }
 
@@ -90,7 +94,7 @@ impl Policy {
     #[inline]
     pub(crate) fn tracking(self) -> Tracking {
         match self {
-            Self::AllkeysLru | Self::VolatileLru => Tracking::Uses,
+            Self::AllkeysLru | Self::VolatileLru | Self::Spill => Tracking::Uses,
             Self::AllkeysLfu | Self::VolatileLfu => Tracking::Frequency,
             _ => Tracking::Time,
         }
@@ -99,7 +103,8 @@ impl Policy {
     pub(crate) fn search(self) -> Option<Search> {
         use {Measure::*, Scope::*};
         Some(match self {
-            Self::Noeviction => return None,
+            // Spilling removes no key, and is done elsewhere: see `crate::spill`.
+            Self::Noeviction | Self::Spill => return None,
             Self::AllkeysLru => Search::Coldest(All, Uses),
             Self::AllkeysLfu => Search::Coldest(All, Frequency),
             Self::AllkeysRandom => Search::Coldest(All, Chance),

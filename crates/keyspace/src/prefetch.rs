@@ -3,14 +3,19 @@
 //! A lookup in a large keyspace waits for memory twice: for the bucket of the index and for the
 //! entry. For a batch of parsed requests both can be asked for ahead: first all buckets, then, when
 //! those have arrived, the entries that their fingerprints point to. Finding either address takes
-//! the shard's lock for a moment, which costs some 10 ns; a shard that another thread has locked is
-//! passed over.
+//! the shard's lock for a moment, which costs some 10 ns, once for neighbouring keys of one shard; a
+//! shard that another thread has locked is passed over.
+//!
+//! In the same way elements of a large hash or set are announced, if a batch begins with several requests
+//! for one.
 
-use tierce_dash::prefetch_read;
+use tierce_collections::Collection;
 
-use crate::key::KeyHash;
+use crate::db::Db;
+use crate::key::{Key, KeyHash};
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
+use crate::shard::Shard;
 
 /// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
 /// more than the misses. About the number of keys whose index and short values fill a megabyte.
@@ -23,20 +28,52 @@ impl Locker<'_> {
     pub fn prefetch(&mut self, keys: &[(DbIndex, KeyHash)]) {
         self.release();
         let keyspace = self.keyspace();
-        for &(db, hash) in keys {
-            let slot = &keyspace.slots[keyspace.hasher.shard(hash)];
-            if let Some(shard) = slot.shard.try_lock() {
-                shard.db(db).table.prefetch(keyspace.hasher.table_hash(hash));
+        for_each_key(keyspace, keys, |shard, db, hash| {
+            shard.db(db).table.prefetch(hash);
+            if let Some(part) = &shard.snapshot {
+                part.prefetch(db, hash);
             }
+        });
+        for_each_key(keyspace, keys, |shard, db, hash| {
+            if let Some(entry) = shard.db(db).table.candidate(hash) {
+                entry.prefetch();
+            }
+        });
+    }
+}
+
+/// Calls `visit` with the shard of each key and the hash that the key has in its table.
+#[inline]
+fn for_each_key(
+    keyspace: &Keyspace,
+    keys: &[(DbIndex, KeyHash)],
+    mut visit: impl FnMut(&Shard, DbIndex, u64),
+) {
+    let shard_of = |hash| keyspace.hasher.shard(hash);
+    for neighbours in keys.chunk_by(|a, b| shard_of(a.1) == shard_of(b.1)) {
+        let slot = &keyspace.slots[shard_of(neighbours[0].1)];
+        let Some(shard) = slot.shard.try_lock() else { continue };
+        for &(db, hash) in neighbours {
+            visit(&shard, db, keyspace.hasher.table_hash(hash));
         }
-        for &(db, hash) in keys {
-            let slot = &keyspace.slots[keyspace.hasher.shard(hash)];
-            if let Some(shard) = slot.shard.try_lock()
-                && let table = &shard.db(db).table
-                && let Some(entry) = table.candidate(keyspace.hasher.table_hash(hash))
-            {
-                prefetch_read(entry.address());
-            }
+    }
+}
+
+impl Db<'_> {
+    /// The same for elements of one key's value, if that is a large hash or set.
+    pub fn prefetch_elements<'e>(
+        &mut self,
+        key: Key<'_>,
+        elements: impl Iterator<Item = &'e [u8]>,
+    ) {
+        let hash = self.at.keyspace.hasher.table_hash(key.hash());
+        let Some(entry) = self.db().table.find(hash, |entry| entry.is_key(key.bytes())) else {
+            return;
+        };
+        match entry.collection().as_deref() {
+            Some(Collection::Hash(hash)) => hash.prefetch(elements),
+            Some(Collection::Set(set)) => set.prefetch(elements),
+            _ => {}
         }
     }
 }

@@ -51,6 +51,9 @@ impl Default for Eviction {
 #[derive(Debug)]
 pub(crate) struct Pressure {
     limit_bytes: AtomicU64,
+    /// What of the limit is left when the reserve is taken away; `u64::MAX` without a limit.
+    room_bytes: AtomicU64,
+    reserve_bytes: AtomicU64,
     step: AtomicU64,
     policy: AtomicU8,
     samples: AtomicU32,
@@ -72,6 +75,8 @@ impl Pressure {
     pub(crate) fn new() -> Self {
         let pressure = Self {
             limit_bytes: AtomicU64::new(0),
+            room_bytes: AtomicU64::new(u64::MAX),
+            reserve_bytes: AtomicU64::new(0),
             step: AtomicU64::new(u64::MAX),
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(0),
@@ -90,6 +95,7 @@ impl Pressure {
         };
         self.limit_bytes.store(eviction.limit_bytes, Relaxed);
         self.step.store(step, Relaxed);
+        self.make_room();
         self.policy.store(eviction.policy as u8, Relaxed);
         self.samples.store(eviction.samples, Relaxed);
         self.log_factor.store(eviction.frequency.log_factor, Relaxed);
@@ -143,8 +149,22 @@ impl Pressure {
 
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
+        self.used_bytes() > self.room_bytes.load(Relaxed)
+    }
+
+    /// See [`Keyspace::reserve_memory`](crate::Keyspace::reserve_memory).
+    pub(crate) fn reserve(&self, bytes: u64) {
+        self.reserve_bytes.store(bytes, Relaxed);
+        self.make_room();
+    }
+
+    fn make_room(&self) {
         let limit = self.limit_bytes.load(Relaxed);
-        limit != 0 && self.used_bytes() > limit
+        let room = match limit {
+            0 => u64::MAX,
+            limit => limit.saturating_sub(self.reserve_bytes.load(Relaxed)),
+        };
+        self.room_bytes.store(room, Relaxed);
     }
 
     /// A number that is another one each time.

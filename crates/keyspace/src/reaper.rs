@@ -120,8 +120,10 @@ impl Locker<'_> {
     /// One round over all shards, a batch of keys from each.
     fn expire_some(&mut self, now_ms: i64) -> Left {
         let mut left = Left::Nothing;
-        for (index, next_ms) in self.keyspace().next_deadlines_ms.iter().enumerate() {
-            if next_ms.load(Ordering::Relaxed) <= now_ms {
+        let keyspace = self.keyspace();
+        let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
+        for (index, (keys_ms, fields_ms)) in times.enumerate() {
+            if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
                 if self.expire_shard(index, now_ms) == Left::Something {
                     left = Left::Something;
                 }
@@ -136,9 +138,13 @@ impl Locker<'_> {
     fn expire_shard(&mut self, index: usize, now_ms: i64) -> Left {
         let keyspace = self.keyspace();
         for _ in 0..EXPIRE_BATCH {
-            let Some(db) = next_due(self.held(index), now_ms) else { break };
+            let Some((db, what)) = next_due(self.held(index), now_ms) else { break };
             let db = keyspace.db_index(db).expect("a shard has the databases of its keyspace");
-            self.shard_db(index, db, now_ms).expire_next();
+            let mut db = self.shard_db(index, db, now_ms);
+            match what {
+                Due::Key => db.expire_next(),
+                Due::Fields => db.expire_next_fields(),
+            }
         }
         let held = self.held(index);
         held.publish_next_deadline(keyspace);
@@ -153,9 +159,19 @@ enum Left {
     Nothing,
 }
 
-/// The database of a shard with the earliest deadline, if that has come.
-fn next_due(held: &Held<'_>, now_ms: i64) -> Option<usize> {
-    let times = held.shard.dbs().enumerate();
-    let times = times.filter_map(|(db, data)| Some((data.deadlines.next_ms()?, db)));
-    times.min().filter(|(deadline_ms, _)| *deadline_ms <= now_ms).map(|(_, db)| db)
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Key,
+    Fields,
+}
+
+/// The database of a shard with the earliest deadline, if that has come, and what it is that of.
+fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(usize, Due)> {
+    let times = held.shard.dbs().enumerate().flat_map(|(db, data)| {
+        let key = data.deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Key));
+        let fields = data.field_deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Fields));
+        key.into_iter().chain(fields)
+    });
+    times.min().filter(|(deadline_ms, ..)| *deadline_ms <= now_ms).map(|(_, db, what)| (db, what))
 }

@@ -9,7 +9,9 @@ use crate::deadline::Deadlines;
 use crate::entry::Entry;
 use crate::keyspace::{DbIndex, Keyspace, NO_DEADLINE};
 use crate::snapshot::Part;
+use crate::spill::ColdCounts;
 use crate::stats::ShardStats;
+use crate::waiters::Waiters;
 
 /// One shard with its lock and its public figures.
 ///
@@ -40,12 +42,14 @@ pub(crate) struct Shard {
     others: Box<[ShardDb]>,
     /// The snapshot in progress, unless it is done with this shard.
     pub(crate) snapshot: Option<Box<Part>>,
+    /// Those who wait for keys of this shard, if there are any.
+    pub(crate) waiters: Option<Box<Waiters>>,
 }
 
 impl Shard {
     fn new(databases: usize) -> Self {
         let others = (1..databases).map(|_| ShardDb::default()).collect();
-        Self { first: ShardDb::default(), others, snapshot: None }
+        Self { first: ShardDb::default(), others, snapshot: None, waiters: None }
     }
 
     #[inline]
@@ -85,6 +89,11 @@ impl Shard {
     fn next_deadline_ms(&self) -> Option<i64> {
         self.dbs().filter_map(|db| db.deadlines.next_ms()).min()
     }
+
+    /// The same of the fields of hashes.
+    fn next_field_deadline_ms(&self) -> Option<i64> {
+        self.dbs().filter_map(|db| db.field_deadlines.next_ms()).min()
+    }
 }
 
 /// One database's part in a shard.
@@ -92,8 +101,13 @@ impl Shard {
 pub(crate) struct ShardDb {
     pub(crate) table: Table<Entry>,
     pub(crate) deadlines: Deadlines,
+    /// The earliest deadlines of hashes' fields.
+    pub(crate) field_deadlines: Deadlines,
+    /// Hashes whose fields have deadlines.
+    pub(crate) volatile_hashes: usize,
     /// Bytes of the entries in `table`, their blobs included.
     pub(crate) entry_bytes: usize,
+    pub(crate) cold: ColdCounts,
 }
 
 /// A locked shard.
@@ -111,9 +125,11 @@ impl<'k> Held<'k> {
         Self { index, shard: slot.shard.lock(), stats: &slot.stats }
     }
 
-    /// Tells the reaper the shard's earliest deadline, exactly.
+    /// Tells the reaper the shard's earliest deadlines, exactly.
     pub(crate) fn publish_next_deadline(&self, keyspace: &Keyspace) {
         let next_ms = self.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
         keyspace.next_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
+        let next_ms = self.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
+        keyspace.next_field_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
     }
 }

@@ -58,6 +58,14 @@ pub(crate) struct ShardStats {
     /// The sum of the three, as it was when the shard last told it.
     pub(crate) told_bytes: Counter,
     pub(crate) evicted: Counter,
+    /// Those who wait for keys of this shard.
+    pub(crate) waiters: Counter,
+    /// Keys whose values are on disk only, and the bytes of these.
+    pub(crate) spilled_keys: Counter,
+    pub(crate) spilled_bytes: Counter,
+    /// Values that came back, and those of them that somebody waited for under a lock.
+    pub(crate) fetched: Counter,
+    pub(crate) fetched_late: Counter,
     /// Where the search for the coldest entry goes on: a [`Hand`](crate::coldest::Hand).
     pub(crate) hand: Counter,
     pub(crate) dbs: Box<[DbCounters]>,
@@ -71,6 +79,11 @@ impl ShardStats {
             misses: Counter::default(),
             expired: Counter::default(),
             evicted: Counter::default(),
+            waiters: Counter::default(),
+            spilled_keys: Counter::default(),
+            spilled_bytes: Counter::default(),
+            fetched: Counter::default(),
+            fetched_late: Counter::default(),
             told_bytes: Counter::default(),
             hand: Counter::default(),
             changes: Counter::default(),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::change::Change;
 use crate::db::Db;
-use crate::entry::{Attributes, Content, Entry, Kind, size_class};
+use crate::entry::{Annex, Attributes, Content, Entry, Kind, size_class};
 use crate::error::{Error, Result};
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::Key;
-use crate::text_int::int_text_len;
-use crate::value::{BLOB_LEN_MIN, StrView, blob_bytes};
+use crate::value::{BLOB_LEN_MIN, StrView};
+use tierce_collections::int_text_len;
 
 /// What a SET does with the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +47,22 @@ impl<'a> NewString<'a> {
         Self(Content::Blob(Arc::clone(bytes)))
     }
 
+    /// From bytes that a command has computed: what OBJECT ENCODING calls `raw`, as if they had been
+    /// written in part.
+    #[must_use]
+    pub fn computed(bytes: &'a Arc<Vec<u8>>) -> Self {
+        if bytes.len() < BLOB_LEN_MIN {
+            return Self(Content::Raw(bytes));
+        }
+        Self(Content::Blob(Arc::clone(bytes)))
+    }
+
     fn len(&self) -> usize {
         match &self.0 {
             Content::Embedded(bytes) | Content::Raw(bytes) => bytes.len(),
             Content::Int(value) => int_text_len(*value),
             Content::Blob(blob) => blob.len(),
+            Content::Collection(_) | Content::Spilled(_) => unreachable!("made of bytes"),
         }
     }
 }
@@ -71,7 +82,7 @@ impl Db<'_> {
     /// [`Error::WrongType`].
     #[inline]
     pub fn string(&mut self, key: Key<'_>) -> Result<Option<StrView<'_>>> {
-        Ok(self.read(key).map(Entry::string))
+        self.read(key)?.map(Entry::string).transpose()
     }
 
     /// Sets a key to a string, whatever it was before: SET. If the deadline in `expiry` has come
@@ -124,7 +135,7 @@ impl Db<'_> {
         }
         let replace = |entry: &mut Entry| Ok(entry.replace(value.0, deadline_ms, attributes));
         let displaced = self.modify(key, Change::Stored, replace)?;
-        self.discard_blob(displaced.flatten());
+        self.discard_annex(displaced.flatten());
         Ok(())
     }
 
@@ -134,7 +145,7 @@ impl Db<'_> {
     ///
     /// [`Error::WrongType`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     pub fn append(&mut self, key: Key<'_>, suffix: &[u8]) -> Result<usize> {
-        let Some(old_len) = self.peek(key).map(|entry| entry.string().len()) else {
+        let Some(old_len) = self.string_len(key)? else {
             self.set(key, suffix, Expiry::Never)?;
             return Ok(suffix.len());
         };
@@ -148,7 +159,7 @@ impl Db<'_> {
     ///
     /// [`Error::WrongType`], [`Error::KeyTooLong`], [`Error::ValueTooLong`].
     pub fn set_range(&mut self, key: Key<'_>, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let old_len = self.peek(key).map(|entry| entry.string().len());
+        let old_len = self.string_len(key)?;
         if bytes.is_empty() {
             return Ok(old_len.unwrap_or(0));
         }
@@ -178,11 +189,11 @@ impl Db<'_> {
     /// [`Error::KeyTooLong`].
     pub fn increment(&mut self, key: Key<'_>, by: i64) -> Result<i64> {
         let at = self.at;
-        let Some(entry) = self.find_to_change(key) else {
+        let Some(entry) = self.find_value_to_change(key)? else {
             self.add(key, Content::Int(by), None, Attributes::NONE)?;
             return Ok(by);
         };
-        let value = entry.string().as_int().ok_or(Error::NotAnInteger)?;
+        let value = entry.string()?.as_int().ok_or(Error::NotAnInteger)?;
         let sum = value.checked_add(by).ok_or(Error::IntegerOverflow)?;
         let deadline_ms = entry.deadline_ms();
         if entry.overwrite(&Content::Int(sum), deadline_ms) {
@@ -216,8 +227,14 @@ impl Db<'_> {
         self.check_len((offset as u64).saturating_add(bytes.len() as u64))?;
         let range = offset..offset + bytes.len();
         let change = Change::Written { offset, len: bytes.len() };
-        let write = |entry: &mut Entry| Ok(write_range(entry, range, bytes));
+        let write = |entry: &mut Entry| write_range(entry, range, bytes);
+        self.find_value(key)?;
         Ok(self.modify(key, change, write)?.unwrap_or(0))
+    }
+
+    /// The length of a string, without counting anything.
+    fn string_len(&mut self, key: Key<'_>) -> Result<Option<usize>> {
+        self.find_value(key)?.map(|entry| Ok(entry.string()?.len())).transpose()
     }
 
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
@@ -225,19 +242,20 @@ impl Db<'_> {
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 
-    pub(crate) fn discard_blob(&self, displaced: Option<Arc<Vec<u8>>>) {
-        if let Some(blob) = displaced
-            && blob_bytes(&blob) >= GARBAGE_ENTRY_BYTES_MIN
+    pub(crate) fn discard_annex(&self, displaced: Option<Annex>) {
+        if let Some(annex) = displaced
+            && annex.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN
         {
-            self.at.keyspace.discard(Piece::Blob(blob));
+            self.at.keyspace.discard(Piece::Annex(annex));
         }
     }
 }
 
 /// Writes `bytes` to the `range` of a string, extended by zero bytes to hold it, and returns the
 /// string's length.
-fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> usize {
-    let len = entry.string().len().max(range.end);
+fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> Result<usize> {
+    let old = entry.string()?;
+    let len = old.len().max(range.end);
     if entry.kind() == Kind::Blob {
         entry.change_blob(|blob| {
             let value = make_unique(blob, len);
@@ -248,12 +266,12 @@ fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> usize {
         entry.extend_raw(len)[range].copy_from_slice(bytes);
     } else {
         let mut value = Vec::with_capacity(grown_capacity(len));
-        entry.string().write_to(&mut value);
+        old.write_to(&mut value);
         value.resize(len, 0);
         value[range].copy_from_slice(bytes);
         entry.store(Content::Blob(Arc::new(value)), entry.deadline_ms());
     }
-    len
+    Ok(len)
 }
 
 /// The vector of a blob, for changing it, with capacity for `len` bytes. If the blob is shared with

@@ -3,7 +3,7 @@
 //! | tracking | stamp, 16 bits | uses, 3 bits |
 //! |---|---|---|
 //! | [`Tracking::Time`] | time of the last use in seconds, modulo 2^16 | nothing |
-//! | [`Tracking::Uses`] | the same | uses since the entry came, up to 7; eviction counts down |
+//! | [`Tracking::Uses`] | the same | uses since the entry came, up to 6; eviction counts down. 7: see [`ON_DISK`] |
 //! | [`Tracking::Frequency`] | logarithmic counter in the upper byte, period in the lower one | upper bits of the period |
 //!
 //! Who changes the policy changes what the bits mean: until an entry is used again they are read
@@ -11,8 +11,16 @@
 
 use std::num::NonZeroU32;
 
-/// The largest number of uses that an entry remembers.
+/// The largest number that its 3 bits hold.
 pub(crate) const USES_MAX: u8 = 7;
+
+/// The largest number of uses that an entry remembers.
+const USES_COUNTED_MAX: u8 = 6;
+
+/// In place of the uses: when the hand of eviction last came by, the value was on disk only. Whoever
+/// looks for values in memory need not look into the entry, which mostly saves a cache miss. A use takes
+/// the mark away; it is a hint, for other trackings have the same bits mean something else.
+pub(crate) const ON_DISK: u8 = 7;
 
 /// The counter of a key that has just come, as in Redis: a key shall have a chance to be used again
 /// before it is the least frequent one.
@@ -28,7 +36,7 @@ const MINUTE_MS: i64 = 60_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
     pub(crate) stamp: u16,
-    /// At most [`USES_MAX`].
+    /// At most [`USES_MAX`]; [`ON_DISK`] is not a number.
     pub(crate) uses: u8,
 }
 
@@ -47,7 +55,7 @@ impl Access {
     /// Of an entry that is used once more.
     #[inline]
     pub(crate) fn used_again(self, stamp: u16) -> Self {
-        Self { stamp, uses: (self.uses + 1).min(USES_MAX) }
+        Self { stamp, uses: (self.uses + 1).min(USES_COUNTED_MAX) }
     }
 
     /// Seconds since the last use, as far as 16 bits tell.

@@ -5,8 +5,11 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::entry::{Content, Entry, Kind, size_class};
-use crate::text_int::{IntText, int_text_len, parse_int};
+use tierce_collections::{Collection, CollectionKind};
+
+use crate::collections::Lent;
+use crate::entry::{Content, Entry, Kind, Spilled, size_class};
+use tierce_collections::{IntText, int_text_len, parse_int};
 
 /// Strings of this many bytes and more have an allocation of their own, so that a reply can send
 /// them by reference and so that an append does not copy them each time. At this size a copy costs
@@ -17,29 +20,31 @@ pub const BLOB_LEN_MIN: usize = 16 * 1024;
 const BLOB_HEAD_BYTES: usize = size_class(5 * size_of::<usize>());
 
 /// The longest string that OBJECT ENCODING calls `embstr`, as clients of Redis expect.
-const EMBSTR_LEN_MAX: usize = 44;
+pub(crate) const EMBSTR_LEN_MAX: usize = 44;
 
 /// A value of any type, borrowed from its shard.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
+#[derive(Debug)]
 pub enum Value<'a> {
     /// A string.
     Str(StrView<'a>),
+    /// Anything else.
+    Collection(Lent<'a, Collection>),
 }
 
 impl<'a> Value<'a> {
     #[inline]
     pub(crate) fn of(entry: &'a Entry) -> Self {
-        Value::Str(entry.string())
+        entry.value()
     }
 }
 
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ValueType {
     /// A string.
     String,
+    /// Anything else.
+    Collection(CollectionKind),
 }
 
 impl ValueType {
@@ -48,6 +53,11 @@ impl ValueType {
     pub fn name(self) -> &'static str {
         match self {
             ValueType::String => "string",
+            ValueType::Collection(CollectionKind::List) => "list",
+            ValueType::Collection(CollectionKind::Set) => "set",
+            ValueType::Collection(CollectionKind::SortedSet) => "zset",
+            ValueType::Collection(CollectionKind::Hash) => "hash",
+            ValueType::Collection(CollectionKind::Stream) => "stream",
         }
     }
 }
@@ -56,16 +66,40 @@ impl Entry {
     /// The type of the value.
     #[must_use]
     pub fn value_type(&self) -> ValueType {
-        ValueType::String
+        match self.raw_collection() {
+            Some((form, _)) => ValueType::Collection(form.kind()),
+            None => self.spilled().map_or(ValueType::String, Spilled::value_type),
+        }
+    }
+
+    /// The value, which has to be in memory.
+    ///
+    /// # Panics
+    ///
+    /// If it is on disk only; see [`Entry::is_spilled`].
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> Value<'_> {
+        match self.string() {
+            Ok(string) => Value::Str(string),
+            Err(_) => {
+                let collection = self.collection();
+                Value::Collection(collection.expect("a value on disk is fetched before it is read"))
+            }
+        }
     }
 
     /// The name OBJECT ENCODING replies with.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
-        match self.kind() {
-            Kind::Int => "int",
-            Kind::Embedded if self.string().len() <= EMBSTR_LEN_MAX => "embstr",
-            Kind::Embedded | Kind::Raw | Kind::Blob => "raw",
+        if let Some(spilled) = self.spilled() {
+            return spilled.encoding();
+        }
+        match (self.value(), self.kind()) {
+            (Value::Collection(collection), _) => collection.encoding(),
+            (Value::Str(_), Kind::Int) => "int",
+            (Value::Str(string), Kind::Embedded) if string.len() <= EMBSTR_LEN_MAX => "embstr",
+            (Value::Str(_), _) => "raw",
         }
     }
 }
@@ -176,11 +210,6 @@ impl<'a> Blob<'a> {
             Arc::increment_strong_count(self.pointer.as_ptr());
             Arc::from_raw(self.pointer.as_ptr())
         }
-    }
-
-    /// The memory of the blob as the allocator counts it.
-    pub(crate) fn allocated_bytes(self) -> usize {
-        blob_bytes(self.vec())
     }
 }
 

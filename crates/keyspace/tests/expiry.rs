@@ -132,7 +132,7 @@ proptest! {
 /// The most that the heap of one shard may take for `live` keys with deadlines: see the invariants
 /// in `deadline.rs`.
 fn heap_bytes_max(live: usize) -> u64 {
-    let items = 2 * live + 64;
+    let items = live + live / 4 + 64;
     size_class((items + items / 4 + 4) * 16) as u64
 }
 

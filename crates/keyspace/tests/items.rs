@@ -161,7 +161,7 @@ fn flags_stay_with_the_value() {
         db.extend(key, b"1", End::Front, None).expect("there");
     });
     assert_eq!(flags(&mut locker, "k"), 7);
-    let copy = with(&mut locker, "k", |db| db.duplicate(key)).expect("there");
+    let copy = with(&mut locker, "k", |db| db.duplicate(key)).unwrap().expect("there");
     let other = keyspace.key(b"other");
     with(&mut locker, "other", |db| db.put(other, copy)).expect("put");
     assert_eq!(flags(&mut locker, "other"), 7);

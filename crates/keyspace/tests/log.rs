@@ -46,7 +46,7 @@ fn replay(records: &[Vec<u8>], threads: usize) -> Arc<Keyspace> {
     for record in records {
         replay.record(record).unwrap();
     }
-    let Replayed { records: count, .. } = replay.finish();
+    let Replayed { records: count, .. } = replay.finish().unwrap();
     assert_eq!(count, records.len() as u64);
     keyspace
 }
@@ -57,7 +57,7 @@ fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
         keyspace.locker().for_each(db, NOW_MS, |entry| {
-            let value = (entry.string().to_vec(), entry.encoding(), entry.deadline_ms());
+            let value = (entry.string().unwrap().to_vec(), entry.encoding(), entry.deadline_ms());
             assert!(state.insert((db.get(), entry.key().to_vec()), value).is_none());
         });
     }
@@ -176,7 +176,7 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
             let (from, to) = (keyspace.key(&from), keyspace.key(&to));
             let mut locker = keyspace.locker();
             let mut both = locker.lock_many(&[from.hash(), to.hash()]);
-            let copy = both.db(index(*db), from.hash(), now).duplicate(from);
+            let copy = both.db(index(*db), from.hash(), now).duplicate(from).unwrap();
             if let Some(copy) = copy {
                 both.db(index(*to_db), to.hash(), now).put(to, copy).unwrap();
             }
@@ -341,4 +341,49 @@ fn writers_and_checkpoints_side_by_side() {
     });
     let again = replay(&records.0.lock()[dropped..], 2);
     assert_eq!(state(&again), state(&keyspace));
+}
+
+/// Writers keep their lockers, and shards locked, while logging begins. A pass that follows and the
+/// changes that are logged from then on are all there is.
+#[test]
+fn a_log_that_begins_under_writers_misses_nothing() {
+    const WRITERS: usize = 3;
+    for round in 0..20 {
+        let records = Arc::new(Records::default());
+        let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
+        let options = Options { shards: SHARDS, databases: DATABASES, log, ..Options::default() };
+        let keyspace = Arc::new(Keyspace::new(options).unwrap());
+        let (ready, passed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (keyspace, ready, passed) = (&keyspace, &ready, &passed);
+                scope.spawn(move || {
+                    let db = DbIndex::ZERO;
+                    let mut count = 0u32;
+                    // A locker for many requests, as for a pipeline.
+                    while passed.load(Ordering::Acquire) == 0 || count < 2000 {
+                        let mut locker = keyspace.locker();
+                        for _ in 0..50 {
+                            let name = [writer as u8, (count % 40) as u8];
+                            let key = keyspace.key(&name);
+                            let value = count.to_string();
+                            let mut db = locker.db(db, key.hash(), NOW_MS);
+                            db.set(key, &value, Expiry::Never).unwrap();
+                            count += 1;
+                        }
+                        ready.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            while ready.load(Ordering::Relaxed) < WRITERS * round {
+                std::hint::spin_loop();
+            }
+            keyspace.begin_logging();
+            let mut checkpoint = Checkpoint::begin(&keyspace);
+            while checkpoint.step().1 == Pass::Underway {}
+            passed.store(1, Ordering::Release);
+        });
+        let again = replay(&records.0.lock(), 2);
+        assert_eq!(state(&again), state(&keyspace));
+    }
 }

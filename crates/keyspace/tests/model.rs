@@ -244,7 +244,7 @@ impl Pair {
         let (from_key, to_key) = (self.keyspace.key(from), self.keyspace.key(to));
         let mut locker = self.keyspace.locker();
         let mut both = locker.lock_many(&[to_key.hash(), from_key.hash()]);
-        let copy = both.db(self.dbs[0], from_key.hash(), self.now_ms).duplicate(from_key);
+        let copy = both.db(self.dbs[0], from_key.hash(), self.now_ms).duplicate(from_key).unwrap();
         assert_eq!(copy.is_some(), self.model[0].contains_key(from));
         if let Some(entry) = copy {
             assert_eq!(both.db(self.dbs[1], to_key.hash(), self.now_ms).put(to_key, entry), Ok(()));
@@ -305,7 +305,7 @@ impl Pair {
             self.keyspace.locker().for_each(db, self.now_ms, |entry| {
                 let held = &model[entry.key()];
                 assert_eq!(entry.deadline_ms(), held.deadline_ms);
-                assert_eq!(entry.string().len(), held.value.len());
+                assert_eq!(entry.string().unwrap().len(), held.value.len());
                 seen += 1;
             });
             assert_eq!(seen, model.values().filter(alive).count());

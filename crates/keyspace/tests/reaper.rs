@@ -74,19 +74,21 @@ fn a_sleeping_reaper_wakes_for_an_earlier_deadline() {
 
 #[test]
 fn large_values_and_flushed_tables_are_freed_by_the_reaper() {
-    let (keyspace, _expired) = keyspace();
-    let reaper = Reaper::start(Arc::clone(&keyspace), Arc::new(ManualClock::new(0))).unwrap();
-    let large = vec![b'x'; 16 * BLOB_LEN_MIN];
-    for number in 0..50u8 {
-        set(&keyspace, &[number], &large, Expiry::Never, 0);
-        set(&keyspace, &[number], &large, Expiry::Never, 0);
+    for freeing in [Freeing::Later, Freeing::Now] {
+        let (keyspace, _expired) = keyspace();
+        let reaper = Reaper::start(Arc::clone(&keyspace), Arc::new(ManualClock::new(0))).unwrap();
+        let large = vec![b'x'; 16 * BLOB_LEN_MIN];
+        for number in 0..50u8 {
+            set(&keyspace, &[number], &large, Expiry::Never, 0);
+            set(&keyspace, &[number], &large, Expiry::Never, 0);
+        }
+        let key = keyspace.key(&[0]);
+        assert!(keyspace.locker().db(DbIndex::ZERO, key.hash(), 0).remove(key));
+        assert_eq!(keyspace.locker().flush([DbIndex::ZERO], freeing), 49);
+        assert_eq!(keyspace.memory().entries, 0, "what waits for the reaper is counted as garbage");
+        drop(reaper);
+        assert_eq!(keyspace.memory().total(), 0);
     }
-    let key = keyspace.key(&[0]);
-    assert!(keyspace.locker().db(DbIndex::ZERO, key.hash(), 0).remove(key));
-    assert_eq!(keyspace.locker().flush([DbIndex::ZERO], Freeing::Later), 49);
-    assert_eq!(keyspace.memory().entries, 0, "what waits for the reaper is counted as garbage");
-    drop(reaper);
-    assert_eq!(keyspace.memory().total(), 0);
 }
 
 #[test]

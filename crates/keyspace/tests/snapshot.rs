@@ -78,7 +78,7 @@ impl Running {
         };
         assert!(!batch.is_empty() && batch.iter().count() == batch.len());
         for entry in &batch {
-            let value = entry.value.bytes(&mut IntText::new()).to_vec();
+            let value = entry.value.string(&mut IntText::new()).unwrap().to_vec();
             let name = (entry.db.get(), entry.key.to_vec());
             let before = self.saved.insert(name, (value, entry.deadline_ms));
             assert_eq!(before, None, "{entry:?} was saved twice");
@@ -120,7 +120,7 @@ impl World {
         let (mut state, mut locker) = (State::new(), self.keyspace.locker());
         for db in self.keyspace.db_indices() {
             locker.for_each(db, self.now_ms, |entry| {
-                let value = entry.string().to_vec();
+                let value = entry.string().unwrap().to_vec();
                 state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
             });
         }
@@ -293,7 +293,7 @@ fn several_keys_are_saved_as_one_under_concurrent_writers() {
             while let Some(batch) = snapshot.next_batch().unwrap() {
                 for entry in batch.iter().filter(|entry| entry.db == accounts) {
                     count += 1;
-                    let text = entry.value.bytes(&mut IntText::new()).to_vec();
+                    let text = entry.value.string(&mut IntText::new()).unwrap().to_vec();
                     sum += String::from_utf8(text).unwrap().parse::<i64>().unwrap();
                 }
             }

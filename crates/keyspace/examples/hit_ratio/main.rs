@@ -88,7 +88,7 @@ impl Engine {
         let name = key.to_be_bytes();
         let key = self.keyspace.key(&name);
         let mut locker = self.keyspace.locker();
-        if locker.db(DbIndex::ZERO, key.hash(), now_ms).get(key).is_some() {
+        if locker.db(DbIndex::ZERO, key.hash(), now_ms).get(key).unwrap().is_some() {
             return true;
         }
         while self.keyspace.is_short_of_memory() {

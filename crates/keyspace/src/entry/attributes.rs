@@ -1,26 +1,31 @@
-//! What an entry may carry beside its value and deadline, for the protocols of memcached.
+//! What an entry may carry beside its value and deadline, for the protocols of memcached, and for values
+//! that are on disk as well.
 //!
-//! Most entries have none of it and pay nothing. The others end in a tail of 1 to 13 bytes:
+//! Most entries have none of it and pay nothing. The others end in a tail of 1 to 25 bytes:
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks |
+//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks; bit 6: a place |
 //! | 0, 1, 2 or 4 | flags | little-endian, in the fewest bytes |
 //! | 0 or 8 | version | little-endian |
+//! | 0 or 12 | place | where on disk a copy of the value is |
 //!
 //! What versions are and when an entry has one of its own is in [`crate::version`].
 
 use std::num::NonZeroU64;
 
+use tierce_cask::ColdPlace;
+
 const WIDTH_MASK: u8 = 0b11;
 const VERSION: u8 = 1 << 2;
 const MARK_SHIFT: u32 = 3;
+const PLACE: u8 = 1 << 6;
 
 /// Bytes of a version in the tail.
 const VERSION_LEN: usize = 8;
 
 /// The longest tail.
-pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN;
+pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN + ColdPlace::ENCODED_LEN;
 
 /// What readers and invalidations have left on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,11 +59,13 @@ pub(crate) struct Attributes {
     /// The entry's own version, if it has one.
     pub(crate) version: Option<NonZeroU64>,
     pub(crate) marks: Marks,
+    /// Where the value that is in memory stands on disk, too. Nowhere for a value that is only there.
+    pub(crate) place: Option<ColdPlace>,
 }
 
 impl Attributes {
     /// What most entries have.
-    pub(crate) const NONE: Self = Self { flags: 0, version: None, marks: Marks::NONE };
+    pub(crate) const NONE: Self = Self { flags: 0, version: None, marks: Marks::NONE, place: None };
 
     /// Nothing but flags.
     #[inline]
@@ -68,7 +75,7 @@ impl Attributes {
 
     #[inline]
     pub(super) const fn is_none(&self) -> bool {
-        self.flags == 0 && self.version.is_none() && self.marks.bits() == 0
+        self.flags == 0 && self.version.is_none() && self.marks.bits() == 0 && self.place.is_none()
     }
 
     /// Bytes of the tail; none without attributes.
@@ -85,7 +92,8 @@ impl Attributes {
             _ => 3,
         };
         let version = if self.version.is_some() { VERSION } else { 0 };
-        width | version | self.marks.bits() << MARK_SHIFT
+        let place = if self.place.is_some() { PLACE } else { 0 };
+        width | version | self.marks.bits() << MARK_SHIFT | place
     }
 
     /// The tail: the first `tail_len` bytes of what is returned.
@@ -95,9 +103,13 @@ impl Attributes {
         tail[0] = control;
         let flags_len = flags_len(control);
         tail[1..=flags_len].copy_from_slice(&self.flags.to_le_bytes()[..flags_len]);
+        let mut at = 1 + flags_len;
         if let Some(version) = self.version {
-            let at = 1 + flags_len;
             tail[at..at + VERSION_LEN].copy_from_slice(&version.get().to_le_bytes());
+            at += VERSION_LEN;
+        }
+        if let Some(place) = self.place {
+            tail[at..at + ColdPlace::ENCODED_LEN].copy_from_slice(&place.encode());
         }
         tail
     }
@@ -108,11 +120,17 @@ impl Attributes {
         let flags_len = flags_len(control);
         let mut flags = [0; 4];
         flags[..flags_len].copy_from_slice(&tail[1..=flags_len]);
-        let version = tail[1 + flags_len..].first_chunk::<VERSION_LEN>();
+        let (mut rest, mut version) = (&tail[1 + flags_len..], None);
+        if control & VERSION != 0
+            && let Some((bytes, behind)) = rest.split_first_chunk::<VERSION_LEN>()
+        {
+            (rest, version) = (behind, NonZeroU64::new(u64::from_le_bytes(*bytes)));
+        }
         Self {
             flags: u32::from_le_bytes(flags),
-            version: version.and_then(|bytes| NonZeroU64::new(u64::from_le_bytes(*bytes))),
+            version,
             marks: Marks::from_bits(control >> MARK_SHIFT),
+            place: rest.first_chunk().map(ColdPlace::decode),
         }
     }
 }
@@ -126,7 +144,9 @@ const fn flags_len(control: u8) -> usize {
 
 /// The length of the tail that begins with this byte.
 pub(super) const fn tail_len(control: u8) -> usize {
-    1 + flags_len(control) + if control & VERSION == 0 { 0 } else { VERSION_LEN }
+    let version_len = if control & VERSION == 0 { 0 } else { VERSION_LEN };
+    let place_len = if control & PLACE == 0 { 0 } else { ColdPlace::ENCODED_LEN };
+    1 + flags_len(control) + version_len + place_len
 }
 
 #[cfg(test)]
@@ -138,9 +158,11 @@ mod tests {
         let mut lens = Vec::new();
         for flags in [0, 1, 255, 256, 65_535, 65_536, u32::MAX] {
             for version in [0, 1, u64::MAX] {
-                for bits in 0..8 {
+                for bits in 0..16 {
                     let version = NonZeroU64::new(version);
-                    let all = Attributes { flags, version, marks: Marks::from_bits(bits) };
+                    let marks = Marks::from_bits(bits & 7);
+                    let place = (bits > 7).then(|| ColdPlace::decode(&[flags as u8; 12]));
+                    let all = Attributes { flags, version, marks, place };
                     let tail = all.encode();
                     let len = all.tail_len();
                     lens.push(len);
@@ -155,6 +177,6 @@ mod tests {
         }
         lens.sort_unstable();
         lens.dedup();
-        assert_eq!(lens, [0, 1, 2, 3, 5, 9, 10, 11, 13]);
+        assert_eq!(lens, [0, 1, 2, 3, 5, 9, 10, 11, 13, 14, 15, 17, 21, 22, 23, 25]);
     }
 }

@@ -8,11 +8,11 @@
 //! | | 0 or 8 | deadline | Unix time in milliseconds, only when `DEADLINE` |
 //! | | key length | key | |
 //! | | payload length | payload | for kinds without a length, `1 << width` bytes |
-//! | | 0 or 1 to 13 | tail | [`Attributes`], only when `TAIL` |
+//! | | 0 or 1 to 25 | tail | [`Attributes`], only when `TAIL` |
 //!
 //! | tag bits | meaning |
 //! |---|---|
-//! | 0-2 | [`Kind`]; 4 to 7 are free for collections and for values that were moved to disk |
+//! | 0-2 | [`Kind`]; 6 and 7 are free |
 //! | 3 | `DEADLINE` |
 //! | 4 | `TAIL` |
 //! | 5 | `WIDE_KEY` |
@@ -26,7 +26,7 @@
 //! without attributes it costs one bit that is zero.
 
 use super::attributes::Attributes;
-use super::size_class::size_class;
+use tierce_collections::size_class;
 
 const KIND_MASK: u8 = 0b0000_0111;
 const DEADLINE: u8 = 1 << 3;
@@ -49,17 +49,24 @@ pub(crate) enum Kind {
     /// The value's bytes after they were modified in part (APPEND, SETRANGE). The same layout as
     /// `Embedded`; the difference is what OBJECT ENCODING reports.
     Raw = 1,
+    /// A collection: a byte with its [`Form`](tierce_collections::Form) and the pointer that owns it.
+    Collection = 2,
+    /// A value on disk: what it is and where, see [`Spilled`](super::Spilled).
+    Spilled = 3,
     /// An `i64` in the fewest of 1, 2, 4 or 8 bytes, standing for its canonical text.
-    Int = 2,
+    Int = 4,
     /// A pointer that owns one count of an `Arc<Vec<u8>>`.
-    Blob = 3,
+    Blob = 5,
 }
+
+/// Bytes of the payload of a collection.
+pub(super) const COLLECTION_LEN: usize = 1 + size_of::<*const u8>();
 
 impl Kind {
     /// Whether the header holds a payload length.
     #[inline]
     const fn has_length(self) -> bool {
-        matches!(self, Kind::Embedded | Kind::Raw)
+        matches!(self, Kind::Embedded | Kind::Raw | Kind::Collection | Kind::Spilled)
     }
 }
 
@@ -73,8 +80,10 @@ impl Tag {
         match self.0 & KIND_MASK {
             0 => Kind::Embedded,
             1 => Kind::Raw,
-            2 => Kind::Int,
-            3 => Kind::Blob,
+            2 => Kind::Collection,
+            3 => Kind::Spilled,
+            4 => Kind::Int,
+            5 => Kind::Blob,
             _ => panic!("an entry's tag names a kind that does not exist"),
         }
     }
@@ -96,8 +105,8 @@ impl Tag {
 
     #[inline]
     pub(super) const fn has_length(self) -> bool {
-        // Kinds with a length are the two lowest.
-        self.0 & KIND_MASK <= Kind::Raw as u8
+        // Kinds with a length are the lowest.
+        self.0 & KIND_MASK <= Kind::Spilled as u8
     }
 
     /// `1 << width`: the bytes of the payload length, or of the payload where that has no length.
@@ -214,7 +223,9 @@ mod tests {
 
     #[test]
     fn a_tag_tells_its_shape() {
-        for kind in [Kind::Embedded, Kind::Raw, Kind::Int, Kind::Blob] {
+        for kind in
+            [Kind::Embedded, Kind::Raw, Kind::Collection, Kind::Spilled, Kind::Int, Kind::Blob]
+        {
             for key_len in [0, 255, 256] {
                 for payload_len in [1, 2, 4, 8] {
                     for deadline_ms in [None, Some(7)] {

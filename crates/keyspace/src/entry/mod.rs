@@ -20,35 +20,44 @@
 //! - The header at its start is initialized and tells the true shape; key, payload and tail follow it
 //!   and are initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
+//! - In an entry of kind `Spilled`, the payload is an encoded [`Spilled`]. It owns nothing in memory; that
+//!   its place is counted as used is the business of whoever drops the entry.
+//! - In an entry of kind `Collection`, the payload is what `Collection::into_raw` gave away, and owns it.
 //!
 //! What this deliberately does not know: the table, other keys, whether a deadline has passed for
 //! anybody but the one who asks.
 
+mod annex;
 mod attributes;
 mod layout;
 mod parts;
-mod size_class;
+mod spilled;
 
 use std::alloc::dealloc;
-use std::mem::ManuallyDrop;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+pub(crate) use annex::Annex;
 pub(crate) use attributes::Attributes;
 pub use attributes::Marks;
 use attributes::{TAIL_LEN_MAX, tail_len};
 pub(crate) use layout::Kind;
-use layout::{DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
+use layout::{COLLECTION_LEN, DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
 use parts::{
     ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
     write_tail,
 };
-pub use size_class::size_class;
+pub(crate) use spilled::Spilled;
+use tierce_collections::Collection;
+use tierce_collections::same_bytes;
+pub use tierce_collections::size_class;
+use tierce_dash::prefetch_read;
 
-use crate::text_int::IntText;
+use crate::error::{Error, Result};
 use crate::usage::{Access, USES_MAX};
-use crate::value::{Blob, StrView};
+use crate::value::{Blob, StrView, Value};
+use tierce_collections::IntText;
 
 /// Bits of the handle that are the address.
 const ADDRESS_BITS: u32 = 48;
@@ -77,6 +86,10 @@ pub(crate) enum Content<'a> {
     Int(i64),
     /// Bytes of their own allocation.
     Blob(Arc<Vec<u8>>),
+    /// A list, set, sorted set, hash or stream.
+    Collection(Collection),
+    /// A value on disk.
+    Spilled(Spilled),
 }
 
 impl Content<'_> {
@@ -87,6 +100,8 @@ impl Content<'_> {
             Content::Raw(bytes) => (Kind::Raw, bytes.len()),
             Content::Int(value) => (Kind::Int, int_width(*value)),
             Content::Blob(_) => (Kind::Blob, size_of::<*const Vec<u8>>()),
+            Content::Collection(_) => (Kind::Collection, COLLECTION_LEN),
+            Content::Spilled(_) => (Kind::Spilled, Spilled::ENCODED_LEN),
         };
         Shape { kind, key_len, payload_len, deadline_ms, attributes }
     }
@@ -100,9 +115,10 @@ pub struct Entry {
     handle: NonNull<u8>,
 }
 
-// SAFETY: an entry owns its bytes alone, and its `Arc<Vec<u8>>`, if any, may be sent.
+// SAFETY: an entry owns its bytes alone, and its `Arc<Vec<u8>>` or collection, if any, may be sent.
 unsafe impl Send for Entry {}
-// SAFETY: through a shared reference bytes are only read, and `Arc<Vec<u8>>` may be shared.
+// SAFETY: through a shared reference bytes are only read, and `Arc<Vec<u8>>` and collections may be
+// shared.
 unsafe impl Sync for Entry {}
 
 impl Entry {
@@ -153,12 +169,16 @@ impl Entry {
     }
 
     /// The value, as a string.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`]; [`Error::Unreadable`] if the value is on disk, from where a [`Db`](crate::Db)
+    /// fetches it.
     #[inline]
-    #[must_use]
-    pub fn string(&self) -> StrView<'_> {
+    pub fn string(&self) -> Result<StrView<'_>> {
         let tag = self.tag();
         let payload = self.payload(tag);
-        match tag.kind() {
+        Ok(match tag.kind() {
             // SAFETY: the payload of these kinds is that many initialized bytes, borrowed with
             // `self`.
             Kind::Embedded | Kind::Raw => StrView::Bytes(unsafe {
@@ -167,7 +187,9 @@ impl Entry {
             Kind::Int => StrView::Int(self.int(tag)),
             // SAFETY: the payload owns a count of the `Arc`, which `self` keeps while borrowed.
             Kind::Blob => StrView::Shared(unsafe { Blob::from_raw(self.blob_pointer(tag)) }),
-        }
+            Kind::Collection => return Err(Error::WrongType),
+            Kind::Spilled => return Err(Error::Unreadable),
+        })
     }
 
     /// When the entry expires, as Unix time in milliseconds.
@@ -191,14 +213,14 @@ impl Entry {
 
     /// The bytes of memory the entry owns, as the allocator counts them.
     ///
-    /// A blob is counted whole even while a reply shares it.
+    /// A blob is counted whole even while a reply shares it. Takes constant time.
     #[inline]
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         let tag = self.tag();
         let bytes = tag.key_at() + self.key_len(tag) + self.payload_len(tag) + self.tail_len(tag);
         let bytes = size_class(bytes);
-        if tag.kind() == Kind::Blob { bytes + self.blob_bytes() } else { bytes }
+        if tag.kind().has_annex() { bytes + self.annex_bytes() } else { bytes }
     }
 
     #[inline]
@@ -254,10 +276,18 @@ impl Entry {
         }
     }
 
-    /// The address that a prefetch of this entry should ask for.
+    /// The address at which the entry begins, with its key, for a prefetch.
     #[inline]
     pub(crate) fn address(&self) -> *const u8 {
         self.base().as_ptr()
+    }
+
+    /// Asks the processor to fetch a short key with some hundred bytes of value.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        const CACHE_LINE_LEN: usize = 64;
+        prefetch_read(self.address());
+        prefetch_read(self.address().wrapping_add(CACHE_LINE_LEN));
     }
 
     /// The flags a client of memcached stored with the value; 0 for most entries.
@@ -308,17 +338,18 @@ impl Entry {
     }
 
     /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
-    /// layout, length and deadline; attributes stay. The quick case of [`Entry::store`]; `false` if
-    /// it is not given.
+    /// layout, length and deadline; attributes stay, so there must be no copy of the old value on disk.
+    /// The quick case of [`Entry::store`]; `false` if it is not given.
     #[inline]
     pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
         let tag = self.tag();
         let (kind, payload_len) = match content {
             Content::Embedded(bytes) => (Kind::Embedded, bytes.len()),
             Content::Int(value) => (Kind::Int, int_width(*value)),
-            Content::Raw(_) | Content::Blob(_) => return false,
+            _ => return false,
         };
-        let fits = tag.kind() == kind && self.payload_len(tag) == payload_len;
+        let fits =
+            tag.kind() == kind && self.payload_len(tag) == payload_len && !self.has_copy_on_disk();
         if !fits || self.deadline_ms() != deadline_ms {
             return false;
         }
@@ -329,7 +360,7 @@ impl Entry {
             match content {
                 Content::Embedded(bytes) => write_bytes(payload, bytes),
                 Content::Int(value) => write_int(payload, *value),
-                Content::Raw(_) | Content::Blob(_) => unreachable!("returned above"),
+                _ => unreachable!("returned above"),
             }
         }
         true
@@ -338,12 +369,12 @@ impl Entry {
     /// Gives the entry a new value and deadline, in place when the size class allows. Attributes
     /// stay.
     ///
-    /// Returns the blob it held before, so that the caller decides where that is freed.
+    /// Returns what it owned elsewhere, so that the caller decides where that is freed.
     pub(crate) fn store(
         &mut self,
         content: Content<'_>,
         deadline_ms: Option<i64>,
-    ) -> Option<Arc<Vec<u8>>> {
+    ) -> Option<Annex> {
         self.replace(content, deadline_ms, self.attributes())
     }
 
@@ -353,11 +384,11 @@ impl Entry {
         content: Content<'_>,
         deadline_ms: Option<i64>,
         attributes: Attributes,
-    ) -> Option<Arc<Vec<u8>>> {
+    ) -> Option<Annex> {
         let old = self.shape();
         let shape = content.shape(old.key_len, deadline_ms, attributes);
-        let displaced = (old.kind == Kind::Blob).then(|| self.take_blob());
-        // SAFETY: `take_blob` left no owning payload behind. `reshape` leaves room for the new
+        let displaced = self.take_annex();
+        // SAFETY: `take_annex` left no owning payload behind. `reshape` leaves room for the new
         // payload, which is written before anyone reads it.
         unsafe {
             let payload = self.reshape(&shape, 0);
@@ -369,7 +400,7 @@ impl Entry {
     /// Sets or clears the deadline and keeps the value.
     pub(crate) fn set_deadline(&mut self, deadline_ms: Option<i64>) {
         let old = self.shape();
-        // SAFETY: the whole payload moves along, an owned blob pointer with it.
+        // SAFETY: the whole payload moves along, an owning pointer with it.
         unsafe {
             self.reshape(&Shape { deadline_ms, ..old }, old.payload_len);
         }
@@ -380,17 +411,14 @@ impl Entry {
     ///
     /// # Panics
     ///
-    /// If the string is a blob or longer than `len`.
+    /// If the value is no string, a blob, or longer than `len`.
     pub(crate) fn extend_raw(&mut self, len: usize) -> &mut [u8] {
-        if let StrView::Int(value) = self.string() {
+        if let Ok(StrView::Int(value)) = self.string() {
             let deadline_ms = self.deadline_ms();
             self.store(Content::Raw(IntText::new().of(value)), deadline_ms);
         }
         let old = self.shape();
-        assert!(
-            old.kind != Kind::Blob && old.payload_len <= len,
-            "only embedded strings grow here"
-        );
+        assert!(!old.kind.has_annex() && old.payload_len <= len, "only embedded strings grow here");
         let shape = Shape { kind: Kind::Raw, payload_len: len, ..old };
         // SAFETY: the old bytes move along, the rest is zeroed, so all `len` bytes are initialized;
         // the returned borrow keeps the entry.
@@ -401,66 +429,36 @@ impl Entry {
         }
     }
 
-    /// Runs `change` on the `Arc` of a blob.
-    ///
-    /// # Panics
-    ///
-    /// If the entry holds no blob.
-    pub(crate) fn change_blob<R>(&mut self, change: impl FnOnce(&mut Arc<Vec<u8>>) -> R) -> R {
-        let mut loan = BlobLoan::new(self);
-        change(&mut loan.blob)
-    }
-
-    /// Takes the blob out, leaving the integer 0 in its place.
-    ///
-    /// # Panics
-    ///
-    /// If the entry holds no blob.
-    pub(crate) fn take_blob(&mut self) -> Arc<Vec<u8>> {
-        let old = self.shape();
-        assert!(old.kind == Kind::Blob, "only a blob can be taken");
-        // SAFETY: the count that the payload owned goes to the returned `Arc`, and the entry, now
-        // of a kind without ownership and of the same size, has a valid payload again.
-        unsafe {
-            let blob = Arc::from_raw(self.blob_pointer(self.tag()).as_ptr());
-            write_header(self.base(), &Shape { kind: Kind::Int, ..old });
-            self.payload(self.tag()).write_bytes(0, old.payload_len);
-            blob
-        }
-    }
-
     /// The same value, deadline, flags and uses under another key. The version stays behind: it is
     /// one of the old key's shard.
     pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
-        let blob = (self.kind() == Kind::Blob).then(|| self.take_blob());
-        let content = match blob {
-            Some(blob) => Content::Blob(blob),
+        let (deadline_ms, access) = (self.deadline_ms(), self.access());
+        let attributes = Attributes { version: None, ..self.attributes() };
+        let content = match self.take_annex() {
+            Some(annex) => annex.into_content(),
             None => self.content(),
         };
-        let attributes = Attributes { version: None, ..self.attributes() };
-        Self::with_attributes(key, content, self.deadline_ms(), attributes, self.access())
+        Self::with_attributes(key, content, deadline_ms, attributes, access)
     }
 
-    /// A copy under another key. A blob is shared until one of the two is modified.
+    /// A copy under another key, of a value that is in memory. A blob is shared until one of the two is
+    /// modified; a collection is copied, and a copy on disk stays that of the original.
     pub(crate) fn duplicate(&self, key: &[u8], access: Access) -> Self {
-        let attributes = Attributes { version: None, ..self.attributes() };
+        debug_assert!(self.kind() != Kind::Spilled, "a place on disk belongs to one key");
+        let attributes = Attributes { version: None, place: None, ..self.attributes() };
         Self::with_attributes(key, self.content(), self.deadline_ms(), attributes, access)
     }
 
-    #[cold]
-    fn blob_bytes(&self) -> usize {
-        match self.string() {
-            StrView::Shared(blob) => blob.allocated_bytes(),
-            StrView::Bytes(_) | StrView::Int(_) => 0,
-        }
-    }
-
     fn content(&self) -> Content<'_> {
-        match (self.string(), self.kind()) {
-            (StrView::Bytes(bytes), Kind::Raw) => Content::Raw(bytes),
-            (StrView::Bytes(bytes), _) => Content::Embedded(bytes),
-            (StrView::Int(value), _) => Content::Int(value),
-            (StrView::Shared(blob), _) => Content::Blob(blob.to_arc()),
+        if let Some(spilled) = self.spilled() {
+            return Content::Spilled(spilled);
+        }
+        match (self.value(), self.kind()) {
+            (Value::Str(StrView::Bytes(bytes)), Kind::Raw) => Content::Raw(bytes),
+            (Value::Str(StrView::Bytes(bytes)), _) => Content::Embedded(bytes),
+            (Value::Str(StrView::Int(value)), _) => Content::Int(value),
+            (Value::Str(StrView::Shared(blob)), _) => Content::Blob(blob.to_arc()),
+            (Value::Collection(collection), _) => Content::Collection(collection.duplicate()),
         }
     }
 
@@ -586,8 +584,8 @@ impl Entry {
     /// # Safety
     ///
     /// `keep` is at most the old and the new payload length. The caller initializes the rest of the
-    /// payload before the entry is read or dropped. A blob pointer in the old payload is kept whole
-    /// by a shape of the same kind, or was taken out before.
+    /// payload before the entry is read or dropped. An owning pointer in the old payload is kept
+    /// whole by a shape of the same kind, or was taken out before.
     #[inline]
     unsafe fn reshape(&mut self, shape: &Shape, keep: usize) -> NonNull<u8> {
         let old = self.shape();
@@ -624,12 +622,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        drop(self.take_annex());
         let shape = self.shape();
-        // SAFETY: the entry owns the blob's count and the allocation, and is gone after this.
+        // SAFETY: the entry owns the allocation, and is gone after this.
         unsafe {
-            if shape.kind == Kind::Blob {
-                drop(Arc::from_raw(self.blob_pointer(self.tag()).as_ptr()));
-            }
             dealloc(self.base().as_ptr(), memory_layout(shape.allocated()));
         }
     }
@@ -646,36 +642,6 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// The `Arc` of a blob while it may be replaced. The pointer goes back into the entry when the loan
-/// ends, by return or by panic, so the entry never keeps a pointer that was freed.
-struct BlobLoan<'a> {
-    entry: &'a mut Entry,
-    blob: ManuallyDrop<Arc<Vec<u8>>>,
-}
-
-impl<'a> BlobLoan<'a> {
-    fn new(entry: &'a mut Entry) -> Self {
-        let tag = entry.tag();
-        assert!(tag.kind() == Kind::Blob, "only a blob can be changed as one");
-        // SAFETY: the count owned by the payload is lent to the `Arc`, which is not dropped here;
-        // `drop` below returns whatever count it then holds.
-        let blob = unsafe { Arc::from_raw(entry.blob_pointer(tag).as_ptr()) };
-        Self { entry, blob: ManuallyDrop::new(blob) }
-    }
-}
-
-impl Drop for BlobLoan<'_> {
-    fn drop(&mut self) {
-        let payload = self.entry.payload(self.entry.tag());
-        // SAFETY: the entry is still a blob with room for a pointer; ownership of the count moves
-        // into it, and the `ManuallyDrop` keeps the `Arc` from dropping it.
-        unsafe {
-            let pointer = Arc::into_raw(ManuallyDrop::take(&mut self.blob));
-            payload.cast::<*const Vec<u8>>().write_unaligned(pointer);
-        }
-    }
-}
-
 /// The handle for an allocation.
 ///
 /// # Panics
@@ -689,23 +655,6 @@ fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
     let uses = usize::from(access.uses.min(USES_MAX)) << USES_SHIFT;
     let volatile = if is_volatile { VOLATILE } else { 0 };
     base.map_addr(|address| address | stamp | uses | volatile)
-}
-
-/// Whether two byte strings are equal. For the lengths that keys have this is a few loads in place
-/// of a call.
-#[inline]
-fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    // Two words that overlap when the length is not twice their size.
-    match a.len() {
-        8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
-        17..=32 => {
-            a.first_chunk::<16>() == b.first_chunk() && a.last_chunk::<16>() == b.last_chunk()
-        }
-        _ => a == b,
-    }
 }
 
 #[cfg(test)]

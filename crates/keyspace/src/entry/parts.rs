@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Content;
 use super::attributes::Attributes;
 use super::layout::{DEADLINE_LEN, KEY_LEN_AT, Shape};
+use tierce_collections::Form;
 
 /// Alignment of an entry's allocation: that of every size class, so that it costs nothing, and it
 /// leaves the handle four bits. Nothing inside an entry is aligned.
@@ -80,7 +81,7 @@ pub(super) unsafe fn write_tail(at: NonNull<u8>, attributes: &Attributes) {
 /// # Safety
 ///
 /// `payload` must be valid for writing as many bytes as `content`'s shape has payload, and be no part
-/// of `content`. Afterwards the payload owns the blob's count, if `content` is one.
+/// of `content`. Afterwards the payload owns the blob's count or the collection, if `content` is one.
 #[inline]
 pub(super) unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
     // SAFETY: by the caller's promise.
@@ -91,7 +92,35 @@ pub(super) unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
             Content::Blob(blob) => {
                 payload.cast::<*const Vec<u8>>().write_unaligned(Arc::into_raw(blob));
             }
+            Content::Spilled(spilled) => write_bytes(payload, &spilled.encode()),
+            Content::Collection(collection) => {
+                let (form, pointer) = collection.into_raw();
+                write_collection(payload, form, pointer);
+            }
         }
+    }
+}
+
+/// # Safety
+///
+/// `payload` must be valid for writing the payload of a collection.
+#[inline]
+pub(super) unsafe fn write_collection(payload: NonNull<u8>, form: Form, pointer: NonNull<u8>) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        payload.write(form as u8);
+        payload.add(1).cast::<NonNull<u8>>().write_unaligned(pointer);
+    }
+}
+
+/// # Safety
+///
+/// `payload` must be what [`write_collection`] wrote.
+#[inline]
+pub(super) unsafe fn read_collection(payload: NonNull<u8>) -> (Form, NonNull<u8>) {
+    // SAFETY: by the caller's promise; the byte is the number of a form.
+    unsafe {
+        (payload.cast::<Form>().read(), payload.add(1).cast::<NonNull<u8>>().read_unaligned())
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::value::BLOB_LEN_MIN;
 use proptest::prelude::*;
+use tierce_cask::ColdPlace;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -18,6 +19,7 @@ enum Step {
     Renew(u64),
     Touch(u16),
     Use(u16, u8),
+    Spill(u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -35,6 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (1..=u64::MAX).prop_map(Step::Renew),
         1 => any::<u16>().prop_map(Step::Touch),
         1 => (any::<u16>(), 0..=USES_MAX).prop_map(|(stamp, uses)| Step::Use(stamp, uses)),
+        1 => any::<u8>().prop_map(Step::Spill),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 12 } else { 40 })
 }
@@ -42,10 +45,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn attributes() -> impl Strategy<Value = Attributes> {
     let flags = (any::<u32>(), 0u32..40).prop_map(|(flags, shift)| flags.checked_shr(shift));
     let marks = any::<[bool; 3]>();
-    (flags, any::<Option<u64>>(), marks).prop_map(|(flags, version, [stale, won, fetched])| {
+    let place = any::<Option<[u8; 12]>>();
+    (flags, any::<Option<u64>>(), marks, place).prop_map(|(flags, version, marks, place)| {
+        let [stale, won, fetched] = marks;
+        let place = place.map(|bytes| ColdPlace::decode(&bytes));
         let marks = Marks { stale, won, fetched };
         let version = version.and_then(NonZeroU64::new);
-        Attributes { flags: flags.unwrap_or(0), version, marks }
+        Attributes { flags: flags.unwrap_or(0), version, marks, place }
     })
 }
 
@@ -64,8 +70,18 @@ impl Model {
     fn check(&self, entry: &Entry) {
         assert_eq!(entry.key(), self.key);
         assert!(entry.is_key(&self.key));
-        assert_eq!(entry.string().to_vec(), self.value);
-        assert_eq!(entry.string().len(), self.value.len());
+        match entry.spilled() {
+            Some(spilled) => {
+                assert_eq!(spilled.encode(), *self.value);
+                assert_eq!(entry.string().unwrap_err(), Error::Unreadable);
+                assert_eq!(entry.place(), Some(spilled.place));
+            }
+            None => {
+                assert_eq!(entry.string().unwrap().to_vec(), self.value);
+                assert_eq!(entry.string().unwrap().len(), self.value.len());
+                assert_eq!(entry.place(), self.attributes.place);
+            }
+        }
         assert_eq!(entry.kind(), self.kind);
         assert_eq!(entry.deadline_ms(), self.deadline_ms);
         assert_eq!(entry.attributes(), self.attributes);
@@ -80,6 +96,11 @@ impl Model {
     fn set(&mut self, kind: Kind, value: Vec<u8>) {
         (self.kind, self.value) = (kind, value);
     }
+}
+
+fn bytes_of(annex: Annex) -> Vec<u8> {
+    let Annex::Blob(blob) = annex else { panic!("{annex:?} is no blob") };
+    blob.to_vec()
 }
 
 fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
@@ -98,14 +119,14 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
             let bytes = vec![fill; 100];
             let held = model.kind == Kind::Blob;
             let displaced = entry.store(Content::Blob(Arc::new(bytes.clone())), deadline_ms);
-            assert_eq!(displaced.map(|blob| blob.to_vec()), held.then(|| model.value.clone()));
+            assert_eq!(displaced.map(bytes_of), held.then(|| model.value.clone()));
             model.set(Kind::Blob, bytes);
         }
         Step::Deadline(deadline_ms) => {
             entry.set_deadline(deadline_ms);
             model.deadline_ms = deadline_ms;
         }
-        Step::Extend(more, fill) if model.kind != Kind::Blob => {
+        Step::Extend(more, fill) if !matches!(model.kind, Kind::Blob | Kind::Spilled) => {
             let old = model.value.len();
             let bytes = entry.extend_raw(old + more);
             assert!(bytes[old..].iter().all(|byte| *byte == 0));
@@ -125,9 +146,17 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
             *entry = old.with_key(&model.key);
             model.attributes.version = None;
         }
+        Step::Spill(fill) => {
+            let mut place = [fill; Spilled::ENCODED_LEN];
+            place[0] = fill % 2;
+            let spilled = Spilled::decode(&place).expect("a string on disk");
+            entry.store(Content::Spilled(spilled), deadline_ms);
+            model.set(Kind::Spilled, place.to_vec());
+        }
+        Step::Duplicate if model.kind == Kind::Spilled => {}
         Step::Duplicate => {
             let copy = entry.duplicate(b"copy", model.access);
-            let attributes = Attributes { version: None, ..model.attributes };
+            let attributes = Attributes { version: None, place: None, ..model.attributes };
             Model { key: b"copy".to_vec(), attributes, ..model.clone() }.check(&copy);
         }
         Step::Attributes(attributes) => {
@@ -195,7 +224,7 @@ fn integers_take_the_fewest_bytes() {
     ] {
         assert_eq!(int_width(value), width, "of {value}");
         let entry = Entry::new(b"k", Content::Int(value), None, Access::default());
-        assert!(matches!(entry.string(), StrView::Int(back) if back == value));
+        assert!(matches!(entry.string().unwrap(), StrView::Int(back) if back == value));
     }
 }
 
@@ -216,11 +245,13 @@ fn a_value_of_the_same_class_is_overwritten_in_place() {
 fn a_blob_is_shared_and_then_left_alone() {
     let bytes = vec![7u8; BLOB_LEN_MIN];
     let mut entry = Entry::new(b"k", Content::of_string(&bytes), None, Access::default());
-    let StrView::Shared(blob) = entry.string() else { panic!("a string of this size is a blob") };
+    let StrView::Shared(blob) = entry.string().unwrap() else {
+        panic!("a string of this size is a blob")
+    };
     let reply = blob.to_arc();
     entry.change_blob(|blob| Arc::make_mut(blob).push(8));
     assert_eq!(reply.len(), BLOB_LEN_MIN);
-    assert_eq!(entry.string().len(), BLOB_LEN_MIN + 1);
+    assert_eq!(entry.string().unwrap().len(), BLOB_LEN_MIN + 1);
     drop(entry);
     assert_eq!(Arc::strong_count(&reply), 1);
 }
@@ -235,5 +266,5 @@ fn a_panic_while_a_blob_is_changed_loses_nothing() {
         })
     }));
     assert!(outcome.is_err());
-    assert_eq!(entry.string().to_vec(), vec![2; 20]);
+    assert_eq!(entry.string().unwrap().to_vec(), vec![2; 20]);
 }

@@ -10,16 +10,33 @@
 //! Until a key has been visited, changes of a part of its value may stand in the new part of the log
 //! without the value they change. Replay passes over those: the whole value follows.
 //!
+//! A large collection is not written at once, which would hold its shard for too long, but in parts,
+//! under a lock each: edits that say what was in the collection at that time. Changes between them are
+//! in the log, too, and so are those of elements that no part has reached. The edits of a list say where
+//! and not what, so its parts make a list aside, which takes the place of the other one at the end.
+//!
 //! SWAPDB moves keys that were not visited to where the pass has been already, so the pass starts
 //! over then.
 
 use std::sync::atomic::Ordering;
 
-use super::op::encode_entry;
-use crate::keyspace::Keyspace;
+use super::LogSink;
+use super::op::{begin_edits, encode_change, encode_entry, end_edits};
+use crate::change::Change;
+use crate::collections;
+use crate::collections::edits::Writer;
+use crate::entry::Entry;
+use crate::keyspace::{DbIndex, Keyspace};
 
 /// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
 const KEYS_PER_LOCK: usize = 16;
+
+/// A collection of more than so many bytes is written in parts.
+const LARGE_BYTES_MIN: usize = 64 * 1024;
+
+/// About as many bytes are a part: some hundred elements, each of which may have to be waited for, in memory
+/// of its own. So a lock is held for some tens of microseconds.
+const PART_BYTES: usize = 16 * 1024;
 
 /// A record that was larger than this gives its memory back.
 const RECORD_KEPT_BYTES: usize = 1 << 20;
@@ -34,6 +51,22 @@ pub struct Checkpoint<'k> {
     position: u64,
     swaps: u64,
     record: Vec<u8>,
+    /// Large collections that the last steps met.
+    large: Vec<Large>,
+}
+
+/// A large collection, and where its next part begins.
+#[derive(Debug)]
+struct Large {
+    db: DbIndex,
+    key: Vec<u8>,
+    cursor: u64,
+}
+
+/// Whether an entry is written in parts.
+fn is_large(entry: &Entry) -> bool {
+    let Some(collection) = entry.collection() else { return false };
+    collection.allocated_bytes() > LARGE_BYTES_MIN
 }
 
 /// Whether a [`Checkpoint`] has come to its end.
@@ -50,10 +83,18 @@ impl<'k> Checkpoint<'k> {
     #[must_use]
     pub fn begin(keyspace: &'k Keyspace) -> Self {
         let swaps = keyspace.swaps.load(Ordering::Relaxed);
-        Self { keyspace, db: 0, shard: 0, position: 0, swaps, record: Vec::new() }
+        Self {
+            keyspace,
+            db: 0,
+            shard: 0,
+            position: 0,
+            swaps,
+            record: Vec::new(),
+            large: Vec::new(),
+        }
     }
 
-    /// Logs some keys of one shard. Returns how many bytes that were.
+    /// Logs some keys of one shard, or a part of a large one. Returns how many bytes that were.
     ///
     /// # Panics
     ///
@@ -61,10 +102,24 @@ impl<'k> Checkpoint<'k> {
     pub fn step(&mut self) -> (usize, Pass) {
         let log = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
-        let (record, mut bytes) = (&mut self.record, 0);
+        let bytes = match self.large.pop() {
+            Some(large) => self.log_part(large, log),
+            None => self.log_keys(db, log),
+        };
+        self.record.shrink_to(RECORD_KEPT_BYTES);
+        (bytes, self.advance())
+    }
+
+    fn log_keys(&mut self, db: DbIndex, log: &dyn LogSink) -> usize {
+        let Self { record, large, .. } = self;
+        let mut bytes = 0;
         record.clear();
         let mut locker = self.keyspace.locker();
         self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
+            if is_large(entry) && entry.place().is_none() {
+                large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
+                return;
+            }
             encode_entry(record, db, entry);
             // Keys need not be in one record, and large values would make it too long.
             if record.len() >= RECORD_KEPT_BYTES {
@@ -78,13 +133,41 @@ impl<'k> Checkpoint<'k> {
             log.append(record);
         }
         drop(locker);
-        bytes += record.len();
-        self.record.shrink_to(RECORD_KEPT_BYTES);
-        (bytes, self.advance())
+        bytes + record.len()
+    }
+
+    /// Logs a part of a large collection, unless that is gone. One that has come in its place is in the
+    /// log since then; that parts of it are written again does no harm.
+    fn log_part(&mut self, large: Large, log: &dyn LogSink) -> usize {
+        let Large { db, key: bytes, cursor } = large;
+        let record = &mut self.record;
+        record.clear();
+        let mut locker = self.keyspace.locker();
+        let key = self.keyspace.key(&bytes);
+        let mut shard = locker.db(db, key.hash(), i64::MIN);
+        let Some(entry) = shard.peek(key) else { return 0 };
+        if entry.place().is_some() {
+            // It has gone to disk meanwhile.
+            encode_entry(record, db, entry);
+            log.append(record);
+            return record.len();
+        }
+        let Some(collection) = entry.collection() else { return 0 };
+        let start = begin_edits(record, db, &bytes, 0, None);
+        let cursor =
+            collections::encode_part(&collection, cursor, PART_BYTES, &mut Writer::new(record));
+        end_edits(record, start);
+        if cursor == 0 {
+            encode_change(record, db, entry, Change::Deadline);
+        } else {
+            self.large.push(Large { db, key: bytes, cursor });
+        }
+        log.append(record);
+        record.len()
     }
 
     fn advance(&mut self) -> Pass {
-        if self.position == 0 {
+        if self.position == 0 && self.large.is_empty() {
             self.shard = (self.shard + 1) % self.keyspace.shard_count();
             self.db += usize::from(self.shard == 0);
         }

@@ -13,7 +13,7 @@
 //! A log keeps a record whole or not at all, and so MSET, RENAME or a transaction are there whole or
 //! not at all.
 //!
-//! **What is not logged**: that a key expired. Deadlines are absolute, and [`Replay::finish`] leaves
+//! **What is not logged**: that a key expired, unless its value was on disk. Deadlines are absolute, and [`Replay::finish`] leaves
 //! to the reaper what is due; a key that was removed because its deadline came is loaded and expires
 //! again.
 

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes | |
 //! |---|---|---|
-//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW`, bit 6 `FLAGS` |
+//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` or `WHOLE`, bit 6 `FLAGS` |
 //! | database | varint | for `Swap` two of them, and nothing follows |
 //! | key | varint length, then the bytes | not for `Flush` |
 //! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
@@ -12,15 +12,20 @@
 //! Varints are LEB128, at most ten bytes.
 
 use crate::change::{Change, Removal};
-use crate::entry::{Content, Entry, Kind};
+use crate::collections;
+use crate::collections::edits::Writer;
+use crate::entry::{Content, Entry, Kind, Spilled};
 use crate::key::KEY_LEN_MAX;
 use crate::keyspace::DbIndex;
-use crate::text_int::IntText;
-use crate::value::StrView;
+use crate::value::{StrView, Value};
+use tierce_collections::IntText;
 
 const CODE_MASK: u8 = 0x0f;
 const DEADLINE: u8 = 0x10;
+/// Of `Put`.
 const RAW: u8 = 0x20;
+/// Of `Edit`: the key begins anew with it.
+const WHOLE: u8 = 0x20;
 const FLAGS: u8 = 0x40;
 
 /// What an operation does.
@@ -41,6 +46,11 @@ enum Code {
     Flush = 6,
     /// Two databases have exchanged their keys.
     Swap = 7,
+    /// The collection of the key is edited: varint length and as many bytes of edits, see
+    /// [`crate::collections`].
+    Edit = 8,
+    /// The key has a value that is on disk: 13 bytes, see [`Spilled`].
+    Spilled = 9,
 }
 
 /// An operation, decoded.
@@ -64,10 +74,41 @@ pub(crate) enum Op<'a> {
 /// What became of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect<'a> {
-    Put { value: Stored<'a>, deadline_ms: Option<i64>, flags: u32 },
+    Put {
+        value: Stored<'a>,
+        deadline_ms: Option<i64>,
+        flags: u32,
+    },
     Remove,
     Deadline(Option<i64>),
-    Write { offset: u64, bytes: &'a [u8] },
+    Write {
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    Spilled {
+        spilled: Spilled,
+        deadline_ms: Option<i64>,
+        flags: u32,
+    },
+    /// The deadline counts only for a whole value.
+    Edit {
+        is_whole: bool,
+        deadline_ms: Option<i64>,
+        edits: &'a [u8],
+    },
+}
+
+impl Effect<'_> {
+    /// Whether nothing of what the key was is left.
+    pub(crate) fn is_anew(&self) -> bool {
+        matches!(
+            self,
+            Effect::Put { .. }
+                | Effect::Spilled { .. }
+                | Effect::Remove
+                | Effect::Edit { is_whole: true, .. }
+        )
+    }
 }
 
 /// A value as the log keeps it.
@@ -98,27 +139,47 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
-/// Appends what `change` made of the key in `entry`; nothing for a key that expired.
+/// Appends what `change` made of the key in `entry`; nothing for a key that expired in memory.
 #[inline]
 pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, change: Change) {
     match change {
         Change::Stored => encode_entry(out, db, entry),
         Change::Written { offset, len } => encode_write(out, db, entry, offset, len),
+        // Recorded while it was done.
+        Change::Edited => {}
         Change::Deadline => {
             let deadline_ms = entry.deadline_ms();
             encode_key(out, Code::Deadline, 0, db, entry.key(), deadline_ms);
         }
-        Change::Removed(Removal::Expired) => {}
+        // What is loaded again expires again, but its value on disk may be gone by then.
+        Change::Removed(Removal::Expired) if entry.place().is_none() => {}
         Change::Removed(_) => encode_key(out, Code::Remove, 0, db, entry.key(), None),
     }
 }
 
-/// Appends an operation that puts the key of `entry` there as it is.
+/// Appends an operation that puts the key of `entry` there as it is. Of a value that is on disk it says
+/// where.
 #[inline]
 pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, client_flags) = (entry.key(), entry.deadline_ms(), entry.flags());
     let has_flags = if client_flags == 0 { 0 } else { FLAGS };
-    let bytes = match entry.string() {
+    if let Some(place) = entry.place() {
+        let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, place));
+        encode_key(out, Code::Spilled, has_flags, db, key, deadline_ms);
+        if client_flags != 0 {
+            push_varint(out, client_flags.into());
+        }
+        return out.extend_from_slice(&spilled.encode());
+    }
+    let string = match entry.value() {
+        Value::Str(string) => string,
+        Value::Collection(collection) => {
+            let start = begin_edits(out, db, key, WHOLE, deadline_ms);
+            collections::encode(&collection, &mut Writer::new(out));
+            return end_edits(out, start);
+        }
+    };
+    let bytes = match string {
         StrView::Int(value) => {
             encode_key(out, Code::PutInt, has_flags, db, key, deadline_ms);
             if client_flags != 0 {
@@ -141,13 +202,42 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
 
 #[cold]
 fn encode_write(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
-    let value = entry.string();
+    let Ok(value) = entry.string() else { return };
     let mut text = IntText::new();
     let bytes = value.bytes(&mut text);
     encode_key(out, Code::Write, 0, db, entry.key(), None);
     push_varint(out, offset as u64);
     push_varint(out, len as u64);
     out.extend_from_slice(&bytes[offset..offset + len]);
+}
+
+/// Appends the beginning of an operation on a collection, up to where its edits go. What is returned is
+/// for [`end_edits`].
+#[inline]
+pub(crate) fn begin_edits(
+    out: &mut Vec<u8>,
+    db: DbIndex,
+    key: &[u8],
+    flags: u8,
+    deadline_ms: Option<i64>,
+) -> usize {
+    encode_key(out, Code::Edit, flags, db, key, deadline_ms);
+    // Most edits are short.
+    out.push(0);
+    out.len()
+}
+
+/// States how long the edits are that were appended since [`begin_edits`].
+#[inline]
+pub(crate) fn end_edits(out: &mut Vec<u8>, start: usize) {
+    let len = out.len() - start;
+    if len < 0x80 {
+        out[start - 1] = len as u8;
+    } else {
+        let mut digits = Vec::with_capacity(10);
+        push_varint(&mut digits, len as u64);
+        out.splice(start - 1..start, digits);
+    }
 }
 
 /// Appends that a database was emptied.
@@ -183,7 +273,7 @@ fn encode_key(
 }
 
 #[inline]
-fn push_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -200,7 +290,8 @@ fn unzigzag(value: u64) -> i64 {
 }
 
 /// Reads the operations of a record one after the other.
-pub(crate) struct Reader<'a> {
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
     record: &'a [u8],
     at: usize,
 }
@@ -252,6 +343,8 @@ impl<'a> Reader<'a> {
         const REMOVE: u8 = Code::Remove as u8;
         const SET_DEADLINE: u8 = Code::Deadline as u8;
         const WRITE: u8 = Code::Write as u8;
+        const EDIT: u8 = Code::Edit as u8;
+        const SPILLED: u8 = Code::Spilled as u8;
         Ok(match code {
             PUT => {
                 let bytes = self.bytes()?;
@@ -265,6 +358,14 @@ impl<'a> Reader<'a> {
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
             WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
+            SPILLED => {
+                let bytes = self.take(Spilled::ENCODED_LEN)?.first_chunk();
+                let spilled = bytes.and_then(Spilled::decode);
+                let spilled =
+                    spilled.ok_or(self.malformed("a value of an unknown type on disk"))?;
+                Effect::Spilled { spilled, deadline_ms, flags }
+            }
+            EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
     }
@@ -274,7 +375,8 @@ impl<'a> Reader<'a> {
         u32::try_from(flags).map_err(|_| self.malformed("flags of more than 32 bits"))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    /// A length and as many bytes.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.varint()?;
         let left = (self.record.len() - self.at) as u64;
         if len > left {
@@ -284,11 +386,24 @@ impl<'a> Reader<'a> {
     }
 
     fn i64(&mut self) -> Result<i64, Malformed> {
-        let bytes = self.take(8)?;
-        Ok(i64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+        Ok(self.fixed()? as i64)
     }
 
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    /// Eight bytes, little-endian.
+    pub(crate) fn fixed(&mut self) -> Result<u64, Malformed> {
+        let bytes = self.take(8)?;
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.record.len()
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.take(1)?[0];
@@ -308,7 +423,12 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn malformed(&self, what: &'static str) -> Malformed {
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.record[self.at..]
+    }
+
+    pub(crate) fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { offset: self.at, what }
     }
 }
@@ -357,8 +477,8 @@ mod tests {
                 let again = Entry::new(&key, value.content(), at, Access::default());
                 prop_assert_eq!(again.encoding(), entry.encoding());
                 let (mut a, mut b) = (Vec::new(), Vec::new());
-                again.string().write_to(&mut a);
-                entry.string().write_to(&mut b);
+                again.string().unwrap().write_to(&mut a);
+                entry.string().unwrap().write_to(&mut b);
                 prop_assert_eq!(a, b);
             }
         }

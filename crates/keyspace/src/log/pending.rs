@@ -1,9 +1,10 @@
 //! Operations that a thread has done under its locks, before they are appended to the log as one
 //! record.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::ops::{Deref, DerefMut};
 
-use super::op::{Reader, encode_change, encode_flush, encode_swap};
+use super::op::{Reader, begin_edits, encode_change, encode_flush, encode_swap, end_edits};
 use super::{LogSink, RECORD_BYTES_MAX};
 use crate::change::Change;
 use crate::entry::Entry;
@@ -22,6 +23,15 @@ impl Pending {
     #[inline]
     pub(crate) fn push_change(&self, db: DbIndex, entry: &Entry, change: Change) {
         encode_change(&mut self.ops.borrow_mut(), db, entry, change);
+    }
+
+    /// Begins an operation on the collection of a key, whose edits go into what is returned.
+    #[inline]
+    pub(crate) fn record_edits(&self, db: DbIndex, key: &[u8]) -> Recording<'_> {
+        let mut ops = self.ops.borrow_mut();
+        let op = ops.len();
+        let edits = begin_edits(&mut ops, db, key, 0, None);
+        Recording { ops, op, edits }
     }
 
     pub(crate) fn push_flush(&self, db: DbIndex) {
@@ -49,6 +59,44 @@ impl Pending {
             *ops = Vec::new();
         }
         true
+    }
+}
+
+/// An operation on a collection while its edits are recorded. Forgotten unless it is kept.
+pub(crate) struct Recording<'a> {
+    ops: RefMut<'a, Vec<u8>>,
+    /// Where the operation begins.
+    op: usize,
+    /// Where its edits begin.
+    edits: usize,
+}
+
+impl Recording<'_> {
+    /// Makes the edits a part of the record.
+    #[inline]
+    pub(crate) fn keep(mut self) {
+        end_edits(&mut self.ops, self.edits);
+        self.op = self.ops.len();
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        self.ops.truncate(self.op);
+    }
+}
+
+impl Deref for Recording<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.ops
+    }
+}
+
+impl DerefMut for Recording<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.ops
     }
 }
 

@@ -4,6 +4,9 @@
 //! has shards of its own: operations on one key stay in order, and shards are loaded side by side.
 //! What concerns a whole database waits until all loaders have done what came before.
 //!
+//! A loader keeps the lists aside that a checkpoint has logged in parts, until they are complete. They may
+//! never be, if the log ends before, or if the list goes; what the log says of such a list stands.
+//!
 //! Time stands still meanwhile: a deadline that has passed since counts like any other, because the
 //! operations that follow were made when it had not. What is due is removed afterwards, as always.
 
@@ -11,10 +14,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 
+use tierce_collections::Collection;
+
 use super::op::{Effect, Malformed, Op, Reader};
+use crate::collections::list::{self, Shadows};
 use crate::context::Touch;
 use crate::db::Db;
-use crate::entry::{Attributes, Entry};
+use crate::entry::{Attributes, Content, Entry, Spilled};
 use crate::flush::Freeing;
 use crate::key::Key;
 use crate::keyspace::{DbIndex, Keyspace};
@@ -26,6 +32,9 @@ const CHUNK_BYTES: usize = 128 * 1024;
 
 /// Chunks that may wait for one loader.
 const CHUNKS_WAITING_MAX: usize = 4;
+
+/// Keys of so many operations are announced to the processor at once.
+const GROUP_LEN: usize = 16;
 
 /// Before any deadline.
 const NO_TIME_MS: i64 = i64::MIN;
@@ -40,6 +49,9 @@ pub enum ReplayError {
     /// The log speaks of a database that this server was not given.
     #[error("the log has keys in database {0}, and there are only {1} (directive databases)")]
     NoSuchDatabase(u64, usize),
+    /// The log says that values are on disk, and nobody knows where that is.
+    #[error("the log has values that were spilled to disk, and they are not there")]
+    NoColdStore,
 }
 
 /// What was replayed.
@@ -67,7 +79,7 @@ pub struct Replay {
 struct Loader {
     chunk: Vec<u8>,
     tasks: SyncSender<Task>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Result<(), ReplayError>>,
 }
 
 impl Replay {
@@ -117,16 +129,19 @@ impl Replay {
     }
 
     /// Waits until everything is loaded.
-    #[must_use]
-    pub fn finish(mut self) -> Replayed {
+    ///
+    /// # Errors
+    ///
+    /// If a record was none, in a way that only loading it shows.
+    pub fn finish(mut self) -> Result<Replayed, ReplayError> {
         for loader in &mut self.loaders {
             loader.send();
         }
         for Loader { tasks, thread, .. } in self.loaders {
             drop(tasks);
-            thread.join().expect("a loader does not panic");
+            thread.join().expect("a loader does not panic")?;
         }
-        self.done
+        Ok(self.done)
     }
 
     /// Waits until the loaders have done everything so far.
@@ -168,49 +183,124 @@ impl Loader {
     }
 }
 
-fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) {
+/// After an error a loader loads nothing more, but takes part until the tasks end: others meet it.
+fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(), ReplayError> {
+    let mut outcome = Ok(());
+    let mut shadows = Shadows::default();
     for task in inbox {
         match task {
-            Task::Chunk(chunk) => {
-                let mut locker = keyspace.locker();
-                locker.set_touch(Touch::No);
-                let mut ops = Reader::new(&chunk);
-                // The dealer has read these bytes before.
-                while let Ok(Some((op, _))) = ops.next() {
-                    apply(keyspace, &mut locker, op, access);
-                }
+            Task::Chunk(chunk) if outcome.is_ok() => {
+                outcome = load_chunk(keyspace, &mut shadows, &chunk, access);
             }
+            Task::Chunk(_) => {}
             Task::Meet(all_here) => {
+                // What comes then empties or exchanges databases, after which a checkpoint begins anew.
+                shadows.clear();
                 all_here.wait();
             }
         }
     }
+    outcome
 }
 
-fn apply(keyspace: &Keyspace, locker: &mut Locker<'_>, op: Op<'_>, access: Access) {
-    let Op::Key { db, key, effect } = op else { return };
-    let Ok(db) = db_index(keyspace, db) else { return };
-    let key = keyspace.key(key);
-    let mut db = locker.db(db, key.hash(), NO_TIME_MS);
+fn load_chunk(
+    keyspace: &Keyspace,
+    shadows: &mut Shadows,
+    chunk: &[u8],
+    access: Access,
+) -> Result<(), ReplayError> {
+    let mut locker = keyspace.locker();
+    locker.set_touch(Touch::No);
+    let mut ops = Reader::new(chunk);
+    let mut group = Vec::with_capacity(GROUP_LEN);
+    let mut announced = Vec::with_capacity(GROUP_LEN);
+    loop {
+        group.clear();
+        while group.len() < GROUP_LEN
+            && let Some((op, _)) = ops.next()?
+        {
+            if let Op::Key { db, key, effect } = op {
+                group.push((db_index(keyspace, db)?, keyspace.key(key), effect));
+            }
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
+        announced.clear();
+        announced.extend(group.iter().map(|(db, key, _)| (*db, key.hash())));
+        locker.prefetch(&announced);
+        for (db, key, effect) in group.drain(..) {
+            apply(keyspace, &mut locker, shadows, (db, key, effect), access)?;
+        }
+    }
+}
+
+fn apply(
+    keyspace: &Keyspace,
+    locker: &mut Locker<'_>,
+    shadows: &mut Shadows,
+    (index, key, effect): (DbIndex, Key<'_>, Effect<'_>),
+    access: Access,
+) -> Result<(), ReplayError> {
+    let mut db = locker.db(index, key.hash(), NO_TIME_MS);
+    let put = |db: &mut Db<'_>, content, deadline_ms, attributes| {
+        let entry = Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
+        db.put(key, entry).expect("a key of a log is not too long");
+    };
+    if effect.is_anew() {
+        shadows.forget(index, key.bytes());
+    }
     match effect {
         Effect::Put { value, deadline_ms, flags } => {
-            let attributes = Attributes::of_flags(flags);
-            let content = value.content();
-            let entry =
-                Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
-            db.put(key, entry).expect("a key of a log is not too long");
+            put(&mut db, value.content(), deadline_ms, Attributes::of_flags(flags));
+        }
+        Effect::Spilled { spilled, deadline_ms, flags } => {
+            put_spilled(keyspace, &mut db, key, spilled, deadline_ms, flags, access)?;
         }
         Effect::Remove => _ = db.remove(key),
         Effect::Deadline(Some(deadline_ms)) => _ = db.set_deadline(key, deadline_ms),
         Effect::Deadline(None) => _ = db.clear_deadline(key),
         Effect::Write { offset, bytes } => write(&mut db, key, offset, bytes),
+        Effect::Edit { is_whole, deadline_ms, edits } => {
+            let complete = shadows.apply(index, key.bytes(), edits, &keyspace.limits)?;
+            if !list::is_part(edits) {
+                let whole = is_whole.then_some(deadline_ms);
+                db.apply_edits(key, whole, edits, access)?;
+            }
+            if let Some(list) = complete {
+                // The deadline comes next.
+                let content = Content::Collection(Collection::List(list));
+                put(&mut db, content, None, Attributes::NONE);
+            }
+        }
     }
+    Ok(())
+}
+
+/// Puts a key there whose value is on disk.
+fn put_spilled(
+    keyspace: &Keyspace,
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    spilled: Spilled,
+    deadline_ms: Option<i64>,
+    flags: u32,
+    access: Access,
+) -> Result<(), ReplayError> {
+    let store = keyspace.cold_store().ok_or(ReplayError::NoColdStore)?;
+    if db.peek(key).and_then(Entry::place) != Some(spilled.place) {
+        store.hold(spilled.place);
+    }
+    let (content, attributes) = (Content::Spilled(spilled), Attributes::of_flags(flags));
+    let entry = Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
+    db.put(key, entry).expect("a key of a log is not too long");
+    Ok(())
 }
 
 /// Writes into a string that is there. One that is not follows as a whole, see
-/// [`checkpoint`](super::checkpoint).
+/// [`checkpoint`](super::checkpoint). Nor is one that is on disk, which was written as a whole afterwards.
 fn write(db: &mut Db<'_>, key: Key<'_>, offset: u64, bytes: &[u8]) {
-    if db.peek(key).is_some() {
+    if db.peek(key).is_some_and(|entry| !entry.is_spilled()) {
         // The limit on values may be lower now than when this was written; the write that is too
         // long then is one that this server would refuse, too.
         _ = db.overwrite(key, offset as usize, bytes);

@@ -2,20 +2,33 @@
 //!
 //! An entry is copied under the lock of its shard, so copying is all that is done there: key and
 //! value go one behind the other into a vector, and of a large string a reference is taken.
-//! Whatever takes time, such as encoding and writing, happens later and without a lock.
+//! Whatever takes time, such as encoding and writing, happens later and without a lock. Collections are
+//! copied as the edits that make them ([`crate::collections`]), and of a value
+//! on disk its place, until somebody reads it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::entry::Entry;
+use tierce_cask::ColdPlace;
+
+use crate::collections::edits::Writer;
+use crate::collections::{self, SavedCollection};
+use crate::entry::{Entry, Spilled};
 use crate::keyspace::DbIndex;
-use crate::text_int::IntText;
-use crate::value::{StrView, blob_bytes};
+use crate::spill;
+use crate::value::{StrView, Value, blob_bytes};
+use tierce_collections::IntText;
 
 /// A batch of this many bytes is handed on.
 pub(super) const BATCH_BYTES: usize = 16 * 1024;
 
-/// Before each key in [`Batch::bytes`]: database, kind, lengths of key and value, deadline.
-const HEAD_LEN: usize = 2 + 1 + 4 + 4 + 8;
+/// Before each key in [`Batch::bytes`] stands a head of so many bytes, with these parts.
+const HEAD_LEN: usize = VALUE_LEN.end;
+const DB: Range<usize> = 0..2;
+const KIND: usize = DB.end;
+const DEADLINE: Range<usize> = KIND + 1..KIND + 1 + 8;
+const KEY_LEN: Range<usize> = DEADLINE.end..DEADLINE.end + 4;
+const VALUE_LEN: Range<usize> = KEY_LEN.end..KEY_LEN.end + 8;
 
 /// What stands for the absence of a deadline. An entry with this one is gone since long.
 const NO_DEADLINE: i64 = i64::MIN;
@@ -25,6 +38,9 @@ mod kind {
     pub(super) const BYTES: u8 = 0;
     pub(super) const INT: u8 = 1;
     pub(super) const BLOB: u8 = 2;
+    pub(super) const COLLECTION: u8 = 3;
+    /// Only until the values are read, see `resolve.rs`.
+    pub(super) const SPILLED: u8 = 4;
 }
 
 /// Some entries as they were when the snapshot began; see [`Snapshot`](crate::Snapshot).
@@ -36,6 +52,8 @@ pub struct Batch {
     /// What the blobs take, as the allocator counts it.
     blob_bytes: usize,
     len: usize,
+    /// How many values are on disk.
+    spilled: usize,
 }
 
 /// An entry as it was when the snapshot began.
@@ -53,24 +71,41 @@ pub struct SavedEntry<'a> {
 
 /// The value of a [`SavedEntry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SavedValue<'a> {
     /// A string.
     Str(&'a [u8]),
     /// A string that is the decimal text of this integer.
     Int(i64),
+    /// Anything else.
+    Collection(SavedCollection<'a>),
 }
 
 impl<'a> SavedValue<'a> {
-    /// The bytes of a string, for which an integer is written into `scratch`.
+    /// A copy of a value, as a snapshot makes it. The bytes go into `copy`.
     #[must_use]
-    pub fn bytes<'s>(&self, scratch: &'s mut IntText) -> &'s [u8]
+    pub fn of(value: &'a Value<'_>, copy: &'a mut Vec<u8>) -> Self {
+        match value {
+            Value::Str(StrView::Bytes(bytes)) => SavedValue::Str(bytes),
+            Value::Str(StrView::Int(value)) => SavedValue::Int(*value),
+            Value::Str(StrView::Shared(blob)) => SavedValue::Str(blob),
+            Value::Collection(collection) => {
+                copy.clear();
+                collections::encode(collection, &mut Writer::new(copy));
+                SavedValue::Collection(SavedCollection { edits: copy })
+            }
+        }
+    }
+
+    /// The bytes of a string, for which an integer is written into `scratch`; `None` for a collection.
+    #[must_use]
+    pub fn string<'s>(&self, scratch: &'s mut IntText) -> Option<&'s [u8]>
     where
         'a: 's,
     {
         match *self {
-            SavedValue::Str(bytes) => bytes,
-            SavedValue::Int(value) => scratch.of(value),
+            SavedValue::Str(bytes) => Some(bytes),
+            SavedValue::Int(value) => Some(scratch.of(value)),
+            SavedValue::Collection(_) => None,
         }
     }
 }
@@ -91,7 +126,17 @@ impl Batch {
     /// The entries.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
-        Iter { bytes: &self.bytes, blobs: self.blobs.iter() }
+        Iter(self.copies())
+    }
+
+    /// The entries as they stand here.
+    pub(super) fn copies(&self) -> Copies<'_> {
+        Copies { bytes: &self.bytes, blobs: self.blobs.iter() }
+    }
+
+    /// Whether values are still on disk.
+    pub(super) fn has_spilled(&self) -> bool {
+        self.spilled > 0
     }
 
     /// Adds a copy of an entry of the database `db`.
@@ -99,28 +144,80 @@ impl Batch {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(BATCH_BYTES + BATCH_BYTES / 8);
         }
-        let (kind, int, value) = match entry.string() {
-            StrView::Bytes(bytes) => (kind::BYTES, [0; 8], bytes),
-            StrView::Int(value) => (kind::INT, value.to_le_bytes(), &[][..]),
-            StrView::Shared(blob) => {
+        self.push_copy(db, entry.key(), entry.deadline_ms(), |batch| match entry.spilled() {
+            Some(spilled) => {
+                batch.spilled += 1;
+                batch.bytes.extend_from_slice(&spilled.encode());
+                kind::SPILLED
+            }
+            None => batch.push_value(entry.value()),
+        });
+    }
+
+    /// Adds a copy from another batch, whose value is `bytes` in place of what it was there, if any.
+    pub(super) fn push_again(&mut self, copy: &Copy<'_>, bytes: Option<&[u8]>) {
+        self.push_copy(copy.db, copy.key, copy.deadline_ms, |batch| {
+            if let Some(blob) = copy.blob {
+                batch.blob_bytes += blob_bytes(blob);
+                batch.blobs.push(Arc::clone(blob));
+            }
+            let Some(bytes) = bytes else {
+                batch.bytes.extend_from_slice(copy.value);
+                return copy.kind;
+            };
+            let (is_collection, bytes) = spill::parts(bytes);
+            batch.bytes.extend_from_slice(bytes);
+            if is_collection { kind::COLLECTION } else { kind::BYTES }
+        });
+    }
+
+    /// Adds a copy whose value `push_value` adds, and says of which kind it is.
+    fn push_copy(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        deadline_ms: Option<i64>,
+        push_value: impl FnOnce(&mut Self) -> u8,
+    ) {
+        let mut head = [0; HEAD_LEN];
+        head[DB].copy_from_slice(&db.number().to_le_bytes());
+        head[DEADLINE].copy_from_slice(&deadline_ms.unwrap_or(NO_DEADLINE).to_le_bytes());
+        // Keys are bounded by `KEY_LEN_MAX`.
+        head[KEY_LEN].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        let head_at = self.bytes.len();
+        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(key);
+        let value_at = self.bytes.len();
+        let kind = push_value(self);
+        let value_len = (self.bytes.len() - value_at) as u64;
+        let head = &mut self.bytes[head_at..value_at];
+        head[KIND] = kind;
+        head[VALUE_LEN].copy_from_slice(&value_len.to_le_bytes());
+        self.len += 1;
+    }
+
+    /// Adds a copy of a value, and returns of which kind it is.
+    fn push_value(&mut self, value: Value<'_>) -> u8 {
+        match value {
+            Value::Str(StrView::Bytes(bytes)) => {
+                self.bytes.extend_from_slice(bytes);
+                kind::BYTES
+            }
+            Value::Str(StrView::Int(value)) => {
+                self.bytes.extend_from_slice(&value.to_le_bytes());
+                kind::INT
+            }
+            Value::Str(StrView::Shared(blob)) => {
                 let blob = blob.to_arc();
                 self.blob_bytes += blob_bytes(&blob);
                 self.blobs.push(blob);
-                (kind::BLOB, [0; 8], &[][..])
+                kind::BLOB
             }
-        };
-        let key = entry.key();
-        let value = if kind == kind::INT { &int } else { value };
-        self.bytes.extend_from_slice(&db.number().to_le_bytes());
-        self.bytes.push(kind);
-        // Keys are bounded by `KEY_LEN_MAX`, and what stands beside its key is no blob.
-        self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        let deadline_ms = entry.deadline_ms().unwrap_or(NO_DEADLINE);
-        self.bytes.extend_from_slice(&deadline_ms.to_le_bytes());
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        self.len += 1;
+            Value::Collection(collection) => {
+                collections::encode(&collection, &mut Writer::new(&mut self.bytes));
+                kind::COLLECTION
+            }
+        }
     }
 
     /// Whether it is time to hand the batch on. A batch of blobs is small but may hold much.
@@ -145,30 +242,70 @@ impl<'a> IntoIterator for &'a Batch {
 
 /// The entries of a [`Batch`].
 #[derive(Debug, Clone)]
-pub struct Iter<'a> {
-    bytes: &'a [u8],
-    blobs: std::slice::Iter<'a, Arc<Vec<u8>>>,
-}
+pub struct Iter<'a>(Copies<'a>);
 
 impl<'a> Iterator for Iter<'a> {
     type Item = SavedEntry<'a>;
 
     fn next(&mut self) -> Option<SavedEntry<'a>> {
-        let (head, rest) = self.bytes.split_first_chunk::<HEAD_LEN>()?;
-        let &[d0, d1, kind, k0, k1, k2, k3, v0, v1, v2, v3, ref deadline @ ..] = head;
-        let db = DbIndex::from_number(u16::from_le_bytes([d0, d1]));
-        let (key, rest) = rest.split_at(u32::from_le_bytes([k0, k1, k2, k3]) as usize);
-        let (value, rest) = rest.split_at(u32::from_le_bytes([v0, v1, v2, v3]) as usize);
-        let value = match kind {
-            kind::BYTES => SavedValue::Str(value),
-            kind::INT => {
+        let Copy { db, key, kind, value, blob, deadline_ms } = self.0.next()?;
+        let value = match (kind, blob) {
+            (kind::INT, _) => {
                 SavedValue::Int(i64::from_le_bytes(value.try_into().expect("eight bytes")))
             }
-            _ => SavedValue::Str(self.blobs.next().expect("one for each key of that kind")),
+            (kind::COLLECTION, _) => SavedValue::Collection(SavedCollection { edits: value }),
+            (_, Some(blob)) => SavedValue::Str(blob),
+            (_, None) => SavedValue::Str(value),
         };
-        let deadline_ms = i64::from_le_bytes(*deadline);
+        Some(SavedEntry { db, key, value, deadline_ms })
+    }
+}
+
+/// An entry as it stands in a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copy<'a> {
+    db: DbIndex,
+    key: &'a [u8],
+    kind: u8,
+    value: &'a [u8],
+    /// For a large string, which is not in `value`.
+    blob: Option<&'a Arc<Vec<u8>>>,
+    deadline_ms: Option<i64>,
+}
+
+impl Copy<'_> {
+    /// Where the value is, if it is on disk.
+    pub(super) fn place(&self) -> Option<ColdPlace> {
+        let spilled = (self.kind == kind::SPILLED).then(|| self.value.first_chunk());
+        Some(Spilled::decode(spilled??)?.place)
+    }
+}
+
+/// See [`Batch::copies`].
+#[derive(Debug, Clone)]
+pub(super) struct Copies<'a> {
+    bytes: &'a [u8],
+    blobs: std::slice::Iter<'a, Arc<Vec<u8>>>,
+}
+
+impl<'a> Iterator for Copies<'a> {
+    type Item = Copy<'a>;
+
+    fn next(&mut self) -> Option<Copy<'a>> {
+        let (head, rest) = self.bytes.split_first_chunk::<HEAD_LEN>()?;
+        let kind = head[KIND];
+        let head = |part: Range<usize>| &head[part];
+        let number = |part| u64::from_le_bytes(head(part).try_into().expect("eight bytes"));
+        let db = u16::from_le_bytes(head(DB).try_into().expect("two bytes"));
+        let key_len = u32::from_le_bytes(head(KEY_LEN).try_into().expect("four bytes"));
+        let (key, rest) = rest.split_at(key_len as usize);
+        let (value, rest) = rest.split_at(number(VALUE_LEN) as usize);
+        let blob = (kind == kind::BLOB).then(|| self.blobs.next());
+        let blob = blob.map(|blob| blob.expect("one for each key of that kind"));
+        let deadline_ms = number(DEADLINE) as i64;
         let deadline_ms = (deadline_ms != NO_DEADLINE).then_some(deadline_ms);
         self.bytes = rest;
-        Some(SavedEntry { db, key, value, deadline_ms })
+        let db = DbIndex::from_number(db);
+        Some(Copy { db, key, kind, value, blob, deadline_ms })
     }
 }

@@ -12,24 +12,25 @@
 //! several keys are in it whole or not at all. FLUSHALL, SWAPDB, expiry and eviction change nothing
 //! about that.
 //!
-//! What it costs: without a snapshot one branch for each change. With one, a look into a tree for
-//! each change ahead of the walk, and memory: the copies, some 32 bytes for each place changed ahead of
-//! the walk, at most about four bytes for each entry, and tables that were flushed meanwhile, until the
+//! What it costs: without a snapshot one branch for each change. With one, a look into a set for each
+//! change ahead of the walk, and memory: the copies, some 16 bytes for each entry changed ahead of the
+//! walk, at most about seven bytes for each entry there is, and tables that were flushed meanwhile, until the
 //! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
+//!
+//! Values on disk are read when their batch is asked for (`resolve.rs`).
 //!
 //! There is one snapshot at a time.
 
 mod backlog;
 mod batch;
 mod part;
+mod resolve;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_dash::Table;
-
-use crate::entry::Entry;
+use crate::flush::Flushed;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
 use crate::shard::Held;
@@ -37,6 +38,7 @@ pub(crate) use backlog::Backlog;
 pub use batch::{Batch, Iter, SavedEntry, SavedValue};
 pub(crate) use part::Part;
 use part::Turn;
+use resolve::Resolving;
 
 /// Copies that wait may take this part of what the data takes, or [`COPIES_BYTES_MIN`] if that is
 /// more, before a snapshot is given up.
@@ -46,7 +48,7 @@ const COPIES_SHARE: u64 = 8;
 const COPIES_BYTES_MIN: usize = 64 << 20;
 
 /// Why a snapshot could not begin or go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// There is one at a time.
@@ -58,6 +60,9 @@ pub enum SnapshotError {
         /// The bound.
         bytes_max: usize,
     },
+    /// A value on disk could not be read.
+    #[error("a value on disk cannot be read: {0}")]
+    Unreadable(String),
 }
 
 /// The size of a database when the snapshot began. Keys whose deadline had come count here if they
@@ -70,6 +75,8 @@ pub struct SavedDb {
     pub keys: u64,
     /// Those with a deadline.
     pub expires: u64,
+    /// Hashes with fields that have deadlines.
+    pub volatile_hashes: usize,
 }
 
 /// Extra memory of a snapshot, in bytes.
@@ -89,6 +96,8 @@ pub struct Snapshot {
     changes: u64,
     /// The shard being walked; all before are done.
     shard: usize,
+    /// A batch whose values are on disk, and being read.
+    resolving: Option<Resolving>,
     pause: Duration,
 }
 
@@ -124,15 +133,25 @@ impl Snapshot {
             }
             held.shard.snapshot = Some(part);
         }
-        let now = |db| {
+        let mut now = |db| {
             let stats = keyspace.db_stats(db, now_ms);
-            SavedDb { db, keys: stats.keys, expires: stats.expires }
+            let held = all.locker().all_held().iter();
+            let volatile_hashes = held.map(|held| held.shard.db(db).volatile_hashes).sum();
+            SavedDb { db, keys: stats.keys, expires: stats.expires, volatile_hashes }
         };
-        let dbs = keyspace.db_indices().map(now).filter(|db| db.keys > 0).collect();
+        let dbs = keyspace.db_indices().map(&mut now).filter(|db| db.keys > 0).collect();
         let changes = keyspace.stats().changes;
         let pause = begun.elapsed();
         drop(all);
-        Ok(Self { keyspace: Arc::clone(keyspace), backlog, dbs, changes, shard: 0, pause })
+        Ok(Self {
+            keyspace: Arc::clone(keyspace),
+            backlog,
+            dbs,
+            changes,
+            shard: 0,
+            resolving: None,
+            pause,
+        })
     }
 
     /// The databases that had keys when the snapshot began.
@@ -157,18 +176,28 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::TooSlow`]; nothing more is to be had from the snapshot then.
+    /// [`SnapshotError::TooSlow`], [`SnapshotError::Unreadable`]; nothing more is to be had from the snapshot then.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, SnapshotError> {
         loop {
             if self.backlog.is_given_up() {
                 return Err(SnapshotError::TooSlow { bytes_max: self.backlog.bytes_max() });
+            }
+            if let Some(resolving) = &mut self.resolving
+                && let Some(store) = self.keyspace.cold_store()
+            {
+                match resolving.next(store)? {
+                    Some(batch) => return Ok(Some(batch)),
+                    None => self.resolving = None,
+                }
             }
             let batch = match self.backlog.pop() {
                 Some(batch) => batch,
                 None if self.shard == self.keyspace.shard_count() => return Ok(None),
                 None => self.walk_on(),
             };
-            if !batch.is_empty() {
+            if batch.has_spilled() {
+                self.resolving = Some(Resolving::new(batch));
+            } else if !batch.is_empty() {
                 return Ok(Some(batch));
             }
         }
@@ -181,7 +210,7 @@ impl Snapshot {
 
     /// Copies some entries of the current shard under its lock.
     fn walk_on(&mut self) -> Batch {
-        let (mut batch, mut done) = (Batch::default(), Vec::<Table<Entry>>::new());
+        let (mut batch, mut done) = (Batch::default(), Vec::<Flushed>::new());
         let mut held = Held::lock(&self.keyspace.slots, self.shard);
         let turn = held.shard.walk_on(&self.keyspace.hasher, &mut batch, &mut done);
         drop(held);

@@ -14,6 +14,7 @@ use tierce_dash::{Snapshot as Walk, Table};
 use super::backlog::Backlog;
 use super::batch::Batch;
 use crate::entry::Entry;
+use crate::flush::Flushed;
 use crate::key::KeyHasher;
 use crate::keyspace::DbIndex;
 use crate::shard::Shard;
@@ -21,16 +22,16 @@ use crate::shard::Shard;
 /// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.
 const BUCKETS_PER_LOCK: usize = 12;
 
-/// A walk that remembers one interval for more than one in so many entries begins to save whole
-/// buckets, so that the intervals join: they never take more than about four bytes for each entry.
-/// A bucket is a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
-const ENTRIES_PER_INTERVAL: usize = 8;
+/// A walk that remembers more than one in so many entries begins to save whole buckets, as intervals
+/// that join: so what is remembered never takes more than about seven bytes for each entry. A bucket is
+/// a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
+const ENTRIES_PER_MARK: usize = 3;
 
 /// Without this a table of few entries would begin with that at once.
-const INTERVALS_MIN: usize = 64;
+const MARKS_MIN: usize = 64;
 
-/// Memory of an interval: two numbers and its part of a node of the tree.
-const INTERVAL_BYTES: usize = 32;
+/// The figures for memory follow in steps of this: they are shared by all threads.
+const FOLLOW_BYTES: usize = 4096;
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Part {
     /// What writers have copied.
     copies: Batch,
     backlog: Arc<Backlog>,
+    /// Memory of copies and walks as the backlog knows it.
+    followed: usize,
     begun_ms: i64,
 }
 
@@ -56,7 +59,7 @@ enum Place {
     /// In this database.
     Db(DbIndex),
     /// Flushed, with the bytes of its entries.
-    Aside(Table<Entry>, usize),
+    Aside(Flushed, usize),
 }
 
 impl TableWalk {
@@ -82,6 +85,7 @@ impl Part {
             walks: Vec::with_capacity(databases),
             copies: Batch::default(),
             backlog: Arc::clone(backlog),
+            followed: 0,
             begun_ms,
         }
     }
@@ -96,26 +100,45 @@ impl Part {
         mem::take(&mut self.copies)
     }
 
+    /// Asks the processor to fetch what [`Shard::save_before_change`] will read for this hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, db: DbIndex, hash: u64) {
+        if let Some(TableWalk { walk, .. }) = self.walks.iter().find(|walk| walk.is_at(db)) {
+            walk.prefetch(hash);
+        }
+    }
+
     /// Saves an entry of this hash, if there is one that was there when the snapshot began.
     fn before_change(&mut self, db: DbIndex, table: &Table<Entry>, hash: u64, hasher: &KeyHasher) {
-        let Self { walks, copies, backlog, begun_ms } = self;
+        let Self { walks, copies, backlog, begun_ms, .. } = self;
         let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(db)) else {
             return;
         };
         if !walk.concerns(hash) || backlog.is_given_up() {
             return;
         }
-        let intervals = walk.interval_count();
-        let before = copies.memory_bytes() + intervals * INTERVAL_BYTES;
         let save = |entry: &Entry| copy(copies, *db, entry, *begun_ms);
-        if intervals < INTERVALS_MIN + table.len() / ENTRIES_PER_INTERVAL {
+        if walk.mark_count() < MARKS_MIN + table.len() / ENTRIES_PER_MARK {
             walk.before_change_of_one(table, hash, hasher, save);
         } else {
             walk.before_change(table, hash, hasher, save);
         }
-        backlog.follow(before, copies.memory_bytes() + walk.interval_count() * INTERVAL_BYTES);
         if copies.is_full() {
-            backlog.push(mem::take(copies));
+            // From now on the queue counts them.
+            let full = mem::take(copies);
+            self.backlog.follow(0, full.memory_bytes());
+            self.backlog.push(full);
+        }
+        self.follow();
+    }
+
+    /// Has the figures follow the memory of copies and walks.
+    fn follow(&mut self) {
+        let walks: usize = self.walks.iter().map(|walk| walk.walk.memory_bytes()).sum();
+        let now = self.copies.memory_bytes() + walks;
+        if now.abs_diff(self.followed) >= FOLLOW_BYTES || now == 0 {
+            self.backlog.follow(self.followed, now);
+            self.followed = now;
         }
     }
 
@@ -133,7 +156,7 @@ impl Part {
     }
 
     /// A database was emptied; what was in it is kept if it is still to be walked.
-    fn flushed(&mut self, db: DbIndex, table: Table<Entry>, bytes: usize) -> Option<Table<Entry>> {
+    fn flushed(&mut self, db: DbIndex, table: Flushed, bytes: usize) -> Option<Flushed> {
         match self.walks.iter_mut().find(|walk| walk.is_at(db)) {
             Some(walk) if !walk.walk.is_complete() && !self.backlog.is_given_up() => {
                 self.backlog.follow(0, table.memory_bytes() + bytes);
@@ -176,9 +199,9 @@ impl Shard {
     pub(crate) fn save_flushed(
         &mut self,
         db: DbIndex,
-        table: Table<Entry>,
+        table: Flushed,
         entry_bytes: usize,
-    ) -> Option<Table<Entry>> {
+    ) -> Option<Flushed> {
         match &mut self.snapshot {
             Some(part) => part.flushed(db, table, entry_bytes),
             None => Some(table),
@@ -191,7 +214,7 @@ impl Shard {
         &mut self,
         hasher: &KeyHasher,
         batch: &mut Batch,
-        done: &mut Vec<Table<Entry>>,
+        done: &mut Vec<Flushed>,
     ) -> Turn {
         let Some(mut part) = self.snapshot.take() else { return Turn::Unfinished };
         let mut buckets = 0;
@@ -200,14 +223,12 @@ impl Shard {
                 Place::Db(at) => &self.db(*at).table,
                 Place::Aside(table, _) => table,
             };
-            let intervals = walk.interval_count();
             while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !batch.is_full() {
                 walk.advance(table, hasher, |entry| copy(batch, *db, entry, part.begun_ms));
                 buckets += 1;
             }
-            let follow = |before, after| part.backlog.follow(before, after);
-            follow(intervals * INTERVAL_BYTES, walk.interval_count() * INTERVAL_BYTES);
             if !walk.is_complete() {
+                part.follow();
                 self.snapshot = Some(part);
                 return Turn::Unfinished;
             }
@@ -216,6 +237,9 @@ impl Shard {
                 done.push(table);
             }
         }
+        // Only the copies are left, which are handed on, and counted there.
+        part.backlog.follow(part.followed, part.copies.memory_bytes());
+        part.followed = part.copies.memory_bytes();
         Turn::Finished(part)
     }
 }

@@ -1,0 +1,359 @@
+//! Reading and editing collections under the lock of their shard.
+
+use std::ops::Deref;
+
+use tierce_collections::Collection;
+
+use super::edits::{Malformed, Reader, Writer, kind_of};
+use super::limits::LimitCells;
+use super::{CollectionType, Lent, each_collection, with_type};
+use crate::change::{Change, Removal};
+use crate::db::{Account, Db};
+use crate::entry::{Attributes, Content, Entry};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::keyspace::DbIndex;
+use crate::locker::Many;
+use crate::usage::Access;
+use crate::value::{Value, ValueType};
+
+/// What an edit does when its key is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It begins with an empty collection.
+    Create,
+    /// Nothing.
+    Skip,
+}
+
+/// A collection that is being edited: reads as the collection, and records what is changed.
+pub struct Editor<'a, T> {
+    pub(super) value: &'a mut T,
+    pub(super) limits: &'a LimitCells,
+    /// Where edits are recorded, if they have to be.
+    edits: Option<&'a mut Vec<u8>>,
+    has_changed: bool,
+}
+
+impl<T> Editor<'_, T> {
+    /// Notes a change, which `write` states as an edit.
+    #[inline]
+    pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        self.split().1.record(write);
+    }
+}
+
+impl<T> Editor<'_, T> {
+    /// The value and its recorder apart, to record while the value is being changed.
+    pub(super) fn split(&mut self) -> (&mut T, Recorder<'_>) {
+        let recorder =
+            Recorder { edits: self.edits.as_deref_mut(), has_changed: &mut self.has_changed };
+        (self.value, recorder)
+    }
+}
+
+/// Records for an editor.
+pub(super) struct Recorder<'a> {
+    edits: Option<&'a mut Vec<u8>>,
+    has_changed: &'a mut bool,
+}
+
+impl Recorder<'_> {
+    /// See [`Editor::record`].
+    #[inline]
+    pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        *self.has_changed = true;
+        if let Some(edits) = &mut self.edits {
+            write(&mut Writer::new(edits));
+        }
+    }
+}
+
+impl<T> Deref for Editor<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+/// What the figures have to know of a collection. Its entry stays as it is when it is edited.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) bytes: usize,
+    /// The deadline of its fields, if it is a hash with such.
+    pub(crate) fields_ms: Option<i64>,
+}
+
+impl Extent {
+    #[inline]
+    fn of<T: CollectionType>(value: &T) -> Self {
+        Self { bytes: value.allocated_bytes(), fields_ms: value.next_deadline_ms() }
+    }
+}
+
+impl Db<'_> {
+    /// Reads a collection. Counts a hit or a miss, and a use of the key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`].
+    #[inline]
+    pub fn collection<T: CollectionType>(&mut self, key: Key<'_>) -> Result<Option<Lent<'_, T>>> {
+        let Some(entry) = self.read(key)? else { return Ok(None) };
+        match entry.raw_collection() {
+            Some((form, pointer)) if form.kind() == T::KIND => {
+                // SAFETY: the entry owns the collection, and is borrowed as long as it is lent.
+                let value = unsafe { T::from_raw(form, pointer) };
+                Ok(Some(Lent::new(value)))
+            }
+            _ => Err(Error::WrongType),
+        }
+    }
+
+    /// Lets `edit` change the collection of a key; `None` if there is none and `missing` says to leave
+    /// it so. A collection that is empty afterwards is deleted.
+    ///
+    /// What an edit has changed before it fails stays changed; in a collection that is not there yet
+    /// nothing stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`], [`Error::KeyTooLong`], and those of `edit`.
+    pub fn edit<T: CollectionType, R, E: From<Error>>(
+        &mut self,
+        key: Key<'_>,
+        missing: Missing,
+        edit: impl FnOnce(&mut Editor<'_, T>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<Option<R>, E> {
+        let at = self.at;
+        let Some(entry) = self.find_value_to_change(key)? else {
+            return match missing {
+                Missing::Create => self.create(key, edit).map(Some),
+                Missing::Skip => Ok(None),
+            };
+        };
+        // With a copy on disk the entry loses more than elements, so all of it is accounted for.
+        let copied = entry.has_copy_on_disk().then(|| Account::of(entry));
+        let Some(mut value) = entry.lend::<T>() else { return Err(Error::WrongType.into()) };
+        let before = Extent::of(&*value);
+        let mut recording = at.pending.map(|pending| pending.record_edits(at.db, key.bytes()));
+        let (edits, limits) = (recording.as_deref_mut(), &at.keyspace.limits);
+        let mut editor = Editor { value: &mut *value, limits, edits, has_changed: false };
+        let result = edit(&mut editor);
+        let has_changed = editor.has_changed;
+        let is_empty = value.is_empty() && !T::STAYS_EMPTY;
+        let after = Extent::of(&*value);
+        drop(value);
+        at.used(entry);
+        if has_changed && !is_empty {
+            let change = match &copied {
+                Some(before) => before.cold.change(entry, Change::Edited),
+                None => Change::Edited,
+            };
+            if change == Change::Edited {
+                if let Some(recording) = recording {
+                    recording.keep();
+                }
+            } else {
+                // Whoever reads the log has the old value on disk, if at all.
+                drop(recording);
+            }
+            at.changed(key.hash(), entry, change);
+        } else {
+            drop(recording);
+        }
+        match copied {
+            None => self.settle_edit(key.hash(), before, after),
+            Some(before) => {
+                let after = Account::of(entry);
+                self.settle(key.hash(), before, after);
+            }
+        }
+        if is_empty && let Some(entry) = self.take(key, Removal::Deleted) {
+            self.discard(entry);
+        }
+        result.map(Some)
+    }
+
+    /// Like [`Db::edit`], for a key that is not there.
+    fn create<T: CollectionType, R, E: From<Error>>(
+        &mut self,
+        key: Key<'_>,
+        edit: impl FnOnce(&mut Editor<'_, T>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        self.check_key(key)?;
+        let mut value = T::new();
+        let limits = &self.at.keyspace.limits;
+        let mut editor = Editor { value: &mut value, limits, edits: None, has_changed: false };
+        let result = edit(&mut editor)?;
+        let has_changed = editor.has_changed;
+        if !value.is_empty() || (T::STAYS_EMPTY && has_changed) {
+            let entry = self.new_collection(key, value.into_collection(), None);
+            self.insert(key, entry);
+        }
+        Ok(result)
+    }
+
+    /// Sets a key to a collection, whatever it was before, with this deadline. An empty one deletes the
+    /// key; `false` if there was none to delete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`].
+    pub fn put_collection(
+        &mut self,
+        key: Key<'_>,
+        collection: Collection,
+        deadline_ms: Option<i64>,
+    ) -> Result<bool> {
+        if is_empty(&collection) {
+            return Ok(self.remove(key));
+        }
+        self.check_key(key)?;
+        let entry = self.new_collection(key, collection, deadline_ms);
+        self.put(key, entry)?;
+        Ok(true)
+    }
+
+    /// Applies edits from the log. With `whole` they make the value, with the deadline in it, and
+    /// otherwise they edit what is there; nothing is there if the log was cut off before, and then they
+    /// are a part of a value that follows.
+    ///
+    /// # Errors
+    ///
+    /// If they are no edits. Some may have been applied then.
+    pub(crate) fn apply_edits(
+        &mut self,
+        key: Key<'_>,
+        whole: Option<Option<i64>>,
+        edits: &[u8],
+        access: Access,
+    ) -> std::result::Result<(), Malformed> {
+        let Some(kind) = edits.first().copied().and_then(kind_of) else {
+            return Err(Malformed { offset: 0, what: "edits of no type" });
+        };
+        let limits = &self.at.keyspace.limits;
+        // A value on disk is whole, and what changed it later is in the log as a whole, too.
+        let present = self.find(key).filter(|_| whole.is_none());
+        if present.as_ref().is_some_and(|entry| entry.is_spilled()) {
+            return Ok(());
+        }
+        match present.filter(|entry| entry.value_type() == ValueType::Collection(kind)) {
+            Some(entry) => {
+                let before = Account::of(entry);
+                let is_empty = with_type!(kind, T => {
+                    let mut value = entry.lend::<T>().expect("the type was compared");
+                    apply_to(&mut *value, edits, limits)?;
+                    value.is_empty() && !T::STAYS_EMPTY
+                });
+                let after = Account::of(entry);
+                self.settle(key.hash(), before, after);
+                if is_empty {
+                    self.remove(key);
+                }
+            }
+            None => {
+                let mut collection = Collection::new(kind);
+                apply(&mut collection, edits, limits)?;
+                if is_empty(&collection) {
+                    self.remove(key);
+                    return Ok(());
+                }
+                let content = Content::Collection(collection);
+                let deadline_ms = whole.flatten();
+                let bytes = key.bytes();
+                let entry =
+                    Entry::with_attributes(bytes, content, deadline_ms, Attributes::NONE, access);
+                self.put(key, entry).expect("a key of a log is not too long");
+            }
+        }
+        Ok(())
+    }
+
+    fn new_collection(
+        &self,
+        key: Key<'_>,
+        collection: Collection,
+        deadline_ms: Option<i64>,
+    ) -> Entry {
+        let (content, access) = (Content::Collection(collection), self.at.first_access());
+        Entry::with_attributes(key.bytes(), content, deadline_ms, Attributes::NONE, access)
+    }
+}
+
+/// The collection that edits make out of nothing.
+pub(crate) fn collection_of(
+    edits: &[u8],
+    limits: &LimitCells,
+) -> std::result::Result<Collection, Malformed> {
+    let Some(kind) = edits.first().copied().and_then(kind_of) else {
+        return Err(Malformed { offset: 0, what: "edits of no type" });
+    };
+    let mut collection = Collection::new(kind);
+    apply(&mut collection, edits, limits)?;
+    Ok(collection)
+}
+
+/// Applies edits, all of which have to be of the collection's type.
+fn apply(
+    collection: &mut Collection,
+    edits: &[u8],
+    limits: &LimitCells,
+) -> std::result::Result<(), Malformed> {
+    each_collection!(collection, value => apply_to(value, edits, limits))
+}
+
+fn apply_to<T: CollectionType>(
+    value: &mut T,
+    edits: &[u8],
+    limits: &LimitCells,
+) -> std::result::Result<(), Malformed> {
+    let mut edits = Reader::new(edits);
+    while !edits.is_at_end() {
+        let code = edits.byte()?;
+        if kind_of(code) != Some(T::KIND) {
+            return Err(edits.malformed("an edit of another type"));
+        }
+        value.apply(code, &mut edits, limits)?;
+    }
+    Ok(())
+}
+
+/// Whether a key would not keep the collection.
+fn is_empty(collection: &Collection) -> bool {
+    each_collection!(collection, value => value.is_empty() && !stays_empty(value))
+}
+
+fn stays_empty<T: CollectionType>(_: &T) -> bool {
+    T::STAYS_EMPTY
+}
+
+impl Many<'_, '_> {
+    /// Reads several keys at once, each as [`Db::get`] does. Their shards have to be locked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    pub fn values(
+        &mut self,
+        db: DbIndex,
+        keys: &[Key<'_>],
+        now_ms: i64,
+    ) -> Result<Vec<Option<Value<'_>>>> {
+        // Reading removes keys whose deadline has come, which may move others, and fetches values from
+        // disk. So all are read before one of them is borrowed.
+        for key in keys {
+            self.db(db, key.hash(), now_ms).read(*key)?;
+        }
+        let find = |key: &Key<'_>| {
+            let mut db = self.db(db, key.hash(), now_ms);
+            let entry = std::ptr::from_ref(db.peek(*key)?);
+            // SAFETY: looking for keys that are not due, at the same time as above, changes nothing, and
+            // nobody else does while `self` is borrowed.
+            Some(Value::of(unsafe { &*entry }))
+        };
+        Ok(keys.iter().map(find).collect())
+    }
+}

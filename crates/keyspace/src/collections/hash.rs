@@ -1,0 +1,172 @@
+//! Edits of hashes.
+//!
+//! | edit | | |
+//! |---|---|---|
+//! | 1 | fields | varint count, and as often name and value: they have these values and no deadline |
+//! | 2 | fields with deadlines | the same with 8 bytes of deadline after each value, 0 for none |
+//! | 3 | deadline | name, 8 bytes: if the field is there, it has this deadline, or with 0 none |
+//! | 4 | remove | name: there is no such field |
+
+use tierce_collections::hash::{FieldRef, Former};
+use tierce_collections::{CollectionKind, Element, Hash, IntText};
+
+use super::edits::{Malformed, Reader, Writer, code};
+use super::limits::LimitCells;
+use super::parts::Part;
+use super::sealed::Sealed;
+use super::{CollectionType, Editor, collection_type, sealed_type};
+
+const FIELDS: u8 = code(CollectionKind::Hash, 1);
+const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
+const DEADLINE: u8 = code(CollectionKind::Hash, 3);
+const REMOVE: u8 = code(CollectionKind::Hash, 4);
+
+/// In the place of a deadline where there is none.
+const NO_DEADLINE: u64 = 0;
+
+impl CollectionType for Hash {
+    const KIND: CollectionKind = CollectionKind::Hash;
+
+    collection_type!(Hash);
+}
+
+impl Editor<'_, Hash> {
+    /// Sets a field to a value and a deadline.
+    pub fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let former = self.value.put(name, value, deadline_ms, self.limits.hash());
+        self.record(|edits| write_field(edits, name, value, deadline_ms));
+        former
+    }
+
+    /// Sets or takes away the deadline of a field.
+    pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        let former = self.value.set_deadline(name, deadline_ms);
+        if former != Former::Absent {
+            self.record(|edits| {
+                edits.begin(DEADLINE);
+                edits.bytes(name);
+                write_deadline(edits, deadline_ms);
+            });
+        }
+        former
+    }
+
+    /// Removes a field.
+    pub fn remove(&mut self, name: &[u8]) -> Former {
+        let former = self.value.remove(name);
+        if former != Former::Absent {
+            self.record(|edits| {
+                edits.begin(REMOVE);
+                edits.bytes(name);
+            });
+        }
+        former
+    }
+}
+
+fn write_field(edits: &mut Writer<'_>, name: &[u8], value: &[u8], deadline_ms: Option<i64>) {
+    edits.begin(if deadline_ms.is_some() { TIMED_FIELDS } else { FIELDS });
+    edits.count(1);
+    edits.bytes(name);
+    edits.bytes(value);
+    if deadline_ms.is_some() {
+        write_deadline(edits, deadline_ms);
+    }
+}
+
+fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
+    edits.fixed(deadline_ms.map_or(NO_DEADLINE, |deadline_ms| deadline_ms as u64));
+}
+
+fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
+    edits.bytes(element.bytes(&mut IntText::new()));
+}
+
+impl Sealed for Hash {
+    sealed_type!(Hash);
+
+    #[inline]
+    fn next_deadline_ms(&self) -> Option<i64> {
+        Hash::next_deadline_ms(self)
+    }
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        let has_deadlines = self.next_deadline_ms().is_some();
+        edits.begin(if has_deadlines { TIMED_FIELDS } else { FIELDS });
+        edits.count(self.len());
+        for FieldRef { name, value, deadline_ms } in self {
+            write_element(edits, name);
+            write_element(edits, value);
+            if has_deadlines {
+                write_deadline(edits, deadline_ms);
+            }
+        }
+    }
+
+    fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let end = edits.len() + bytes_max;
+        loop {
+            cursor = self.sweep(cursor, |FieldRef { name, value, deadline_ms }| {
+                let (mut name_text, mut value_text) = (IntText::new(), IntText::new());
+                let (name, value) = (name.bytes(&mut name_text), value.bytes(&mut value_text));
+                write_field(edits, name, value, deadline_ms);
+            });
+            if cursor == 0 || edits.len() >= end {
+                return cursor;
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        match code {
+            FIELDS | TIMED_FIELDS => {
+                for _ in 0..edit.varint()? {
+                    let Field { name, value, deadline_ms } = field(code, edit)?;
+                    self.put(name, value, deadline_ms, limits.hash());
+                }
+            }
+            DEADLINE => {
+                let name = edit.bytes()?;
+                self.set_deadline(name, deadline(edit)?);
+            }
+            REMOVE => _ = self.remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an edit that hashes do not have")),
+        }
+        Ok(())
+    }
+
+    fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        match code {
+            FIELDS | TIMED_FIELDS => edit.varint(),
+            _ => Err(edit.malformed("an edit that is no part of a hash")),
+        }
+    }
+
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+        let Field { name, value, deadline_ms } = field(code, edit)?;
+        Ok(Part::Field { name, value, deadline_ms })
+    }
+}
+
+/// A field as an edit has it.
+struct Field<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    deadline_ms: Option<i64>,
+}
+
+fn field<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Field<'a>, Malformed> {
+    let (name, value) = (edit.bytes()?, edit.bytes()?);
+    let deadline_ms = if code == TIMED_FIELDS { deadline(edit)? } else { None };
+    Ok(Field { name, value, deadline_ms })
+}
+
+fn deadline(edit: &mut Reader<'_>) -> Result<Option<i64>, Malformed> {
+    let deadline_ms = edit.fixed()?;
+    Ok((deadline_ms != NO_DEADLINE).then_some(deadline_ms as i64))
+}

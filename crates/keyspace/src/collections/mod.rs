@@ -1,0 +1,254 @@
+//! Lists, sets, sorted sets, hashes and streams under the keyspace: how they are read and edited under
+//! the lock of their shard, and how each edit reaches the log.
+//!
+//! * `access`: reading ([`Db::collection`], [`Many::values`](crate::Many::values)) and editing
+//!   ([`Db::edit`]).
+//! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out of
+//!   nothing. So the log, its checkpoints, snapshots and loading have one format.
+//! * `hash_deadlines`: fields of hashes removed when their time has come.
+//! * `limits`: up to which size collections are compact.
+//! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.
+//!
+//! **Invariants:**
+//! - Whatever changes a collection goes through an [`Editor`], which records it. Replaying what was
+//!   recorded makes an equal collection.
+//! - Applying an edit never fails for what the collection happens to be: a log that was cut off at a
+//!   checkpoint has edits whose collection is not there yet. Numbers are clamped, what is not there is
+//!   not removed.
+//! - Edits of sets, sorted sets, hashes and streams say what is, and not what changes: applying one
+//!   twice, or in the middle of those that make the whole value, does no harm. A checkpoint relies
+//!   on that when it logs a large value bit by bit.
+//! - A key whose collection loses its last element is gone, unless the type says otherwise.
+
+pub(crate) mod access;
+pub(crate) mod edits;
+mod hash;
+mod hash_deadlines;
+pub(crate) mod limits;
+pub(crate) mod list;
+mod parts;
+mod set;
+mod sorted_set;
+mod stream;
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use tierce_collections::{Collection, CollectionKind, Form};
+
+pub use access::{Editor, Missing};
+use edits::{Malformed, Reader, Writer};
+use limits::LimitCells;
+pub use limits::Limits;
+pub use parts::{Part, Parts, SavedCollection};
+pub use stream::{Delivery, StreamFields, StreamIds};
+
+/// A type of collections, as the keyspace sees it.
+///
+/// Nobody outside implements it.
+pub trait CollectionType: Sized + sealed::Sealed {
+    /// Which one.
+    const KIND: CollectionKind;
+
+    /// Whether a key keeps a collection without elements.
+    const STAYS_EMPTY: bool = false;
+
+    /// One without elements.
+    fn new() -> Self;
+
+    /// Whether there is no element.
+    fn is_empty(&self) -> bool;
+
+    /// As a collection of any type.
+    fn into_collection(self) -> Collection;
+
+    /// The collection, if it is of this type.
+    fn of(collection: &Collection) -> Option<&Self>;
+}
+
+/// What only the keyspace needs of a type.
+pub(crate) mod sealed {
+    use super::{Form, LimitCells, Malformed, NonNull, Part, Reader, Writer};
+
+    pub trait Sealed: Sized {
+        /// See [`Collection::from_raw`](super::Collection::from_raw).
+        ///
+        /// # Safety
+        ///
+        /// As there, for a form of this type.
+        unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self;
+
+        /// See [`Collection::into_raw`](super::Collection::into_raw).
+        fn into_raw(self) -> (Form, NonNull<u8>);
+
+        /// See [`Collection::allocated_bytes`](super::Collection::allocated_bytes).
+        fn allocated_bytes(&self) -> usize;
+
+        /// When the next deadline of one of its fields comes, if it is a hash with such.
+        #[inline]
+        fn next_deadline_ms(&self) -> Option<i64> {
+            None
+        }
+
+        /// Appends edits that make this value out of an empty one.
+        fn encode(&self, edits: &mut Writer<'_>);
+
+        /// Appends edits for a part of the value that begins at `cursor`, of about `bytes_max` bytes,
+        /// and returns where the next part begins, 0 at the end. What stays in the collection from the
+        /// first part to the last is in one of them.
+        fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64;
+
+        /// Applies an edit, whose code has been read.
+        fn apply(
+            &mut self,
+            code: u8,
+            edit: &mut Reader<'_>,
+            limits: &LimitCells,
+        ) -> Result<(), Malformed>;
+
+        /// How many parts an edit of [`Sealed::encode`] adds, whose code has been read.
+        fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed>;
+
+        /// Reads the next of these parts.
+        fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed>;
+    }
+}
+
+/// Runs `$body` with `$type` for the type that is `$kind`.
+macro_rules! with_type {
+    ($kind:expr, $type:ident => $body:expr) => {
+        match $kind {
+            tierce_collections::CollectionKind::List => {
+                type $type = tierce_collections::List;
+                $body
+            }
+            tierce_collections::CollectionKind::Set => {
+                type $type = tierce_collections::Set;
+                $body
+            }
+            tierce_collections::CollectionKind::SortedSet => {
+                type $type = tierce_collections::SortedSet;
+                $body
+            }
+            tierce_collections::CollectionKind::Hash => {
+                type $type = tierce_collections::Hash;
+                $body
+            }
+            tierce_collections::CollectionKind::Stream => {
+                type $type = tierce_collections::Stream;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_type;
+
+/// Runs `$body` with the value of whatever type a collection has.
+macro_rules! each_collection {
+    ($collection:expr, $value:ident => $body:expr) => {
+        match $collection {
+            tierce_collections::Collection::List($value) => $body,
+            tierce_collections::Collection::Set($value) => $body,
+            tierce_collections::Collection::SortedSet($value) => $body,
+            tierce_collections::Collection::Hash($value) => $body,
+            tierce_collections::Collection::Stream($value) => $body,
+        }
+    };
+}
+pub(crate) use each_collection;
+
+/// What is the same for all types, said once.
+macro_rules! collection_type {
+    ($type:ident) => {
+        fn new() -> Self {
+            $type::new()
+        }
+
+        #[inline]
+        fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+
+        fn into_collection(self) -> tierce_collections::Collection {
+            tierce_collections::Collection::$type(self)
+        }
+
+        fn of(collection: &tierce_collections::Collection) -> Option<&Self> {
+            match collection {
+                tierce_collections::Collection::$type(value) => Some(value),
+                _ => None,
+            }
+        }
+    };
+}
+pub(crate) use collection_type;
+
+/// The same for [`sealed::Sealed`].
+macro_rules! sealed_type {
+    ($type:ident) => {
+        #[inline]
+        unsafe fn from_raw(form: tierce_collections::Form, pointer: std::ptr::NonNull<u8>) -> Self {
+            // SAFETY: by the caller's promise.
+            unsafe { $type::from_raw(form, pointer) }
+        }
+
+        #[inline]
+        fn into_raw(self) -> (tierce_collections::Form, std::ptr::NonNull<u8>) {
+            $type::into_raw(self)
+        }
+
+        #[inline]
+        fn allocated_bytes(&self) -> usize {
+            $type::allocated_bytes(self)
+        }
+    };
+}
+pub(crate) use sealed_type;
+
+/// A collection that an entry owns, lent for reading.
+pub struct Lent<'a, T> {
+    /// Made of the same pointer as the owner's, and never dropped.
+    value: ManuallyDrop<T>,
+    owner: PhantomData<&'a T>,
+}
+
+impl<T> Lent<'_, T> {
+    /// `value` must be owned elsewhere, by something that stays during the lifetime.
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), owner: PhantomData }
+    }
+}
+
+impl<T> Deref for Lent<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Lent<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_part`].
+pub(crate) fn encode_part(
+    collection: &Collection,
+    cursor: u64,
+    bytes_max: usize,
+    edits: &mut Writer<'_>,
+) -> u64 {
+    use sealed::Sealed;
+    each_collection!(collection, value => value.encode_part(cursor, bytes_max, edits))
+}
+
+/// Appends edits that make a collection out of nothing.
+pub(crate) fn encode(collection: &Collection, edits: &mut Writer<'_>) {
+    use sealed::Sealed;
+    each_collection!(collection, value => value.encode(edits));
+}

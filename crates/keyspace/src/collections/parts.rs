@@ -1,0 +1,153 @@
+//! Collections as they were when a snapshot began: a copy of their elements, in the bytes of `edits`.
+
+use tierce_collections::CollectionKind;
+use tierce_collections::stream::{State, StreamId};
+
+use super::edits::{Malformed, Reader, kind_of};
+use super::sealed::Sealed;
+use super::stream::{Delivery, StreamFields, StreamIds};
+use super::with_type;
+
+/// A part of a collection.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Part<'a> {
+    /// The next element of a list.
+    Element(&'a [u8]),
+    /// A member of a set.
+    Member(&'a [u8]),
+    /// A member of a sorted set.
+    Scored {
+        /// The member.
+        member: &'a [u8],
+        /// Its score.
+        score: f64,
+    },
+    /// A field of a hash.
+    Field {
+        /// Its name.
+        name: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// When it expires, as Unix time in milliseconds.
+        deadline_ms: Option<i64>,
+    },
+    /// What is known of a stream beside its entries and groups.
+    StreamState(State),
+    /// An entry of a stream; they come in ascending order.
+    StreamEntry {
+        /// Its identity.
+        id: StreamId,
+        /// Its fields.
+        fields: StreamFields<'a>,
+    },
+    /// A group of a stream.
+    Group {
+        /// Its name.
+        name: &'a [u8],
+        /// The highest entry that was delivered to any of its consumers.
+        last_delivered: StreamId,
+        /// How many entries it has read, if that is known.
+        entries_read: Option<u64>,
+    },
+    /// A consumer of a group that came before.
+    Consumer {
+        /// The group.
+        group: &'a [u8],
+        /// Its name.
+        name: &'a [u8],
+        /// When it last tried something, in milliseconds since 1970.
+        seen_ms: u64,
+        /// When it last got or claimed an entry; `None` for never.
+        active_ms: Option<u64>,
+    },
+    /// Entries that are pending with a consumer that came before, in ascending order.
+    Pending {
+        /// The consumer's group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+        /// When and how often they were delivered.
+        delivery: Delivery,
+        /// Which.
+        ids: StreamIds<'a>,
+    },
+}
+
+/// A copy of a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedCollection<'a> {
+    pub(crate) edits: &'a [u8],
+}
+
+#[expect(clippy::len_without_is_empty, reason = "what is empty vanishes, except for streams")]
+impl SavedCollection<'_> {
+    /// Its type.
+    ///
+    /// # Panics
+    ///
+    /// If the copy is damaged, which what was copied in this process is not.
+    #[must_use]
+    pub fn kind(&self) -> CollectionKind {
+        let code = self.edits.first().copied();
+        code.and_then(kind_of).expect("a copy begins with an edit")
+    }
+
+    /// Its parts, in the order of the collection if it has one.
+    #[must_use]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts { edits: Reader::new(self.edits), code: 0, left: 0 }
+    }
+
+    /// How many parts there are. Takes constant time except for streams.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        let mut parts = self.parts();
+        match self.kind() {
+            CollectionKind::Stream => parts.count() as u64,
+            _ => parts.turn_to_edit().map_or(0, |()| parts.left),
+        }
+    }
+}
+
+/// The parts of a [`SavedCollection`].
+#[derive(Debug)]
+pub struct Parts<'a> {
+    edits: Reader<'a>,
+    /// The edit that is being read.
+    code: u8,
+    /// Parts of it that are still to come.
+    left: u64,
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the beginning of the next edit.
+    fn turn_to_edit(&mut self) -> Result<(), Malformed> {
+        self.code = self.edits.byte()?;
+        let kind = kind_of(self.code).ok_or(self.edits.malformed("an edit of an unknown type"))?;
+        self.left = with_type!(kind, T => T::part_count(self.code, &mut self.edits))?;
+        Ok(())
+    }
+
+    fn next_part(&mut self) -> Result<Option<Part<'a>>, Malformed> {
+        while self.left == 0 {
+            if self.edits.is_at_end() {
+                return Ok(None);
+            }
+            self.turn_to_edit()?;
+        }
+        self.left -= 1;
+        let kind = kind_of(self.code).expect("compared when the edit began");
+        with_type!(kind, T => T::part(self.code, &mut self.edits)).map(Some)
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Part<'a>;
+
+    /// Ends at what is damaged, which what was copied in this process is not; a reader who knows the
+    /// number of parts notices.
+    fn next(&mut self) -> Option<Part<'a>> {
+        self.next_part().ok().flatten()
+    }
+}

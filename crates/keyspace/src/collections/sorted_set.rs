@@ -1,0 +1,139 @@
+//! Edits of sorted sets.
+//!
+//! | edit | fields | meaning |
+//! |---|---|---|
+//! | 0 | number of members; for each its score and the member | these members have these scores |
+//! | 1 | score, member | this member has this score |
+//! | 2 | member | there is no such member |
+//!
+//! A score is the eight bytes of an `f64`, little-endian; one that is NaN counts as 0.
+
+use std::ops::Range;
+
+use tierce_collections::{CollectionKind, Element, IntText, SortedSet};
+
+use super::access::Editor;
+use super::edits::{Malformed, Reader, Writer, code};
+use super::limits::LimitCells;
+use super::parts::Part;
+use super::sealed::Sealed;
+use super::{CollectionType, collection_type, sealed_type};
+
+const MAKE: u8 = code(CollectionKind::SortedSet, 0);
+const SET: u8 = code(CollectionKind::SortedSet, 1);
+const REMOVE: u8 = code(CollectionKind::SortedSet, 2);
+
+impl CollectionType for SortedSet {
+    const KIND: CollectionKind = CollectionKind::SortedSet;
+
+    collection_type!(SortedSet);
+}
+
+impl Sealed for SortedSet {
+    sealed_type!(SortedSet);
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        edits.begin(MAKE);
+        edits.count(self.len());
+        self.iter().for_each(|(member, score)| write_scored(edits, member, score));
+    }
+
+    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let start = edits.len();
+        let mut cursor = cursor;
+        loop {
+            cursor = self.sweep(cursor, |member, score| {
+                edits.begin(SET);
+                write_scored(edits, member, score);
+            });
+            if cursor == 0 || edits.len() - start >= bytes_max {
+                return cursor;
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        let count = match code {
+            MAKE => edit.varint()?,
+            SET => 1,
+            REMOVE => {
+                self.remove(edit.bytes()?);
+                return Ok(());
+            }
+            _ => return Err(edit.malformed("an unknown edit of a sorted set")),
+        };
+        let limits = limits.sorted_set();
+        for _ in 0..count {
+            let (score, member) = read_scored(edit)?;
+            self.insert(member, score, &limits);
+        }
+        Ok(())
+    }
+
+    fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        match code {
+            MAKE => edit.varint(),
+            _ => Err(edit.malformed("an edit that makes no sorted set")),
+        }
+    }
+
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+        let (score, member) = read_scored(edit)?;
+        Ok(Part::Scored { member, score })
+    }
+}
+
+fn write_scored(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
+    edits.fixed(score.to_bits());
+    edits.bytes(member.bytes(&mut IntText::new()));
+}
+
+fn read_scored<'a>(edit: &mut Reader<'a>) -> Result<(f64, &'a [u8]), Malformed> {
+    let score = f64::from_bits(edit.fixed()?);
+    Ok((score, edit.bytes()?))
+}
+
+impl Editor<'_, SortedSet> {
+    /// See [`SortedSet::update`].
+    #[inline]
+    pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
+        let mut changed = None;
+        self.value.update(member, &self.limits.sorted_set(), |old| {
+            let new = decide(old);
+            changed = new.filter(|_| new != old);
+            new
+        });
+        if let Some(score) = changed {
+            self.record(|edits| {
+                edits.begin(SET);
+                write_scored(edits, Element::Bytes(member), score);
+            });
+        }
+    }
+
+    /// Removes a member. Returns the score it had.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let score = self.value.remove(member)?;
+        self.record(|edits| write_removal(edits, member));
+        Some(score)
+    }
+
+    /// See [`SortedSet::remove_range`].
+    pub fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(Element<'_>, f64)) {
+        let (set, mut recorder) = self.split();
+        set.remove_range(ranks, |member, score| {
+            recorder.record(|edits| write_removal(edits, member.bytes(&mut IntText::new())));
+            visit(member, score);
+        });
+    }
+}
+
+fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {
+    edits.begin(REMOVE);
+    edits.bytes(member);
+}

@@ -1,0 +1,554 @@
+//! Edits of streams.
+//!
+//! What is known of a stream beside its entries is in edits with its new value, and the log has them in
+//! the order of the changes. So the last one is right, whatever a checkpoint has written in between.
+
+use tierce_collections::stream::{
+    ConsumerNumber, Entry, Group, NewFields, Pending, State, StreamId, Trim,
+};
+use tierce_collections::{CollectionKind, IntText, Stream};
+
+use super::access::Editor;
+use super::edits::{Malformed, Reader, Writer, code};
+use super::limits::LimitCells;
+use super::parts::Part;
+use super::sealed::Sealed;
+use super::{CollectionType, collection_type, sealed_type};
+
+/// What edits do. The layout of each is in `docs/formats/log-operations.md`.
+mod edit {
+    pub(super) const STATE: u8 = 0;
+    pub(super) const ADD: u8 = 1;
+    pub(super) const ENTRY: u8 = 2;
+    pub(super) const DELETE: u8 = 3;
+    pub(super) const THROUGH: u8 = 4;
+    pub(super) const GROUP: u8 = 5;
+    pub(super) const NO_GROUP: u8 = 6;
+    pub(super) const CONSUMER: u8 = 7;
+    pub(super) const NO_CONSUMER: u8 = 8;
+    pub(super) const PENDING: u8 = 9;
+    pub(super) const ACKNOWLEDGE: u8 = 10;
+}
+
+const fn code_of(edit: u8) -> u8 {
+    code(CollectionKind::Stream, edit)
+}
+
+impl CollectionType for Stream {
+    const KIND: CollectionKind = CollectionKind::Stream;
+
+    const STAYS_EMPTY: bool = true;
+
+    collection_type!(Stream);
+}
+
+impl Editor<'_, Stream> {
+    /// Adds an entry after all others. `false`, and nothing happens, if `id` is not above all
+    /// identities ever given.
+    pub fn add<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
+        if !self.value.add(id, fields.clone(), self.limits.stream()) {
+            return false;
+        }
+        let entries_added = self.value.state().entries_added;
+        self.record(|edits| {
+            edits.begin(code_of(edit::ADD));
+            edits.number(entries_added);
+            put_id(edits, id);
+            put_fields(edits, fields);
+        });
+        true
+    }
+
+    /// Deletes an entry. Returns whether there was one.
+    pub fn delete(&mut self, id: StreamId) -> bool {
+        let deleted = self.value.delete(id);
+        if deleted {
+            self.record(|edits| {
+                edits.begin(code_of(edit::DELETE));
+                put_id(edits, id);
+            });
+        }
+        deleted
+    }
+
+    /// Removes entries from the beginning. Returns how many.
+    pub fn trim(&mut self, trim: Trim) -> usize {
+        let trimmed = self.value.trim(trim);
+        if let Some(through) = trimmed.through {
+            self.record(|edits| {
+                edits.begin(code_of(edit::THROUGH));
+                put_id(edits, through);
+            });
+        }
+        trimmed.count
+    }
+
+    /// Says what is known beside entries and groups.
+    pub fn set_state(&mut self, state: State) {
+        self.value.set_state(state);
+        self.record(|edits| put_state(edits, state));
+    }
+
+    /// Says how far a group has read, which is made if there is none.
+    pub fn set_group(&mut self, name: &[u8], last_delivered: StreamId, entries_read: Option<u64>) {
+        self.value.group_or_new(name).set_position(last_delivered, entries_read);
+        self.record(|edits| put_group(edits, name, last_delivered, entries_read));
+    }
+
+    /// Removes a group. Returns whether there was one.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        let removed = self.value.remove_group(name);
+        if removed {
+            self.record(|edits| {
+                edits.begin(code_of(edit::NO_GROUP));
+                edits.bytes(name);
+            });
+        }
+        removed
+    }
+
+    /// Says when a consumer was seen and active, which is made if there is none. Nothing happens
+    /// without the group.
+    pub fn set_consumer(
+        &mut self,
+        group: &[u8],
+        name: &[u8],
+        seen_ms: u64,
+        active_ms: Option<u64>,
+    ) {
+        let Some(mut found) = self.value.group_mut(group) else { return };
+        let number = found.consumer_or_new(name);
+        found.set_times(number, seen_ms, active_ms);
+        drop(found);
+        self.record(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
+    }
+
+    /// Notes that a consumer was seen. That alone is not worth a record in the log: consumers ask all
+    /// the time.
+    pub fn saw_consumer(&mut self, group: &[u8], name: &[u8], seen_ms: u64) {
+        let Some(mut group) = self.value.group_mut(group) else { return };
+        let Some(number) = group.consumer_number(name) else { return };
+        let active_ms = group.consumer(number).and_then(|consumer| consumer.active_ms);
+        group.set_times(number, seen_ms, active_ms);
+    }
+
+    /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if there
+    /// is no such consumer.
+    pub fn remove_consumer(&mut self, group: &[u8], name: &[u8]) -> Option<usize> {
+        let pending = self.value.group_mut(group)?.remove_consumer(name)?;
+        self.record(|edits| {
+            edits.begin(code_of(edit::NO_CONSUMER));
+            edits.bytes(group);
+            edits.bytes(name);
+        });
+        Some(pending)
+    }
+
+    /// Says that entries are pending with a consumer, whatever was known of them before. Nothing happens
+    /// without the group or the consumer.
+    pub fn deliver(&mut self, group: &[u8], consumer: &[u8], ids: &[StreamId], delivery: Delivery) {
+        let Some(mut found) = self.value.group_mut(group) else { return };
+        let Some(number) = found.consumer_number(consumer) else { return };
+        for id in ids {
+            found.set_pending(*id, delivery.to(number));
+        }
+        drop(found);
+        if !ids.is_empty() {
+            self.record(|edits| put_pending(edits, group, consumer, delivery, ids));
+        }
+    }
+
+    /// Says that entries are not pending. Returns how many were.
+    pub fn acknowledge(&mut self, group: &[u8], ids: impl Iterator<Item = StreamId>) -> usize {
+        let Some(mut found) = self.value.group_mut(group) else { return 0 };
+        let gone: Vec<StreamId> = ids.filter(|id| found.acknowledge(*id)).collect();
+        drop(found);
+        if !gone.is_empty() {
+            self.record(|edits| {
+                edits.begin(code_of(edit::ACKNOWLEDGE));
+                edits.bytes(group);
+                put_ids(edits, &gone);
+            });
+        }
+        gone.len()
+    }
+}
+
+/// When and how often an entry was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When it was delivered last, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How often it was delivered.
+    pub count: u32,
+}
+
+impl Delivery {
+    fn of(pending: &Pending) -> Self {
+        Self { at_ms: pending.delivered_ms, count: pending.deliveries }
+    }
+
+    fn to(self, consumer: ConsumerNumber) -> Pending {
+        Pending { consumer, deliveries: self.count, delivered_ms: self.at_ms }
+    }
+}
+
+fn put_id(edits: &mut Writer<'_>, id: StreamId) {
+    edits.number(id.ms);
+    edits.number(id.seq);
+}
+
+fn put_ids(edits: &mut Writer<'_>, ids: &[StreamId]) {
+    edits.count(ids.len());
+    ids.iter().for_each(|id| put_id(edits, *id));
+}
+
+fn put_fields<'f>(edits: &mut Writer<'_>, fields: impl NewFields<'f>) {
+    edits.count(fields.len());
+    for (name, value) in fields {
+        edits.bytes(name);
+        edits.bytes(value);
+    }
+}
+
+fn put_entry(edits: &mut Writer<'_>, entry: &Entry<'_>) {
+    let (mut name_text, mut value_text) = (IntText::new(), IntText::new());
+    edits.begin(code_of(edit::ENTRY));
+    put_id(edits, entry.id);
+    edits.count(entry.fields().len());
+    for (name, value) in entry.fields() {
+        edits.bytes(name.bytes(&mut name_text));
+        edits.bytes(value.bytes(&mut value_text));
+    }
+}
+
+fn put_state(edits: &mut Writer<'_>, state: State) {
+    edits.begin(code_of(edit::STATE));
+    put_id(edits, state.last_id);
+    put_id(edits, state.max_deleted_id);
+    edits.number(state.entries_added);
+}
+
+/// Zero stands for what is not known; anything else is one more than the number.
+fn put_optional(edits: &mut Writer<'_>, value: Option<u64>) {
+    edits.number(value.map_or(0, |value| value.saturating_add(1)));
+}
+
+fn put_group(
+    edits: &mut Writer<'_>,
+    name: &[u8],
+    last_delivered: StreamId,
+    entries_read: Option<u64>,
+) {
+    edits.begin(code_of(edit::GROUP));
+    edits.bytes(name);
+    put_id(edits, last_delivered);
+    put_optional(edits, entries_read);
+}
+
+fn put_consumer(
+    edits: &mut Writer<'_>,
+    group: &[u8],
+    name: &[u8],
+    seen_ms: u64,
+    active_ms: Option<u64>,
+) {
+    edits.begin(code_of(edit::CONSUMER));
+    edits.bytes(group);
+    edits.bytes(name);
+    edits.number(seen_ms);
+    put_optional(edits, active_ms);
+}
+
+fn put_pending(
+    edits: &mut Writer<'_>,
+    group: &[u8],
+    consumer: &[u8],
+    delivery: Delivery,
+    ids: &[StreamId],
+) {
+    edits.begin(code_of(edit::PENDING));
+    edits.bytes(group);
+    edits.bytes(consumer);
+    edits.number(delivery.at_ms);
+    edits.number(delivery.count.into());
+    put_ids(edits, ids);
+}
+
+/// What is known beside entries and pending ones.
+fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
+    put_state(edits, stream.state());
+    for (name, group) in stream.groups() {
+        put_group(edits, name, group.last_delivered(), group.entries_read());
+        for consumer in group.consumers() {
+            put_consumer(edits, name, consumer.name(), consumer.seen_ms, consumer.active_ms);
+        }
+    }
+}
+
+/// The entries from `from` to `to`, and what is pending of them.
+fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: StreamId) {
+    for entry in stream.ascending(from, to) {
+        put_entry(edits, &entry);
+    }
+    for (name, group) in stream.groups() {
+        put_pending_range(edits, name, group, from, to);
+    }
+}
+
+/// What is pending in a group; neighbours that were delivered together share an edit.
+fn put_pending_range(
+    edits: &mut Writer<'_>,
+    name: &[u8],
+    group: &Group,
+    from: StreamId,
+    to: StreamId,
+) {
+    let mut run: Option<Pending> = None;
+    let mut ids = Vec::new();
+    let mut flush = |run: Option<Pending>, ids: &mut Vec<StreamId>| {
+        if let Some(pending) = run
+            && let Some(consumer) = group.consumer(pending.consumer)
+        {
+            put_pending(edits, name, consumer.name(), Delivery::of(&pending), ids);
+        }
+        ids.clear();
+    };
+    for (id, pending) in group.pending(from, to) {
+        if run != Some(*pending) {
+            flush(run, &mut ids);
+            run = Some(*pending);
+        }
+        ids.push(*id);
+    }
+    flush(run, &mut ids);
+}
+
+/// About how many pending entries are in a part of a checkpoint, of all groups together.
+const PENDING_PER_PART: usize = 1024;
+
+/// Before which millisecond a part ends that begins with `from_ms`; `None` for the end of the stream.
+///
+/// Parts are cut between milliseconds, since a cursor has no room for more. So all entries that have
+/// one in common are in one part, however many somebody has made.
+fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
+    let from = StreamId::new(from_ms, 0);
+    let mut bytes = 0;
+    let beyond = stream.ascending(from, StreamId::MAX).find(|entry| {
+        let fields = entry.fields();
+        let is_beyond = bytes > bytes_max;
+        bytes += fields.map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        is_beyond
+    });
+    let pending = PENDING_PER_PART / stream.group_count().max(1);
+    let groups = stream.groups();
+    let ends = groups.filter_map(|(_, group)| group.pending(from, StreamId::MAX).nth(pending));
+    let end = ends.map(|(id, _)| id.ms).chain(beyond.map(|entry| entry.id.ms)).min()?;
+    // However many entries the first millisecond has, the next part is another.
+    if end > from_ms { Some(end) } else { from_ms.checked_add(1) }
+}
+
+impl Sealed for Stream {
+    sealed_type!(Stream);
+
+    fn encode(&self, edits: &mut Writer<'_>) {
+        put_heads(edits, self);
+        put_range(edits, self, StreamId::MIN, StreamId::MAX);
+    }
+
+    /// The cursor is the millisecond at which a part begins.
+    fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        if cursor == 0 {
+            put_heads(edits, self);
+        }
+        let end = end_of_part(self, cursor, bytes_max);
+        let to = end.map_or(StreamId::MAX, |end| StreamId::new(end - 1, u64::MAX));
+        put_range(edits, self, StreamId::new(cursor, 0), to);
+        end.unwrap_or(0)
+    }
+
+    fn apply(
+        &mut self,
+        code: u8,
+        edit: &mut Reader<'_>,
+        limits: &LimitCells,
+    ) -> Result<(), Malformed> {
+        match code & EDIT_MASK {
+            edit::STATE => {
+                let state = read_state(edit)?;
+                self.set_state(state);
+            }
+            edit::ADD => {
+                let entries_added = edit.varint()?;
+                let (id, fields) = (read_id(edit)?, StreamFields::read(edit)?);
+                let fields: Vec<_> = fields.collect();
+                self.insert(id, fields.iter().copied(), limits.stream());
+                let state = self.state();
+                self.set_state(State { last_id: id, entries_added, ..state });
+            }
+            edit::ENTRY => {
+                let (id, fields) = (read_id(edit)?, StreamFields::read(edit)?);
+                let fields: Vec<_> = fields.collect();
+                self.insert(id, fields.iter().copied(), limits.stream());
+            }
+            edit::DELETE => {
+                let (id, state) = (read_id(edit)?, self.state());
+                self.remove(id);
+                let max_deleted_id = state.max_deleted_id.max(id);
+                self.set_state(State { max_deleted_id, ..state });
+            }
+            edit::THROUGH => _ = self.remove_through(read_id(edit)?),
+            edit::GROUP => {
+                let name = edit.bytes()?;
+                let (last_delivered, entries_read) = (read_id(edit)?, read_optional(edit)?);
+                self.group_or_new(name).set_position(last_delivered, entries_read);
+            }
+            edit::NO_GROUP => _ = self.remove_group(edit.bytes()?),
+            edit::CONSUMER => {
+                let (group, name) = (edit.bytes()?, edit.bytes()?);
+                let (seen_ms, active_ms) = (edit.varint()?, read_optional(edit)?);
+                let mut group = self.group_or_new(group);
+                let number = group.consumer_or_new(name);
+                group.set_times(number, seen_ms, active_ms);
+            }
+            edit::NO_CONSUMER => {
+                let (group, name) = (edit.bytes()?, edit.bytes()?);
+                if let Some(mut group) = self.group_mut(group) {
+                    group.remove_consumer(name);
+                }
+            }
+            edit::PENDING => {
+                let (group, name) = (edit.bytes()?, edit.bytes()?);
+                let (delivery, ids) = (read_delivery(edit)?, StreamIds::read(edit)?);
+                let mut group = self.group_or_new(group);
+                let number = group.consumer_or_new(name);
+                ids.for_each(|id| group.set_pending(id, delivery.to(number)));
+            }
+            edit::ACKNOWLEDGE => {
+                let (group, ids) = (edit.bytes()?, StreamIds::read(edit)?);
+                if let Some(mut group) = self.group_mut(group) {
+                    ids.for_each(|id| _ = group.acknowledge(id));
+                }
+            }
+            _ => return Err(edit.malformed("an edit of a stream of an unknown kind")),
+        }
+        Ok(())
+    }
+
+    fn part_count(_code: u8, _edit: &mut Reader<'_>) -> Result<u64, Malformed> {
+        Ok(1)
+    }
+
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+        Ok(match code & EDIT_MASK {
+            edit::STATE => Part::StreamState(read_state(edit)?),
+            edit::ENTRY => {
+                Part::StreamEntry { id: read_id(edit)?, fields: StreamFields::read(edit)? }
+            }
+            edit::GROUP => Part::Group {
+                name: edit.bytes()?,
+                last_delivered: read_id(edit)?,
+                entries_read: read_optional(edit)?,
+            },
+            edit::CONSUMER => Part::Consumer {
+                group: edit.bytes()?,
+                name: edit.bytes()?,
+                seen_ms: edit.varint()?,
+                active_ms: read_optional(edit)?,
+            },
+            edit::PENDING => Part::Pending {
+                group: edit.bytes()?,
+                consumer: edit.bytes()?,
+                delivery: read_delivery(edit)?,
+                ids: StreamIds::read(edit)?,
+            },
+            _ => return Err(edit.malformed("no edit of a whole stream")),
+        })
+    }
+}
+
+/// The bits of a code that say what an edit does.
+const EDIT_MASK: u8 = 0x0f;
+
+fn read_id(edit: &mut Reader<'_>) -> Result<StreamId, Malformed> {
+    Ok(StreamId::new(edit.varint()?, edit.varint()?))
+}
+
+fn read_optional(edit: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    Ok(edit.varint()?.checked_sub(1))
+}
+
+fn read_state(edit: &mut Reader<'_>) -> Result<State, Malformed> {
+    Ok(State {
+        last_id: read_id(edit)?,
+        max_deleted_id: read_id(edit)?,
+        entries_added: edit.varint()?,
+    })
+}
+
+fn read_delivery(edit: &mut Reader<'_>) -> Result<Delivery, Malformed> {
+    let at_ms = edit.varint()?;
+    let count = u32::try_from(edit.varint()?).map_err(|_| edit.malformed("too many deliveries"))?;
+    Ok(Delivery { at_ms, count })
+}
+
+/// Names and values of an entry in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamFields<'a> {
+    left: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> StreamFields<'a> {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let left = edit.varint()?;
+        let rest = edit.rest();
+        for _ in 0..left {
+            edit.bytes()?;
+            edit.bytes()?;
+        }
+        Ok(Self { left, rest })
+    }
+}
+
+impl<'a> Iterator for StreamFields<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let mut reader = Reader::new(self.rest);
+        let field = (reader.bytes().ok()?, reader.bytes().ok()?);
+        self.rest = reader.rest();
+        Some(field)
+    }
+}
+
+/// Identities in a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamIds<'a> {
+    left: u64,
+    rest: &'a [u8],
+}
+
+impl<'a> StreamIds<'a> {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let left = edit.varint()?;
+        let rest = edit.rest();
+        for _ in 0..left {
+            read_id(edit)?;
+        }
+        Ok(Self { left, rest })
+    }
+}
+
+impl Iterator for StreamIds<'_> {
+    type Item = StreamId;
+
+    fn next(&mut self) -> Option<StreamId> {
+        self.left = self.left.checked_sub(1)?;
+        let mut reader = Reader::new(self.rest);
+        let id = read_id(&mut reader).ok()?;
+        self.rest = reader.rest();
+        Some(id)
+    }
+}

@@ -1,0 +1,156 @@
+//! What an entry remembers of a value that is on disk.
+//!
+//! A value that was read again stays on disk, too, as long as it is not changed: then the entry has the
+//! place of the copy among its [`Attributes`], and may forget the value at any time.
+
+use tierce_cask::ColdPlace;
+use tierce_collections::CollectionKind;
+
+use super::layout::Kind;
+use super::{Attributes, Entry};
+use crate::value::{EMBSTR_LEN_MAX, ValueType};
+
+/// A string as it was set.
+const STRING: u8 = 0;
+/// A string that was modified in part.
+const RAW_STRING: u8 = 1;
+/// Where the number of a collection's type stands in the byte.
+const TYPE_SHIFT: u32 = 4;
+
+/// Type and place of a value on disk.
+///
+/// | offset | size | field | meaning |
+/// |---|---|---|---|
+/// | 0 | 1 | form | 0 a string, 1 a string that was modified in part, else number of the type << 4 and number of the encoding |
+/// | 1 | 12 | place | see [`ColdPlace`] |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spilled {
+    form: u8,
+    pub(crate) place: ColdPlace,
+}
+
+impl Spilled {
+    pub(crate) const ENCODED_LEN: usize = 1 + ColdPlace::ENCODED_LEN;
+
+    /// What `entry`, whose value is in memory, is when it is on disk only.
+    pub(crate) fn of(entry: &Entry, place: ColdPlace) -> Self {
+        let form = match entry.value_type() {
+            ValueType::Collection(kind) => {
+                let names = encodings(kind);
+                let name = entry.encoding();
+                let number = names.iter().position(|known| *known == name).unwrap_or(0);
+                (kind as u8) << TYPE_SHIFT | number as u8
+            }
+            ValueType::String if entry.kind() == Kind::Raw => RAW_STRING,
+            ValueType::String => STRING,
+        };
+        Self { form, place }
+    }
+
+    /// The same value at another place.
+    pub(crate) fn moved_to(self, place: ColdPlace) -> Self {
+        Self { place, ..self }
+    }
+
+    pub(crate) fn encode(self) -> [u8; Self::ENCODED_LEN] {
+        let mut bytes = [self.form; Self::ENCODED_LEN];
+        bytes[1..].copy_from_slice(&self.place.encode());
+        bytes
+    }
+
+    /// The reverse of [`Spilled::encode`]; `None` if there is no such type.
+    pub(crate) fn decode(bytes: &[u8; Self::ENCODED_LEN]) -> Option<Self> {
+        let (form, place) = bytes.split_first()?;
+        let form = *form;
+        let is_known = form <= RAW_STRING || kind_of(form).is_some();
+        Some(Self { form, place: ColdPlace::decode(place.first_chunk()?) }).filter(|_| is_known)
+    }
+
+    pub(crate) fn value_type(self) -> ValueType {
+        kind_of(self.form).map_or(ValueType::String, ValueType::Collection)
+    }
+
+    /// The length of a string; 0 for what is none.
+    pub(crate) fn string_len(self) -> usize {
+        // Before the string stands a byte that says what it is.
+        if self.form <= RAW_STRING { (self.place.len as usize).saturating_sub(1) } else { 0 }
+    }
+
+    /// The name OBJECT ENCODING replies with.
+    pub(crate) fn encoding(self) -> &'static str {
+        match kind_of(self.form) {
+            Some(kind) => {
+                let names = encodings(kind);
+                names[usize::from(self.form) % (1 << TYPE_SHIFT) % names.len()]
+            }
+            None if self.form == STRING && self.string_len() <= EMBSTR_LEN_MAX => "embstr",
+            None => "raw",
+        }
+    }
+}
+
+fn kind_of(form: u8) -> Option<CollectionKind> {
+    crate::collections::edits::kind_of(form)
+}
+
+/// The encodings of a type; the place of each is its number in the log.
+fn encodings(kind: CollectionKind) -> &'static [&'static str] {
+    match kind {
+        CollectionKind::List => &["listpack", "quicklist"],
+        CollectionKind::Set => &["intset", "listpack", "hashtable"],
+        CollectionKind::SortedSet => &["listpack", "skiplist"],
+        CollectionKind::Hash => &["listpack", "listpackex", "hashtable"],
+        CollectionKind::Stream => &["stream"],
+    }
+}
+
+impl Entry {
+    /// Type and place, if the value is on disk only.
+    #[inline]
+    pub(crate) fn spilled(&self) -> Option<Spilled> {
+        let tag = self.tag();
+        if tag.kind() != Kind::Spilled {
+            return None;
+        }
+        // SAFETY: with this tag the payload is an encoded `Spilled`, borrowed with `self`.
+        let bytes = unsafe { self.payload(tag).cast::<[u8; Spilled::ENCODED_LEN]>().as_ref() };
+        Spilled::decode(bytes)
+    }
+
+    /// Whether the value is on disk only.
+    #[inline]
+    #[must_use]
+    pub fn is_spilled(&self) -> bool {
+        self.kind() == Kind::Spilled
+    }
+
+    /// The length of a string, wherever it is; 0 for what is none.
+    #[must_use]
+    pub fn string_len(&self) -> usize {
+        match self.spilled() {
+            Some(spilled) => spilled.string_len(),
+            None => self.string().map_or(0, |string| string.len()),
+        }
+    }
+
+    /// Where the value is on disk, whether or not it is in memory, too.
+    #[inline]
+    pub(crate) fn place(&self) -> Option<ColdPlace> {
+        let tag = self.tag();
+        if tag.kind() == Kind::Spilled {
+            return self.spilled().map(|spilled| spilled.place);
+        }
+        if tag.has_tail() { self.attributes().place } else { None }
+    }
+
+    /// Whether the value is in memory and on disk.
+    #[inline]
+    pub(crate) fn has_copy_on_disk(&self) -> bool {
+        self.tag().has_tail() && self.attributes().place.is_some()
+    }
+
+    /// Forgets that the value in memory is on disk, too, for there it is out of date.
+    pub(crate) fn forget_copy(&mut self) {
+        self.set_attributes(Attributes { place: None, ..self.attributes() });
+    }
+}

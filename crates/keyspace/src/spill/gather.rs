@@ -1,0 +1,196 @@
+//! Choosing cold values and copying them.
+//!
+//! The choice is that of eviction, a hand over the index ([`crate::coldest`]), but a few at a time: of
+//! some dozen entries whose values are in memory, the coldest quarter. A value that is on disk already
+//! is forgotten on the spot; the others are copied, to be written without any lock.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tierce_cask::{ColdBatch, ColdPlace};
+use tierce_collections::Collection;
+
+use super::value;
+use crate::coldest::{Candidate, Look};
+use crate::db::{Account, Db};
+use crate::entry::{Attributes, Content, Entry, Kind, Spilled};
+use crate::keyspace::DbIndex;
+use crate::locker::Locker;
+use crate::policy::{Measure, Scope};
+use crate::scan::mix;
+use crate::value::StrView;
+
+/// Shorter strings stay in memory: what remembers where they are takes about as much.
+const STRING_LEN_MIN: usize = 64;
+
+/// The same for collections, which have more around them.
+const COLLECTION_BYTES_MIN: usize = 128;
+
+/// Larger collections stay in memory: turning them into bytes and back would keep a shard locked for
+/// milliseconds.
+const COLLECTION_BYTES_MAX: usize = 1 << 20;
+
+/// Of how many entries that are looked at the coldest quarter goes.
+const LOOKS: usize = 40;
+
+/// Values on their way to the disk, with the keys they belong to.
+#[derive(Debug, Default)]
+pub struct SpillBatch {
+    pub(super) values: ColdBatch,
+    pub(super) items: Vec<Item>,
+    /// The keys, one behind the other.
+    pub(super) keys: Vec<u8>,
+    /// Large strings, whose bytes are not copied yet.
+    blobs: Vec<(Item, Arc<Vec<u8>>)>,
+    blob_bytes: usize,
+}
+
+/// Whose value it is.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) db: DbIndex,
+    pub(super) key: Range<usize>,
+    /// Where the value is already, if it is only moved.
+    pub(super) moved_from: Option<ColdPlace>,
+}
+
+impl SpillBatch {
+    /// Bytes to write, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.values.bytes() + self.blob_bytes
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.blobs.is_empty()
+    }
+
+    /// The values, in the order of the places that [`Locker::spill`] wants to know. Copies large strings.
+    pub fn values(&mut self) -> &mut ColdBatch {
+        for (item, blob) in self.blobs.drain(..) {
+            self.values.push(|out| value::encode_blob(&blob, out));
+            self.items.push(item);
+        }
+        self.blob_bytes = 0;
+        &mut self.values
+    }
+
+    /// Forgets all of it and keeps up to `kept_max` bytes of memory.
+    pub fn clear(&mut self, kept_max: usize) {
+        self.values.clear(kept_max);
+        self.items.clear();
+        self.keys.clear();
+        self.blobs.clear();
+        self.blob_bytes = 0;
+    }
+
+    pub(super) fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdPlace>) -> Item {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        Item { db, key: start..self.keys.len(), moved_from }
+    }
+
+    fn push(&mut self, db: DbIndex, entry: &Entry) {
+        let item = self.item(db, entry.key(), None);
+        if let Ok(StrView::Shared(blob)) = entry.string() {
+            self.blob_bytes += blob.len();
+            self.blobs.push((item, blob.to_arc()));
+            return;
+        }
+        self.values.push(|out| value::encode(entry, out));
+        self.items.push(item);
+    }
+}
+
+/// What [`Locker::gather_cold`] came to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Gathered {
+    /// Values that were copied.
+    pub copied: usize,
+    /// Values that were on disk already and are not in memory any more.
+    pub forgotten: usize,
+}
+
+impl Locker<'_> {
+    /// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
+    /// shard of the last request, and the one it has used.
+    ///
+    /// # Panics
+    ///
+    /// Under a [`Many`](crate::Many).
+    pub fn gather_cold(&mut self, batch: &mut SpillBatch, now_ms: i64) -> Gathered {
+        let keyspace = self.keyspace();
+        let tuning = keyspace.eviction().frequency;
+        let turn = keyspace.pressure.turn();
+        let random = mix(turn as u64 ^ now_ms as u64);
+        let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
+        let mut look = Look { keyspace, scope, measure, tuning, now_ms, random, want };
+        let shard = keyspace.larger_shard(scope, turn, mix(random) as usize);
+        let coldest = look.coldest_few(self.held(shard), |entry| is_worth_it(entry, now_ms));
+        let mut gathered = Gathered::default();
+        for candidate in coldest {
+            match self.shard_db(shard, candidate.db, now_ms).gather(&candidate, batch) {
+                Some(Fate::Forgotten) => gathered.forgotten += 1,
+                Some(Fate::Copied) => gathered.copied += 1,
+                None => {}
+            }
+        }
+        self.release();
+        gathered
+    }
+}
+
+/// What became of a candidate.
+enum Fate {
+    Forgotten,
+    Copied,
+}
+
+impl Db<'_> {
+    fn gather(&mut self, candidate: &Candidate, batch: &mut SpillBatch) -> Option<Fate> {
+        let at = self.at;
+        let hash = at.keyspace.hasher.table_hash(candidate.hash);
+        let table = &mut self.db().table;
+        let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
+        let Some(place) = entry.place() else {
+            batch.push(candidate.db, entry);
+            return Some(Fate::Copied);
+        };
+        let before = Account::of(entry);
+        let displaced = forget_value(entry, place);
+        let after = Account::of(entry);
+        self.settle(candidate.hash, before, after);
+        self.discard_annex(displaced);
+        Some(Fate::Forgotten)
+    }
+}
+
+/// Leaves the value of an entry to the disk. What the entry owned elsewhere is returned.
+pub(super) fn forget_value(entry: &mut Entry, place: ColdPlace) -> Option<crate::entry::Annex> {
+    let content = Content::Spilled(Spilled::of(entry, place));
+    let attributes = Attributes { place: None, ..entry.attributes() };
+    entry.replace(content, entry.deadline_ms(), attributes)
+}
+
+fn may_go(collection: &Collection) -> bool {
+    let bytes = collection.allocated_bytes();
+    // Fields with deadlines are removed in memory when these come.
+    let has_deadlines =
+        matches!(collection, Collection::Hash(hash) if hash.next_deadline_ms().is_some());
+    (COLLECTION_BYTES_MIN..COLLECTION_BYTES_MAX).contains(&bytes) && !has_deadlines
+}
+
+/// Whether memory is won if the value of an entry goes to disk.
+fn is_worth_it(entry: &Entry, now_ms: i64) -> bool {
+    let is_long = match entry.kind() {
+        Kind::Spilled | Kind::Int => false,
+        Kind::Embedded | Kind::Raw => {
+            entry.string().is_ok_and(|string| string.len() >= STRING_LEN_MIN)
+        }
+        Kind::Blob => true,
+        Kind::Collection => entry.collection().is_some_and(|collection| may_go(&collection)),
+    };
+    is_long && !entry.is_expired(now_ms)
+}

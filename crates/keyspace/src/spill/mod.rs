@@ -1,0 +1,202 @@
+//! Values on disk: how they leave memory, come back, and move.
+//!
+//! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`], and its entry remembers
+//! what it is and where ([`Spilled`](crate::entry::Spilled)). Whoever needs the value fetches it; then the
+//! entry has it in memory and on disk, until it is changed, or until memory is needed and the value in
+//! memory is forgotten.
+//!
+//! * `value`: values as bytes on disk.
+//! * `gather`: choosing cold values and copying them, for somebody who writes them.
+//! * `settle`: what becomes of the entries when they are written.
+//! * `fetch`: back into memory.
+//! * `clean`: moving values out of segments in which little else counts.
+//! * `lost`: finding values that are gone.
+//!
+//! **Invariants:**
+//! - A place belongs to one entry. It is released by whoever changes or drops the entry, which
+//!   `Db::settle`, [`Keyspace::let_go`] and [`Flushed`](crate::flush::Flushed) do. An entry that
+//!   was taken out to be put under another key keeps its place.
+//! - An entry refers to a place only when its value is on the device, so that the log may say so.
+//! - The log holds nothing that changes a value on disk in part: what is changed is logged as a whole
+//!   ([`ColdAccount::change`]). So reading the log needs no value from disk.
+//! - Where a value is makes no difference to anybody who looks at the key: moving it is no change, counts
+//!   as no use, and concerns no snapshot.
+
+mod clean;
+mod fetch;
+mod gather;
+mod lost;
+mod settle;
+mod value;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tierce_cask::{ColdPlace, ColdStore};
+
+use crate::change::Change;
+use crate::db::Db;
+use crate::entry::Entry;
+use crate::keyspace::Keyspace;
+
+pub use clean::Cleaning;
+pub use fetch::Fetched;
+pub use gather::{Gathered, SpillBatch};
+pub use lost::LostValues;
+pub(crate) use value::parts;
+
+/// What the figures have to know of an entry's place on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ColdAccount {
+    place: Option<ColdPlace>,
+    /// The value is nowhere else.
+    is_spilled: bool,
+    /// The entry lives on elsewhere, and the place with it.
+    pub(crate) is_moved: bool,
+}
+
+impl ColdAccount {
+    pub(crate) const NONE: Self = Self { place: None, is_spilled: false, is_moved: false };
+
+    #[inline]
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self { place: entry.place(), is_spilled: entry.is_spilled(), is_moved: false }
+    }
+
+    /// What a change of an entry is to others, given what the entry was before. A value in memory that
+    /// has changed is not the one on disk any more, and it has to be logged as a whole: readers of the
+    /// log do not know the old one.
+    #[inline]
+    pub(crate) fn change(self, entry: &mut Entry, change: Change) -> Change {
+        if self.place.is_none() { change } else { self.change_of_copied(entry, change) }
+    }
+
+    #[cold]
+    fn change_of_copied(self, entry: &mut Entry, change: Change) -> Change {
+        if change == Change::Deadline || entry.is_spilled() {
+            return change;
+        }
+        if entry.place() == self.place {
+            entry.forget_copy();
+        }
+        Change::Stored
+    }
+
+    fn spilled_len(self) -> Option<u64> {
+        self.place.filter(|_| self.is_spilled).map(|place| place.len.into())
+    }
+}
+
+/// Figures of values on disk.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SpillStats {
+    /// Keys whose values are on disk only.
+    pub keys: u64,
+    /// Bytes of these values.
+    pub bytes: u64,
+    /// Values that were fetched so far.
+    pub fetched: u64,
+    /// Of these, values for which whoever wanted them had to wait for the disk with a shard locked.
+    pub fetched_late: u64,
+}
+
+impl Keyspace {
+    /// Gives the keyspace its store for values on disk: before anything is loaded that refers to it. A
+    /// second one is not taken.
+    pub fn set_cold_store(&self, store: Arc<ColdStore>) {
+        let _ = self.cold.set(store);
+    }
+
+    /// The store for values on disk.
+    #[must_use]
+    #[inline]
+    pub fn cold_store(&self) -> Option<&Arc<ColdStore>> {
+        self.cold.get()
+    }
+
+    /// Bytes of memory as they count against the limit, give or take a 256th of that.
+    #[must_use]
+    pub fn told_memory(&self) -> u64 {
+        self.pressure.used_bytes()
+    }
+
+    /// Takes so many bytes of the limit for what does not count against it, such as what the allocator
+    /// holds beyond what is in use.
+    pub fn reserve_memory(&self, bytes: u64) {
+        self.pressure.reserve(bytes);
+    }
+
+    /// Whether there may be values that are on disk only.
+    #[inline]
+    #[must_use]
+    pub fn has_spilled(&self) -> bool {
+        self.has_spilled.load(Ordering::Relaxed)
+    }
+
+    /// Figures of values on disk, without a lock.
+    #[must_use]
+    pub fn spill_stats(&self) -> SpillStats {
+        let mut all = SpillStats::default();
+        for slot in &self.slots {
+            all.keys += slot.stats.spilled_keys.get();
+            all.bytes += slot.stats.spilled_bytes.get();
+            all.fetched += slot.stats.fetched.get();
+            all.fetched_late += slot.stats.fetched_late.get();
+        }
+        all
+    }
+
+    /// An entry ends that is in no database any more.
+    pub(crate) fn let_go(&self, entry: &Entry) {
+        if let Some(place) = entry.place() {
+            self.release(place);
+        }
+    }
+
+    fn release(&self, place: ColdPlace) {
+        if let Some(store) = self.cold_store() {
+            store.release(place);
+        }
+    }
+}
+
+impl Db<'_> {
+    /// Brings the figures up to date with an entry whose place has changed, and releases the old one.
+    #[cold]
+    pub(crate) fn settle_cold(&mut self, before: ColdAccount, after: ColdAccount) {
+        let at = self.at;
+        if let Some(place) = before.place
+            && after.place != before.place
+            && !before.is_moved
+        {
+            at.keyspace.release(place);
+        }
+        let cold = &mut self.db().cold;
+        cold.placed =
+            cold.placed - usize::from(before.place.is_some()) + usize::from(after.place.is_some());
+        if after.is_spilled && !at.keyspace.has_spilled() {
+            at.keyspace.has_spilled.store(true, Ordering::Relaxed);
+        }
+        let (before, after) = (before.spilled_len(), after.spilled_len());
+        cold.spilled_keys =
+            cold.spilled_keys - u64::from(before.is_some()) + u64::from(after.is_some());
+        cold.spilled_bytes = cold.spilled_bytes - before.unwrap_or(0) + after.unwrap_or(0);
+        let follow =
+            |b: Option<u64>, a: Option<u64>| (usize::from(b.is_some()), usize::from(a.is_some()));
+        let (keys_before, keys_after) = follow(before, after);
+        at.stats.spilled_keys.follow(keys_before, keys_after);
+        at.stats.spilled_bytes.follow(before.unwrap_or(0) as usize, after.unwrap_or(0) as usize);
+    }
+}
+
+/// What a database in a shard has on disk.
+#[derive(Debug, Default)]
+pub(crate) struct ColdCounts {
+    /// Entries with a place, whether or not their values are in memory, too.
+    pub(crate) placed: usize,
+    /// Entries whose values are on disk only.
+    pub(crate) spilled_keys: u64,
+    /// Bytes of these.
+    pub(crate) spilled_bytes: u64,
+}
