@@ -1,9 +1,11 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
+use tierce_collections::same_bytes;
 use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
+use crate::blocking::{self, Mode};
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
@@ -13,11 +15,15 @@ use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
+use crate::spill::{self, Fetcher, Wanted};
 use crate::stats::{Counters, Stat};
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
 const REQUESTS_MAX: usize = 128;
+
+/// Requests from which on it pays to announce the elements that they look for.
+const ELEMENTS_MIN: usize = 4;
 
 /// Memory that the batches of one worker use one after the other.
 #[derive(Default)]
@@ -32,6 +38,7 @@ pub struct BatchRunner<'k, 'w> {
     counters: &'k Counters,
     batch: &'w mut Batch,
     keys: &'w mut Vec<(DbIndex, KeyHash)>,
+    fetcher: &'w mut Fetcher,
 }
 
 /// A request whose command has been found. Pipelines repeat themselves, so the next one often
@@ -47,7 +54,9 @@ impl Resolved<'_, '_> {
     #[inline]
     fn is_repeated_by(&self, args: Args<'_>) -> bool {
         // With as many arguments the arity needs no check, but a subcommand may be another one.
-        args.len() == self.args.len() && args[0] == self.args[0] && self.command.is_plain
+        args.len() == self.args.len()
+            && same_bytes(&args[0], &self.args[0])
+            && self.command.is_plain
     }
 }
 
@@ -64,24 +73,33 @@ enum Acknowledge {
 enum Progress {
     /// All requests were executed.
     Through,
-    /// A pause holds back the request with this index, until this time in Unix milliseconds.
+    /// A pause, or lack of memory, holds back the request with this index, until this time in Unix
+    /// milliseconds.
     Held { index: usize, until_ms: i64 },
     /// The request with this index gets its reply later.
     Waiting { index: usize },
+    /// The request with this index, and perhaps some behind it, need values that are on disk.
+    Fetching { index: usize, wanted: Vec<Wanted> },
     /// The connection ends here.
     Closing,
 }
 
 impl<'k, 'w> BatchRunner<'k, 'w> {
     /// For a worker that counts in `counters`.
-    pub fn new(server: &'k Server, counters: &'k Counters, memory: &'w mut BatchMemory) -> Self {
-        Self { server, counters, batch: &mut memory.batch, keys: &mut memory.keys }
+    pub fn new(
+        server: &'k Server,
+        counters: &'k Counters,
+        memory: &'w mut BatchMemory,
+        fetcher: &'w mut Fetcher,
+    ) -> Self {
+        Self { server, counters, batch: &mut memory.batch, keys: &mut memory.keys, fetcher }
     }
 
     /// Executes all complete requests of the input.
     pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
         let now_ms = io.now().unix_ms as i64;
         let mut locker = self.server.keyspace.locker();
+        session.fetches.underway = false;
         loop {
             let (limits, requests_max) = self.limits(session);
             let (input, output) = io.split();
@@ -100,7 +118,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
-                    return Flow::Suspend(OnHangup::Wait);
+                    return suspend(session, io);
+                }
+                Progress::Fetching { index, wanted } => {
+                    self.leave(session, io, index);
+                    let (server, conn) = (self.server, io.info().key);
+                    return self.fetcher.fetch(server, &mut session.fetches, conn, wanted);
                 }
                 Progress::Closing => return Flow::Close,
             }
@@ -156,6 +179,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return Progress::Through;
         }
         self.prefetch(session, locker, input);
+        self.prefetch_elements(session, locker, input, now_ms);
         locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
         // What concerns all connections changes so rarely that a look a batch is enough, and one
@@ -164,6 +188,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
         let mut limited = self.server.keyspace.has_memory_limit();
+        let has_spilled = self.server.keyspace.has_spilled();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -194,19 +219,35 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 progress = Progress::Held { index, until_ms };
                 break;
             }
-            if limited
-                && command.spec.flags.contains(Flags::DENYOOM)
-                && eviction::make_room(self.server, locker, now_ms) == Room::None
-            {
-                let error = CommandError::OUT_OF_MEMORY;
-                self.refuse(session, output, &Refused { command: Some(command), error });
-                continue;
+            if limited && command.spec.flags.contains(Flags::DENYOOM) {
+                match eviction::make_room(self.server, locker, now_ms) {
+                    Room::Enough => {}
+                    Room::Soon => {
+                        progress = Progress::Held { index, until_ms: now_ms + 1 };
+                        break;
+                    }
+                    Room::None => {
+                        let error = CommandError::OUT_OF_MEMORY;
+                        self.refuse(session, output, &Refused { command: Some(command), error });
+                        continue;
+                    }
+                }
+            }
+            if has_spilled && session.fetches.may_wait() {
+                let wanted = self.wanted(session, locker, command, input, index, now_ms);
+                if !wanted.is_empty() {
+                    progress = Progress::Fetching { index, wanted };
+                    break;
+                }
             }
             if meter.must_end_run(command) {
                 meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
             }
             let timing = meter.enter(command);
             self.run(session, locker, output, command, args, now_ms);
+            if has_spilled {
+                session.fetches.has_run();
+            }
             if timing == Timing::Alone {
                 meter.leave(command, session, args);
                 paused = self.server.pause.is_on(now_ms);
@@ -221,7 +262,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 progress = Progress::Closing;
                 break;
             }
-            if session.waiting.is_some() {
+            if session.waiting.is_some() || session.blocked.is_some() {
                 progress = Progress::Waiting { index };
                 break;
             }
@@ -245,7 +286,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
-        Context { server, session, locker, reply, command, counters, now_ms }.run(args);
+        let mode = Mode::Client;
+        Context { server, session, locker, reply, command, counters, now_ms, mode }.run(args);
+        if locker.has_ready() {
+            blocking::serve(server, locker, counters, now_ms);
+        }
         if session.reply_mode != ReplyMode::On {
             mute(session, output, muted_from);
         }
@@ -271,19 +316,85 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         for args in self.batch.iter(input) {
             let command = self.server.commands.find(&args[0]);
             let first_key = command.and_then(|command| command.spec.keys.first());
-            if let Some(key) = first_key.and_then(|keys| args.get(keys.first as usize)) {
+            if let Some(key) = first_key.and_then(|keys| args.get(keys.first_guess())) {
                 self.keys.push((session.db, self.server.keyspace.hash(key)));
             }
         }
         locker.prefetch(self.keys);
     }
 
-    /// Leaves the requests from `index` on in the input and waits for the end of the pause.
-    #[cold]
-    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, until_ms: i64) -> Flow {
+    /// The same for fields or members that the batch looks for, as far as it begins with calls of one
+    /// command for one key. That shard stays locked for the first of them.
+    fn prefetch_elements(
+        &self,
+        session: &Session,
+        locker: &mut Locker<'k>,
+        input: &[u8],
+        now_ms: i64,
+    ) {
+        if self.batch.len() < ELEMENTS_MIN {
+            return;
+        }
+        let first = self.batch.get(0, input);
+        let at = match self.server.commands.find(&first[0]) {
+            Some(command) if command.spec.element_at > 0 => command.spec.element_at,
+            _ => return,
+        };
+        let is_alike = |args: &Args<'_>| {
+            args.len() > at
+                && same_bytes(&args[0], &first[0])
+                && same_bytes(&args[at - 1], &first[at - 1])
+        };
+        if !is_alike(&first) {
+            return;
+        }
+        let elements = self.batch.iter(input).take_while(is_alike).map(|args| args.at(at));
+        let key = self.server.keyspace.key(&first[at - 1]);
+        locker.db(session.db, key.hash(), now_ms).prefetch_elements(key, elements);
+    }
+
+    /// The values on disk that the request with this index needs, which is a call of `command`. If there
+    /// are any, then also those of requests behind it, so that the disk gets all of them at once.
+    fn wanted(
+        &self,
+        session: &Session,
+        locker: &mut Locker<'k>,
+        command: &Command,
+        input: &[u8],
+        index: usize,
+        now_ms: i64,
+    ) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        let args = self.batch.get(index, input);
+        spill::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
+        if wanted.is_empty() {
+            return wanted;
+        }
+        for index in index + 1..self.batch.len() {
+            if spill::is_enough(&wanted) {
+                break;
+            }
+            let args = self.batch.get(index, input);
+            if let Ok(command) = execute::resolve(self.server, args) {
+                // Should another command select another database before, nothing worse happens than that
+                // values are fetched in vain.
+                spill::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
+            }
+        }
+        wanted
+    }
+
+    /// Leaves the requests from `index` on in the input.
+    fn leave(&self, session: &mut Session, io: &mut Io<'_>, index: usize) {
         let executed = if index == 0 { 0 } else { self.batch.end(index - 1) };
         io.consume(executed);
         session.parser.rewind();
+    }
+
+    /// Leaves the requests from `index` on in the input and waits for the end of the pause.
+    #[cold]
+    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, until_ms: i64) -> Flow {
+        self.leave(session, io, index);
         session.held = true;
         let now = io.now();
         let wait = (until_ms - now.unix_ms as i64).max(1) as u64;
@@ -304,6 +415,18 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         Flow::Continue
     }
+}
+
+/// Lets the session wait for what it waits for.
+#[cold]
+fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
+    let Some(waiting) = &session.blocked else { return Flow::Suspend(OnHangup::Wait) };
+    match waiting.until_ms(io.now().monotonic_ms) {
+        Some(until_ms) => io.set_timer(until_ms),
+        None => io.clear_timer(),
+    }
+    // The keys may never be there, and nobody would get what is.
+    Flow::Suspend(OnHangup::Close)
 }
 
 /// Takes back what was written since `from`, for a client that wants no replies.

@@ -2,6 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The time that commands get when time stands still, before any deadline: those of a file that is being
+/// imported.
+pub const STOPPED_MS: i64 = 0;
+
 /// Microseconds since 1970.
 #[must_use]
 pub fn unix_micros() -> u64 {

@@ -49,6 +49,8 @@ pub fn configured(settings: &Settings) -> Eviction {
 pub enum Room {
     /// There is room, or there will be soon.
     Enough,
+    /// There will be room, but the command has to wait for it.
+    Soon,
     /// Memory is beyond its limit, and nothing may be evicted.
     None,
 }
@@ -58,22 +60,39 @@ pub enum Room {
 #[inline]
 pub fn make_room(server: &Server, locker: &mut Locker<'_>, now_ms: i64) -> Room {
     match server.keyspace.is_short_of_memory() {
+        true if server.keyspace.eviction().policy == Policy::Spill => spill(server, now_ms),
         true => evict(server, locker, now_ms),
         false => Room::Enough,
     }
 }
 
+/// Asks for room by moving values to disk, which takes others.
+#[cold]
+#[inline(never)]
+fn spill(server: &Server, now_ms: i64) -> Room {
+    server.excess.goes_on(now_ms);
+    server.spill.room()
+}
+
 #[cold]
 #[inline(never)]
 fn evict(server: &Server, locker: &mut Locker<'_>, now_ms: i64) -> Room {
-    let time_max = time_max(server.config.live().maxmemory_eviction_tenacity());
     let started = Instant::now();
+    let room = evict_until(server, locker, now_ms, started);
+    server.note_latency("eviction-cycle", started.elapsed());
+    room
+}
+
+fn evict_until(server: &Server, locker: &mut Locker<'_>, now_ms: i64, started: Instant) -> Room {
+    let time_max = time_max(server.config.live().maxmemory_eviction_tenacity());
     loop {
         match locker.evict(now_ms, KEYS_PER_LOOK) {
             Evicted::Enough => {
                 server.excess.ends(now_ms);
                 return Room::Enough;
             }
+            // Another thread may have taken the last ones just now.
+            Evicted::Nothing if !server.keyspace.is_short_of_memory() => return Room::Enough,
             Evicted::Nothing => {
                 server.excess.goes_on(now_ms);
                 return Room::None;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::{Db, Key, KeyHash, Locker};
 use tierce_wire::resp::Args;
 
+use crate::blocking;
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
 use crate::reply::Reply;
@@ -28,6 +29,8 @@ pub struct Context<'a, 'k> {
     pub counters: &'k Counters,
     /// The time of this turn, in Unix milliseconds.
     pub now_ms: i64,
+    /// Whether the command may wait for keys.
+    pub mode: blocking::Mode<'a>,
 }
 
 impl<'a, 'k> Context<'a, 'k> {

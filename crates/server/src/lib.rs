@@ -15,6 +15,8 @@
 //! | `commands` | the commands themselves, by chapter |
 //! | `reply` | writing replies in either protocol version |
 //! | `memcached` | the protocols of memcached, on the same keys |
+//! | `pedrokv` | the protocol of PedroKV, on the same keys |
+//! | `foreign` | what the protocols beside RESP have in common |
 //! | `durability` | the log of writes: recovery, syncing, compaction |
 //! | `persistence` | snapshots, import and export, in Redis' formats |
 //! | `eviction` | what happens at the limit of memory |
@@ -23,21 +25,27 @@
 //! | `secrets` | what those may not show |
 
 mod batch;
+mod blocking;
 mod clients;
 mod clock;
 pub mod command;
 mod commands;
+mod compactness;
 pub mod config;
 mod durability;
 mod error;
 mod eviction;
 mod execute;
+mod foreign;
+#[doc(hidden)]
+pub mod fuzzing;
 mod latency;
 mod listening;
 mod log;
 mod memcached;
 pub mod memory;
 mod meter;
+mod pedrokv;
 mod persistence;
 mod process;
 mod random;
@@ -47,6 +55,7 @@ mod server;
 mod service;
 mod session;
 mod slowlog;
+mod spill;
 mod start;
 mod stats;
 #[cfg(test)]

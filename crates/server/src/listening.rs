@@ -16,6 +16,9 @@ const RESP: ListenerTag = ListenerTag(0);
 /// Marks connections that speak a protocol of memcached.
 pub const MEMCACHED: ListenerTag = ListenerTag(1);
 
+/// Marks connections that speak PedroKV.
+pub const PEDROKV: ListenerTag = ListenerTag(2);
+
 /// Why the server cannot listen where it should.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,9 +72,18 @@ impl Listening {
     /// When an address cannot be had, or there is none.
     pub fn start(startup: &Startup) -> Result<Self, ListeningError> {
         let backlog = startup.tcp_backlog;
-        let places = places(&startup.bind, startup.port, startup.memcached_port)?;
+        let ports = [
+            (startup.port, RESP),
+            (startup.memcached_port, MEMCACHED),
+            (startup.pedrokv_port, PEDROKV),
+        ];
+        let places = places(&startup.bind, ports)?;
         let mut listeners = open_all(&places, backlog)?;
-        let sockets = [(&startup.unixsocket, RESP), (&startup.memcached_unixsocket, MEMCACHED)];
+        let sockets = [
+            (&startup.unixsocket, RESP),
+            (&startup.memcached_unixsocket, MEMCACHED),
+            (&startup.pedrokv_unixsocket, PEDROKV),
+        ];
         for (path, tag) in sockets {
             if let Some(path) = path {
                 let permissions = startup.unixsocket_permissions;
@@ -106,7 +118,12 @@ impl Listening {
         settings: &Settings,
         install: impl Fn(Vec<Listener>),
     ) -> Result<(), ListeningError> {
-        let wanted = places(&settings.bind(), settings.port(), settings.memcached_port())?;
+        let ports = [
+            (settings.port(), RESP),
+            (settings.memcached_port(), MEMCACHED),
+            (settings.pedrokv_port(), PEDROKV),
+        ];
+        let wanted = places(&settings.bind(), ports)?;
         let mut present = self.present.lock();
         let stays = |listener: &Listener| match listener.address() {
             ListenAddress::Unix(_) => true,
@@ -164,11 +181,10 @@ fn is_in_use(error: &ListenError) -> bool {
 /// Where each protocol is spoken.
 fn places(
     bind: &[config::BindAddress],
-    port: u16,
-    memcached_port: u16,
+    ports: [(u16, ListenerTag); 3],
 ) -> Result<Vec<Place>, ListeningError> {
     let mut places = Vec::new();
-    for (port, tag) in [(port, RESP), (memcached_port, MEMCACHED)] {
+    for (port, tag) in ports {
         let addresses = resolve_all(bind, port)?;
         places.extend(addresses.into_iter().map(|address| Place { address, port, tag }));
     }

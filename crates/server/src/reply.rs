@@ -1,5 +1,6 @@
 //! Writing replies.
 
+use tierce_collections::Element;
 use tierce_keyspace::{Blob, IntText, StrView, range_of};
 use tierce_net::Output;
 use tierce_wire::resp::{Encoder, Proto};
@@ -67,6 +68,19 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.encoder().bulk(bytes);
+    }
+
+    /// An element of a collection.
+    #[inline]
+    pub fn element(&mut self, element: Element<'_>) {
+        self.bulk(element.bytes(&mut IntText::new()));
+    }
+
+    /// Elements of a collection; how many there are has been written.
+    #[inline]
+    pub fn elements<'e>(&mut self, elements: impl Iterator<Item = Element<'e>>) {
+        let mut encoder = self.encoder();
+        elements.for_each(|element| encoder.bulk(element.bytes(&mut IntText::new())));
     }
 
     /// The value of a string key; a large one is sent by reference.
@@ -139,6 +153,11 @@ impl<'a> Reply<'a> {
     /// A floating point number.
     pub fn double(&mut self, value: f64) {
         self.encoder().double(value);
+    }
+
+    /// A floating point number in a spelling of its own.
+    pub fn double_text(&mut self, text: &str) {
+        self.encoder().double_text(text.as_bytes());
     }
 
     /// Text for people.

@@ -24,6 +24,7 @@ use crate::persistence::{Backup, Cause, Persistence, SaveError, Ticket};
 use crate::service::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
+use crate::spill::Spill;
 use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
 
 /// How often the server does its chores.
@@ -65,6 +66,8 @@ pub struct Server {
     pub durability: Durability,
     /// What the operator is told.
     pub log: Log,
+    /// Values on disk.
+    pub spill: Spill,
     /// The time in which memory was beyond its limit.
     pub excess: Excess,
     /// The largest memory use seen so far, in bytes.
@@ -77,6 +80,10 @@ pub struct Server {
     pub memcached_unix_path: String,
     /// What the workers share for these.
     pub memcached: memcached::Shared,
+    /// Where the Unix socket of the protocol of PedroKV is; empty if there is none.
+    pub pedrokv_unix_path: String,
+    /// The database that this protocol sees.
+    pub pedrokv_db: DbIndex,
     counters: Box<[Counters]>,
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
@@ -175,13 +182,16 @@ impl Server {
     ) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
         const MEMCACHED_UNIXSOCKET: DirectiveId = DirectiveId::of("memcached-unixsocket");
+        const PEDROKV_UNIXSOCKET: DirectiveId = DirectiveId::of("pedrokv-unixsocket");
+        const PEDROKV_DATABASE: DirectiveId = DirectiveId::of("pedrokv-database");
         const MEMCACHED_DATABASE: DirectiveId = DirectiveId::of("memcached-database");
         let commands = commands::table();
         let path = |id| String::from_utf8_lossy(config.settings().text(id)).into_owned();
         let (unix_path, memcached_unix_path) = (path(UNIXSOCKET), path(MEMCACHED_UNIXSOCKET));
-        // The start has checked that there is such a database.
-        let db = config.settings().count(MEMCACHED_DATABASE) as usize;
-        let db = keyspace.db_index(db).unwrap_or_default();
+        let pedrokv_unix_path = path(PEDROKV_UNIXSOCKET);
+        // The start has checked that there are such databases.
+        let db = |id| keyspace.db_index(config.settings().count(id) as usize).unwrap_or_default();
+        let (memcached_db, pedrokv_db) = (db(MEMCACHED_DATABASE), db(PEDROKV_DATABASE));
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         let started_unix_seconds = crate::clock::unix_ms() / 1000;
         Self {
@@ -203,11 +213,14 @@ impl Server {
             durability,
             log,
             excess: Excess::default(),
+            spill: Spill::default(),
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,
             memcached_unix_path,
-            memcached: memcached::Shared::new(db, workers),
+            memcached: memcached::Shared::new(memcached_db, workers),
+            pedrokv_unix_path,
+            pedrokv_db,
             counters,
             baseline: Mutex::new(None),
             net: OnceLock::new(),
@@ -220,6 +233,12 @@ impl Server {
     pub fn attach(&self, net: Handle<Message>) {
         // A second call would be a bug; the first one stays in force.
         let _ = self.net.set(net);
+    }
+
+    /// The way to the workers, once there are any.
+    #[must_use]
+    pub fn net(&self) -> Option<&Handle<Message>> {
+        self.net.get()
     }
 
     /// Number of workers.

@@ -1,6 +1,7 @@
 //! The server as the event loops see it. Which protocol a connection speaks is decided by the listener
 //! it came in by.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,12 +11,15 @@ use tierce_net::{
 };
 
 use crate::batch::{BatchMemory, BatchRunner};
+use crate::blocking;
 use crate::clients::Client;
-use crate::listening::MEMCACHED;
+use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
+use crate::pedrokv;
 use crate::persistence::Ticket;
 use crate::server::Server;
 use crate::session::Session;
+use crate::spill::Fetcher;
 use crate::stats::Stat;
 use crate::waiting;
 
@@ -29,6 +33,12 @@ const DENIED: &str = "-DENIED Redis is running in protected mode because protect
 /// The same to clients of memcached.
 const DENIED_MEMCACHED: &str = "SERVER_ERROR protected mode is on and no password is set: only \
      clients on this machine are accepted\r\n";
+
+/// The same to clients of PedroKV: an Error to the request with id 0, which is a client's first one.
+const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
+
+/// What those get to read for whom there is no room.
+const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
 
 /// What workers are told by others.
 #[derive(Clone)]
@@ -49,6 +59,10 @@ pub enum Message {
     /// The server does not end after all, since it could not save. Whoever asked for the end gets
     /// an error.
     StaysUp,
+    /// The answer to a client that has waited for keys.
+    Answer(blocking::Answer),
+    /// Memory that the allocator holds for this worker is to go back to the system.
+    Purge,
     /// The log has reached the device, or never will.
     Durable,
     /// The `timeout` directive has changed.
@@ -63,18 +77,23 @@ pub struct Worker {
     index: usize,
     memory: BatchMemory,
     memcached: memcached::BatchMemory,
+    pedrokv: pedrokv::BatchMemory,
+    /// Values on disk that sessions wait for.
+    fetcher: Fetcher,
     /// Connections whose replies wait for the log to reach the device.
     awaiting: Vec<ConnKey>,
     /// The log is to reach the device up to here: what this turn has found out.
     wanted: u64,
 }
 
-/// A connection of either protocol.
+/// A connection of any protocol.
 pub enum AnySession {
     /// Speaks RESP.
     Resp(Session),
     /// Speaks a protocol of memcached.
     Memcached(memcached::Session),
+    /// Speaks PedroKV.
+    PedroKv(pedrokv::Session),
 }
 
 impl AnySession {
@@ -82,6 +101,7 @@ impl AnySession {
         match self {
             Self::Resp(session) => &session.client,
             Self::Memcached(session) => &session.client,
+            Self::PedroKv(session) => &session.client,
         }
     }
 
@@ -89,7 +109,8 @@ impl AnySession {
     fn held(&mut self) -> &mut bool {
         match self {
             Self::Resp(session) => &mut session.held,
-            Self::Memcached(session) => &mut session.held,
+            Self::Memcached(session) => &mut session.waits.held,
+            Self::PedroKv(session) => &mut session.waits.held,
         }
     }
 
@@ -99,7 +120,11 @@ impl AnySession {
 
     /// Whether its reply comes later.
     fn is_waiting(&self) -> bool {
-        matches!(self, Self::Resp(session) if session.waiting.is_some())
+        match self {
+            Self::Resp(session) => session.waiting.is_some() || session.fetches.underway,
+            Self::Memcached(memcached::Session { waits, .. })
+            | Self::PedroKv(pedrokv::Session { waits, .. }) => waits.fetches.underway,
+        }
     }
 
     /// The place in the log that has to be on the device before its replies are sent, if they wait.
@@ -107,7 +132,10 @@ impl AnySession {
     fn awaits_device(&self) -> Option<u64> {
         match self {
             Self::Resp(session) => session.awaits_device.then_some(session.logged_at),
-            Self::Memcached(session) => session.awaits_device.then_some(session.logged_at),
+            Self::Memcached(memcached::Session { waits, .. })
+            | Self::PedroKv(pedrokv::Session { waits, .. }) => {
+                waits.awaits_device.then_some(waits.logged_at)
+            }
         }
     }
 
@@ -115,7 +143,8 @@ impl AnySession {
     fn logged_at(&self) -> u64 {
         match self {
             Self::Resp(session) => session.logged_at,
-            Self::Memcached(session) => session.logged_at,
+            Self::Memcached(session) => session.waits.logged_at,
+            Self::PedroKv(session) => session.waits.logged_at,
         }
     }
 
@@ -123,7 +152,8 @@ impl AnySession {
     fn stop_waiting(&mut self) -> bool {
         match self {
             Self::Resp(session) => std::mem::take(&mut session.awaits_device),
-            Self::Memcached(session) => std::mem::take(&mut session.awaits_device),
+            Self::Memcached(session) => std::mem::take(&mut session.waits.awaits_device),
+            Self::PedroKv(session) => std::mem::take(&mut session.waits.awaits_device),
         }
     }
 }
@@ -133,8 +163,21 @@ pub struct AnyService(pub Arc<Server>);
 
 impl AnyService {
     /// The last word to a client that is not let in.
-    fn denial(listener: ListenerTag) -> &'static str {
-        if listener == MEMCACHED { DENIED_MEMCACHED } else { DENIED }
+    fn denial(listener: ListenerTag) -> &'static [u8] {
+        match listener {
+            MEMCACHED => DENIED_MEMCACHED.as_bytes(),
+            PEDROKV => DENIED_PEDROKV,
+            _ => DENIED.as_bytes(),
+        }
+    }
+
+    /// The last word to a client for which there is no room.
+    fn too_many(listener: ListenerTag) -> &'static [u8] {
+        match listener {
+            MEMCACHED => b"ERROR Too many open connections\r\n",
+            PEDROKV => TOO_MANY_PEDROKV,
+            _ => b"-ERR max number of clients reached\r\n",
+        }
     }
 }
 
@@ -148,6 +191,8 @@ impl Service for AnyService {
             index: id.0.into(),
             memory: BatchMemory::default(),
             memcached: memcached::BatchMemory::default(),
+            pedrokv: pedrokv::BatchMemory::default(),
+            fetcher: Fetcher::default(),
             awaiting: Vec::new(),
             wanted: 0,
         }
@@ -155,28 +200,33 @@ impl Service for AnyService {
 
     fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<AnySession, Refusal> {
         let server = &self.0;
-        let is_memcached = info.listener == MEMCACHED;
-        let unix_path = if is_memcached { &server.memcached_unix_path } else { &server.unix_path };
+        let unix_path = match info.listener {
+            MEMCACHED => &server.memcached_unix_path,
+            PEDROKV => &server.pedrokv_unix_path,
+            _ => &server.unix_path,
+        };
         let client = Arc::new(Client::new(info, unix_path, now.unix_ms as i64));
         if server.is_protected_from(&client) {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
-            return Err(Refusal::Borrowed(Self::denial(info.listener).as_bytes()));
+            return Err(Refusal::Borrowed(Self::denial(info.listener)));
         }
         let max = server.config.live().maxclients() as usize;
         if server.clients.admit(Arc::clone(&client), max).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
-            return Err(Refusal::Borrowed(match is_memcached {
-                true => b"ERROR Too many open connections\r\n",
-                false => b"-ERR max number of clients reached\r\n",
-            }));
+            return Err(Refusal::Borrowed(Self::too_many(info.listener)));
         }
-        if is_memcached {
-            client.db.store(server.memcached.db.get() as u16, Relaxed);
-            let session = memcached::Session::new(client, server.is_open());
-            return Ok(AnySession::Memcached(session));
-        }
-        Ok(AnySession::Resp(Session::new(client, server.is_open())))
+        Ok(match info.listener {
+            MEMCACHED => {
+                client.db.store(server.memcached.db.get() as u16, Relaxed);
+                AnySession::Memcached(memcached::Session::new(client, server.is_open()))
+            }
+            PEDROKV => {
+                client.db.store(server.pedrokv_db.get() as u16, Relaxed);
+                AnySession::PedroKv(pedrokv::Session::new(client))
+            }
+            _ => AnySession::Resp(Session::new(client, server.is_open())),
+        })
     }
 
     fn turn_start(&self, worker: &mut Worker, _now: Now) {
@@ -192,10 +242,16 @@ impl Service for AnyService {
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
         let flow = match session {
             AnySession::Resp(session) => {
-                BatchRunner::new(server, counters, &mut worker.memory).serve(session, io)
+                let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
+                BatchRunner::new(server, counters, memory, fetcher).serve(session, io)
             }
             AnySession::Memcached(session) => {
-                memcached::serve(server, worker.index, &mut worker.memcached, session, io)
+                let (memory, fetcher) = (&mut worker.memcached, &mut worker.fetcher);
+                memcached::serve(server, worker.index, memory, fetcher, session, io)
+            }
+            AnySession::PedroKv(session) => {
+                let (memory, fetcher) = (&mut worker.pedrokv, &mut worker.fetcher);
+                pedrokv::serve(server, counters, memory, fetcher, session, io)
             }
         };
         if let Some(logged_at) = session.awaits_device() {
@@ -213,8 +269,8 @@ impl Service for AnyService {
     fn turn_end(
         &self,
         worker: &mut Worker,
-        _conns: &mut Conns<'_, AnySession>,
-        _now: Now,
+        conns: &mut Conns<'_, AnySession>,
+        now: Now,
     ) -> NextTurn {
         // Once a turn, so that all of its connections share the sync.
         if worker.wanted > 0
@@ -222,10 +278,22 @@ impl Service for AnyService {
         {
             journal.demand(std::mem::take(&mut worker.wanted));
         }
-        NextTurn::WhenReady
+        worker.fetcher.turn_end(&self.0, conns, now)
+    }
+
+    fn watched<'w>(&self, worker: &'w Worker) -> Option<BorrowedFd<'w>> {
+        worker.fetcher.descriptor()
     }
 
     fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+        if let AnySession::Resp(session) = session
+            && session.blocked.is_some()
+        {
+            return match blocking::time_is_up(&self.0, session, io.output()) {
+                true => Flow::Continue,
+                false => Flow::Suspend(OnHangup::Close),
+            };
+        }
         if session.is_waiting() {
             // It was not the client that has been idle.
             return Flow::Suspend(OnHangup::Wait);
@@ -266,6 +334,15 @@ impl Service for AnyService {
                 conns.for_each(|conn| waiting::saved(conn, ticket, &outcome));
             }
             Message::StaysUp => conns.for_each(waiting::stays_up),
+            Message::Answer(answer) => {
+                let key = answer.conn();
+                let Some(mut conn) = conns.get(key) else { return };
+                if let Some(at) = blocking::answer(&self.0, &mut conn, &answer) {
+                    worker.wanted = worker.wanted.max(at);
+                    worker.awaiting.push(key);
+                }
+            }
+            Message::Purge => self.0.spill.purge(),
             Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
@@ -279,11 +356,14 @@ impl Service for AnyService {
     fn close(
         &self,
         worker: &mut Worker,
-        session: AnySession,
+        mut session: AnySession,
         _info: &ConnInfo,
         reason: CloseReason,
     ) {
         let server = &self.0;
+        if let AnySession::Resp(session) = &mut session {
+            blocking::connection_ends(server, session);
+        }
         if session.is_monitor() {
             server.clients.count_monitor(false);
         }
@@ -301,8 +381,10 @@ impl Service for AnyService {
 
 /// Sends the replies that waited for the log, as far as it has reached the device.
 fn release_durable(server: &Server, worker: &mut Worker, conns: &mut Conns<'_, AnySession>) {
-    let Some(journal) = server.durability.journal() else { return };
-    let (durable, is_wounded) = (journal.durable(), journal.is_wounded());
+    // Without a log there is nothing to wait for.
+    let journal = server.durability.journal();
+    let durable = journal.map_or(u64::MAX, |journal| journal.durable());
+    let is_wounded = server.durability.refuses_writes();
     worker.awaiting.retain(|key| {
         let Some(mut conn) = conns.get(*key) else { return false };
         let session = conn.session();
@@ -325,5 +407,21 @@ fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
     let timeout_ms = server.config.live().timeout_seconds() * 1000;
     if timeout_ms > 0 {
         io.set_timer(io.now().monotonic_ms + timeout_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_wire::pedrokv::{Response, Step};
+
+    use super::*;
+
+    #[test]
+    fn clients_of_pedrokv_are_refused_in_frames() {
+        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV] {
+            let Step::Frame { frame, len } = Response::read(refusal) else { panic!("no frame") };
+            assert_eq!((frame.id, len), (0, refusal.len()));
+            assert!(frame.data.starts_with(b"err: "));
+        }
     }
 }

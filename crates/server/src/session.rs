@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::{DbIndex, Touch};
 use tierce_wire::resp::{Parser, Proto};
 
+use crate::blocking;
 use crate::clients::Client;
 use crate::command::CommandId;
 use crate::durability::SyncPolicy;
+use crate::spill::Fetches;
 use crate::waiting::{Awaited, Waiting};
 
 /// What a connection remembers from one request to the next.
@@ -33,6 +35,10 @@ pub struct Session {
     pub held: bool,
     /// The reply to the last request comes later.
     pub waiting: Option<Waiting>,
+    /// What it waits for from disk.
+    pub fetches: Fetches,
+    /// It waits for keys.
+    pub blocked: Option<blocking::Waiting>,
     /// What this client asked for in place of `appendfsync`.
     pub durability: Option<SyncPolicy>,
     /// The place in the log of the last write of this client.
@@ -71,6 +77,8 @@ impl Session {
             no_touch: false,
             held: false,
             waiting: None,
+            fetches: Fetches::default(),
+            blocked: None,
             durability: None,
             logged_at: 0,
             awaits_device: false,

@@ -14,8 +14,9 @@ use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::clients::PauseMode;
+use crate::compactness;
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
-use crate::durability::{self, Durability, Journal, RecoveryError};
+use crate::durability::{self, Durability, Journal, LogHome, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
@@ -40,9 +41,16 @@ pub enum StartError {
     /// The number of shards or databases.
     #[error("{0}")]
     Keyspace(#[from] OptionsError),
-    /// `memcached-database` is too large.
-    #[error("memcached-database {0}: there are only {1} databases")]
-    NoSuchDatabase(usize, usize),
+    /// A directive names a database that there is not.
+    #[error("{directive} {wanted}: there are only {there} databases")]
+    NoSuchDatabase {
+        /// The directive.
+        directive: &'static str,
+        /// What it says.
+        wanted: usize,
+        /// How many there are.
+        there: usize,
+    },
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -52,6 +60,9 @@ pub enum StartError {
     /// The log of the data.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    /// The values on disk.
+    #[error("maxmemory-policy spill: {0}")]
+    Spill(String),
     /// The system has no threads or descriptors to give.
     #[error("could not start: {0}")]
     Io(#[from] io::Error),
@@ -105,11 +116,15 @@ impl Instance {
         check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
-        let journal = settings_say_log(&config).then(Arc::<Journal>::default);
-        let keyspace = keyspace_options(&config, &startup, journal.as_ref());
+        let journal = Arc::<Journal>::default();
+        let log_home = LogHome::new(Arc::clone(&disk), &startup.dir);
+        let keyspace = keyspace_options(&config, &startup, &journal);
         let keyspace = Arc::new(Keyspace::new(keyspace)?);
-        if let Some(journal) = &journal {
-            let is_new = !durability::recover(journal, &keyspace, disk, &startup, &log)?;
+        keyspace.set_limits(&compactness::configured(&config.settings()));
+        if settings_say_log(&config) {
+            const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
+            let accepts = config.settings().word(LOST) == "accept";
+            let is_new = !durability::recover(&journal, &keyspace, &log_home, &log, accepts)?;
             if is_new {
                 persistence::offer_import(&config.settings(), &log);
             }
@@ -121,15 +136,18 @@ impl Instance {
             keyspace,
             workers,
             listening,
-            Durability::new(journal),
+            Durability::new(journal, log_home),
             log,
         ));
+        // Before anybody is served, who might need it.
+        server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
         load_snapshot(&server)?;
         let saver = spawn_saver(&server)?;
         server.set_active_expiry(true)?;
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
         server.durability.start(&server)?;
+        watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
         Ok(Self { server, runtime, saver, startup, _pid_file: pid_file })
@@ -174,6 +192,7 @@ impl Instance {
         server.persistence.end_saver();
         // A panic was reported when it happened.
         let _ = saver.join();
+        server.spill.stop(&server.keyspace);
         server.durability.stop(log);
         log.notice("All replies are sent, bye");
     }
@@ -234,8 +253,16 @@ impl Stopper {
 }
 
 fn check_databases(startup: &Startup) -> Result<(), StartError> {
-    let (wanted, there) = (startup.memcached_database, startup.databases);
-    if wanted < there { Ok(()) } else { Err(StartError::NoSuchDatabase(wanted, there)) }
+    let there = startup.databases;
+    for (directive, wanted) in [
+        ("memcached-database", startup.memcached_database),
+        ("pedrokv-database", startup.pedrokv_database),
+    ] {
+        if wanted >= there {
+            return Err(StartError::NoSuchDatabase { directive, wanted, there });
+        }
+    }
+    Ok(())
 }
 
 /// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
@@ -262,7 +289,7 @@ fn settings_say_log(config: &Config) -> bool {
     config.settings().is_on(APPENDONLY)
 }
 
-fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Journal>>) -> Options {
+fn keyspace_options(config: &Config, startup: &Startup, journal: &Arc<Journal>) -> Options {
     let defaults = Options::default();
     Options {
         shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
@@ -271,7 +298,7 @@ fn keyspace_options(config: &Config, startup: &Startup, journal: Option<&Arc<Jou
         seed: crate::random::word(),
         value_len_max: value_len_max(&config.settings()),
         version_base: version_base(crate::clock::unix_ms()),
-        log: journal.map(|journal| Arc::clone(journal) as Arc<dyn LogSink>),
+        log: Some(Arc::clone(journal) as Arc<dyn LogSink>),
         ..defaults
     }
 }
@@ -301,6 +328,7 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
     const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
     const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     const SAVE: DirectiveId = DirectiveId::of("save");
     const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
     let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
@@ -324,11 +352,22 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
             handle.broadcast(|_| Message::IdleTimeout { timeout_ms });
         }),
     );
+    let weak = Arc::downgrade(server);
+    server.config.on_change([VALUE_LEN, APPENDONLY], move |settings| {
+        if let Some(server) = weak.upgrade() {
+            let on = settings.is_on(APPENDONLY);
+            if on != server.durability.is_wanted() && server.keyspace.cold_store().is_some() {
+                // Where they are follows from whether there is a log.
+                return Err("values may be on disk (maxmemory-policy spill)".to_owned());
+            }
+            server.keyspace.set_value_len_max(value_len_max(settings));
+            server.durability.switch(on);
+        }
+        Ok(())
+    });
     let keyspace = Arc::clone(&server.keyspace);
-    watch(VALUE_LEN, Box::new(move |settings| keyspace.set_value_len_max(value_len_max(settings))));
-    let keyspace = Arc::clone(&server.keyspace);
-    server.config.on_change(eviction::DIRECTIVES, move |settings| {
-        keyspace.set_eviction(&eviction::configured(settings));
+    server.config.on_change(compactness::DIRECTIVES, move |settings| {
+        keyspace.set_limits(&compactness::configured(settings));
         Ok(())
     });
     let log = Arc::downgrade(server);
@@ -358,13 +397,24 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch_addresses(server, net);
 }
 
+/// The policy `spill` needs threads and a place for values.
+fn watch_eviction(server: &Arc<Server>, disk: Arc<dyn Disk>, startup: &Startup) {
+    let (weak, dir) = (Arc::downgrade(server), startup.dir.clone());
+    server.config.on_change(eviction::DIRECTIVES, move |settings| {
+        let Some(server) = weak.upgrade() else { return Ok(()) };
+        server.keyspace.set_eviction(&eviction::configured(settings));
+        server.spill.start(&server, &disk, &dir)
+    });
+}
+
 /// Registered behind all others: what they refuse need not be undone here, where that could fail.
 fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     const BIND: DirectiveId = DirectiveId::of("bind");
     const PORT: DirectiveId = DirectiveId::of("port");
     const MEMCACHED_PORT: DirectiveId = DirectiveId::of("memcached-port");
+    const PEDROKV_PORT: DirectiveId = DirectiveId::of("pedrokv-port");
     let (weak, net) = (Arc::downgrade(server), net.clone());
-    server.config.on_change([BIND, PORT, MEMCACHED_PORT], move |settings| {
+    server.config.on_change([BIND, PORT, MEMCACHED_PORT, PEDROKV_PORT], move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         let install = |listeners| net.listen(listeners);
         let changed = server.listening.change(settings, install);

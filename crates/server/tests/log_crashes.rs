@@ -1,5 +1,5 @@
-//! A keyspace whose changes go to a log on a simulated disk, with compactions underway, after kills
-//! and power cuts at many moments.
+//! A keyspace whose changes go to a log on a simulated disk, with compactions underway and values that
+//! go to disk and come back, after kills and power cuts at many moments.
 //!
 //! What comes back is the state after some prefix of what was done: after a kill of everything that
 //! had returned, after a power cut at least of what had been synced.
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use tierce_cask::disk::SimDisk;
-use tierce_cask::{Wal, WalMark, WalOptions};
+use tierce_cask::{ColdOptions, ColdStore, Durable, Wal, WalMark, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
-use tierce_keyspace::{Expiry, Freeing, Keyspace, Options, Removal};
+use tierce_keyspace::{Cleaning, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch};
 
 const NOW_MS: i64 = 1_000_000;
 const DATABASES: usize = 2;
@@ -52,6 +52,10 @@ fn open(disk: &SimDisk, seed: u64) -> Result<(Arc<Keyspace>, Arc<Log>), tierce_c
     let options =
         Options { shards: 4, databases: DATABASES, seed, log: sink, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+    let cold_options = ColdOptions { segment_size_bytes: 4 * 4096, open_files_max: 3 };
+    let cold = ColdStore::open(Arc::new(disk.clone()), Path::new("/cold"), cold_options)?;
+    let cold = Arc::new(cold);
+    keyspace.set_cold_store(Arc::clone(&cold));
     let mut replay = Replay::start(Arc::clone(&keyspace), 1, NOW_MS).expect("a thread");
     let options = WalOptions {
         segment_size_bytes: [700, 2000, 6000][(seed % 3) as usize],
@@ -62,6 +66,7 @@ fn open(disk: &SimDisk, seed: u64) -> Result<(Arc<Keyspace>, Arc<Log>), tierce_c
     let take = |record: &[u8]| replay.record(record).map_err(|error| error.to_string());
     let (wal, _) = Wal::open_on(Arc::new(disk.clone()), Path::new("/log"), options, take)?;
     let _ = replay.finish();
+    cold.settle()?;
     *log.0.write() = Some(wal);
     keyspace.begin_logging();
     Ok((keyspace, log))
@@ -72,12 +77,49 @@ type State = BTreeMap<(usize, Vec<u8>), (Vec<u8>, Option<i64>)>;
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
-        keyspace.locker().for_each(db, NOW_MS, |entry| {
-            let value = (entry.string().to_vec(), entry.deadline_ms());
-            state.insert((db.get(), entry.key().to_vec()), value);
-        });
+        let mut keys = Vec::new();
+        let add = |entry: &tierce_keyspace::Entry| {
+            keys.push((entry.key().to_vec(), entry.deadline_ms()));
+        };
+        keyspace.locker().for_each(db, NOW_MS, add);
+        for (name, deadline_ms) in keys {
+            let (key, mut locker) = (keyspace.key(&name), keyspace.locker());
+            let mut shard = locker.db(db, key.hash(), NOW_MS);
+            let value = shard.string(key).expect("what is on disk can be read").expect("is there");
+            state.insert((db.get(), name.clone()), (value.to_vec(), deadline_ms));
+        }
     }
     state
+}
+
+/// Moves some values to disk.
+fn spill(keyspace: &Keyspace, rounds: u64) {
+    let (mut batch, mut locker) = (SpillBatch::default(), keyspace.locker());
+    for _ in 0..rounds {
+        locker.gather_cold(&mut batch, NOW_MS);
+    }
+    write(keyspace, &mut batch);
+}
+
+fn write(keyspace: &Keyspace, batch: &mut SpillBatch) {
+    let store = keyspace.cold_store().expect("a store");
+    let places = store.write(batch.values(), Durable::Yes).expect("the disk works");
+    keyspace.locker().spill(batch, &places, NOW_MS);
+    batch.clear(0);
+}
+
+/// Moves values together, and removes what is dead, in the order that the server keeps.
+fn clean(keyspace: &Keyspace, log: &Log) {
+    let store = keyspace.cold_store().expect("a store");
+    let (mut batch, mut cleaning) = (SpillBatch::default(), Cleaning::begin(store.sparse(0.6)));
+    while cleaning.step(keyspace, &mut batch, 2000).expect("what is on disk can be read") {
+        write(keyspace, &mut batch);
+    }
+    write(keyspace, &mut batch);
+    let dead = store.dead();
+    keyspace.locker().pass_all_shards();
+    log.with(Wal::sync).expect("the disk works");
+    store.remove(&dead).expect("the disk works");
 }
 
 /// Changes a key, or several as one.
@@ -115,7 +157,7 @@ fn change(keyspace: &Keyspace, random: &mut Random) {
             let all: Vec<_> = keyspace.db_indices().collect();
             locker.swap(all[0], all[1]);
         }
-        11 => {
+        11..=13 => {
             let value = vec![b'x'; 300 + random.below(1500) as usize];
             locker.db(db, key.hash(), NOW_MS).set(key, &value, Expiry::Keep).expect("short");
         }
@@ -140,7 +182,12 @@ fn run(disk: &SimDisk, seed: u64) -> History {
     let mut pass: Option<(WalMark, Checkpoint<'_>)> = None;
     let mut synced = 0;
     for step in 1..=STEPS {
-        match random.below(10) {
+        match random.below(13) {
+            10 | 11 => spill(&keyspace, 1 + random.below(6)),
+            12 => {
+                clean(&keyspace, &log);
+                synced = step - 1;
+            }
             0 => {
                 log.with(Wal::sync).expect("the disk works");
                 synced = step - 1;

@@ -5,17 +5,19 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use tierce_cask::{CheckReport, Error, RepairReport};
+use tierce_cask::{CheckReport, ColdCheckReport, Error, RepairReport};
 
 use crate::shown::{Shown, Unit};
 
 /// Verify every record of a store, which must not be open.
 ///
-/// The store of a server is the directory `log` in its data directory.
+/// The log of a server is the directory `wal` in its data directory. With it, the files of values that
+/// were moved to disk are verified (`maxmemory-policy spill`), which are in the directory `cold` beside it;
+/// they can be named alone, too.
 ///
 /// Reads the manifest, all segments and all hint files, and names the file and the offset of
 /// whatever is damaged. Nothing is changed. A torn tail is no damage: it is what a kill or a power
@@ -73,6 +75,9 @@ impl From<Verdict> for ExitCode {
 impl CheckArgs {
     /// Checks and tells.
     pub fn run(&self) -> ExitCode {
+        if self.dir.file_name().is_some_and(|name| name == SPILLED) && self.dir.is_dir() {
+            return self.check_spilled(&self.dir).into();
+        }
         let mut shown = Shown::new("check", Unit::Bytes, self.quiet);
         let result =
             tierce_cask::check(&self.dir, |progress| shown.update(progress.done, progress.total));
@@ -84,8 +89,39 @@ impl CheckArgs {
             }
             Err(error) => impossible("check", &error),
         };
-        verdict.into()
+        match (verdict, spilled_beside(&self.dir)) {
+            (Verdict::Sound | Verdict::Damaged, Some(cold)) => {
+                (verdict as u8).max(self.check_spilled(&cold) as u8).into()
+            }
+            _ => verdict.into(),
+        }
     }
+
+    /// Checks the files of spilled values, and tells.
+    fn check_spilled(&self, dir: &Path) -> Verdict {
+        let mut shown = Shown::new("check spilled values", Unit::Bytes, self.quiet);
+        let result = tierce_cask::check_cold(dir, |progress| {
+            shown.update(progress.done, progress.total);
+        });
+        drop(shown);
+        match result {
+            Ok(report) => {
+                print(&checked_spilled(&report));
+                if report.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged }
+            }
+            Err(error) => impossible("check", &error),
+        }
+    }
+}
+
+/// The directory of spilled values in a data directory.
+const SPILLED: &str = "cold";
+
+/// The spilled values of the server whose log is in a directory, if there are any.
+fn spilled_beside(log: &Path) -> Option<PathBuf> {
+    let log = log.canonicalize().ok()?;
+    let is_log = log.file_name()?.to_str()?.starts_with("wal");
+    Some(log.with_file_name(SPILLED)).filter(|cold| is_log && cold.is_dir())
 }
 
 impl RepairArgs {
@@ -136,6 +172,30 @@ fn checked(report: &CheckReport) -> String {
         problems => {
             let _ = writeln!(text, "{} found", count(problems, "problem"));
         }
+    }
+    text
+}
+
+/// What a check of spilled values found, a line a fact.
+fn checked_spilled(report: &ColdCheckReport) -> String {
+    let mut text = format!(
+        "{} of spilled values read: {}, {} bytes\n",
+        count(report.segments as u64, "file"),
+        count(report.values, "good value"),
+        report.bytes,
+    );
+    for problem in &report.problems {
+        let _ = writeln!(text, "damage: {problem}");
+    }
+    if report.problems.is_empty() {
+        text.push_str("the spilled values are sound\n");
+    } else {
+        let problems = count(report.problems.len() as u64, "problem");
+        let _ = writeln!(
+            text,
+            "{problems} found; the server answers errors for keys whose values were there, if any: a \
+             power cut leaves damage where no key has its value"
+        );
     }
     text
 }

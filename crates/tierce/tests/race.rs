@@ -56,7 +56,9 @@ fn all_phases_run_and_are_reported_and_nothing_is_left() {
         assert!(json.contains(part), "no {part} in:\n{json}");
     }
     let plot = std::fs::read_to_string(plot).expect("a plot");
-    assert_eq!(plot.matches("<polyline").count(), 4);
+    // A line for each phase, and dashed ones for what the disk can do: for writing and for reading.
+    assert_eq!(plot.matches("stroke-dasharray").count(), 2);
+    assert_eq!(plot.matches("<polyline").count(), 4 + 2);
     assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));
 }
 

@@ -1,11 +1,13 @@
 //! What is known of one client.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering::Relaxed,
 };
 
 use parking_lot::Mutex;
+use tierce_keyspace::Waiter;
 use tierce_net::{ConnInfo, ConnKey, Endpoints};
 
 use crate::config::Peer;
@@ -46,6 +48,8 @@ pub struct Client {
     pub flags: AtomicU32,
     /// Identity of its last command in the command table, plus one; zero before the first.
     pub last_command: AtomicU16,
+    /// What it waits for.
+    pub waiter: Mutex<Option<Arc<Waiter>>>,
     /// Bytes it sent that wait for the rest of their command.
     pub input_bytes: AtomicUsize,
     /// Bytes that wait until it reads.
@@ -76,9 +80,16 @@ impl ClientFlags {
     pub const NO_TOUCH: Self = Self(1 << 2);
     /// Is going to be closed.
     pub const CLOSING: Self = Self(1 << 3);
+    /// Waits for keys.
+    pub const BLOCKED: Self = Self(1 << 4);
 
-    const LETTERS: [(Self, char); 4] =
-        [(Self::MONITOR, 'O'), (Self::NO_EVICT, 'e'), (Self::NO_TOUCH, 'T'), (Self::CLOSING, 'A')];
+    const LETTERS: [(Self, char); 5] = [
+        (Self::MONITOR, 'O'),
+        (Self::BLOCKED, 'b'),
+        (Self::NO_EVICT, 'e'),
+        (Self::NO_TOUCH, 'T'),
+        (Self::CLOSING, 'A'),
+    ];
 }
 
 impl Client {
@@ -107,6 +118,7 @@ impl Client {
             protocol: AtomicU8::new(2),
             flags: AtomicU32::new(0),
             last_command: AtomicU16::new(0),
+            waiter: Mutex::default(),
             input_bytes: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
         }

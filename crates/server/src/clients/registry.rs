@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::{Client, Filter};
+use super::{Client, ClientFlags, Filter};
 
 /// The clients by their ids, which is also the order in which they came.
 #[derive(Default)]
@@ -64,6 +64,12 @@ impl Registry {
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.clients.lock().values().cloned().collect()
+    }
+
+    /// How many have all of `flags` set.
+    #[must_use]
+    pub fn count(&self, flags: ClientFlags) -> usize {
+        self.clients.lock().values().filter(|client| client.has(flags)).count()
     }
 
     /// Counts a session that begins or ends watching.

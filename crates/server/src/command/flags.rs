@@ -43,6 +43,9 @@ impl Flags {
     /// Not reported.
     pub const BRIEF: Self = Self(1 << 15);
 
+    /// Does its work without the values of its keys, so that those on disk may stay there. Not reported.
+    pub const KEY_ONLY: Self = Self(1 << 16);
+
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [
         (Self::WRITE, "write"),
@@ -102,6 +105,22 @@ pub enum Group {
     Generic,
     /// Strings and counters.
     String,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Hashes.
+    Hash,
+    /// Streams.
+    Stream,
+    /// Bits of strings.
+    Bitmap,
+    /// Counters of different elements, which are strings.
+    HyperLogLog,
+    /// Places on earth, which are kept in sorted sets.
+    Geo,
     /// The connection itself.
     Connection,
     /// The server as a whole.
@@ -110,7 +129,20 @@ pub enum Group {
 
 impl Group {
     /// All groups in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::Generic, Self::String, Self::Connection, Self::Server];
+    pub const ALL: [Self; 12] = [
+        Self::Generic,
+        Self::String,
+        Self::List,
+        Self::Set,
+        Self::SortedSet,
+        Self::Hash,
+        Self::Stream,
+        Self::Bitmap,
+        Self::HyperLogLog,
+        Self::Geo,
+        Self::Connection,
+        Self::Server,
+    ];
 
     /// The name that `COMMAND DOCS` reports.
     #[must_use]
@@ -118,6 +150,14 @@ impl Group {
         match self {
             Self::Generic => "generic",
             Self::String => "string",
+            Self::List => "list",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
+            Self::Hash => "hash",
+            Self::Stream => "stream",
+            Self::Bitmap => "bitmap",
+            Self::HyperLogLog => "hyperloglog",
+            Self::Geo => "geo",
             Self::Connection => "connection",
             Self::Server => "server",
         }
@@ -129,6 +169,14 @@ impl Group {
         match self {
             Self::Generic => Some("keyspace"),
             Self::String => Some("string"),
+            Self::List => Some("list"),
+            Self::Set => Some("set"),
+            Self::SortedSet => Some("sortedset"),
+            Self::Hash => Some("hash"),
+            Self::Stream => Some("stream"),
+            Self::Bitmap => Some("bitmap"),
+            Self::HyperLogLog => Some("hyperloglog"),
+            Self::Geo => Some("geo"),
             Self::Connection => Some("connection"),
             Self::Server => None,
         }

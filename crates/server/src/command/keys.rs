@@ -1,11 +1,31 @@
 //! Where the keys of a command stand among its arguments.
 
+use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Args;
+
+/// How the keys of a run are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySearch {
+    /// They stand from `first` on.
+    Index,
+    /// The argument at `first` says how many there are, and they stand behind it.
+    Count,
+    /// The key stands behind this word, which is looked for from `first` on.
+    Word(&'static str),
+    /// The same, and clients are told that they have to ask.
+    AskForWord(&'static str),
+    /// The call does not say: their names are in the data. None can be found beforehand.
+    Unknown,
+    /// The first half of what stands behind this word, which is looked for from `first` on.
+    FirstHalf(&'static str),
+}
 
 /// One run of key arguments: from `first`, every `step`, to `last` (negative: from the end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// Index of the first key; the command's name has index 0.
+    /// How they are found.
+    pub search: KeySearch,
+    /// Index of the first key, or what `search` says; the command's name has index 0.
     pub first: i16,
     /// Index of the last key; -1 is the last argument.
     pub last: i16,
@@ -36,6 +56,8 @@ impl KeyFlags {
     pub const OVERWRITE: Self = Self(&["OW", "update"]);
     /// Creates a key that was absent.
     pub const INSERT: Self = Self(&["OW", "insert"]);
+    /// Removes a part of what is there.
+    pub const SHRINK: Self = Self(&["RW", "delete"]);
     /// Removes the key without returning content.
     pub const REMOVE: Self = Self(&["RM", "delete"]);
     /// Returns content and removes the key.
@@ -46,13 +68,28 @@ impl KeyFlags {
     /// What a call does with the keys; only for [`Self::VARIABLE`] that depends on its arguments.
     #[must_use]
     pub fn of_call(self, args: Args<'_>) -> Self {
-        // SET is the only such command: it reads the old value if it is asked to.
-        let reads = || args.iter().skip(3).any(|arg| arg.eq_ignore_ascii_case(b"get"));
+        let says = |word: &str, from: usize| {
+            args.iter().skip(from).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+        };
         match self {
-            Self::VARIABLE if reads() => Self::READ_UPDATE,
+            Self::VARIABLE if args[0].eq_ignore_ascii_case(b"bitfield") => {
+                let writes = says("set", 2) || says("incrby", 2);
+                if writes { Self::READ_UPDATE } else { Self::READ }
+            }
+            // SET reads the old value if it is asked to.
+            Self::VARIABLE if says("get", 3) => Self::READ_UPDATE,
             Self::VARIABLE => Self::OVERWRITE,
             flags => flags,
         }
+    }
+}
+
+impl KeyFlags {
+    /// Whether the value has to be there before the command can do its work: not if it is overwritten or
+    /// removed unread.
+    #[must_use]
+    pub fn needs_value(self) -> bool {
+        !matches!(self.0.first(), Some(&"OW" | &"RM"))
     }
 }
 
@@ -60,13 +97,50 @@ impl KeySpec {
     /// A single key at `index`.
     #[must_use]
     pub const fn at(index: i16, flags: KeyFlags) -> Self {
-        Self { first: index, last: index, step: 1, flags, note: None }
+        Self { search: KeySearch::Index, first: index, last: index, step: 1, flags, note: None }
+    }
+
+    /// As many keys as the argument at `index` says, behind it.
+    #[must_use]
+    pub const fn counted(index: i16, flags: KeyFlags) -> Self {
+        Self { search: KeySearch::Count, ..Self::at(index, flags) }
+    }
+
+    /// A single key behind `word`, which stands somewhere from `index` on.
+    #[must_use]
+    pub const fn behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
+        Self { search: KeySearch::Word(word), ..Self::at(index, flags) }
+    }
+
+    /// The same, of a command whose arguments may contain the word for other reasons.
+    #[must_use]
+    pub const fn somewhere_behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
+        Self { search: KeySearch::AskForWord(word), ..Self::at(index, flags) }
+    }
+
+    /// Keys that the arguments do not tell.
+    #[must_use]
+    pub const fn unknown(flags: KeyFlags) -> Self {
+        Self { search: KeySearch::Unknown, ..Self::at(0, flags) }
+    }
+
+    /// As many keys behind `word`, which stands somewhere from `index` on, as other arguments follow.
+    #[must_use]
+    pub const fn first_half_behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
+        let (search, last) = (KeySearch::FirstHalf(word), -1);
+        Self { search, first: index, last, step: 1, flags, note: None }
     }
 
     /// Keys from argument 1 to the last one, every `step` arguments.
     #[must_use]
     pub const fn all(step: i16, flags: KeyFlags) -> Self {
-        Self { first: 1, last: -1, step, flags, note: None }
+        Self { search: KeySearch::Index, first: 1, last: -1, step, flags, note: None }
+    }
+
+    /// Without the last argument, which is something else.
+    #[must_use]
+    pub const fn but_last(self) -> Self {
+        Self { last: self.last - 1, ..self }
     }
 
     /// With a word on why the flags are as they are.
@@ -75,25 +149,76 @@ impl KeySpec {
         Self { note: Some(note), ..self }
     }
 
-    /// The indexes of the keys in a call with `argc` arguments (its name included).
-    pub fn indexes(self, argc: usize) -> impl Iterator<Item = usize> {
-        let last =
-            if self.last < 0 { argc as isize + self.last as isize } else { self.last.into() };
-        let end = (last + 1).clamp(0, argc as isize) as usize;
-        (self.first as usize..end).step_by(self.step as usize)
+    /// The index of the first key in most calls, for guesses.
+    #[must_use]
+    #[inline]
+    pub const fn first_guess(&self) -> usize {
+        self.first as usize + !matches!(self.search, KeySearch::Index) as usize
+    }
+
+    /// The indexes of the keys in a call (its name included). None if it says that there are more keys
+    /// than arguments.
+    pub fn indexes(self, call: Args<'_>) -> impl Iterator<Item = usize> {
+        let (argc, first) = (call.len(), self.first as usize);
+        let range = match self.search {
+            KeySearch::Index => {
+                let last = if self.last < 0 {
+                    argc as isize + self.last as isize
+                } else {
+                    self.last.into()
+                };
+                first..(last + 1).clamp(0, argc as isize) as usize
+            }
+            KeySearch::Count => {
+                let count = call.get(first).and_then(parse_i64).unwrap_or(0);
+                let end =
+                    usize::try_from(count).ok().and_then(|count| (first + 1).checked_add(count));
+                first + 1..end.filter(|end| *end <= argc).unwrap_or(0)
+            }
+            KeySearch::Unknown => 0..0,
+            KeySearch::Word(word) | KeySearch::AskForWord(word) => {
+                let mut places = (first..argc.saturating_sub(1))
+                    .filter(|at| call[*at].eq_ignore_ascii_case(word.as_bytes()));
+                places.next_back().map_or(0..0, |at| at + 1..at + 2)
+            }
+            KeySearch::FirstHalf(word) => {
+                let place = (first..argc)
+                    .find(|at| call[*at].eq_ignore_ascii_case(word.as_bytes()))
+                    .unwrap_or(argc - 1);
+                place + 1..place + 1 + (argc - place - 1) / 2
+            }
+        };
+        range.step_by(self.step as usize)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tierce_wire::resp::OwnedArgs;
 
     #[test]
     fn indexes_follow_first_last_and_step() {
-        let all = |spec: KeySpec, argc| spec.indexes(argc).collect::<Vec<_>>();
-        assert_eq!(all(KeySpec::at(1, KeyFlags::READ), 2), [1]);
-        assert_eq!(all(KeySpec::at(2, KeyFlags::READ), 2), [] as [usize; 0]);
-        assert_eq!(all(KeySpec::all(1, KeyFlags::READ), 4), [1, 2, 3]);
-        assert_eq!(all(KeySpec::all(2, KeyFlags::OVERWRITE), 5), [1, 3]);
+        let all = |spec: KeySpec, call: &str| {
+            let mut args = OwnedArgs::new();
+            call.split(' ').for_each(|arg| args.push(arg.as_bytes()).expect("a short call"));
+            spec.indexes(args.as_args()).collect::<Vec<_>>()
+        };
+        assert_eq!(all(KeySpec::at(1, KeyFlags::READ), "c k"), [1]);
+        assert_eq!(all(KeySpec::at(2, KeyFlags::READ), "c k"), [] as [usize; 0]);
+        assert_eq!(all(KeySpec::all(1, KeyFlags::READ), "c k k k"), [1, 2, 3]);
+        assert_eq!(all(KeySpec::all(2, KeyFlags::OVERWRITE), "c k v k v"), [1, 3]);
+        let counted = KeySpec::counted(1, KeyFlags::READ);
+        assert_eq!(all(counted, "c 2 k k more"), [2, 3]);
+        for wrong in ["c", "c 3 k k", "c x k", "c -1 k", "c 9223372036854775807 k"] {
+            assert_eq!(all(counted, wrong), [] as [usize; 0]);
+        }
+        let half = KeySpec::first_half_behind("STREAMS", 1, KeyFlags::READ);
+        assert_eq!(all(half, "c count 1 streams a b 0 0"), [4, 5]);
+        assert_eq!(all(half, "c count 1"), [] as [usize; 0]);
+        let behind = KeySpec::behind("STORE", 2, KeyFlags::READ);
+        assert_eq!(all(behind, "c store x store k"), [4]);
+        assert_eq!(all(behind, "c k x store"), [] as [usize; 0]);
+        assert_eq!(all(KeySpec::unknown(KeyFlags::READ), "c k"), [] as [usize; 0]);
     }
 }

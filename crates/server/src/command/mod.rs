@@ -12,7 +12,7 @@ mod syntax;
 mod table;
 
 pub use self::flags::{Flags, Group};
-pub use self::keys::{KeyFlags, KeySpec};
+pub use self::keys::{KeyFlags, KeySearch, KeySpec};
 pub use self::page::render as render_page;
 pub use self::spec::{Handler, Spec};
 pub use self::syntax::{Argument, ArgumentKind};

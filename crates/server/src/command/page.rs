@@ -13,7 +13,9 @@ pub fn render(table: &Table) -> String {
          edit by hand. Semantics, replies and errors are those of Redis 7.2; where they differ on \
          purpose, [differences.md](differences.md) says so.\n",
     );
-    for group in Group::ALL {
+    let is_empty =
+        |group: &Group| table.commands().iter().all(|command| command.spec.group != *group);
+    for group in Group::ALL.into_iter().filter(|group| !is_empty(group)) {
         let _ = write!(page, "\n## {}\n\n", title(group));
         page.push_str("| command | since | complexity | what it does |\n|---|---|---|---|\n");
         for command in table.commands().iter().filter(|command| command.spec.group == group) {
@@ -31,6 +33,14 @@ fn title(group: Group) -> &'static str {
     match group {
         Group::Generic => "Keys",
         Group::String => "Strings",
+        Group::List => "Lists",
+        Group::Set => "Sets",
+        Group::SortedSet => "Sorted sets",
+        Group::Hash => "Hashes",
+        Group::Stream => "Streams",
+        Group::Bitmap => "Bitmaps",
+        Group::HyperLogLog => "HyperLogLogs",
+        Group::Geo => "Places",
         Group::Connection => "Connection",
         Group::Server => "Server",
     }

@@ -1,6 +1,6 @@
 //! The facts about one command.
 
-use super::{Flags, Group, KeySpec};
+use super::{Flags, Group, KeySearch, KeySpec};
 use crate::error::CommandError;
 use crate::execute::Context;
 use tierce_wire::resp::Args;
@@ -12,11 +12,19 @@ use tierce_wire::resp::Args;
 pub type Handler = fn(&mut Context<'_, '_>, Args<'_>) -> Result<(), CommandError>;
 
 /// The access categories that commands of today are in, in the order of Redis.
-const CATEGORIES: [&str; 10] = [
+const CATEGORIES: [&str; 18] = [
     "keyspace",
     "read",
     "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
     "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
     "admin",
     "fast",
     "slow",
@@ -46,6 +54,8 @@ pub struct Spec {
     pub syntax: &'static str,
     /// Where the keys are.
     pub keys: &'static [KeySpec],
+    /// Which argument is the name of a field or member that is looked for; 0 if none is.
+    pub element_at: usize,
     /// Access categories beyond those that follow from flags and group.
     pub categories: &'static [&'static str],
     /// Advice for clients and proxies: how to route the command and to combine replies.
@@ -72,6 +82,7 @@ impl Spec {
             summary: "",
             syntax: "",
             keys: &[],
+            element_at: 0,
             categories: &[],
             tips: &[],
             deprecated: None,
@@ -102,6 +113,12 @@ impl Spec {
     #[must_use]
     pub const fn keys(self, keys: &'static [KeySpec]) -> Self {
         Self { keys, ..self }
+    }
+
+    /// Looks for the field or member that this argument names, under the key before it.
+    #[must_use]
+    pub const fn element_at(self, element_at: usize) -> Self {
+        Self { element_at, ..self }
     }
 
     /// With the documentation: version, complexity, arguments, and one sentence.
@@ -167,10 +184,20 @@ impl Spec {
         !self.subcommands.is_empty() || groups.any(|group| self.categories.contains(&group))
     }
 
-    /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys.
+    /// The flags that `COMMAND INFO` reports.
+    pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
+        // Clients that know first, last and step only have to ask where the keys of a call are.
+        let is_movable = self.keys.iter().any(|keys| keys.search != KeySearch::Index);
+        self.flags.names().chain(is_movable.then_some("movablekeys"))
+    }
+
+    /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys, or where one
+    /// has to look for them.
     #[must_use]
     pub fn key_range(&self) -> (i16, i16, i16) {
-        match (self.keys.first(), self.keys.last()) {
+        let mut ranges = self.keys.iter().filter(|keys| keys.search == KeySearch::Index);
+        let first = ranges.next();
+        match (first, ranges.next_back().or(first)) {
             (Some(first), Some(last)) => (first.first, last.last, first.step),
             _ => (0, 0, 0),
         }

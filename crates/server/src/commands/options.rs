@@ -1,6 +1,8 @@
 //! Arguments that several commands have in common.
 
-use tierce_keyspace::{KEY_LEN_MAX, Key};
+use std::ops::Range;
+
+use tierce_keyspace::{CollectionType, Db, KEY_LEN_MAX, Key, ValueType};
 use tierce_wire::number;
 
 use crate::error::CommandError;
@@ -8,6 +10,15 @@ use crate::error::CommandError;
 /// An integer argument.
 pub(super) fn integer(arg: &[u8]) -> Result<i64, CommandError> {
     number::parse_i64(arg).ok_or(CommandError::NOT_AN_INTEGER)
+}
+
+/// Words that refuse a number of elements to be popped.
+pub(super) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
+
+/// A number of elements; what is below `min`, or no number, is refused with these words.
+pub(super) fn at_least(arg: &[u8], min: i64, refusal: &'static str) -> Result<usize, CommandError> {
+    let value = number::parse_i64(arg).filter(|value| *value >= min);
+    value.map(|value| value as usize).ok_or(CommandError::new(refusal))
 }
 
 /// Refuses a key that cannot be stored, before a command with several keys changes anything.
@@ -19,6 +30,24 @@ pub(super) fn check_len(key: Key<'_>) -> Result<(), CommandError> {
     Err(tierce_keyspace::Error::KeyTooLong { len, max: KEY_LEN_MAX }.into())
 }
 
+/// How many elements a negative `count` draws from a collection of `len` elements in `bytes`.
+///
+/// # Errors
+///
+/// When the reply would be longer than clients may leave unread by default: it would be made in vain,
+/// under the lock of its shard.
+pub(super) fn repetitions(count: i64, len: usize, bytes: usize) -> Result<usize, CommandError> {
+    const REPLY_BYTES_MAX: u128 = 1 << 30;
+    /// Bytes of an empty element in a reply.
+    const ELEMENT_BYTES_MIN: usize = 6;
+    let element_bytes = (bytes / len.max(1)).max(ELEMENT_BYTES_MIN);
+    let count = count.unsigned_abs() as usize;
+    if count as u128 * element_bytes as u128 > REPLY_BYTES_MAX {
+        return Err(CommandError::OUT_OF_RANGE);
+    }
+    Ok(count)
+}
+
 /// An integer argument for which Redis has 32 bits, and says so.
 pub(super) fn small_integer(arg: &[u8]) -> Result<i64, CommandError> {
     const OUT_OF_RANGE: CommandError = CommandError::new(
@@ -26,6 +55,38 @@ pub(super) fn small_integer(arg: &[u8]) -> Result<i64, CommandError> {
     );
     let value = integer(arg)?;
     if i32::try_from(value).is_ok() { Ok(value) } else { Err(OUT_OF_RANGE) }
+}
+
+/// An integer argument for which Redis does not take the smallest one, since that has no opposite.
+pub(super) fn symmetric_integer(arg: &[u8]) -> Result<i64, CommandError> {
+    const OUT_OF_RANGE: CommandError = CommandError::new(
+        "ERR value is out of range, value must between -9223372036854775807 and \
+         9223372036854775807",
+    );
+    let value = integer(arg)?;
+    if value == i64::MIN { Err(OUT_OF_RANGE) } else { Ok(value) }
+}
+
+/// The indexes from `start` to `stop`, both inclusive and counted from the end where negative, among
+/// `len` elements: the rule of LRANGE and ZRANGE. Unlike that of GETRANGE it does not take an end
+/// before the first element for the first element.
+pub(super) fn index_range(len: usize, start: i64, stop: i64) -> Range<usize> {
+    let signed_len = len as i64;
+    let from_end = |index: i64| if index < 0 { index + signed_len } else { index };
+    let (start, stop) = (from_end(start).max(0), from_end(stop).min(signed_len - 1));
+    if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
+}
+
+/// Whether a key is there, which has to be of this type then. Looking it up counts as no hit or miss.
+pub(super) fn is_of_type<T: CollectionType>(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+) -> Result<bool, CommandError> {
+    match db.value_type(key) {
+        None => Ok(false),
+        Some(ValueType::Collection(kind)) if kind == T::KIND => Ok(true),
+        Some(_) => Err(CommandError::WRONG_TYPE),
+    }
 }
 
 /// How an option gives a time.
@@ -96,6 +157,16 @@ impl TimeForm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn index_ranges() {
+        assert_eq!(index_range(5, 1, 3), 1..4);
+        assert_eq!(index_range(5, -2, -1), 3..5);
+        assert_eq!(index_range(5, i64::MIN, i64::MAX), 0..5);
+        for (len, start, stop) in [(5, 3, 2), (5, 5, 9), (5, 0, -6), (0, 0, -1), (3, -9, -8)] {
+            assert!(index_range(len, start, stop).is_empty());
+        }
+    }
 
     #[test]
     fn times() {

@@ -84,6 +84,8 @@ pub enum Group {
     Network,
     /// The protocols of memcached.
     Memcached,
+    /// The protocol of PedroKV.
+    PedroKv,
     /// Limits of clients.
     Clients,
     /// Who may do what.
@@ -108,9 +110,10 @@ pub enum Group {
 
 impl Group {
     /// All groups, in reading order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Network,
         Self::Memcached,
+        Self::PedroKv,
         Self::Clients,
         Self::Security,
         Self::Process,
@@ -129,6 +132,7 @@ impl Group {
         match self {
             Self::Network => "Network",
             Self::Memcached => "Memcached",
+            Self::PedroKv => "PedroKV",
             Self::Clients => "Clients",
             Self::Security => "Security",
             Self::Process => "Process",

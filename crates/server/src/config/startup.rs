@@ -29,6 +29,12 @@ pub struct Startup {
     pub memcached_unixsocket: Option<PathBuf>,
     /// The database these see.
     pub memcached_database: usize,
+    /// TCP port of the protocol of PedroKV, 0 for none.
+    pub pedrokv_port: u16,
+    /// Path of a Unix socket for it.
+    pub pedrokv_unixsocket: Option<PathBuf>,
+    /// The database it sees.
+    pub pedrokv_database: usize,
     /// Connections that may wait to be accepted, on each socket.
     pub tcp_backlog: u32,
     /// Path of a Unix socket.
@@ -66,6 +72,9 @@ impl Settings {
             memcached_unixsocket: self.path(const { DirectiveId::of("memcached-unixsocket") }),
             memcached_database: self.count(const { DirectiveId::of("memcached-database") })
                 as usize,
+            pedrokv_port: self.pedrokv_port(),
+            pedrokv_unixsocket: self.path(const { DirectiveId::of("pedrokv-unixsocket") }),
+            pedrokv_database: self.count(const { DirectiveId::of("pedrokv-database") }) as usize,
             tcp_backlog: self.count(const { DirectiveId::of("tcp-backlog") }) as u32,
             unixsocket: self.path(const { DirectiveId::of("unixsocket") }),
             unixsocket_permissions: Some(
@@ -103,6 +112,12 @@ impl Settings {
     #[must_use]
     pub fn memcached_port(&self) -> u16 {
         self.count(const { DirectiveId::of("memcached-port") }) as u16
+    }
+
+    /// The TCP port of the protocol of PedroKV, 0 for none. It may change at run time.
+    #[must_use]
+    pub fn pedrokv_port(&self) -> u16 {
+        self.count(const { DirectiveId::of("pedrokv-port") }) as u16
     }
 
     /// How much to log. It may change at run time.
@@ -238,6 +253,9 @@ mod tests {
             memcached_port: 0,
             memcached_unixsocket: None,
             memcached_database: 0,
+            pedrokv_port: 0,
+            pedrokv_unixsocket: None,
+            pedrokv_database: 0,
             tcp_backlog: 511,
             unixsocket: None,
             unixsocket_permissions: None,

@@ -6,12 +6,16 @@
 //! nothing is acknowledged that is not in the log. Memory is ahead of the log by what was not
 //! acknowledged; readers see it. A wound for lack of space heals: the compactor writes all keys again
 //! once there is room, after which the log holds what memory holds. Any other failure stays until the
-//! server is started again.
+//! server is started again, or the log is switched off.
+//!
+//! The log can be switched on and off while the server runs (`keeper.rs`). Positions grow all the
+//! time, from one log to the next.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
 use tierce_cask::Wal;
 use tierce_keyspace::log::LogSink;
@@ -21,14 +25,32 @@ use super::compactor::Compaction;
 /// The log of the keyspace.
 #[derive(Default)]
 pub struct Journal {
-    /// There once the keyspace has been loaded; nothing is appended before.
-    wal: OnceLock<Wal>,
+    /// There while it is switched on, and once the keyspace has been loaded: nothing is appended
+    /// before.
+    log: ArcSwapOption<OpenLog>,
     is_wounded: AtomicBool,
     wound: Mutex<Option<Wound>>,
     demand: Mutex<Demand>,
     demanded: Condvar,
     pub(super) compaction: Compaction,
     syncs: AtomicU64,
+}
+
+/// The log that is written to.
+pub(super) struct OpenLog {
+    pub(super) wal: Wal,
+    /// What its positions are counted from.
+    base: u64,
+}
+
+impl OpenLog {
+    fn appended(&self) -> u64 {
+        self.base + self.wal.appended()
+    }
+
+    fn durable(&self) -> u64 {
+        self.base + self.wal.durable()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -50,9 +72,9 @@ pub(super) struct Demand {
 pub struct JournalFigures {
     /// Bytes of the log on disk.
     pub bytes: u64,
-    /// Records appended since the start.
+    /// Where the log ends: a number that grows with every record.
     pub appended: u64,
-    /// Of these, records on the device.
+    /// Up to where it is on the device.
     pub durable: u64,
     /// Times the log was synced.
     pub syncs: u64,
@@ -63,37 +85,60 @@ pub struct JournalFigures {
 impl LogSink for Journal {
     #[inline]
     fn append(&self, record: &[u8]) {
-        if let Err(error) = self.wal().append(record) {
+        // Somebody who has not heard yet that the log was switched off.
+        let Some(log) = &*self.log.load() else { return };
+        if let Err(error) = log.wal.append(record)
+            && self.is_on()
+        {
             self.hurt(&error);
         }
     }
 }
 
 impl Journal {
-    /// # Panics
-    ///
-    /// Before the keyspace has been loaded.
+    /// Whether changes go to a log.
+    #[must_use]
     #[inline]
-    pub(super) fn wal(&self) -> &Wal {
-        self.wal.get().expect("nothing is logged before the log is open")
+    pub fn is_on(&self) -> bool {
+        self.log.load().is_some()
     }
 
+    /// The log, while it is switched on.
+    pub(super) fn log(&self) -> Option<Arc<OpenLog>> {
+        self.log.load_full()
+    }
+
+    /// Has changes go to `wal`. The caller is the only one that opens and closes.
     pub(super) fn open(&self, wal: Wal) {
-        // Opened once, by recovery.
-        let _ = self.wal.set(wal);
+        let base = self.demand.lock().position;
+        self.compaction.set_base(wal.bytes());
+        // That of a log before.
+        *self.wound.lock() = None;
+        self.is_wounded.store(false, Ordering::Release);
+        self.log.store(Some(Arc::new(OpenLog { wal, base })));
+    }
+
+    /// Everything is on the device when this returns, and nothing is appended any more.
+    pub(super) fn close(&self) -> Result<(), tierce_cask::Error> {
+        let Some(log) = self.log.swap(None) else { return Ok(()) };
+        let closed = log.wal.close();
+        let mut demand = self.demand.lock();
+        demand.position = demand.position.max(log.appended());
+        closed
     }
 
     /// The position of what was appended last.
     #[must_use]
     #[inline]
     pub fn appended(&self) -> u64 {
-        self.wal().appended()
+        self.log.load().as_ref().map_or(0, |log| log.appended())
     }
 
-    /// Everything up to this position survives a power cut.
+    /// Everything up to this position survives a power cut, or nothing is to be waited for any more
+    /// because the log was switched off.
     #[must_use]
     pub fn durable(&self) -> u64 {
-        self.wal().durable()
+        self.log.load().as_ref().map_or(u64::MAX, |log| log.durable())
     }
 
     /// Whether writes have to be refused.
@@ -119,19 +164,21 @@ impl Journal {
     /// Figures for INFO.
     #[must_use]
     pub fn figures(&self) -> JournalFigures {
+        let log = self.log();
         JournalFigures {
-            bytes: self.wal().bytes(),
-            appended: self.appended(),
-            durable: self.durable(),
+            bytes: log.as_ref().map_or(0, |log| log.wal.bytes()),
+            appended: log.as_ref().map_or(0, |log| log.appended()),
+            durable: log.as_ref().map_or(0, |log| log.durable()),
             syncs: self.syncs.load(Ordering::Relaxed),
             wound: self.wound(),
         }
     }
 
     /// Has everything appended so far reach the device.
-    pub(super) fn sync(&self) -> Result<u64, tierce_cask::Error> {
+    pub(crate) fn sync(&self) -> Result<(), tierce_cask::Error> {
+        let Some(log) = self.log() else { return Ok(()) };
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.wal().sync().inspect_err(|error| self.hurt(error))
+        log.wal.sync().map(drop).inspect_err(|error| self.hurt(error))
     }
 
     /// Waits until a place beyond `announced` is demanded, for `at_most`; `None` at the end.
@@ -143,13 +190,13 @@ impl Journal {
         if demand.ends { None } else { Some(demand.position) }
     }
 
+    pub(super) fn begin_syncing(&self) {
+        self.demand.lock().ends = false;
+    }
+
     pub(super) fn end_syncing(&self) {
         self.demand.lock().ends = true;
         self.demanded.notify_all();
-    }
-
-    pub(super) fn close(&self) -> Result<(), tierce_cask::Error> {
-        self.wal.get().map_or(Ok(()), Wal::close)
     }
 
     #[cold]

@@ -3,7 +3,9 @@
 //! * [`journal`]: the log itself; where changes go, and what happens when they cannot.
 //! * [`recovery`]: from the log back to the keys, before anybody is served.
 //! * [`syncer`]: a thread that has the log reach the device, by policy.
-//! * [`compactor`]: a thread that writes live keys again so that the old part of the log can go.
+//! * [`compactor`]: writing live keys again so that the old part of the log can go.
+//! * [`keeper`]: the thread that does that, and that begins and closes the log at run time.
+//! * [`home`]: where the log is, and which one counts.
 //! * [`policy`]: when a write is durable enough to be acknowledged.
 //!
 //! What holds whatever the policy: a write is in the operating system's hands before its reply is
@@ -11,88 +13,102 @@
 //! of a connection are kept back until the log has reached the device; other connections go on.
 
 mod compactor;
+mod home;
 mod journal;
+mod keeper;
 mod policy;
 mod recovery;
 mod syncer;
 
+pub use compactor::CompactionFigures;
+pub(crate) use home::{LogHome, is_log_name, log_dir};
 pub use journal::Journal;
 pub use policy::SyncPolicy;
 pub use recovery::RecoveryError;
-pub(crate) use recovery::replay;
+pub(crate) use recovery::{Losses, replay};
 
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::Disk;
+use tierce_cask::disk::OsDisk;
 use tierce_keyspace::Keyspace;
 
-use crate::config::Startup;
 use crate::error::CommandError;
 use crate::log::Log;
 use crate::server::Server;
 
-/// The log and its threads; nothing of it with `appendonly no`.
-#[derive(Default)]
+/// The log and its threads.
 pub struct Durability {
-    journal: Option<Arc<Journal>>,
-    threads: Mutex<Option<Threads>>,
-}
-
-struct Threads {
-    _syncer: syncer::Syncer,
-    _compactor: compactor::Compactor,
+    journal: Arc<Journal>,
+    home: LogHome,
+    keeper: Mutex<Option<keeper::Keeper>>,
 }
 
 impl Durability {
-    /// With a log, or without one.
+    /// Around a journal, which has a log or not.
     #[must_use]
-    pub fn new(journal: Option<Arc<Journal>>) -> Self {
-        Self { journal, threads: Mutex::default() }
+    pub(crate) fn new(journal: Arc<Journal>, home: LogHome) -> Self {
+        Self { journal, home, keeper: Mutex::default() }
+    }
+
+    /// For a server that never has a log: that of a tool.
+    pub(crate) fn without_log() -> Self {
+        Self::new(Arc::default(), LogHome::new(Arc::new(OsDisk), Path::new("")))
     }
 
     /// The log, if there is one.
     #[must_use]
     #[inline]
     pub fn journal(&self) -> Option<&Arc<Journal>> {
-        self.journal.as_ref()
+        Some(&self.journal).filter(|journal| journal.is_on())
+    }
+
+    /// Has a log begun, or the present one closed, soon.
+    pub fn switch(&self, on: bool) {
+        self.journal.switch(on);
+    }
+
+    /// Whether there is a log, or one is about to be begun.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.journal.is_wanted()
+    }
+
+    /// Figures for INFO.
+    #[must_use]
+    pub fn compaction_figures(&self) -> CompactionFigures {
+        self.journal.compaction_figures()
     }
 
     /// Whether writes have to be refused because the log cannot take them.
     #[must_use]
     #[inline]
     pub fn refuses_writes(&self) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.is_wounded())
+        self.journal.is_wounded() && self.journal.is_on()
     }
 
     /// The reply to a write while they are refused.
     #[must_use]
     pub fn misconfigured(&self) -> CommandError {
-        let cause = self.journal.as_ref().and_then(|journal| journal.wound());
-        let cause = cause.unwrap_or_else(|| "the log is being written anew".to_owned());
+        let cause =
+            self.journal.wound().unwrap_or_else(|| "the log is being written anew".to_owned());
         CommandError::text(format!("MISCONF Errors writing to the AOF file: {cause}"))
     }
 
-    /// Starts the threads that sync and compact the log.
+    /// Starts the threads that keep the log.
     ///
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(&self, server: &Arc<Server>) -> std::io::Result<()> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        *self.threads.lock() = Some(Threads {
-            _syncer: syncer::Syncer::start(journal, server)?,
-            _compactor: compactor::Compactor::start(journal, server)?,
-        });
+        *self.keeper.lock() = Some(keeper::Keeper::start(&self.journal, &self.home, server)?);
         Ok(())
     }
 
     /// Ends the threads and closes the log; everything is on the device then.
     pub fn stop(&self, log: &Log) {
-        drop(self.threads.lock().take());
-        if let Some(journal) = &self.journal
-            && let Err(error) = journal.close()
-        {
+        drop(self.keeper.lock().take());
+        if let Err(error) = self.journal.close() {
             log.warning(format_args!("The log could not be closed: {error}"));
         }
     }
@@ -101,22 +117,19 @@ impl Durability {
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
 /// there.
 ///
-/// Returns whether there was any record in the log: there is none in a new one.
+/// Returns whether there was any record in the log: there is none in a new one. With `accepts_losses`,
+/// values that the log says are on disk may be gone, which the operator is told.
 ///
 /// # Errors
 /// When the log cannot be read, with the file and what can be done.
-pub fn recover(
+pub(crate) fn recover(
     journal: &Journal,
     keyspace: &Arc<Keyspace>,
-    disk: Arc<dyn Disk>,
-    startup: &Startup,
+    home: &LogHome,
     log: &Log,
+    accepts_losses: bool,
 ) -> Result<bool, RecoveryError> {
-    recovery::recover(journal, keyspace, disk, &log_dir(&startup.dir), log)
-}
-
-/// Where the log is inside of the data directory.
-#[must_use]
-pub fn log_dir(dir: &Path) -> std::path::PathBuf {
-    dir.join("wal")
+    let dir = home.current()?;
+    home.clear_others(&dir)?;
+    recovery::recover(journal, keyspace, Arc::clone(&home.disk), &dir, log, accepts_losses)
 }

@@ -8,13 +8,19 @@ use std::time::{Duration, Instant};
 use tierce_cask::disk::Disk;
 use tierce_cask::{Wal, WalOptions, WalRecovery};
 use tierce_keyspace::Keyspace;
-use tierce_keyspace::log::Replay;
+use tierce_keyspace::log::{Replay, ReplayError};
 
 use super::journal::Journal;
 use crate::log::Log;
 
 /// A line about the progress of loading appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// Whoever waits for the log hears of it each time that so much was loaded.
+const TELL_EVERY_BYTES: u64 = 1 << 20;
+
+/// So many keys are named whose values are gone.
+const EXAMPLES_MAX: usize = 20;
 
 /// Why the log could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +47,31 @@ pub enum RecoveryError {
         /// What is wrong, with file and offset.
         error: tierce_cask::Error,
     },
-    /// The system has no threads to give.
-    #[error("could not start to load the log: {0}")]
+    /// Values are gone that the log says are on disk.
+    #[error(
+        "values on disk are gone, and nothing was loaded: {keys} keys have lost \
+         theirs: {error}. To see all damage: tierce check {dir}. To start without these values: \
+         spill-lost-values accept; their keys answer errors then until they are written or deleted",
+        dir = dir.display()
+    )]
+    Lost {
+        /// Where the values should be.
+        dir: PathBuf,
+        /// What is wrong with the first of the files.
+        error: tierce_cask::Error,
+        /// How many keys are concerned.
+        keys: u64,
+    },
+    /// The log is whole, but says something that this version does not understand.
+    #[error("the log in {}: {error}", dir.display())]
+    Operation {
+        /// Where the log is.
+        dir: PathBuf,
+        /// What is wrong.
+        error: ReplayError,
+    },
+    /// The system has no threads to give, or does not let the data directory be read.
+    #[error("the log: {0}")]
     Io(#[from] std::io::Error),
 }
 
@@ -65,10 +94,12 @@ pub(super) fn recover(
     disk: Arc<dyn Disk>,
     dir: &Path,
     log: &Log,
+    accepts_losses: bool,
 ) -> Result<bool, RecoveryError> {
     let begun = Instant::now();
     let mut reported = begun;
-    let (wal, found) = replay(keyspace, disk, dir, |bytes| {
+    let losses = if accepts_losses { Losses::Accept(log) } else { Losses::Refuse };
+    let (wal, found) = replay(keyspace, disk, dir, losses, |bytes| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
             log.notice(format_args!("Loading the log: {} MB so far", bytes / 1_000_000));
@@ -92,29 +123,77 @@ pub(super) fn recover(
             begun.elapsed().as_secs_f64()
         ));
     }
-    journal.compaction.set_base(wal.bytes());
     journal.open(wal);
     keyspace.begin_logging();
     Ok(found.records > 0)
 }
 
-/// Loads the log in `dir` into a keyspace, telling `tell` now and then how many bytes that were.
+/// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling `tell` now and then how many bytes that were.
 pub(crate) fn replay(
     keyspace: &Arc<Keyspace>,
     disk: Arc<dyn Disk>,
     dir: &Path,
+    losses: Losses<'_>,
     mut tell: impl FnMut(u64),
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let cold_dir = dir.parent().map(crate::spill::logged_dir).unwrap_or_default();
+    let cold_failed = |error| RecoveryError::of(&cold_dir, error);
+    crate::spill::open_logged(keyspace, Arc::clone(&disk), &cold_dir).map_err(cold_failed)?;
     let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
-    let mut bytes = 0;
+    let (mut bytes, mut told) = (0, 0);
     let take = |record: &[u8]| {
         bytes += record.len() as u64;
-        tell(bytes);
+        if bytes - told >= TELL_EVERY_BYTES {
+            told = bytes;
+            tell(bytes);
+        }
         replay.record(record).map_err(|error| error.to_string())
     };
     let opened = Wal::open_on(disk, dir, WalOptions::default(), take)
         .map_err(|error| RecoveryError::of(dir, error))?;
-    let _ = replay.finish();
+    let finished = replay.finish();
+    finished.map_err(|error| RecoveryError::Operation { dir: dir.to_owned(), error })?;
+    if let Some(store) = keyspace.cold_store() {
+        let flaws = store.flaws();
+        if !flaws.is_empty() {
+            losses.judge(keyspace, &cold_dir, flaws)?;
+        }
+        store.settle_with_losses().map_err(cold_failed)?;
+    }
     Ok(opened)
+}
+
+/// What to do when values are gone that the log says are on disk.
+pub(crate) enum Losses<'l> {
+    /// Nothing is loaded.
+    Refuse,
+    /// The operator is told, and whoever asks for such a value gets an error.
+    Accept(&'l Log),
+}
+
+impl Losses<'_> {
+    fn judge(
+        self,
+        keyspace: &Keyspace,
+        dir: &Path,
+        mut flaws: Vec<tierce_cask::Error>,
+    ) -> Result<(), RecoveryError> {
+        let lost = keyspace.lost_values(EXAMPLES_MAX);
+        let Self::Accept(log) = self else {
+            let (dir, error) = (dir.to_owned(), flaws.swap_remove(0));
+            return Err(RecoveryError::Lost { dir, error, keys: lost.keys });
+        };
+        for flaw in flaws {
+            log.warning(format_args!("Values on disk are gone: {flaw}"));
+        }
+        let names = lost.examples.iter().map(|(_, key)| key.escape_ascii().to_string());
+        log.warning(format_args!(
+            "{} keys have no value any more and answer errors until they are written or deleted, \
+             among them: {}",
+            lost.keys,
+            names.collect::<Vec<_>>().join(" ")
+        ));
+        Ok(())
+    }
 }

@@ -24,6 +24,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     pub(super) fn start(journal: &Arc<Journal>, server: &Arc<Server>) -> io::Result<Self> {
+        journal.begin_syncing();
         let (of_thread, weak) = (Arc::clone(journal), Arc::downgrade(server));
         let thread = thread::Builder::new().name("log-sync".into());
         let thread = thread.spawn(move || run(&of_thread, &weak))?;
@@ -55,6 +56,9 @@ fn run(journal: &Journal, server: &Weak<Server>) {
         }
         let durable = journal.durable();
         if wanted > durable {
+            // Where all cores are busy, workers may get to append more meanwhile, which then joins the
+            // group: replies to the group before come back as requests. On an idle core this returns at once.
+            thread::yield_now();
             sync(journal, &server, "aof-fsync-always");
         } else if is_due && durable < journal.appended() {
             sync(journal, &server, "aof-fsync-everysec");

@@ -9,8 +9,9 @@ use tierce_wire::memcached::binary::{
 };
 
 use super::expiry::{self, from_frame};
-use super::run::{Refusal, Run, Store, write_value};
+use super::run::{Refusal, Run, Store};
 use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, stats};
+use crate::foreign::write_value;
 
 /// A key that says which keys a client knows to hash; the only mechanism.
 const MECHANISMS: &[u8] = b"PLAIN";

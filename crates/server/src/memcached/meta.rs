@@ -13,7 +13,8 @@ use tierce_wire::memcached::text::{self, Reply};
 
 use super::counters::Count;
 use super::expiry::{self, seconds_left};
-use super::run::{Run, Store, write_value};
+use super::run::{Run, Store};
+use crate::foreign::write_value;
 
 /// What the flags of a reply may ask for.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use tierce_keyspace::{
     Adjust, Adjusted, Condition, Db, DbIndex, End, Freeing, Key, Locker, NewString, Stored,
-    StrView, VersionFor,
+    VersionFor,
 };
 use tierce_net::Output;
 
@@ -197,15 +197,5 @@ impl<'k> Run<'_, 'k> {
             self.session.authenticated = true;
         }
         self.session.authenticated
-    }
-}
-
-/// Appends a value, a large one by reference.
-#[inline]
-pub fn write_value(value: StrView<'_>, output: &mut Output) {
-    match value {
-        StrView::Bytes(bytes) => output.buffer().extend_from_slice(bytes),
-        StrView::Shared(blob) => output.attach(blob.to_arc()),
-        StrView::Int(_) => value.write_to(output.buffer()),
     }
 }

@@ -1,14 +1,15 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{DbIndex, Key, KeyHash};
-use tierce_net::{Flow, Io, OnHangup};
+use tierce_keyspace::{DbIndex, Key, KeyHash, Locker};
+use tierce_net::{Flow, Io};
 use tierce_wire::memcached::text::Command;
-use tierce_wire::memcached::{BINARY_MAGIC, Limits, binary, text};
+use tierce_wire::memcached::{BINARY_MAGIC, Limits, binary, meta, text};
 
 use super::run::Run;
 use super::session::{Language, Session};
-use crate::durability::SyncPolicy;
+use crate::foreign::{prefetch, recycle};
 use crate::server::Server;
+use crate::spill::Fetcher;
 use crate::stats::Stat;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
@@ -57,18 +58,18 @@ pub fn serve(
     server: &Server,
     worker: usize,
     memory: &mut BatchMemory,
+    fetcher: &mut Fetcher,
     session: &mut Session,
     io: &mut Io<'_>,
 ) -> Flow {
-    let now_ms = io.now().unix_ms as i64;
-    if server.pause.is_on(now_ms)
-        && let Some((_, left_ms)) = server.pause.remaining(now_ms)
-    {
-        // Which of the requests only read is not worth finding out.
-        session.held = true;
-        io.set_timer(io.now().monotonic_ms + left_ms.max(1) as u64);
-        return Flow::Suspend(OnHangup::Wait);
+    session.waits.fetches.underway = false;
+    if let Some(flow) = session.waits.for_pause(server, io) {
+        return flow;
     }
+    if let Some(flow) = session.waits.for_room(server, io) {
+        return flow;
+    }
+    let now_ms = io.now().unix_ms as i64;
     if let Language::Unknown = session.language {
         session.language = match io.input().first() {
             None => return Flow::Continue,
@@ -79,6 +80,11 @@ pub fn serve(
     let mut locker = server.keyspace.locker();
     loop {
         let limits = limits(server, session);
+        if server.keyspace.has_spilled()
+            && let Some(flow) = fetch(server, fetcher, session, &mut locker, &limits, io)
+        {
+            return flow;
+        }
         let (input, output) = io.split();
         let replied_before = output.mark();
         let mut run = Run {
@@ -113,7 +119,7 @@ pub fn serve(
         io.consume(consumed);
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
-        if locker.take_logged() && !note_logged(server, session) {
+        if locker.take_logged() && !session.waits.note_logged(server) {
             io.output().truncate(replied_before);
             return Flow::Close;
         }
@@ -130,15 +136,79 @@ pub fn serve(
     }
 }
 
-/// Notes where the log ended after writes of this session; `false` if the log could not take them.
-fn note_logged(server: &Server, session: &mut Session) -> bool {
-    let Some(journal) = server.durability.journal() else { return true };
-    if journal.is_wounded() {
-        return false;
+/// Whether the session has to wait for values on disk: then it is to be suspended this way, and the
+/// requests are parsed again afterwards.
+#[cold]
+fn fetch(
+    server: &Server,
+    fetcher: &mut Fetcher,
+    session: &mut Session,
+    locker: &mut Locker<'_>,
+    limits: &Limits,
+    io: &Io<'_>,
+) -> Option<Flow> {
+    let keys = match &session.language {
+        Language::Text(parser) => text_keys(parser.clone(), io.input(), limits),
+        Language::Binary(parser) => binary_keys(parser.clone(), io.input(), limits),
+        Language::Unknown => return None,
+    };
+    session.waits.for_values(server, fetcher, locker, server.memcached.db, keys.into_iter(), io)
+}
+
+/// The keys of the next batch of lines whose values are needed.
+fn text_keys<'a>(mut parser: text::Parser, input: &'a [u8], limits: &Limits) -> Vec<&'a [u8]> {
+    let (mut keys, mut consumed) = (Vec::new(), 0);
+    for _ in 0..REQUESTS_MAX {
+        let (step, len) = parser.next(&input[consumed..], limits);
+        consumed += len;
+        match step {
+            text::Step::NeedMore { .. } => break,
+            text::Step::Command(Command::Get { keys: all, .. }) => keys.extend(all.iter()),
+            text::Step::Command(Command::Store(store))
+                if matches!(store.mode, text::Mode::Append | text::Mode::Prepend) =>
+            {
+                keys.push(store.key);
+            }
+            text::Step::Command(Command::Adjust { key, .. }) => keys.push(key),
+            text::Step::Command(Command::Meta(request)) if !request.options.base64 => {
+                let reads = match request.verb {
+                    // In all modes but two it overwrites what is there.
+                    meta::Verb::Set(_) => request.flags.contains(&b'M'),
+                    verb => verb != meta::Verb::Delete,
+                };
+                keys.extend(reads.then_some(request.key_text));
+            }
+            text::Step::Command(_) | text::Step::Refused(_) => {}
+        }
+        if keys.len() >= KEYS_MAX {
+            break;
+        }
     }
-    session.logged_at = journal.appended();
-    session.awaits_device |= server.config.live().appendfsync() == SyncPolicy::Always;
-    true
+    keys
+}
+
+/// Whether a request with this code looks at the value there is.
+fn reads_value(code: u8) -> bool {
+    use binary::opcode::{
+        ADD, ADDQ, DELETE, DELETEQ, REPLACE, REPLACEQ, SASL_AUTH, SASL_STEP, SET, SETQ, STAT, TOUCH,
+    };
+    let overwrites = [SET, SETQ, ADD, ADDQ, REPLACE, REPLACEQ, DELETE, DELETEQ, TOUCH];
+    !overwrites.contains(&code) && ![STAT, SASL_AUTH, SASL_STEP].contains(&code)
+}
+
+/// The same for frames.
+fn binary_keys<'a>(mut parser: binary::Parser, input: &'a [u8], limits: &Limits) -> Vec<&'a [u8]> {
+    let (mut keys, mut consumed) = (Vec::new(), 0);
+    for _ in 0..REQUESTS_MAX {
+        let (step, len) = parser.next(&input[consumed..], limits);
+        consumed += len;
+        match step {
+            binary::Step::NeedMore { .. } | binary::Step::Broken { .. } => break,
+            binary::Step::Request(request) if reads_value(request.opcode) => keys.push(request.key),
+            binary::Step::Request(_) | binary::Step::TooLarge(_) => {}
+        }
+    }
+    keys
 }
 
 fn limits(server: &Server, session: &Session) -> Limits {
@@ -179,7 +249,7 @@ fn serve_lines<'a>(
         }
         lines.push(Line { step, keys_end: keys.len() });
     }
-    prefetch(run, &keys, &mut memory.hashes);
+    prefetch(run.locker, run.db, keys.iter().copied(), &mut memory.hashes);
     let mut keys_start = 0;
     for line in &lines {
         let line_keys = &keys[keys_start..line.keys_end];
@@ -245,7 +315,7 @@ fn serve_frames<'a>(
             break;
         }
     }
-    prefetch(run, &keys, &mut memory.hashes);
+    prefetch(run.locker, run.db, keys.iter().copied(), &mut memory.hashes);
     keys.clear();
     for frame in &frames {
         match frame.step {
@@ -261,35 +331,4 @@ fn serve_frames<'a>(
     let requests = frames.len();
     (memory.frames, memory.keys) = (recycle(frames), recycle(keys));
     (end, consumed, requests)
-}
-
-/// Starts loading what the batch will look at, so that the waits for memory overlap.
-#[inline]
-fn prefetch(run: &mut Run<'_, '_>, keys: &[Key<'_>], hashes: &mut Vec<(DbIndex, KeyHash)>) {
-    if keys.len() < 2 || !run.server.keyspace.gains_from_prefetch(run.db) {
-        return;
-    }
-    hashes.clear();
-    hashes.extend(keys.iter().map(|key| (run.db, key.hash())));
-    run.locker.prefetch(hashes);
-}
-
-/// The memory of a vector for elements of another lifetime. The compiler sees that nothing is
-/// converted, and keeps the allocation.
-fn recycle<A, B>(mut vec: Vec<A>) -> Vec<B> {
-    const { assert!(size_of::<A>() == size_of::<B>() && align_of::<A>() == align_of::<B>()) };
-    vec.clear();
-    vec.into_iter().map(|_| unreachable!("it is empty")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::recycle;
-
-    #[test]
-    fn memory_is_kept() {
-        let vec: Vec<&str> = Vec::with_capacity(100);
-        let recycled: Vec<&[u8]> = recycle(vec);
-        assert!(recycled.capacity() >= 100);
-    }
 }

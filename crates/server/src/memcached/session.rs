@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tierce_wire::memcached::{binary, text};
 
 use crate::clients::Client;
+use crate::foreign::Waits;
 
 /// What a connection remembers from one request to the next.
 pub struct Session {
@@ -14,12 +15,8 @@ pub struct Session {
     pub language: Language,
     /// May use commands other than those for authentication.
     pub authenticated: bool,
-    /// Waits for the end of a pause.
-    pub held: bool,
-    /// The place in the log of the last write of this client.
-    pub logged_at: u64,
-    /// Its replies are kept back until the log is on the device up to `logged_at`.
-    pub awaits_device: bool,
+    /// What it waits for.
+    pub waits: Waits,
 }
 
 /// What a connection speaks, with the state of an incomplete request.
@@ -36,13 +33,6 @@ impl Session {
     /// A fresh session; `authenticated` when no password is set.
     #[must_use]
     pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
-        Self {
-            client,
-            language: Language::Unknown,
-            authenticated,
-            held: false,
-            logged_at: 0,
-            awaits_device: false,
-        }
+        Self { client, language: Language::Unknown, authenticated, waits: Waits::default() }
     }
 }

@@ -5,8 +5,9 @@ use tierce_wire::memcached::meta::Verb;
 use tierce_wire::memcached::text::{self, Command, Mode, Refused, Reply};
 
 use super::counters::Count;
-use super::run::{Refusal, Run, Store, write_value};
+use super::run::{Refusal, Run, Store};
 use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, expiry, stats};
+use crate::foreign::write_value;
 
 impl Run<'_, '_> {
     /// Runs a command, whose keys these are.
@@ -66,9 +67,9 @@ impl Run<'_, '_> {
             let item = match db.item(key, wanted) {
                 Ok(Some(item)) => item,
                 Ok(None) => continue,
-                Err(_) => {
+                Err(error) => {
                     self.output.truncate(start);
-                    return self.server_error(WRONG_TYPE);
+                    return self.refused(Refusal::Data(error));
                 }
             };
             hits += 1;

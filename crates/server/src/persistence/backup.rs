@@ -83,7 +83,8 @@ impl Backup {
         };
         let data_dir = settings.dir();
         let (dir, data_dir) = (real(dir)?, real(&data_dir)?);
-        if dir.starts_with(durability::log_dir(&data_dir)) {
+        let inside = dir.strip_prefix(&data_dir).ok().and_then(|inside| inside.iter().next());
+        if inside.is_some_and(|name| durability::is_log_name(name.as_bytes())) {
             return Err(BackupError::InLog);
         }
         if !dir.starts_with(&data_dir) && !settings.allows(PROTECTED, peer) {

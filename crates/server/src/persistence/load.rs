@@ -10,6 +10,7 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
+use super::values::Assembly;
 use crate::log::Log;
 
 /// A load that takes longer says how far it is, each time that so much has passed.
@@ -125,11 +126,12 @@ impl Loader<'_> {
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
-        if entry.kind() != Kind::String {
+        let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
+        if entry.kind() != Kind::String && loading.is_none() {
             let key = entry.key.escape_ascii();
             let kind = entry.kind();
             return Err(self.unsupported(format_args!(
-                "the key {key} holds a value of type {kind:?}, and this version has strings only"
+                "the key {key} holds a value of type {kind:?}, which this version lacks"
             )));
         }
         let db = self.db(entry.db)?;
@@ -141,16 +143,24 @@ impl Loader<'_> {
             return Ok(());
         }
         let key = self.keyspace.key(&entry.key);
-        let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
-        let mut stored = Ok(());
         let Self { reader, locker, now_ms, .. } = self;
+        let (mut stored, mut loading) = (Ok(()), loading);
         let visited = reader.visit_value(|part| {
-            if let Part::String(bytes) = part {
-                stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
+            match (&mut loading, part) {
+                (Some(loading), part) => loading.add(part),
+                (None, Part::String(bytes)) => {
+                    let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
+                    stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
+                }
+                (None, _) => {}
             }
             Ok::<_, Error>(())
         });
         visited.map_err(|source| format_error(self.path, source))?;
+        if let Some(loading) = loading {
+            let mut db = locker.db(db, key.hash(), *now_ms);
+            stored = db.put_collection(key, loading.finish(), deadline_ms).map(drop);
+        }
         stored.map_err(|error| {
             self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
         })?;

@@ -26,7 +26,9 @@ mod points;
 mod save;
 mod saver;
 mod state;
+mod streams;
 pub mod transfer;
+pub(crate) mod values;
 
 use std::path::PathBuf;
 

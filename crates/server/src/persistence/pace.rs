@@ -1,7 +1,7 @@
 //! Keeps the saver from taking the processor away from the workers.
 //!
 //! On a machine with cores to spare the saver works without a break. On one whose cores are all busy,
-//! each of its moments is a moment that a worker does not have, so there it rests three times as long
+//! each of its moments is a moment that a worker does not have, so there it rests five times as long
 //! as it has worked. When copies of writers crowd, it does not rest at all: they have to be fetched.
 
 use std::fs;
@@ -15,9 +15,9 @@ use crate::config::{DirectiveId, Settings};
 /// The saver works for so long between two rests, which are as short as the scheduler allows.
 const WORK: Duration = Duration::from_micros(500);
 
-/// How long it rests on a busy machine, in proportion to the time it has worked: it takes a quarter of
+/// How long it rests on a busy machine, in proportion to the time it has worked: it takes a sixth of
 /// a core then. The figures are in `docs/decisions/0011-snapshots-without-fork.md`.
-const REST_SHARE: u32 = 3;
+const REST_SHARE: u32 = 5;
 
 /// How often the saver looks at the machine. The kernel counts in hundredths of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

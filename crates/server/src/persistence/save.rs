@@ -1,13 +1,14 @@
 //! Writes a snapshot of the keyspace into an RDB file.
 
-use tierce_keyspace::{DbIndex, IntText, SavedDb, SavedEntry, SavedValue, Snapshot};
-use tierce_rdb::{Attributes, VERSION_REDIS_7_0, Writer, WriterOptions};
+use tierce_keyspace::{DbIndex, SavedDb, SavedEntry, Snapshot};
+use tierce_rdb::{Attributes, Writer, WriterOptions};
 
 use super::backup::Backup;
 use super::error::SaveError;
 use super::file::{Install, NewFile, Syncing};
 use super::pace::Pace;
 use super::snapshot_path;
+use super::values;
 use crate::config::{DirectiveId, Settings};
 use crate::memory::MemoryReport;
 use crate::server::Server;
@@ -37,7 +38,7 @@ pub(super) fn save(
     let path = file.path().to_owned();
     let explain = |source| SaveError::Write { path: path.clone(), source };
 
-    let writer = Writer::new(file, options(&settings)).map_err(explain)?;
+    let writer = Writer::new(file, options(&settings, snapshot)).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     encoder.remarks(MemoryReport::take(server).used() as u64, b"0").map_err(explain)?;
     let mut pace = Pace::begin(&settings);
@@ -58,11 +59,11 @@ pub(super) fn save(
     Ok(Saved { keys, bytes })
 }
 
-fn options(settings: &Settings) -> WriterOptions {
+fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
     const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
     const CHECKSUM: DirectiveId = DirectiveId::of("rdbchecksum");
     WriterOptions {
-        version: VERSION_REDIS_7_0,
+        version: values::version_for(snapshot.dbs()),
         compression: settings.is_on(COMPRESSION),
         checksum: settings.is_on(CHECKSUM),
     }
@@ -106,12 +107,7 @@ impl Encoder {
         // Deadlines are positive: one that has come deletes its key.
         let expiry_ms = entry.deadline_ms.map(|ms| ms.max(0) as u64);
         let attributes = Attributes { expiry_ms, ..Attributes::default() };
-        match entry.value {
-            value @ (SavedValue::Str(_) | SavedValue::Int(_)) => {
-                self.writer.string(entry.key, &attributes, value.bytes(&mut IntText::new()))
-            }
-            ref other => unreachable!("the keyspace has strings only, and this is {other:?}"),
-        }
+        values::write(self.writer.entry(entry.key, &attributes), &entry.value)
     }
 
     fn turn_to(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {

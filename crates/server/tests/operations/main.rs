@@ -8,6 +8,7 @@ mod debug;
 mod faults;
 mod info;
 mod listening;
+mod log_switch;
 mod process;
 mod secrets;
 mod support;

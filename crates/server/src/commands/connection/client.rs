@@ -6,6 +6,7 @@ use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use super::auth::clean_name;
+use crate::blocking;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
 use crate::command::{CommandId, Flags, Group, Spec};
 use crate::commands::server::{help, help_spec};
@@ -313,7 +314,12 @@ fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if args.len() == 4 && !known(&args[3]) {
         return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
-    number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
-    ctx.reply.int(0);
+    let id = number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
+    let with_error = args.get(3).is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
+    // The keys of the other client may be in any shard.
+    ctx.locker.release();
+    let client = u64::try_from(id).ok().and_then(|id| ctx.server.clients.get(id));
+    let unblocked = client.is_some_and(|client| blocking::unblock(ctx.server, &client, with_error));
+    ctx.reply.int(unblocked.into());
     Ok(())
 }

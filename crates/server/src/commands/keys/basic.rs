@@ -30,7 +30,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
     Spec::new("exists", -2, Group::Generic, exists)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .flags(Flags::READONLY.with(Flags::FAST))
+        .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
         .doc(
             "1.0.0",
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
     Spec::new("touch", -2, Group::Generic, touch)
         .tips(&["request_policy:multi_shard", "response_policy:agg_sum"])
-        .flags(Flags::READONLY.with(Flags::FAST))
+        .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::all(1, KeyFlags::LOOK)])
         .doc(
             "3.2.1",
@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Returns how many of the keys exist after renewing their access times.",
         ),
     Spec::new("type", 2, Group::Generic, type_of)
-        .flags(Flags::READONLY.with(Flags::FAST))
+        .flags(Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::LOOK)])
         .doc("1.0.0", "O(1)", "key", "Returns the type of value stored at a key."),
 ];

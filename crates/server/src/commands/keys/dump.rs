@@ -1,7 +1,7 @@
 //! DUMP, RESTORE: single values in the format of Redis, to be carried elsewhere.
 
-use tierce_keyspace::{Expiry, IntText, Value};
-use tierce_rdb::{Error, Kind, Part, VERSION_REDIS_7_0, WriterOptions, dump};
+use tierce_keyspace::{Expiry, SavedValue};
+use tierce_rdb::{Error, Kind, Part, WriterOptions, dump};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -9,6 +9,7 @@ use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::persistence::values::{self, Assembly};
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("dump", 2, Group::Generic, dump)
@@ -38,17 +39,16 @@ type Done = Result<(), CommandError>;
 fn dump(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
     let compression = ctx.server.config.settings().is_on(COMPRESSION);
-    // What every Redis from 7.0 on takes.
-    let options = WriterOptions { version: VERSION_REDIS_7_0, compression, checksum: true };
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let Some(value) = db.get(key) else {
+    let Some(value) = db.get(key)? else {
         reply.null();
         return Ok(());
     };
-    let payload = dump::encode(options, |writer| match value {
-        Value::Str(string) => writer.string(string.bytes(&mut IntText::new())),
-        other => unreachable!("the keyspace has strings only, and this is {other:?}"),
-    });
+    let mut copy = Vec::new();
+    let value = SavedValue::of(&value, &mut copy);
+    let version = values::version_of(&value);
+    let options = WriterOptions { version, compression, checksum: true };
+    let payload = dump::encode(options, |writer| values::write(writer, &value));
     let payload = payload.map_err(|error| CommandError::text(format!("ERR {error}")))?;
     reply.bulk(&payload);
     Ok(())
@@ -113,7 +113,7 @@ impl RestoreOptions {
 
 fn restore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = RestoreOptions::parse(args.from(4))?;
-    let now_ms = ctx.now_ms;
+    let (now_ms, limits) = (ctx.now_ms, ctx.server.keyspace.limits());
     let (mut db, key, reply) = ctx.open(args.at(1));
     if !options.replaces && db.peek(key).is_some() {
         return Err(BUSY_KEY);
@@ -123,22 +123,33 @@ fn restore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         dump::PayloadError::UnknownType { .. } => BAD_FORMAT,
         _ => WRONG_PAYLOAD,
     })?;
-    if payload.kind() != Kind::String {
+    let mut loading = Assembly::begin(payload.kind(), limits);
+    if payload.kind() != Kind::String && loading.is_none() {
         return Err(CommandError::text(format!(
-            "ERR Bad data format: this version has strings only, and this is of type {:?}",
+            "ERR Bad data format: this version lacks values of type {:?}",
             payload.kind()
         )));
     }
     let mut stored = Ok(());
     payload
         .visit(|part| {
-            if let Part::String(bytes) = part {
-                stored = db.set(key, bytes, expiry);
+            match (&mut loading, part) {
+                (Some(loading), part) => loading.add(part),
+                (None, Part::String(bytes)) => stored = db.set(key, bytes, expiry),
+                (None, _) => {}
             }
             Ok::<_, Error>(())
         })
         .map_err(|_| BAD_FORMAT)?;
     stored?;
+    if let Some(loading) = loading {
+        let deadline_ms = if let Expiry::At(at_ms) = expiry { Some(at_ms) } else { None };
+        if deadline_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            db.remove(key);
+        } else {
+            db.put_collection(key, loading.finish(), deadline_ms)?;
+        }
+    }
     if let Some(seconds) = options.idle_seconds {
         db.set_idle_seconds(key, seconds);
     }

@@ -12,12 +12,12 @@ const SET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const GET_KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
 
 const fn setter(name: &'static str, run: Handler) -> Spec {
-    let flags = Flags::WRITE.with(Flags::FAST);
+    let flags = Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY);
     Spec::new(name, -3, Group::Generic, run).flags(flags).keys(SET_KEY)
 }
 
 const fn getter(name: &'static str, run: Handler) -> Spec {
-    let flags = Flags::READONLY.with(Flags::FAST);
+    let flags = Flags::READONLY.with(Flags::FAST).with(Flags::KEY_ONLY);
     Spec::new(name, 2, Group::Generic, run).flags(flags).keys(GET_KEY)
 }
 
@@ -65,7 +65,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         "Returns the expiration time of a key as a Unix timestamp in milliseconds.",
     ),
     Spec::new("persist", 2, Group::Generic, persist)
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::UPDATE)])
         .doc("2.2.0", "O(1)", "key", "Removes the expiration time of a key."),
 ];

@@ -13,7 +13,7 @@ const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
 
 const fn sub(name: &'static str, run: Handler) -> Spec {
     Spec::new(name, 3, Group::Generic, run)
-        .flags(Flags::READONLY)
+        .flags(Flags::READONLY.with(Flags::KEY_ONLY))
         .keys(KEY)
         .tips(&["nondeterministic_output"])
 }

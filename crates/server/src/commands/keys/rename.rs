@@ -10,11 +10,11 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("rename", 3, Group::Generic, rename)
-        .flags(Flags::WRITE)
+        .flags(Flags::WRITE.with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags::OVERWRITE)])
         .doc("1.0.0", "O(1)", "key newkey", "Renames a key and overwrites the destination."),
     Spec::new("renamenx", 3, Group::Generic, rename_nx)
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags::INSERT)])
         .doc("1.0.0", "O(1)", "key newkey", "Renames a key only if the target key is absent."),
     Spec::new("copy", -3, Group::Generic, copy)
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Copies the value of a key to a new key.",
         ),
     Spec::new("move", 3, Group::Generic, move_key)
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::KEY_ONLY))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .doc("1.0.0", "O(1)", "key db", "Moves a key to another database."),
     Spec::new("swapdb", 3, Group::Server, swap_db)
@@ -126,7 +126,7 @@ fn copy(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     check_len(to)?;
     let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
-    let copied = many.db(db, from.hash(), now_ms).duplicate(from);
+    let copied = many.db(db, from.hash(), now_ms).duplicate(from)?;
     let mut target = many.db(options.db, to.hash(), now_ms);
     let done = match copied {
         None => false,

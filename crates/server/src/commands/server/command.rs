@@ -4,9 +4,12 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::{Args, Proto};
 
 use super::help_spec;
-use crate::command::{Argument, ArgumentKind, Command, Flags, Group, KeySpec, Spec};
+use crate::command::{
+    Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Spec,
+};
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::reply::Reply;
 
 const FLAGS: Flags = Flags::LOADING.with(Flags::STALE);
 
@@ -113,7 +116,7 @@ fn describe(ctx: &mut Context<'_, '_>, command: &Command) {
     let spec = command.spec;
     let (first, last, step) = spec.key_range();
     let categories: Vec<_> = spec.all_categories().iter().map(|name| format!("@{name}")).collect();
-    let flags: Vec<_> = spec.flags.names().collect();
+    let flags: Vec<_> = spec.flag_names().collect();
     let reply = &mut ctx.reply;
     reply.array(10);
     reply.bulk(command.full_name.as_bytes());
@@ -141,27 +144,53 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
     }
     reply.bulk(b"flags");
     reply.simple_set(keys.flags.0);
+    let first = i64::from(keys.first);
     reply.bulk(b"begin_search");
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(b"index");
-    reply.bulk(b"spec");
-    reply.map(1);
-    reply.bulk(b"index");
-    reply.int(keys.first.into());
+    match keys.search {
+        KeySearch::Word(word) | KeySearch::FirstHalf(word) => {
+            search_step(reply, "keyword", 2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            reply.bulk(b"startfrom");
+            reply.int(first);
+        }
+        KeySearch::Index | KeySearch::Count => {
+            search_step(reply, "index", 1);
+            numbers(reply, &[("index", first)]);
+        }
+        KeySearch::AskForWord(_) | KeySearch::Unknown => {
+            search_step(reply, "unknown", 0);
+            reply.bulk(b"find_keys");
+            return search_step(reply, "unknown", 0);
+        }
+    }
     reply.bulk(b"find_keys");
+    search_step(reply, if keys.search == KeySearch::Count { "keynum" } else { "range" }, 3);
+    if keys.search == KeySearch::Count {
+        numbers(reply, &[("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step.into())]);
+    } else {
+        let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
+        // Two: keys are a half of what is left.
+        let limit = if matches!(keys.search, KeySearch::FirstHalf(_)) { 2 } else { 0 };
+        let step = keys.step.into();
+        numbers(reply, &[("lastkey", last.into()), ("keystep", step), ("limit", limit)]);
+    }
+}
+
+/// Begins a step of a search for keys, with so many parameters.
+fn search_step(reply: &mut Reply<'_>, kind: &str, parameters: usize) {
     reply.map(2);
     reply.bulk(b"type");
-    reply.bulk(b"range");
+    reply.bulk(kind.as_bytes());
     reply.bulk(b"spec");
-    reply.map(3);
-    reply.bulk(b"lastkey");
-    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    reply.int(last.into());
-    reply.bulk(b"keystep");
-    reply.int(keys.step.into());
-    reply.bulk(b"limit");
-    reply.int(0);
+    reply.map(parameters);
+}
+
+fn numbers(reply: &mut Reply<'_>, pairs: &[(&str, i64)]) {
+    for (name, number) in pairs {
+        reply.bulk(name.as_bytes());
+        reply.int(*number);
+    }
 }
 
 fn docs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
@@ -286,29 +315,38 @@ fn called<'k, 'a>(
     Ok((command, call))
 }
 
+/// The keys of a call, with what is done to them.
+fn keys_of<'a>(
+    command: &Command,
+    call: Args<'a>,
+) -> Result<Vec<(&'a [u8], KeyFlags)>, CommandError> {
+    const WRONG: CommandError = CommandError::new("ERR Invalid arguments specified for command");
+    let mut found = Vec::new();
+    for keys in command.spec.keys {
+        let before = found.len();
+        found.extend(keys.indexes(call).map(|index| (call.at(index), keys.flags.of_call(call))));
+        if keys.search == KeySearch::Count && found.len() == before {
+            return Err(WRONG);
+        }
+    }
+    if found.is_empty() { Err(WRONG) } else { Ok(found) }
+}
+
 fn get_keys(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (command, call) = called(ctx, args)?;
-    let keys = command.spec.keys.iter().flat_map(|keys| keys.indexes(call.len()));
-    let keys: Vec<_> = keys.map(|index| call.at(index)).collect();
-    ctx.reply.bulks(keys);
+    let keys = keys_of(command, call)?;
+    ctx.reply.bulks(keys.into_iter().map(|(key, _)| key));
     Ok(())
 }
 
 fn get_keys_and_flags(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (command, call) = called(ctx, args)?;
-    let keys: Vec<_> = command
-        .spec
-        .keys
-        .iter()
-        .flat_map(|keys| {
-            keys.indexes(call.len()).map(|index| (call.at(index), keys.flags.of_call(call).0))
-        })
-        .collect();
+    let keys = keys_of(command, call)?;
     ctx.reply.array(keys.len());
     for (key, flags) in keys {
         ctx.reply.array(2);
         ctx.reply.bulk(key);
-        ctx.reply.simple_set(flags);
+        ctx.reply.simple_set(flags.0);
     }
     Ok(())
 }

@@ -211,10 +211,11 @@ fn object(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (mut db, key, reply) = ctx.open(args.at(2));
     let idle = db.idle_seconds(key).unwrap_or(0);
     let Some(entry) = db.peek(key) else { return Err(CommandError::NO_SUCH_KEY) };
-    let (encoding, len) = (entry.encoding(), entry.string().len());
+    let (encoding, len) = (entry.encoding(), entry.string_len());
+    let place = if entry.is_spilled() { " on_disk:1" } else { "" };
     reply.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 \
-         lru_seconds_idle:{idle}"
+         lru_seconds_idle:{idle}{place}"
     ));
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tierce_wire::resp::Args;
 
+use crate::clients::ClientFlags;
 use crate::command::{Flags, Group, Spec};
 use crate::config::DirectiveId;
 use crate::error::CommandError;
@@ -174,8 +175,8 @@ fn clients(report: &mut Report<'_>) {
     report.line("maxclients", server.config.live().maxclients());
     report.line("client_recent_max_input_buffer", input);
     report.line("client_recent_max_output_buffer", output);
+    report.line("blocked_clients", server.clients.count(ClientFlags::BLOCKED));
     report.constants(&[
-        ("blocked_clients", "0"),
         ("tracking_clients", "0"),
         ("pubsub_clients", "0"),
         ("watching_clients", "0"),
@@ -223,6 +224,16 @@ fn memory(report: &mut Report<'_>) {
         "maxmemory_policy",
         report.server.config.settings().word(DirectiveId::of("maxmemory-policy")),
     );
+    let spilled = report.server.keyspace.spill_stats();
+    let on_disk = report.server.keyspace.cold_store().map(|store| store.figures());
+    report.line("spilled_keys", spilled.keys);
+    report.line("spilled_bytes", spilled.bytes);
+    report.line("spilled_disk_bytes", on_disk.map_or(0, |figures| figures.bytes));
+    report.line("spilled_disk_live_bytes", on_disk.map_or(0, |figures| figures.live_bytes));
+    report.line("spilled_reads", spilled.fetched);
+    report.line("spilled_reads_late", spilled.fetched_late);
+    let driver = report.server.spill.driver();
+    report.line("spilled_reads_driver", driver.map_or("none", |driver| driver.name()));
     // The allocator tells nothing of what it holds beyond use, so all of the difference between
     // what is in use and what is resident is reported as one.
     report.line("allocator_frag_ratio", format!("{:.2}", memory.fragmentation()));
@@ -282,15 +293,20 @@ fn persistence(report: &mut Report<'_>) {
 
 fn log_of_writes(report: &mut Report<'_>) {
     let journal = report.server.durability.journal();
-    let compaction = journal.map(|journal| journal.compaction_figures()).unwrap_or_default();
+    let compaction = report.server.durability.compaction_figures();
     let figures = journal.map(|journal| journal.figures()).unwrap_or_default();
     let status = |failed: bool| if failed { "err" } else { "ok" };
-    report.line("aof_enabled", u8::from(journal.is_some()));
-    report.line("aof_rewrite_in_progress", u8::from(compaction.is_running));
+    let is_wanted = report.server.durability.is_wanted();
+    report.line("aof_enabled", u8::from(is_wanted));
+    // A log that is about to be begun is as good as underway.
+    let is_coming = is_wanted && (journal.is_none() || compaction.is_incomplete);
+    let is_rewritten = compaction.running.is_some() || is_coming;
+    report.line("aof_rewrite_in_progress", u8::from(is_rewritten));
     report.constants(&[("aof_rewrite_scheduled", "0")]);
     let last = compaction.last.map_or(-1, |last| last.as_secs() as i64);
     report.line("aof_last_rewrite_time_sec", last);
-    report.constants(&[("aof_current_rewrite_time_sec", "-1")]);
+    let current = compaction.running.map_or(-1, |running| running.as_secs() as i64);
+    report.line("aof_current_rewrite_time_sec", current);
     report.line("aof_last_bgrewrite_status", status(compaction.last_failed));
     report.line("aof_last_write_status", status(figures.wound.is_some()));
     report.line("aof_rewrites", compaction.passes);

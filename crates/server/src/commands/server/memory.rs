@@ -48,7 +48,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             ])
             .doc("4.0.0", "O(1)", "", "Returns details about memory usage."),
         Spec::new("usage", -3, Group::Server, usage)
-            .flags(Flags::READONLY)
+            .flags(Flags::READONLY.with(Flags::KEY_ONLY))
             .keys(&[KeySpec::at(2, KeyFlags::LOOK)])
             .doc(
                 "4.0.0",

@@ -10,7 +10,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("lcs", -3, Group::String, lcs)
     .flags(Flags::READONLY)
-    .keys(&[KeySpec { first: 1, last: 2, step: 1, flags: KeyFlags::READ, note: None }])
+    .keys(&[KeySpec { last: 2, ..KeySpec::at(1, KeyFlags::READ) }])
     .doc(
         "7.0.0",
         "O(N*M) where N and M are the lengths of s1 and s2, respectively",
@@ -54,8 +54,8 @@ impl Options {
 }
 
 fn lcs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let options = Options::parse(args.from(3))?;
     let (a, b) = read_both(ctx, args.at(1), args.at(2))?;
+    let options = Options::parse(args.from(3))?;
     let table = Table::fill(&a, &b, ctx.server.request_limits(AuthState::Granted).max_bulk_len)?;
     if options.len {
         ctx.reply.count(table.longest());

@@ -13,6 +13,7 @@ const POLICIES: Kind = Kind::Word(&[
     "allkeys-lfu",
     "allkeys-random",
     "noeviction",
+    "spill",
 ]);
 
 #[rustfmt::skip]
@@ -22,7 +23,15 @@ pub(super) const ROWS: &[Directive] = &[
          Buffers of connections do not count, nor does the program itself."),
     row("maxmemory-policy", POLICIES, "noeviction",
         "What to give up at the limit: nothing (writes fail), or keys by age, frequency, expiry \
-         or chance."),
+         or chance. `spill` gives up nothing: values that were not used for long go to disk."),
+    row("spill-reads", Kind::Word(&["auto", "io_uring", "threads"]), "auto",
+        "Who reads values from disk that clients wait for: the kernel by io_uring, or threads. `auto` \
+         takes io_uring where it works.")
+        .before_start(),
+    row("spill-lost-values", Kind::Word(&["refuse", "accept"]), "refuse",
+        "What to do at the start if files of spilled values are missing or too short that the log refers \
+         to: refuse to start, or start and answer errors for the keys concerned.")
+        .before_start(),
     row("maxmemory-samples", Kind::Int(1, INT_MAX), "5",
         "Keys to look at in order to evict one, in units of eight. More is more exact and slower."),
     row("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10",

@@ -17,6 +17,7 @@ mod memcached;
 mod memory;
 mod network;
 mod observability;
+mod pedrokv;
 mod persistence;
 mod process;
 mod replication;
@@ -31,9 +32,10 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 12] = [
+const CHAPTERS: [(Group, Rows); 13] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
+    (Group::PedroKv, pedrokv::ROWS),
     (Group::Clients, clients::ROWS),
     (Group::Security, security::ROWS),
     (Group::Process, process::ROWS),

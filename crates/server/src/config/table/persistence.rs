@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Directive] = &[
         .protected().checked(snapshot_name),
     row("appendonly", Kind::Bool, "yes",
         "Log every write, so that it survives a crash. Without, data is in memory only.")
-        .redis("no").before_start(),
+        .redis("no"),
     row("appendfsync", Kind::Word(&["everysec", "always", "no"]), "everysec",
         "When the log reaches the disk: once a second, before each reply, or when the kernel likes. \
          Whatever is said here, what was replied to survives the death of the process."),
@@ -32,8 +32,8 @@ pub(super) const ROWS: &[Directive] = &[
         "Do not sync the log while it is rewritten.")
         .later(),
     row("auto-aof-rewrite-percentage", COUNT_OR_SIZE, "100",
-        "Growth of the log, in percent of its size after the last compaction, that starts the next \
-         one. 0: never by itself."),
+        "Growth of the log, in percent of its size after the last compaction, or of what the data take \
+         in memory if that is more, that starts the next one. 0: never by itself."),
     row("auto-aof-rewrite-min-size", BYTES, "64mb",
         "Size of the log below which it is not compacted by itself."),
     row("compaction-bytes-per-second", BYTES, "32mb",

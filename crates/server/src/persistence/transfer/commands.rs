@@ -11,7 +11,9 @@ use tierce_net::{ConnInfo, Output};
 use tierce_wire::resp::OwnedArgs;
 
 use super::error::TransferError;
+use crate::blocking;
 use crate::clients::Client;
+use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::Flags;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
@@ -21,9 +23,6 @@ use crate::log::Log;
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
-
-/// Before any deadline, and a time that commands accept.
-const NO_TIME_MS: i64 = 0;
 
 /// Why a command was not executed.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,8 +45,9 @@ impl Executor {
         let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
         let config = Arc::new(Config::new(Settings::default()));
         let listening = Listening::nowhere();
-        let server = Server::new(config, keyspace, 1, listening, Durability::new(None), log);
-        let client = Client::new(&ConnInfo::of_nobody(), "", NO_TIME_MS);
+        let durability = Durability::without_log();
+        let server = Server::new(config, keyspace, 1, listening, durability, log);
+        let client = Client::new(&ConnInfo::of_nobody(), "", STOPPED_MS);
         let session = Session::new(Arc::new(client), true);
         Ok(Self { server, session, output: Output::new() })
     }
@@ -72,17 +72,14 @@ impl Executor {
         if !command.spec.flags.contains(Flags::WRITE) && command.spec.name != "select" {
             return Err(Refusal::Unknown);
         }
-        let now_ms = if is_relative(command.spec.name, args.iter()) {
-            crate::clock::unix_ms()
-        } else {
-            NO_TIME_MS
-        };
+        let now_ms =
+            if is_relative(command.spec.name, args.iter()) { unix_ms() } else { STOPPED_MS };
         let begin = self.output.mark();
         let (server, counters) = (&self.server, self.server.counters(0));
         let mut locker = server.keyspace.locker();
         let reply = Reply::new(&mut self.output, self.session.proto);
-        let session = &mut self.session;
-        Context { server, session, locker: &mut locker, reply, command, counters, now_ms }
+        let (session, mode) = (&mut self.session, blocking::Mode::Never);
+        Context { server, session, locker: &mut locker, reply, command, counters, now_ms, mode }
             .run(args);
         drop(locker);
         let reply = self.output.buffer();
@@ -99,7 +96,7 @@ fn is_relative<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool
     let mut has =
         |words: &[&[u8]]| args.any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)));
     match name {
-        "setex" | "psetex" | "expire" | "pexpire" => true,
+        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
         // A value that happens to be such a word only means that the clock is looked at.
         "set" | "getex" => has(&[b"ex", b"px"]),
         "restore" => !has(&[b"absttl"]),
@@ -110,6 +107,8 @@ fn is_relative<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tierce_collections::Stream;
+    use tierce_collections::stream::StreamId;
     use tierce_keyspace::Options;
 
     fn execute(executor: &mut Executor, line: &str) -> Result<(), Refusal> {
@@ -125,15 +124,35 @@ mod tests {
         for line in ["SET k 5 PXAT 1000", "INCR k", "PERSIST k", "SELECT 3", "SETEX t 100 v"] {
             assert_eq!(execute(&mut executor, line), Ok(()), "{line}");
         }
-        for line in ["GET k", "RPUSH l 1", "SHUTDOWN", "CONFIG SET maxmemory 1", "NO"] {
+        for line in ["GET k", "NOSUCH l 1", "SHUTDOWN", "CONFIG SET maxmemory 1", "NO"] {
             assert_eq!(execute(&mut executor, line), Err(Refusal::Unknown), "{line}");
         }
         let refused = execute(&mut executor, "RENAME absent b");
         assert_eq!(refused, Err(Refusal::Failed("ERR no such key".to_owned())));
         let db = keyspace.db_index(0).unwrap();
         let mut values = Vec::new();
-        keyspace.locker().for_each(db, 2000, |entry| values.push(entry.string().to_vec()));
+        keyspace.locker().for_each(db, 2000, |entry| values.push(entry.string().unwrap().to_vec()));
         assert_eq!(values, [b"6"]);
         assert_eq!(keyspace.len(keyspace.db_index(3).unwrap()), 1);
+    }
+
+    #[test]
+    fn deliveries_keep_their_time_though_it_stands_still() {
+        let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
+        let mut executor = Executor::new(Arc::clone(&keyspace)).unwrap();
+        for line in [
+            "XADD s 1-1 f v",
+            "XGROUP CREATE s g 0",
+            "XCLAIM s g ann 0 1-1 TIME 5000 RETRYCOUNT 2 FORCE JUSTID LASTID 1-1",
+        ] {
+            assert_eq!(execute(&mut executor, line), Ok(()), "{line}");
+        }
+        let key = keyspace.key(b"s");
+        let mut locker = keyspace.locker();
+        let mut db = locker.db(tierce_keyspace::DbIndex::ZERO, key.hash(), STOPPED_MS);
+        let stream = db.collection::<Stream>(key).unwrap().expect("a stream");
+        let group = stream.group(b"g").expect("a group");
+        let pending = group.pending_entry(StreamId::new(1, 1)).expect("a pending entry");
+        assert_eq!((pending.delivered_ms, pending.deliveries), (5000, 2));
     }
 }

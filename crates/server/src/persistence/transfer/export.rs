@@ -15,6 +15,7 @@ use crate::durability;
 use crate::persistence::SaveError;
 use crate::persistence::file::{Install, NewFile, Syncing};
 use crate::persistence::save::Encoder;
+use crate::persistence::values;
 
 /// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
 const AOF_NAME: &str = "appendonly.aof";
@@ -60,7 +61,8 @@ pub fn export(
     mut progress: impl FnMut(Progress),
 ) -> Result<Exported, TransferError> {
     let ExportOptions { dir, target, format, databases } = options;
-    if !durability::log_dir(dir).join("MANIFEST").is_file() {
+    let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
+    if !log_dir.join("MANIFEST").is_file() {
         return Err(TransferError::NoData { dir: dir.clone() });
     }
     if fs::symlink_metadata(target).is_ok() {
@@ -86,7 +88,9 @@ fn write_snapshot(
     let file = NewFile::create(target, Syncing::Incremental)?;
     let path = file.path().to_owned();
     let explain = |source| TransferError::Save(SaveError::Write { path: path.clone(), source });
-    let writer = Writer::new(file, WriterOptions::default()).map_err(explain)?;
+    let version = values::version_for(snapshot.dbs());
+    let options = WriterOptions { version, ..WriterOptions::default() };
+    let writer = Writer::new(file, options).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     let used = store.keyspace.memory().total();
     encoder.remarks(used, aof_base).map_err(explain)?;

@@ -7,18 +7,16 @@ use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{Expiry, Freeing, Locker};
 use tierce_rdb::aof::{Item, Reader};
-use tierce_rdb::{Entry, Error, Event, Kind, Value};
+use tierce_rdb::{Entry, Error, Event, Kind, Part};
 
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::store::Store;
 use super::{Progress, Stage, aof};
+use crate::persistence::values::Assembly;
 
 /// Progress is told once for so many items of a file.
 const TELL_EVERY: u64 = 1024;
-
-/// Before any deadline.
-const NO_TIME_MS: i64 = 0;
 
 /// What becomes of keys that are there already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,7 +247,8 @@ fn entry_of(
     let offset = reader.offset();
     let unsupported =
         |what: String| TransferError::Unsupported { path: path.to_owned(), offset, what };
-    if entry.kind() != Kind::String {
+    let mut loading = Assembly::begin(entry.kind(), store.keyspace.limits());
+    if entry.kind() != Kind::String && loading.is_none() {
         // The reader passes over the value by itself.
         *report.unsupported.entry(type_name(entry.kind())).or_default() += 1;
         return Ok(());
@@ -259,16 +258,24 @@ fn entry_of(
     let db = db.ok_or_else(|| {
         unsupported(format!("keys of database {number}: --databases has to be larger"))
     })?;
-    let value = reader.value();
-    let value = value.map_err(|source| TransferError::Format { path: path.to_owned(), source })?;
-    let Value::String(bytes) = value else { return Ok(()) };
-    let expiry = entry.attributes.expiry_ms;
-    let expiry =
-        expiry.map_or(Expiry::Never, |ms| Expiry::At(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let deadline_ms = entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let key = store.keyspace.key(&entry.key);
-    locker
-        .db(db, key.hash(), NO_TIME_MS)
-        .set(key, &bytes, expiry)
+    let (mut db, mut stored) = (locker.db(db, key.hash(), crate::clock::STOPPED_MS), Ok(()));
+    let visited = reader.visit_value(|part| {
+        match (&mut loading, part) {
+            (Some(loading), part) => loading.add(part),
+            (None, Part::String(bytes)) => {
+                stored = db.set(key, bytes, deadline_ms.map_or(Expiry::Never, Expiry::At));
+            }
+            (None, _) => {}
+        }
+        Ok::<_, Error>(())
+    });
+    visited.map_err(|source| TransferError::Format { path: path.to_owned(), source })?;
+    if let Some(loading) = loading {
+        stored = db.put_collection(key, loading.finish(), deadline_ms).map(drop);
+    }
+    stored
         .map_err(|error| unsupported(format!("the key {}: {error}", entry.key.escape_ascii())))?;
     report.keys_read += 1;
     Ok(())

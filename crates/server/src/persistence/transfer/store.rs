@@ -16,7 +16,7 @@ use tierce_keyspace::{Keyspace, Options};
 
 use super::error::TransferError;
 use super::{Progress, Stage};
-use crate::durability::{self, RecoveryError};
+use crate::durability::{self, Losses, RecoveryError};
 
 /// Where a new log is written before it takes the place of the present one.
 const NEW_NAME: &str = "wal.importing";
@@ -62,7 +62,7 @@ impl Store {
         databases: usize,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Self, TransferError> {
-        let log_dir = durability::log_dir(dir);
+        let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
         let new_log = Arc::<NewLog>::default();
         let log = Some(Arc::clone(&new_log) as Arc<dyn LogSink>);
         let options = Options { databases, log, seed: crate::random::word(), ..Options::default() };
@@ -72,12 +72,13 @@ impl Store {
         })?);
         let total = bytes_in(&log_dir);
         let mut told = 0;
-        let (wal, _) = durability::replay(&keyspace, Arc::new(OsDisk), &log_dir, |done| {
-            if done - told >= TELL_EVERY_BYTES {
-                told = done;
-                progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
-            }
-        })?;
+        let (wal, _) =
+            durability::replay(&keyspace, Arc::new(OsDisk), &log_dir, Losses::Refuse, |done| {
+                if done - told >= TELL_EVERY_BYTES {
+                    told = done;
+                    progress(Progress { stage: Stage::LoadingLog, done: done.min(total), total });
+                }
+            })?;
         // An open log writes to files by their names, which will be those of another one.
         wal.close()?;
         drop(wal);

@@ -1,0 +1,23 @@
+//! Bitmaps: strings whose bits are numbered from the highest one of the first byte.
+
+mod bits;
+mod count;
+mod field;
+mod operation;
+mod single;
+
+use crate::command::Spec;
+use crate::error::CommandError;
+use tierce_wire::number;
+
+pub(super) static COMMANDS: &[&[Spec]] =
+    &[single::COMMANDS, count::COMMANDS, operation::COMMANDS, field::COMMANDS];
+
+const BAD_OFFSET: CommandError =
+    CommandError::new("ERR bit offset is not an integer or out of range");
+
+/// The number of a bit in a string of at most `len_max` bytes.
+fn bit_offset(arg: &[u8], len_max: usize) -> Result<u64, CommandError> {
+    let offset = number::parse_i64(arg).and_then(|offset| u64::try_from(offset).ok());
+    offset.filter(|offset| offset / 8 < len_max as u64).ok_or(BAD_OFFSET)
+}

@@ -1,0 +1,116 @@
+//! GEOPOS, GEODIST and GEOHASH: what is known of single places.
+
+use tierce_collections::SortedSet;
+use tierce_wire::resp::Args;
+
+use super::distance::between;
+use super::geohash::{Geohash, Point};
+use super::options::metres;
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::reply::Reply;
+
+const KEY: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("geopos", -2, Group::Geo, geopos).flags(Flags::READONLY).keys(KEY).doc(
+        "3.2.0",
+        "O(N) where N is the number of members requested",
+        "key [member [member ...]]",
+        "Returns the longitude and latitude of members from a geospatial index.",
+    ),
+    Spec::new("geodist", -4, Group::Geo, geodist).flags(Flags::READONLY).keys(KEY).doc(
+        "3.2.0",
+        "O(log(N))",
+        "key member1 member2 [M | KM | FT | MI]",
+        "Returns the distance between two members of a geospatial index.",
+    ),
+    Spec::new("geohash", -2, Group::Geo, geohash).flags(Flags::READONLY).keys(KEY).doc(
+        "3.2.0",
+        "O(log(N)) for each member requested, where N is the number of elements in the sorted set",
+        "key [member [member ...]]",
+        "Returns members from a geospatial index as geohash strings.",
+    ),
+];
+
+type Done = Result<(), CommandError>;
+
+/// The place of a member.
+fn place(set: &SortedSet, member: &[u8]) -> Option<Geohash> {
+    set.score(member).map(Geohash::of_score)
+}
+
+/// A longitude and a latitude.
+pub(super) fn reply_point(reply: &mut Reply<'_>, point: Point) {
+    reply.array(2);
+    reply.double_text(&human(point.longitude));
+    reply.double_text(&human(point.latitude));
+}
+
+/// A number with up to 17 decimals.
+fn human(number: f64) -> String {
+    let text = format!("{number:.17}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// A distance, as text in either version of the protocol.
+pub(super) fn reply_distance(reply: &mut Reply<'_>, distance: f64) {
+    reply.bulk(format!("{distance:.4}").as_bytes());
+}
+
+fn geopos(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let (mut db, key, reply) = ctx.open(args.at(1));
+    let set = db.collection::<SortedSet>(key)?;
+    reply.array(args.len() - 2);
+    for member in args.iter().skip(2) {
+        match set.as_ref().and_then(|set| place(set, member)) {
+            Some(place) => reply_point(reply, place.point()),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn geohash(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let (mut db, key, reply) = ctx.open(args.at(1));
+    let set = db.collection::<SortedSet>(key)?;
+    reply.array(args.len() - 2);
+    for member in args.iter().skip(2) {
+        match set.as_ref().and_then(|set| place(set, member)) {
+            Some(place) => reply.bulk(&place.text()),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn geodist(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    if args.len() > 5 {
+        return Err(CommandError::SYNTAX);
+    }
+    let unit = args.get(4).map_or(Ok(1.0), metres)?;
+    let (mut db, key, reply) = ctx.open(args.at(1));
+    let places = db
+        .collection::<SortedSet>(key)?
+        .and_then(|set| Some((place(&set, &args[2])?, place(&set, &args[3])?)));
+    match places {
+        Some((from, to)) => reply_distance(reply, between(from.point(), to.point()) / unit),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_have_up_to_17_decimals() {
+        assert_eq!(human(13.361_389_338_970_184), "13.36138933897018433");
+        assert_eq!(human(-2.5), "-2.5");
+        assert_eq!(human(180.0), "180");
+        assert_eq!(human(-1e-30), "0");
+    }
+}

@@ -1,0 +1,74 @@
+//! HyperLogLogs: counters of different elements, in strings.
+
+mod count;
+mod debug;
+
+use std::sync::Arc;
+
+use tierce_collections::hyperloglog::{self, Error, HyperLogLog};
+use tierce_keyspace::{Db, Expiry, IntText, Key, NewString};
+
+use crate::command::Spec;
+use crate::config::{DirectiveId, Settings};
+use crate::error::CommandError;
+
+pub(super) static COMMANDS: &[&[Spec]] = &[count::COMMANDS, debug::COMMANDS];
+
+const NOT_ONE: CommandError =
+    CommandError::new("WRONGTYPE Key is not a valid HyperLogLog string value.");
+const CORRUPT: CommandError = CommandError::new("INVALIDOBJ Corrupted HLL object detected");
+
+fn refused(error: Error) -> CommandError {
+    match error {
+        Error::NotOne => NOT_ONE,
+        Error::Corrupt => CORRUPT,
+    }
+}
+
+/// The length up to which a counter stays sparse.
+fn sparse_len_max(settings: &Settings) -> usize {
+    const DIRECTIVE: DirectiveId = DirectiveId::of("hll-sparse-max-bytes");
+    settings.bytes(DIRECTIVE) as usize
+}
+
+/// Lets `read` look at the bytes of a counter; `None` if there is none.
+fn look<R>(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    read: impl FnOnce(&[u8]) -> Result<R, Error>,
+) -> Result<Option<R>, CommandError> {
+    let Some(value) = db.string(key)? else { return Ok(None) };
+    let mut text = IntText::new();
+    let bytes = value.bytes(&mut text);
+    hyperloglog::check(bytes).and_then(|()| read(bytes)).map(Some).map_err(refused)
+}
+
+/// A copy of a counter.
+fn copy(db: &mut Db<'_>, key: Key<'_>) -> Result<Option<HyperLogLog>, CommandError> {
+    look(db, key, |bytes| HyperLogLog::from_bytes(bytes.to_vec()))
+}
+
+/// Puts a counter in the place of what `before` is a copy of. Of a string that keeps its length only
+/// what differs is written, and logged.
+fn store(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    before: Option<&[u8]>,
+    counter: HyperLogLog,
+) -> Result<(), CommandError> {
+    /// The header is apart: it changes nearly always, and the registers far away from it.
+    const HEADER_LEN: usize = 16;
+    let bytes = Arc::new(counter.into_bytes());
+    let Some(before) = before.filter(|before| before.len() == bytes.len()) else {
+        db.set(key, NewString::computed(&bytes), Expiry::Keep)?;
+        return Ok(());
+    };
+    for range in [0..HEADER_LEN, HEADER_LEN..bytes.len()] {
+        let (old, new) = (&before[range.clone()], &bytes[range.clone()]);
+        let differs = |(old, new): (&u8, &u8)| old != new;
+        let Some(first) = old.iter().zip(new).position(differs) else { continue };
+        let last = old.iter().zip(new).rposition(differs).unwrap_or(first);
+        db.set_range(key, (range.start + first) as u64, &new[first..=last])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Streams: entries that are only added at the end, and groups of consumers that share them.
+
+mod add;
+mod claim;
+mod group;
+mod id;
+mod info;
+mod pending;
+mod range;
+mod read;
+mod reply;
+
+use crate::clock::{STOPPED_MS, unix_ms};
+use crate::command::{KeyFlags, Spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+pub(super) static COMMANDS: &[&[Spec]] = &[
+    add::COMMANDS,
+    range::COMMANDS,
+    read::COMMANDS,
+    group::COMMANDS,
+    pending::COMMANDS,
+    claim::COMMANDS,
+    info::COMMANDS,
+];
+
+/// Puts something in that was not there.
+const INSERT: KeyFlags = KeyFlags(&["RW", "insert"]);
+/// Takes something out.
+const DELETE: KeyFlags = KeyFlags(&["RW", "delete"]);
+
+/// Neither the key nor its group may be missing; `place` is appended to the text.
+fn no_group(key: &[u8], group: &[u8], place: &str) -> CommandError {
+    let (key, group) = (String::from_utf8_lossy(key), String::from_utf8_lossy(group));
+    CommandError::text(format!("NOGROUP No such key '{key}' or consumer group '{group}'{place}"))
+}
+
+/// The key is there, and its group is missing.
+fn no_group_of_key(key: &[u8], group: &[u8]) -> CommandError {
+    let (key, group) = (String::from_utf8_lossy(key), String::from_utf8_lossy(group));
+    CommandError::text(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
+}
+
+/// When a consumer does something: at the time of the command. That of a file that is being imported
+/// stands still; as in Redis, what its consumers do, they do now.
+fn moment_ms(ctx: &Context<'_, '_>) -> i64 {
+    if ctx.now_ms == STOPPED_MS { unix_ms() } else { ctx.now_ms }
+}
+
+/// The time of a command as streams keep it.
+fn unsigned_ms(now_ms: i64) -> u64 {
+    u64::try_from(now_ms).unwrap_or(0)
+}
+
+/// How much time has passed; none, if the clock was set back.
+fn since_ms(now_ms: i64, then_ms: u64) -> u64 {
+    unsigned_ms(now_ms).saturating_sub(then_ms)
+}

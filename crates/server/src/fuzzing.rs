@@ -1,0 +1,64 @@
+//! What the fuzz target for RESTORE does with its bytes; see `tierce_keyspace::fuzzing`.
+//!
+//! It panics when a promise is broken. No part of the crate's interface.
+
+use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Value};
+use tierce_rdb::{Error, Kind, Part, Value as Decoded, WriterOptions, crc64, dump};
+
+use crate::persistence::values::{self, Assembly};
+
+/// Memory for a byte of a payload, at most. A compressed one may be some ninety times as long by itself.
+const MEMORY_FOR_A_BYTE: usize = 64 << 10;
+
+/// A payload becomes a collection or is refused. All of it can be read, and dumped and restored it is the
+/// same.
+pub fn restored(data: &[u8]) {
+    let summed = [data, &12_u16.to_le_bytes()].concat();
+    let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
+    let Some(dumped) = dump_of_restored(&payload) else { return };
+    let again = dump_of_restored(&dumped).expect("its own payload");
+    assert_eq!(decoded(&dumped), decoded(&again));
+}
+
+/// Restores a payload, looks at what there is then, and dumps that; `None` if it is refused, is none of a
+/// collection, or one of an empty collection.
+fn dump_of_restored(payload: &[u8]) -> Option<Vec<u8>> {
+    let options = Options { shards: 1, databases: 1, ..Options::default() };
+    let keyspace = Keyspace::new(options).expect("sound options");
+    let parsed = dump::Payload::parse(payload).ok()?;
+    if parsed.kind() == Kind::String {
+        return None;
+    }
+    let mut loading = Assembly::begin(parsed.kind(), keyspace.limits())?;
+    let add = |part: Part<'_>| {
+        loading.add(part);
+        Ok::<_, Error>(())
+    };
+    parsed.visit(add).ok()?;
+    let collection = loading.finish();
+    let used = collection.allocated_bytes();
+    assert!(used <= MEMORY_FOR_A_BYTE * payload.len(), "{used} bytes");
+
+    let key = keyspace.key(b"key");
+    let mut locker = keyspace.locker();
+    let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+    db.put_collection(key, collection, None).expect("a short key");
+    let value = db.get(key).expect("a value in memory")?;
+    if let Value::Collection(collection) = &value {
+        tierce_keyspace::fuzzing::check(collection);
+    }
+    Some(dump_of(&value))
+}
+
+fn dump_of(value: &Value<'_>) -> Vec<u8> {
+    let mut copy = Vec::new();
+    let value = SavedValue::of(value, &mut copy);
+    let options = WriterOptions { version: values::version_of(&value), ..WriterOptions::default() };
+    dump::encode(options, |writer| values::write(writer, &value))
+        .expect("a vector takes everything")
+}
+
+fn decoded(payload: &[u8]) -> Decoded {
+    let payload = dump::Payload::parse(payload).expect("its own payload");
+    tierce_rdb::fuzzing::canonical(payload.value().expect("its own payload"))
+}

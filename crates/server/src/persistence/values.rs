@@ -1,0 +1,144 @@
+//! Values between the keyspace and Redis' formats: files, payloads of DUMP.
+
+use std::io::Write;
+
+use tierce_collections::{Collection, CollectionKind};
+use tierce_keyspace::{CollectionPart, IntText, Limits, SavedCollection, SavedDb, SavedValue};
+use tierce_rdb::{Kind, Part, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValueWriter};
+
+use super::streams;
+
+/// The version of the format for a file: that of Redis 7.0, which later ones read, too, unless fields
+/// of hashes have deadlines.
+pub(crate) fn version_for(dbs: &[SavedDb]) -> u16 {
+    version_with(dbs.iter().any(|db| db.volatile_hashes > 0))
+}
+
+/// The same for a single value.
+pub(crate) fn version_of(value: &SavedValue<'_>) -> u16 {
+    version_with(match value {
+        SavedValue::Collection(collection) if collection.kind() == CollectionKind::Hash => {
+            earliest_deadline_ms(collection).is_some()
+        }
+        _ => false,
+    })
+}
+
+fn version_with(field_deadlines: bool) -> u16 {
+    if field_deadlines { VERSION_REDIS_7_4 } else { VERSION_REDIS_7_0 }
+}
+
+/// Writes a value.
+pub(crate) fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Result<()> {
+    match value {
+        SavedValue::Str(bytes) => writer.string(bytes),
+        SavedValue::Int(int) => writer.string(IntText::new().of(*int)),
+        SavedValue::Collection(collection) => write_collection(writer, collection),
+    }
+}
+
+fn write_collection<W: Write>(
+    writer: ValueWriter<'_, W>,
+    collection: &SavedCollection<'_>,
+) -> Result<()> {
+    let (len, parts) = (collection.len(), collection.parts());
+    match collection.kind() {
+        CollectionKind::List => writer.list(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Element(bytes) => Some(bytes),
+                _ => None,
+            }),
+        ),
+        CollectionKind::Set => writer.set(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Member(bytes) => Some(bytes),
+                _ => None,
+            }),
+        ),
+        CollectionKind::SortedSet => writer.sorted_set(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Scored { member, score } => Some((member, score)),
+                _ => None,
+            }),
+        ),
+        CollectionKind::Hash => write_hash(writer, len, collection),
+        CollectionKind::Stream => writer.stream(&streams::saved(collection)),
+    }
+}
+
+/// Writes a hash, with deadlines if it has some, which needs a version of the format that knows them.
+fn write_hash<W: Write>(
+    writer: ValueWriter<'_, W>,
+    len: u64,
+    collection: &SavedCollection<'_>,
+) -> Result<()> {
+    match earliest_deadline_ms(collection) {
+        Some(earliest_ms) => writer.hash_expiring(len, earliest_ms, fields(collection)),
+        None => writer.hash(len, fields(collection).map(|(name, value, _)| (name, value))),
+    }
+}
+
+fn earliest_deadline_ms(hash: &SavedCollection<'_>) -> Option<u64> {
+    fields(hash).filter_map(|(.., deadline_ms)| deadline_ms).min()
+}
+
+/// Names, values and deadlines of a hash. A deadline is positive in a file, for 0 stands for none.
+fn fields<'a>(
+    hash: &'a SavedCollection<'_>,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> {
+    hash.parts().map_while(|part| match part {
+        CollectionPart::Field { name, value, deadline_ms } => {
+            Some((name, value, deadline_ms.map(|ms| ms.max(1) as u64)))
+        }
+        _ => None,
+    })
+}
+
+/// A collection that is being put together from the parts of a file.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    collection: Collection,
+    limits: Limits,
+}
+
+impl Assembly {
+    /// An empty one; `None` for what is no collection or not supported.
+    pub(crate) fn begin(kind: Kind, limits: Limits) -> Option<Self> {
+        let kind = match kind {
+            Kind::List => CollectionKind::List,
+            Kind::Set => CollectionKind::Set,
+            Kind::SortedSet => CollectionKind::SortedSet,
+            Kind::Hash => CollectionKind::Hash,
+            Kind::Stream => CollectionKind::Stream,
+            // Types are added here when their commands are.
+            _ => return None,
+        };
+        Some(Self { collection: Collection::new(kind), limits })
+    }
+
+    /// Adds a part.
+    pub(crate) fn add(&mut self, part: Part<'_>) {
+        let Self { collection, limits } = self;
+        match (collection, part) {
+            (Collection::List(list), Part::Element(bytes)) => list.push_back(bytes, limits.list),
+            (Collection::SortedSet(set), Part::Scored { member, score }) => {
+                set.insert(member, score, &limits.sorted_set);
+            }
+            (Collection::Stream(stream), part) => streams::load(stream, part, limits.stream),
+            (Collection::Hash(hash), Part::Field { name, value, expiry_ms }) => {
+                let deadline_ms = expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+                hash.put(name, value, deadline_ms, limits.hash);
+            }
+            (Collection::Set(set), Part::Member(member)) => _ = set.add(member, limits.set),
+            (collection, part) => unreachable!("{part:?} in {collection:?} with {limits:?}"),
+        }
+    }
+
+    /// What was put together.
+    pub(crate) fn finish(self) -> Collection {
+        self.collection
+    }
+}

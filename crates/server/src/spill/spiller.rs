@@ -1,0 +1,316 @@
+//! The thread that moves cold values to disk before memory runs short.
+//!
+//! It begins when memory is at [`BEGIN`] of its limit and goes on until it is at [`END`], so that values
+//! go in batches worth a write. Values that are on disk already are only forgotten.
+//!
+//! What the limit is about is the memory of the process. So what the process has beyond what is counted,
+//! its own buffers and what the allocator cannot give back, is taken from the limit, up to half of it.
+//!
+//! When it has nothing to do it cleans up. Segments in which nothing counts any more are removed, but
+//! not before all that says so is in the log and the log on the device, for until then a crash would
+//! bring the old state back; and not while there is a snapshot, which may still need them. Out of
+//! segments of which less than half counts the rest is moved. So the disk holds at most about twice
+//! what counts.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tierce_cask::{ColdStore, Durable};
+use tierce_keyspace::{Cleaning, Policy, SpillBatch};
+
+use crate::server::Server;
+use crate::service::Message;
+
+/// Parts of the limit, in sixteenths.
+const BEGIN: u64 = 15;
+const END: u64 = 14;
+
+/// Values are written in batches of about this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// After so many looks at shards in which nothing could go, nothing can.
+const VAIN_LOOKS_MAX: usize = 2048;
+
+/// How often the memory of the process is compared with the limit, and which part of the difference is
+/// made up for each time. Memory follows what is in use with a delay; slower than that it must not swing.
+const COMPARE_EVERY: Duration = Duration::from_millis(25);
+const COMPARE_PART: i64 = 16;
+
+/// Of what is beyond the limit by more than [`ALARM_PART`] of it this part is made up for at once, so that
+/// writers wait.
+const ALARM_PART: i64 = 32;
+const ALARM_COMPARE_PART: i64 = 4;
+
+/// Threads give memory back to the system when there is too much of it: this often, and at most for this
+/// part of their time.
+const PURGE_EVERY: Duration = Duration::from_millis(250);
+const PURGE_PART: u32 = 50;
+
+/// At most this part of the limit is taken for what is not counted.
+const RESERVE_PART: u64 = 2;
+
+/// Between two looks at memory when nobody calls.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The same while there is no limit, or another policy.
+const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Between two looks at the segments.
+const CLEAN_EVERY: Duration = Duration::from_millis(500);
+
+/// After a failure of the disk.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// A segment is cleaned when less than this part of it counts.
+const SPARSE: f64 = 0.5;
+
+/// A pass over all keys is worth while when at least this part of the segments can be cleaned.
+const SPARSE_PART: u64 = 8;
+
+/// The thread; dropping it waits for its end, which [`Spill::stop`](super::Spill::stop) asks for.
+pub(super) struct Spiller(Option<JoinHandle<()>>);
+
+impl Spiller {
+    pub(super) fn start(server: &Arc<Server>) -> io::Result<Self> {
+        let weak = Arc::downgrade(server);
+        let thread = thread::Builder::new().name("spiller".into());
+        Ok(Self(Some(thread.spawn(move || run(&weak))?)))
+    }
+}
+
+impl Drop for Spiller {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread keeps from one turn to the next.
+struct State {
+    batch: SpillBatch,
+    cleaning: Option<Cleaning>,
+    cleaned: Instant,
+    has_failed: bool,
+    /// What of the limit is taken for what is not counted, and when that was last compared.
+    reserve: Option<u64>,
+    compared: Instant,
+    purged: Instant,
+}
+
+impl State {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            batch: SpillBatch::default(),
+            cleaning: None,
+            cleaned: now,
+            has_failed: false,
+            reserve: None,
+            compared: now,
+            purged: now,
+        }
+    }
+
+    /// What is left of the limit for what is counted.
+    fn room(&mut self, server: &Server, limit: u64) -> u64 {
+        let resident = || crate::memory::resident_bytes() as u64;
+        let reserve_max = limit / RESERVE_PART;
+        let reserve = match self.reserve {
+            None => resident().saturating_sub(server.keyspace.told_memory()),
+            Some(reserve) if self.compared.elapsed() < COMPARE_EVERY => reserve,
+            Some(reserve) => {
+                self.compared = Instant::now();
+                let excess = resident() as i64 - limit as i64;
+                if excess > 0 {
+                    self.purge(server);
+                }
+                // Nothing is learnt from a process that has not come near its limit.
+                let is_near = server.keyspace.told_memory() > (limit - reserve) / 16 * (END - 1);
+                let alarm = (excess - limit as i64 / ALARM_PART).max(0) / ALARM_COMPARE_PART;
+                let change = excess / COMPARE_PART + alarm;
+                reserve.saturating_add_signed(if is_near { change } else { change.max(0) })
+            }
+        };
+        let reserve = reserve.min(reserve_max);
+        self.reserve = Some(reserve);
+        server.keyspace.reserve_memory(reserve);
+        limit - reserve
+    }
+
+    /// Has all threads give memory back, unless they just have.
+    fn purge(&mut self, server: &Server) {
+        let took = Duration::from_micros(server.spill.purge_us.load(Relaxed));
+        if self.purged.elapsed() >= PURGE_EVERY.max(took * PURGE_PART) {
+            self.purged = Instant::now();
+            server.post_to_all(&Message::Purge);
+            server.spill.purge();
+        }
+    }
+
+    /// The limit is for somebody else again.
+    fn forget_room(&mut self, server: &Server) {
+        if self.reserve.take().is_some() {
+            server.keyspace.reserve_memory(0);
+        }
+    }
+}
+
+fn run(server: &Weak<Server>) {
+    let mut state = State::new();
+    loop {
+        let Some(server) = server.upgrade() else { return };
+        let Some(store) = server.keyspace.cold_store() else { return };
+        let eviction = server.keyspace.eviction();
+        let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
+        let mut patience = if is_active { LOOK_EVERY } else { IDLE_LOOK_EVERY };
+        if is_active {
+            let room = state.room(&server, eviction.limit_bytes);
+            if server.keyspace.told_memory() > room / 16 * BEGIN {
+                patience = make_room(&server, store, &mut state, room / 16 * END);
+            } else {
+                server.spill.is_stuck.store(false, Relaxed);
+            }
+        } else {
+            state.forget_room(&server);
+            server.spill.is_stuck.store(false, Relaxed);
+        }
+        if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
+            state.cleaned = Instant::now();
+            if clean(&server, store, &mut state) {
+                patience = Duration::ZERO;
+            }
+        }
+        if server.spill.await_call(patience) {
+            return;
+        }
+    }
+}
+
+impl super::Spill {
+    /// Waits until somebody calls, at most so long. Whether the end has come.
+    fn await_call(&self, patience: Duration) -> bool {
+        let mut calls = self.calls.lock();
+        if !calls.room && !calls.ends && !patience.is_zero() {
+            self.called.wait_for(&mut calls, patience);
+        }
+        calls.room = false;
+        calls.ends
+    }
+}
+
+/// Moves values to disk until memory is at `target`. How long to wait afterwards.
+fn make_room(server: &Server, store: &ColdStore, state: &mut State, target: u64) -> Duration {
+    loop {
+        let found = gather(server, &mut state.batch, target);
+        let spilled = match write(server, store, &mut state.batch) {
+            Ok(spilled) => spilled,
+            Err(error) => {
+                fail(server, state, &error);
+                return PAUSE_AFTER_FAILURE;
+            }
+        };
+        state.has_failed = false;
+        let is_short = server.keyspace.is_short_of_memory();
+        let is_stuck = found == 0 && spilled == 0 && is_short;
+        server.spill.is_stuck.store(is_stuck, Relaxed);
+        if found == 0 || server.keyspace.told_memory() <= target {
+            return if is_stuck { PAUSE_AFTER_FAILURE } else { LOOK_EVERY };
+        }
+        // Under a load that never ends this loop would not, and nobody would look at the process.
+        if server.spill.calls.lock().ends || state.compared.elapsed() >= COMPARE_EVERY {
+            return Duration::ZERO;
+        }
+    }
+}
+
+/// Forgets values that are on disk, and copies others for the disk. How many these were.
+fn gather(server: &Server, batch: &mut SpillBatch, target: u64) -> usize {
+    let keyspace = &*server.keyspace;
+    let now_ms = crate::clock::unix_ms();
+    let mut locker = keyspace.locker();
+    let (mut found, mut vain) = (0, 0);
+    while batch.bytes() < BATCH_BYTES && vain < VAIN_LOOKS_MAX {
+        if keyspace.told_memory() <= target + batch.bytes() as u64 {
+            break;
+        }
+        let gathered = locker.gather_cold(batch, now_ms);
+        let count = gathered.copied + gathered.forgotten;
+        vain = if count == 0 { vain + 1 } else { 0 };
+        found += count;
+    }
+    found
+}
+
+/// Writes what was gathered. How many values are on disk then that were not.
+fn write(
+    server: &Server,
+    store: &ColdStore,
+    batch: &mut SpillBatch,
+) -> Result<usize, tierce_cask::Error> {
+    if batch.is_empty() {
+        return Ok(0);
+    }
+    // Without a log nobody will know after a crash that it is there.
+    let is_logged = server.durability.is_wanted();
+    let durable = if is_logged { Durable::Yes } else { Durable::No };
+    let spilled = store.write(batch.values(), durable).map(|places| {
+        let now_ms = crate::clock::unix_ms();
+        server.keyspace.locker().spill(batch, &places, now_ms)
+    });
+    batch.clear(2 * BATCH_BYTES);
+    spilled
+}
+
+fn fail(server: &Server, state: &mut State, error: &tierce_cask::Error) {
+    if !std::mem::replace(&mut state.has_failed, true) {
+        server.log.warning(format_args!("Values cannot be moved to disk: {error}"));
+    }
+    server.spill.is_stuck.store(server.keyspace.is_short_of_memory(), Relaxed);
+}
+
+/// Removes and cleans segments. Whether there is more to clean at once.
+fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
+    if let Err(error) = remove_dead(server, store) {
+        server.log.warning(format_args!("Old files of spilled values cannot be removed: {error}"));
+    }
+    if state.cleaning.is_none() {
+        let sparse = store.sparse(SPARSE);
+        if sparse.is_empty() || (sparse.len() as u64) < store.figures().segments / SPARSE_PART {
+            return false;
+        }
+        state.cleaning = Some(Cleaning::begin(sparse));
+    }
+    let Some(cleaning) = &mut state.cleaning else { return false };
+    let stepped = cleaning.step(&server.keyspace, &mut state.batch, BATCH_BYTES);
+    let written = write(server, store, &mut state.batch);
+    match (stepped, written) {
+        (Ok(true), Ok(_)) => return true,
+        (Ok(false), Ok(_)) => {}
+        (Err(error), _) | (_, Err(error)) => fail(server, state, &error),
+    }
+    state.cleaning = None;
+    false
+}
+
+/// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
+/// no snapshot has begun before; wait until all who have made them so have logged that; have the log
+/// reach the device.
+fn remove_dead(server: &Server, store: &ColdStore) -> Result<(), tierce_cask::Error> {
+    let dead = store.dead();
+    if dead.is_empty() || server.keyspace.snapshot_memory().is_some() {
+        return Ok(());
+    }
+    server.keyspace.locker().pass_all_shards();
+    if let Some(journal) = server.durability.journal() {
+        journal.sync()?;
+        if journal.is_wounded() {
+            return Ok(());
+        }
+    }
+    store.remove(&dead)
+}

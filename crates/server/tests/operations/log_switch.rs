@@ -1,0 +1,161 @@
+//! The log is switched on and off while the server runs: `CONFIG SET appendonly`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tierce_cask::disk::SimDisk;
+
+use crate::support::{Client, TestServer};
+
+/// The log is on a disk in memory, always in the directory of the same name there.
+fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
+    let dir = std::env::temp_dir();
+    let options = format!("--dir {} --appendonly {appendonly}", dir.display());
+    TestServer::on_disk(Arc::new(disk.clone()), &options)
+}
+
+/// A field of INFO, if it is there.
+fn info(client: &mut Client, field: &str) -> Option<String> {
+    let info = client.call("INFO persistence");
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned())
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn is(client: &mut Client, field: &str, value: &str) -> bool {
+    info(client, field).as_deref() == Some(value)
+}
+
+/// Whether there is a log with all keys in it, by one look.
+fn is_complete(client: &mut Client) -> bool {
+    let info = client.call("INFO persistence");
+    info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
+}
+
+/// Switches the log on and waits until it is complete.
+fn switch_on(client: &mut Client) {
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "OK");
+    assert!(is(client, "aof_enabled", "1"));
+    wait_until("complete", || is_complete(client));
+}
+
+/// Switches the log off and waits until it is closed.
+fn switch_off(client: &mut Client) {
+    assert_eq!(client.call("CONFIG SET appendonly no"), "OK");
+    assert!(is(client, "aof_enabled", "0"));
+    wait_until("closed", || info(client, "aof_current_size").is_none());
+}
+
+fn values(server: &TestServer, keys: &str) -> String {
+    server.client().call(&format!("MGET {keys}"))
+}
+
+#[test]
+fn what_was_written_before_and_after_is_in_the_log() {
+    let disk = SimDisk::new(1);
+    let server = start(&disk, "no");
+    let mut client = server.client();
+    assert_eq!(client.call("MSET before 1 changed 1"), "OK");
+    assert_eq!(client.call("BGREWRITEAOF").split(' ').next(), Some("-ERR"));
+    switch_on(&mut client);
+    assert_eq!(client.call("MSET after 1 changed 2"), "OK");
+    assert_eq!(client.call("WAITAOF 1 0 0"), "[:1, :0]");
+    let image = disk.now().after_power_cut(1);
+    assert_eq!(values(&start(&image, "yes"), "before changed after"), "[1, 2, 1]");
+
+    switch_off(&mut client);
+    assert_eq!(client.call("SET later 1"), "OK");
+    assert!(client.call("WAITAOF 1 0 0").starts_with("-ERR"));
+    let image = disk.now().after_power_cut(2);
+    assert_eq!(values(&start(&image, "yes"), "changed later"), "[2, (nil)]", "as it was left");
+    assert_eq!(values(&start(&image, "no"), "changed later"), "[(nil), (nil)]");
+
+    // The next log takes the place of the one before, and no other remains.
+    switch_on(&mut client);
+    let image = disk.now().after_power_cut(3);
+    assert_eq!(values(&start(&image, "yes"), "changed later"), "[2, 1]");
+    let logs: std::collections::BTreeSet<_> = disk
+        .paths()
+        .iter()
+        .filter_map(|path| Some(path.parent()?.file_name()?.to_string_lossy().into_owned()))
+        .filter(|name| name.starts_with("wal"))
+        .collect();
+    assert_eq!(logs.into_iter().collect::<Vec<_>>(), ["wal-3"]);
+}
+
+/// The disk dies after any number of calls on the way to a new log, and then the power fails: what
+/// counted before is there as a whole, or the new log as a whole.
+#[test]
+fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
+    let disk = SimDisk::new(2);
+    let server = start(&disk, "yes");
+    assert_eq!(server.client().call("MSET a old b old"), "OK");
+    drop(server);
+    let prepared = disk.now();
+
+    for calls in 0.. {
+        let disk = prepared.after_kill(calls);
+        let server = start(&disk, "no");
+        let mut client = server.client();
+        assert_eq!(client.call("MSET a new c new"), "OK");
+        disk.halt_at(disk.calls() + calls);
+        assert_eq!(client.call("CONFIG SET appendonly yes"), "OK");
+        let mut has_completed = false;
+        wait_until("an outcome", || {
+            has_completed = is_complete(&mut client);
+            has_completed || is(&mut client, "aof_last_bgrewrite_status", "err")
+        });
+        // Whatever happened to the log: without one, writes are taken.
+        switch_off(&mut client);
+        assert_eq!(client.call("SET a newer"), "OK");
+        let image = disk.now().after_power_cut(calls);
+        let found = values(&start(&image, "yes"), "a b c");
+        match found.as_str() {
+            "[old, old, (nil)]" => assert!(!has_completed, "it was said to be complete"),
+            "[new, (nil), new]" => {}
+            _ => panic!("after {calls} calls: {found}"),
+        }
+        if has_completed {
+            assert!(calls > 5, "the log is not written by so few calls");
+            return;
+        }
+    }
+}
+
+/// Somebody writes and waits for the device all the time; every reply comes.
+#[test]
+fn clients_go_on_while_the_log_comes_and_goes() {
+    let disk = SimDisk::new(3);
+    let server = start(&disk, "no");
+    let (told, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.client();
+            assert_eq!(client.call("CLIENT DURABILITY always"), "OK");
+            while !ends.load(Ordering::Relaxed) {
+                let count = client.call("INCR count");
+                told.store(count[1..].parse().expect("a number"), Ordering::Relaxed);
+            }
+        });
+        let mut client = server.client();
+        for round in 0..4 {
+            switch_on(&mut client);
+            let some = told.load(Ordering::Relaxed) + 20;
+            wait_until("progress", || told.load(Ordering::Relaxed) >= some);
+            let before = told.load(Ordering::Relaxed);
+            let image = disk.now().after_power_cut(round);
+            let count = start(&image, "yes").client().call("GET count");
+            assert!(count.parse::<u64>().expect("a number") >= before, "{count} of {before}");
+            switch_off(&mut client);
+        }
+        ends.store(true, Ordering::Relaxed);
+    });
+}
