@@ -1,0 +1,235 @@
+//! A connection that the calling thread reads and writes itself.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::address::Address;
+use crate::config::Config;
+use crate::engine::{Greeting, Input};
+use crate::error::Error;
+use crate::framing::{Frame, Framing};
+use crate::socket::resolve;
+use crate::window::Repeat;
+
+/// One request at a time, and a connection that is made anew when it was lost.
+pub(crate) struct Connection<F> {
+    address: Address,
+    config: Config,
+    greeting: Greeting,
+    stream: Option<Stream>,
+    framing: F,
+    input: Input,
+    output: Vec<u8>,
+    next_id: u32,
+    random: u64,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl<F: Framing + Default> Connection<F> {
+    pub(crate) fn new(address: Address, config: Config, greeting: Greeting) -> Connection<F> {
+        Connection {
+            address,
+            config,
+            greeting,
+            stream: None,
+            framing: F::default(),
+            input: Input::new(),
+            output: Vec::new(),
+            next_id: 0,
+            random: 1,
+        }
+    }
+
+    /// Connects, if there is no connection.
+    pub(crate) fn connect(&mut self) -> Result<(), Error> {
+        if self.stream.is_some() {
+            return Ok(());
+        }
+        let stream = Stream::connect(&self.address, &self.config)
+            .map_err(|error| Error::Unreachable(error.kind()))?;
+        self.stream = Some(stream);
+        self.framing.reset();
+        self.input.clear();
+        if self.greeting.answers > 0 {
+            self.greet().inspect_err(|_| self.stream = None)?;
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<(), Error> {
+        let until = Some(Instant::now() + self.config.connect_timeout);
+        self.output.clear();
+        self.output.extend_from_slice(&self.greeting.bytes);
+        self.send()?;
+        for _ in 0..self.greeting.answers {
+            let frame = self.receive(None, 1, until)?;
+            let answer = &self.input.unread()[frame.start..frame.end];
+            let refused = self.greeting.refusal.and_then(|refusal| refusal(answer));
+            self.input.consume(frame.end);
+            if let Some(text) = refused {
+                return Err(Error::Refused(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a request and waits for its answer, from which `read` makes the result. After a failure
+    /// it is made again if that is allowed, as often as the configuration says.
+    pub(crate) fn request<T>(
+        &mut self,
+        encode: impl Fn(&mut Vec<u8>) -> Result<(), Error>,
+        repeat: Repeat,
+        replies: usize,
+        read: impl Fn(&[u8]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let until = self.config.timeout.map(|timeout| Instant::now() + timeout);
+        let mut failures = 0;
+        loop {
+            match self.attempt(&encode, replies, until) {
+                Ok(frame) => {
+                    let result = read(&self.input.unread()[frame.start..frame.end]);
+                    self.input.consume(frame.end);
+                    return result;
+                }
+                Err(error) => {
+                    failures += 1;
+                    self.wait_to_repeat(error, failures, repeat, until)?;
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        encode: impl Fn(&mut Vec<u8>) -> Result<(), Error>,
+        replies: usize,
+        until: Option<Instant>,
+    ) -> Result<Frame, Error> {
+        self.connect()?;
+        self.output.clear();
+        encode(&mut self.output)?;
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        F::set_id(&mut self.output, id);
+        // After a failure, an answer may be under way that belongs to no later request.
+        self.send()
+            .and_then(|()| self.receive(Some(id), replies, until))
+            .inspect_err(|_| self.stream = None)
+    }
+
+    /// Returns the error if the request is not to be made again, or waits.
+    fn wait_to_repeat(
+        &mut self,
+        error: Error,
+        failures: u32,
+        repeat: Repeat,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let is_transient =
+            matches!(error, Error::Unreachable(_) | Error::Disconnected(_) | Error::Protocol(_));
+        let may_repeat = repeat == Repeat::Yes || error.is_harmless();
+        if !is_transient || !may_repeat || failures > self.config.retries {
+            return Err(error);
+        }
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let wait = self.config.backoff.wait_ms(failures, self.random >> 33);
+        let wait = Duration::from_millis(wait);
+        if until.is_some_and(|until| Instant::now() + wait >= until) {
+            return Err(error);
+        }
+        thread::sleep(wait);
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        let Some(stream) = &mut self.stream else {
+            return Err(Error::Unreachable(ErrorKind::NotConnected));
+        };
+        stream.write_all(&self.output).map_err(lost)
+    }
+
+    /// Receives until the answer is complete: that of this id, if the protocol has ids.
+    fn receive(
+        &mut self,
+        id: Option<u32>,
+        replies: usize,
+        until: Option<Instant>,
+    ) -> Result<Frame, Error> {
+        loop {
+            if let Some(frame) = self.framing.next(self.input.unread(), replies)? {
+                if !F::ORDERED && id.is_some_and(|id| id != frame.id) {
+                    return Err(Error::Protocol("the answer to another request".to_owned()));
+                }
+                return Ok(frame);
+            }
+            // The timeout of the socket bounds the wait for a byte, this a slow trickle of them.
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Error::TimedOut { sent: true });
+            }
+            let Some(stream) = &mut self.stream else {
+                return Err(Error::Disconnected(ErrorKind::NotConnected));
+            };
+            match stream.read(self.input.space()) {
+                Ok(0) => return Err(Error::Disconnected(ErrorKind::UnexpectedEof)),
+                Ok(count) => self.input.received(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(lost(error)),
+            }
+        }
+    }
+
+    /// Ends the connection. The next request makes another one.
+    pub(crate) fn disconnect(&mut self) {
+        self.stream = None;
+    }
+}
+
+fn lost(error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::TimedOut { sent: true },
+        kind => Error::Disconnected(kind),
+    }
+}
+
+impl Stream {
+    fn connect(address: &Address, config: &Config) -> io::Result<Stream> {
+        match address {
+            Address::Tcp(address) => {
+                let address = resolve(address)?;
+                let stream = TcpStream::connect_timeout(&address, config.connect_timeout)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(config.timeout)?;
+                stream.set_write_timeout(config.timeout)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(config.timeout)?;
+                stream.set_write_timeout(config.timeout)?;
+                Ok(Stream::Unix(stream))
+            }
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Who waits for an answer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// The whole frame that answers a request, or why there is none.
+pub(crate) type Outcome<'a> = Result<&'a [u8], Error>;
+
+type Function = dyn FnOnce(Outcome<'_>) + Send;
+
+/// Somebody who waits for an answer and may lose interest.
+pub(crate) trait Recipient: Send + Sync {
+    fn receive(&self, outcome: Outcome<'_>);
+
+    /// Whether the answer is still wanted. A request may be dropped if not, until it is sent.
+    fn is_waiting(&self) -> bool;
+}
+
+enum Target {
+    Function(Box<Function>),
+    /// What futures wait at. There is an allocation for it anyway, so it gets no other one.
+    Recipient(Arc<dyn Recipient>),
+}
+
+/// A target that is called exactly once: with an outcome, or with [`Error::Closed`] when it is dropped,
+/// whatever may have led there.
+pub(crate) struct Callback {
+    target: Option<Target>,
+}
+
+impl Callback {
+    #[inline]
+    pub(crate) fn new(function: impl FnOnce(Outcome<'_>) + Send + 'static) -> Callback {
+        Callback { target: Some(Target::Function(Box::new(function))) }
+    }
+
+    pub(crate) fn to(recipient: Arc<dyn Recipient>) -> Callback {
+        Callback { target: Some(Target::Recipient(recipient)) }
+    }
+
+    /// Whether anybody waits. For functions, somebody always does.
+    pub(crate) fn is_wanted(&self) -> bool {
+        match &self.target {
+            Some(Target::Recipient(recipient)) => recipient.is_waiting(),
+            Some(Target::Function(_)) | None => true,
+        }
+    }
+
+    /// Calls the target. A panic in it is reported as any other panic, and ends here: the thread has
+    /// other callbacks to serve.
+    pub(crate) fn call(mut self, outcome: Outcome<'_>) {
+        self.call_once(outcome);
+    }
+
+    fn call_once(&mut self, outcome: Outcome<'_>) {
+        let Some(target) = self.target.take() else { return };
+        let _ = catch_unwind(AssertUnwindSafe(|| match target {
+            Target::Function(function) => function(outcome),
+            Target::Recipient(recipient) => recipient.receive(outcome),
+        }));
+    }
+}
+
+impl Drop for Callback {
+    fn drop(&mut self) {
+        self.call_once(Err(Error::Closed));
+    }
+}

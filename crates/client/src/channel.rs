@@ -1,0 +1,135 @@
+//! A window, and the thread that serves it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::address::Address;
+use crate::alarm::Alarm;
+use crate::callback::{Callback, Outcome};
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::engine::{Engine, Greeting};
+use crate::error::Error;
+use crate::framing::Framing;
+use crate::reply::Reply;
+use crate::window::{LinkStatus, Repeat, Window};
+
+/// The way to one server, shared by the clones of a client. It is closed when the last one is
+/// dropped.
+pub(crate) struct Channel {
+    window: Arc<Window>,
+    address: Address,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Channel {
+    /// Starts the thread, which connects by itself.
+    ///
+    /// # Errors
+    /// If the operating system has no descriptors or threads left.
+    pub(crate) fn start<F: Framing + Default>(
+        address: Address,
+        config: &Config,
+        greeting: Greeting,
+    ) -> io::Result<Arc<Channel>> {
+        let window = Arc::new(Window::new(config.window(), Alarm::new()?));
+        let random = RandomState::new().hash_one(address.to_string());
+        let engine =
+            Engine::new(F::default(), Arc::clone(&window), config.clone(), greeting, random);
+        let driver = Driver::new(engine, Arc::clone(&window), address.clone())?;
+        let thread =
+            thread::Builder::new().name("tierce-client".to_owned()).spawn(move || driver.run())?;
+        Ok(Arc::new(Channel { window, address, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// Blocks until there is a connection.
+    ///
+    /// # Errors
+    /// If the first attempt has failed.
+    pub(crate) fn wait_connected(&self, within: Duration) -> Result<(), Error> {
+        match self.window.wait_link(within) {
+            LinkStatus::Up => Ok(()),
+            LinkStatus::Connecting => Err(Error::Unreachable(io::ErrorKind::TimedOut)),
+            LinkStatus::Down(error) => Err(error),
+        }
+    }
+
+    /// Whether the last attempt to connect has failed.
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.window.link(), LinkStatus::Down(_))
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.window.link() == LinkStatus::Up
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Makes a request whose answer is a future. `read` makes the answer of what was received.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+        repeat: Repeat,
+        replies: u32,
+        read: fn(Outcome<'_>) -> Result<T, Error>,
+    ) -> Reply<Result<T, Error>> {
+        let (reply, cell) = Reply::pending(read);
+        self.window.submit(encode, repeat, replies, Callback::to(cell));
+        reply
+    }
+
+    /// Makes a request with one answer for a callback, as soon as there is room in the window.
+    #[inline]
+    pub(crate) fn call(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+        repeat: Repeat,
+        callback: Callback,
+    ) {
+        match self.enter() {
+            Ok(entry) => entry.send(encode, repeat, 1, callback),
+            Err(error) => callback.call(Err(error)),
+        }
+    }
+
+    /// Completes all requests with [`Error::Closed`] and ends the thread. When it returns, no more
+    /// callbacks are called, unless it is called by one of them.
+    pub(crate) fn close(&self) {
+        self.window.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread {
+            Some(thread) if thread.thread().id() != thread::current().id() => {
+                // The thread has no panics of its own to report: those of callbacks are caught.
+                let _ = thread.join();
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits until nothing is in flight, so long at most, and closes. Whether all was completed.
+    pub(crate) fn finish(&self, within: Duration) -> bool {
+        let is_idle = self.window.wait_idle(within);
+        self.close();
+        is_idle
+    }
+}
+
+impl Deref for Channel {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,208 @@
+//! The I/O thread: carries bytes between a socket and the engine, and tells it the time.
+//!
+//! A turn: what was received is handed to the engine, which calls callbacks; their places are given
+//! back and all new requests are taken, under one lock; these leave with one `send`. Then the thread
+//! sleeps until there is more to receive, a new request rings the alarm, or a deadline comes.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+
+use crate::address::Address;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::framing::Framing;
+use crate::socket::Socket;
+use crate::window::{Batch, Window};
+
+/// Marks the events of the alarm. Sockets are numbered from 1.
+const ALARM_TOKEN: u64 = 0;
+
+/// Longest sleep, which keeps far deadlines inside the range of the system call.
+const SLEEP_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// See the head of this file.
+pub(crate) struct Driver<F> {
+    engine: Engine<F>,
+    window: Arc<Window>,
+    address: Address,
+    epoll: OwnedFd,
+    socket: Option<Socket>,
+    /// The token of the socket, so that no event of an older one is taken for one of it.
+    token: u64,
+    is_readable: bool,
+    is_writable: bool,
+    /// Whether the peer has ended the connection. It was reported, and will not be again.
+    has_ended: bool,
+    batch: Batch,
+    start: Instant,
+}
+
+impl<F: Framing> Driver<F> {
+    /// Makes what can fail, before the thread is started.
+    pub(crate) fn new(
+        engine: Engine<F>,
+        window: Arc<Window>,
+        address: Address,
+    ) -> io::Result<Driver<F>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, window.alarm().fd(), EventData::new_u64(ALARM_TOKEN), flags)?;
+        Ok(Driver {
+            engine,
+            window,
+            address,
+            epoll,
+            socket: None,
+            token: ALARM_TOKEN,
+            is_readable: false,
+            is_writable: false,
+            has_ended: false,
+            batch: Batch::default(),
+            start: Instant::now(),
+        })
+    }
+
+    /// Runs until the window is closed.
+    pub(crate) fn run(mut self) {
+        self.window.adopt_io_thread();
+        loop {
+            let now_ms = self.now_ms();
+            self.receive(now_ms);
+            self.engine.tick(now_ms);
+            self.follow_link(now_ms);
+            let exchanged = self.window.exchange(&mut self.batch);
+            self.engine.take_up(now_ms, &mut self.batch);
+            if exchanged.is_closed {
+                break;
+            }
+            self.send(now_ms);
+            // What was completed after the exchange has places to give back first.
+            if exchanged.is_asleep && !self.window.has_credits() && !self.is_readable {
+                self.sleep();
+            }
+        }
+        self.engine.close();
+        self.window.exchange(&mut self.batch);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Hands over what has arrived.
+    fn receive(&mut self, now_ms: u64) {
+        while let Some(socket) = self.socket.as_ref().filter(|_| self.is_readable) {
+            let space = self.engine.space();
+            let room = space.len();
+            match socket.receive(space) {
+                Ok(0) => {
+                    self.is_readable = false;
+                    self.lost(now_ms, ErrorKind::UnexpectedEof);
+                }
+                Ok(count) => {
+                    // Otherwise the socket is empty, and what comes later is reported anew, except
+                    // for an end that is already known: it stands behind the last byte.
+                    self.is_readable = count == room || self.has_ended;
+                    self.engine.received(now_ms, count);
+                    if !self.engine.has_connection() {
+                        self.is_readable = false;
+                    }
+                }
+                Err(error) => {
+                    self.is_readable = false;
+                    if error.kind() != ErrorKind::WouldBlock {
+                        self.lost(now_ms, error.kind());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends until nothing is left or the socket is full.
+    fn send(&mut self, now_ms: u64) {
+        while let Some(socket) = self.socket.as_ref().filter(|_| self.is_writable) {
+            let Some(bytes) = self.engine.to_send() else { return };
+            match socket.send(bytes) {
+                Ok(count) => {
+                    self.is_writable = count == bytes.len();
+                    self.engine.sent(count);
+                }
+                Err(error) => self.lost(now_ms, error.kind()),
+            }
+        }
+    }
+
+    fn lost(&mut self, now_ms: u64, kind: ErrorKind) {
+        self.socket = None;
+        self.engine.lost(now_ms, Error::Unreachable(kind));
+    }
+
+    /// Connects and hangs up as the engine wants.
+    fn follow_link(&mut self, now_ms: u64) {
+        if !self.engine.has_connection() {
+            self.socket = None;
+        }
+        if self.engine.wants_connection(now_ms) {
+            self.engine.connecting(now_ms);
+            match self.connect() {
+                Ok(socket) => self.socket = Some(socket),
+                Err(error) => self.lost(now_ms, error.kind()),
+            }
+        }
+    }
+
+    fn connect(&mut self) -> io::Result<Socket> {
+        let socket = Socket::connect(&self.address)?;
+        self.token += 1;
+        (self.is_readable, self.is_writable, self.has_ended) = (false, false, false);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, socket.fd(), EventData::new_u64(self.token), flags)?;
+        Ok(socket)
+    }
+
+    /// Waits until something happens or a deadline comes.
+    fn sleep(&mut self) {
+        let left_ms = self.engine.next_ms().saturating_sub(self.now_ms()).min(SLEEP_MS_MAX);
+        let timeout = Timespec {
+            tv_sec: (left_ms / 1000) as i64,
+            tv_nsec: (left_ms % 1000 * 1_000_000) as i64,
+        };
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
+        let count = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => 0,
+            // The descriptor is ours and open, and the buffer is valid.
+            Err(errno) => panic!("epoll_wait failed: {errno}"),
+        };
+        self.window.wake_up();
+        for event in &events[..count] {
+            if event.data.u64() == self.token && self.socket.is_some() {
+                self.on_event(event.flags);
+            }
+        }
+    }
+
+    fn on_event(&mut self, flags: EventFlags) {
+        let hung_up = flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
+        if self.engine.is_connecting() {
+            if !hung_up && !flags.intersects(EventFlags::IN | EventFlags::OUT) {
+                return;
+            }
+            let now_ms = self.now_ms();
+            let finished = self.socket.as_ref().map(Socket::finish_connect);
+            match finished {
+                Some(Ok(())) => self.engine.connected(now_ms),
+                Some(Err(error)) => return self.lost(now_ms, error.kind()),
+                None => return,
+            }
+        }
+        self.has_ended |= hung_up;
+        self.is_readable |= hung_up || flags.contains(EventFlags::IN);
+        self.is_writable |= flags.contains(EventFlags::OUT);
+    }
+}

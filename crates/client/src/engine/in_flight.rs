@@ -1,0 +1,187 @@
+//! The requests that were taken up and not completed, by id.
+//!
+//! Ids count up, so that an id comes back after 2^32 requests only: an answer that is late by less
+//! than that is recognized. The slot of a request follows from its id. Where a slow request still
+//! has the slot, the id is passed over; as half of the slots are free at least, that is rare.
+
+use crate::callback::Callback;
+use crate::window::Repeat;
+
+/// "No deadline", and later than all deadlines.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// Where the bytes of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of its chunk, in [`Output`](super::output::Output).
+    pub(super) chunk: u32,
+    pub(super) offset: usize,
+    pub(super) len: usize,
+}
+
+/// A request and who waits for it.
+pub(super) struct Request {
+    pub(super) callback: Callback,
+    pub(super) place: Place,
+    /// When it fails.
+    pub(super) deadline_ms: u64,
+    /// When this attempt has failed; not later than the deadline.
+    pub(super) attempt_until_ms: u64,
+    /// Attempts that were sent and not answered.
+    pub(super) failures: u32,
+    pub(super) repeat: Repeat,
+    /// Replies that make the answer.
+    pub(super) replies: u32,
+}
+
+/// Requests by id.
+pub(super) struct InFlight {
+    slots: Box<[Option<(u32, Request)>]>,
+    next_id: u32,
+    len: usize,
+    /// Not later than the end of any attempt.
+    earliest_ms: u64,
+}
+
+impl InFlight {
+    /// Room for so many requests.
+    pub(super) fn new(max_inflight: usize) -> InFlight {
+        let slots = (max_inflight * 2).next_power_of_two();
+        InFlight {
+            slots: (0..slots).map(|_| None).collect(),
+            next_id: 0,
+            len: 0,
+            earliest_ms: NEVER,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn slot(&self, id: u32) -> usize {
+        id as usize & (self.slots.len() - 1)
+    }
+
+    /// The id that the next request gets.
+    #[inline]
+    pub(super) fn next_id(&mut self) -> u32 {
+        debug_assert!(self.len < self.slots.len());
+        while self.slots[self.slot(self.next_id)].is_some() {
+            self.next_id = self.next_id.wrapping_add(1);
+        }
+        self.next_id
+    }
+
+    /// Adds a request under the id that [`InFlight::next_id`] has returned last.
+    #[inline]
+    pub(super) fn insert(&mut self, request: Request) {
+        self.earliest_ms = self.earliest_ms.min(request.attempt_until_ms);
+        let (id, slot) = (self.next_id, self.slot(self.next_id));
+        self.slots[slot] = Some((id, request));
+        self.len += 1;
+        self.next_id = id.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, id: u32) -> Option<Request> {
+        let slot = self.slot(id);
+        let (_, request) = self.slots[slot].take_if(|(found, _)| *found == id)?;
+        self.len -= 1;
+        Some(request)
+    }
+
+    /// A moment before which no attempt is over.
+    pub(super) fn earliest_ms(&self) -> u64 {
+        if self.len == 0 { NEVER } else { self.earliest_ms }
+    }
+
+    /// Takes out the requests whose attempt is over, oldest first.
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<(u32, Request)> {
+        if self.earliest_ms() > now_ms {
+            return Vec::new();
+        }
+        let due = self.take_if(|request| request.attempt_until_ms <= now_ms);
+        let ends = self.slots.iter().flatten().map(|(_, request)| request.attempt_until_ms);
+        self.earliest_ms = ends.min().unwrap_or(NEVER);
+        due
+    }
+
+    /// Takes out all requests, oldest first.
+    pub(super) fn take_all(&mut self) -> Vec<(u32, Request)> {
+        self.take_if(|_| true)
+    }
+
+    /// Takes out the requests that are chosen, oldest first.
+    pub(super) fn take_if(
+        &mut self,
+        mut chosen: impl FnMut(&Request) -> bool,
+    ) -> Vec<(u32, Request)> {
+        let mut taken: Vec<_> = self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.take_if(|(_, request)| chosen(request)))
+            .collect();
+        self.len -= taken.len();
+        // The newest has the id before the next one, and all are less than 2^32 ids apart.
+        let next_id = self.next_id;
+        taken.sort_unstable_by_key(|&(id, _)| id.wrapping_sub(next_id));
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(attempt_until_ms: u64) -> Request {
+        Request {
+            callback: Callback::new(|_| {}),
+            place: Place { chunk: 0, offset: 0, len: 0 },
+            deadline_ms: NEVER,
+            attempt_until_ms,
+            failures: 0,
+            repeat: Repeat::No,
+            replies: 1,
+        }
+    }
+
+    #[test]
+    fn ids_count_up_past_slow_requests_and_their_end() {
+        let mut requests = InFlight::new(2);
+        requests.next_id = u32::MAX - 2;
+        assert_eq!(requests.next_id(), u32::MAX - 2);
+        requests.insert(request(9));
+        let mut used = vec![];
+        for _ in 0..5 {
+            used.push(requests.next_id());
+            requests.insert(request(NEVER));
+            assert!(requests.remove(*used.last().unwrap()).is_some());
+        }
+        // Four slots, of which the slow one is passed over.
+        assert_eq!(used, [u32::MAX - 1, u32::MAX, 0, 2, 3]);
+        assert!(requests.remove(1).is_none(), "another id in the slot of the slow request");
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests.take_due(9).len(), 1);
+        assert_eq!(requests.earliest_ms(), NEVER);
+    }
+
+    #[test]
+    fn due_requests_come_out_oldest_first() {
+        let mut requests = InFlight::new(8);
+        requests.next_id = u32::MAX - 3;
+        for at_ms in [5, 9, 5, 7, 5, 5] {
+            requests.next_id();
+            requests.insert(request(at_ms));
+        }
+        assert_eq!(requests.earliest_ms(), 5);
+        assert!(requests.take_due(4).is_empty());
+        let due: Vec<u32> = requests.take_due(6).iter().map(|(id, _)| *id).collect();
+        assert_eq!(due, [u32::MAX - 3, u32::MAX - 1, 0, 1]);
+        assert_eq!(requests.earliest_ms(), 7);
+        assert_eq!(requests.take_all().len(), 2);
+        assert_eq!(requests.len(), 0);
+    }
+}

@@ -1,0 +1,553 @@
+//! The life of requests, without sockets, threads and clocks.
+//!
+//! The engine is told what happens: requests were made, a connection was established or lost, bytes
+//! have arrived, time has passed. It answers what is to be sent, whether a connection is wanted, and
+//! when it wants to be called again; and it calls callbacks. Whoever drives it decides nothing.
+//!
+//! - A request is completed exactly once, at the latest at its deadline.
+//! - A request of which a byte was sent is sent again only if that was allowed, and after a wait. A
+//!   request of which nothing was sent is sent over the next connection, whatever it is.
+//! - What has timed out before it was sent is never sent.
+//! - An answer that nobody waits for any more is dropped. If there are too many of them, or a whole
+//!   timeout passes without a byte from the server, the connection is given up.
+
+mod in_flight;
+mod input;
+mod output;
+#[cfg(test)]
+mod simulation;
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::mem;
+use std::sync::Arc;
+
+use crate::config::{Config, Offline, millis};
+use crate::error::Error;
+use crate::framing::Framing;
+use crate::window::{Batch, LinkStatus, Repeat, Submitted, Window};
+use in_flight::{InFlight, NEVER, Place, Request};
+pub(crate) use input::Input;
+use output::{Output, Rest};
+
+/// What a connection begins with, before requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Greeting {
+    pub(crate) bytes: Vec<u8>,
+    /// How many answers it has.
+    pub(crate) answers: usize,
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// Tells what is wrong if an answer to the greeting refuses the connection.
+pub(crate) type Refusal = fn(&[u8]) -> Option<String>;
+
+/// The state of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// There is none, and the next attempt is at this time.
+    Idle { next_ms: u64 },
+    /// An attempt is under way, for so long at most.
+    Connecting { until_ms: u64 },
+    /// Connected; the answers to the greeting are awaited.
+    Greeting { until_ms: u64, sent: usize, answers: usize },
+    /// Requests can be sent.
+    Ready,
+    /// For good.
+    Closed,
+}
+
+/// A request that will be sent again.
+struct Repetition {
+    at_ms: u64,
+    request: Request,
+}
+
+/// See the head of this file.
+pub(crate) struct Engine<F> {
+    framing: F,
+    window: Arc<Window>,
+    config: Config,
+    greeting: Greeting,
+    link: Link,
+    /// Attempts to connect that failed, and connections that were lost before they were of any use.
+    link_failures: u32,
+    in_flight: InFlight,
+    repetitions: Vec<Repetition>,
+    /// Ids in the order in which answers will come, if the protocol has an order, and of how many
+    /// replies each consists.
+    order: VecDeque<(u32, u32)>,
+    /// Answers that nobody waits for any more.
+    abandoned: usize,
+    output: Output,
+    input: Input,
+    received_ms: u64,
+    random: u64,
+}
+
+impl<F: Framing> Engine<F> {
+    /// An engine that wants to be connected. `random` is any number, to cut waits.
+    pub(crate) fn new(
+        framing: F,
+        window: Arc<Window>,
+        config: Config,
+        greeting: Greeting,
+        random: u64,
+    ) -> Engine<F> {
+        Engine {
+            framing,
+            window,
+            in_flight: InFlight::new(config.window()),
+            config,
+            greeting,
+            link: Link::Idle { next_ms: 0 },
+            link_failures: 0,
+            repetitions: Vec::new(),
+            order: VecDeque::new(),
+            abandoned: 0,
+            output: Output::default(),
+            input: Input::new(),
+            received_ms: 0,
+            random: random | 1,
+        }
+    }
+
+    /// Takes up the requests of a batch, and leaves it empty.
+    pub(crate) fn take_up(&mut self, now_ms: u64, batch: &mut Batch) {
+        if batch.requests.is_empty() {
+            return;
+        }
+        if let Some(error) = self.why_refuse() {
+            batch.bytes.clear();
+            for Submitted { callback, .. } in batch.requests.drain(..) {
+                self.window.complete_one();
+                callback.call(Err(error.clone()));
+            }
+            return;
+        }
+        let bytes = mem::replace(&mut batch.bytes, self.output.buffer());
+        let chunk = self.output.push(bytes, batch.requests.len());
+        let deadline_ms = self.config.timeout.map_or(NEVER, |timeout| now_ms + millis(timeout));
+        for Submitted { offset, len, repeat, replies, callback } in batch.requests.drain(..) {
+            let place = Place { chunk, offset, len };
+            let attempt_until_ms = self.attempt_until_ms(now_ms, deadline_ms, repeat);
+            self.insert(Request {
+                callback,
+                place,
+                deadline_ms,
+                attempt_until_ms,
+                failures: 0,
+                repeat,
+                replies,
+            });
+        }
+    }
+
+    /// Why requests fail at once, if they do.
+    fn why_refuse(&self) -> Option<Error> {
+        match self.link {
+            Link::Closed => Some(Error::Closed),
+            Link::Ready => None,
+            _ if self.config.offline == Offline::Wait => None,
+            _ => match self.window.link() {
+                LinkStatus::Down(error) => Some(error),
+                LinkStatus::Connecting | LinkStatus::Up => None,
+            },
+        }
+    }
+
+    fn attempt_until_ms(&self, now_ms: u64, deadline_ms: u64, repeat: Repeat) -> u64 {
+        match (self.config.attempt_timeout, repeat) {
+            (Some(timeout), Repeat::Yes) => deadline_ms.min(now_ms + millis(timeout)),
+            _ => deadline_ms,
+        }
+    }
+
+    /// Gives the request an id and makes it the last in order.
+    #[inline]
+    fn insert(&mut self, request: Request) {
+        let id = self.in_flight.next_id();
+        F::set_id(self.output.bytes_mut(request.place), id);
+        if F::ORDERED {
+            self.order.push_back((id, request.replies));
+        }
+        self.in_flight.insert(request);
+    }
+
+    fn complete(&mut self, request: Request, error: Error) {
+        self.output.unpin(request.place);
+        self.window.complete_one();
+        request.callback.call(Err(error));
+    }
+
+    /// An attempt has failed after some of the request was sent: it is made again later, or fails.
+    fn attempt_failed(&mut self, now_ms: u64, mut request: Request, error: Error) {
+        request.failures += 1;
+        let may_repeat = request.repeat == Repeat::Yes
+            && request.failures <= self.config.retries
+            && now_ms < request.deadline_ms;
+        if !may_repeat {
+            return self.complete(request, error);
+        }
+        let random = self.next_random();
+        let at_ms = now_ms + self.config.backoff.wait_ms(request.failures, random);
+        self.repetitions.push(Repetition { at_ms, request });
+    }
+
+    /// Xorshift, by Marsaglia.
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// The connection.
+impl<F: Framing> Engine<F> {
+    /// Whether a connection is to be made now.
+    pub(crate) fn wants_connection(&self, now_ms: u64) -> bool {
+        matches!(self.link, Link::Idle { next_ms } if next_ms <= now_ms)
+    }
+
+    /// Whether the connection, or the attempt at one, is still wanted.
+    pub(crate) fn has_connection(&self) -> bool {
+        matches!(self.link, Link::Connecting { .. } | Link::Greeting { .. } | Link::Ready)
+    }
+
+    /// An attempt to connect has begun.
+    pub(crate) fn connecting(&mut self, now_ms: u64) {
+        self.link = Link::Connecting { until_ms: now_ms + millis(self.config.connect_timeout) };
+    }
+
+    /// Whether the attempt has not ended.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.link, Link::Connecting { .. })
+    }
+
+    /// The attempt has succeeded.
+    pub(crate) fn connected(&mut self, now_ms: u64) {
+        let Link::Connecting { until_ms } = self.link else { return };
+        self.received_ms = now_ms;
+        match self.greeting.answers {
+            0 => self.ready(),
+            answers => self.link = Link::Greeting { until_ms, sent: 0, answers },
+        }
+    }
+
+    fn ready(&mut self) {
+        self.link = Link::Ready;
+        self.window.set_link(LinkStatus::Up);
+    }
+
+    /// The connection has ended, or the attempt at one has failed. `reason` is `Unreachable` for
+    /// what the operating system says.
+    pub(crate) fn lost(&mut self, now_ms: u64, reason: Error) {
+        if !self.has_connection() {
+            return;
+        }
+        let was_ready = self.link == Link::Ready;
+        self.end_connection(now_ms, &reason);
+        self.link_failures = self.link_failures.saturating_add(1);
+        let wait_ms = match self.link_failures {
+            // It has worked until now. This is not a reason to wait.
+            1 if was_ready => 0,
+            failures => {
+                let random = self.next_random();
+                self.config.reconnect.wait_ms(failures, random)
+            }
+        };
+        self.link = Link::Idle { next_ms: now_ms + wait_ms };
+        if was_ready {
+            self.window.set_link(LinkStatus::Connecting);
+        } else {
+            self.window.set_link(LinkStatus::Down(reason.clone()));
+            if self.config.offline == Offline::Fail || matches!(reason, Error::Refused(_)) {
+                self.fail_all(&reason);
+            }
+        }
+    }
+
+    /// What was sent has failed, what was not waits for the next connection.
+    fn end_connection(&mut self, now_ms: u64, reason: &Error) {
+        self.framing.reset();
+        self.input.clear();
+        self.order.clear();
+        self.abandoned = 0;
+        let unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.place));
+        let sent = self.in_flight.take_all();
+        self.requeue(unsent, &[], Rest::Goes);
+        let error = after_sending(reason);
+        for (_, request) in sent {
+            self.attempt_failed(now_ms, request, error.clone());
+        }
+    }
+
+    /// Queues requests anew of which nothing was sent, `others` are not to be sent at all.
+    fn requeue(&mut self, requests: Vec<(u32, Request)>, others: &[Place], rest: Rest) {
+        let mut places: Vec<Place> = requests.iter().map(|(_, request)| request.place).collect();
+        let requests = requests.into_iter().map(|(_, request)| request).collect();
+        let (bytes, requests) = self.copy(requests);
+        let olds = places.len();
+        places.extend_from_slice(others);
+        self.output.take_back(&places, rest);
+        places[..olds].iter().for_each(|&place| self.output.unpin(place));
+        self.queue(bytes, requests);
+    }
+
+    /// The bytes of requests, one behind the other, and the requests with their new offsets.
+    fn copy(&mut self, mut requests: Vec<Request>) -> (Vec<u8>, Vec<Request>) {
+        let mut bytes = self.output.buffer();
+        for request in &mut requests {
+            let offset = bytes.len();
+            bytes.extend_from_slice(self.output.bytes_mut(request.place));
+            request.place.offset = offset;
+        }
+        (bytes, requests)
+    }
+
+    /// Queues what [`Engine::copy`] has returned.
+    fn queue(&mut self, bytes: Vec<u8>, requests: Vec<Request>) {
+        if requests.is_empty() {
+            return;
+        }
+        let chunk = self.output.push(bytes, requests.len());
+        for mut request in requests {
+            request.place.chunk = chunk;
+            self.insert(request);
+        }
+    }
+
+    /// Nothing waits any more.
+    fn fail_all(&mut self, reason: &Error) {
+        let unsent = self.in_flight.take_all();
+        let places: Vec<Place> = unsent.iter().map(|(_, request)| request.place).collect();
+        self.output.take_back(&places, Rest::Goes);
+        self.order.clear();
+        let repetitions = mem::take(&mut self.repetitions);
+        let requests = unsent.into_iter().map(|(_, request)| request);
+        for request in requests.chain(repetitions.into_iter().map(|repetition| repetition.request))
+        {
+            let error = match request.failures {
+                0 => reason.clone(),
+                _ => after_sending(reason),
+            };
+            self.complete(request, error);
+        }
+    }
+
+    /// Completes everything with [`Error::Closed`]. The end.
+    pub(crate) fn close(&mut self) {
+        self.link = Link::Closed;
+        self.fail_all(&Error::Closed);
+    }
+}
+
+/// Bytes.
+impl<F: Framing> Engine<F> {
+    /// What is to be sent next.
+    pub(crate) fn to_send(&self) -> Option<&[u8]> {
+        match self.link {
+            Link::Ready => self.output.front(),
+            Link::Greeting { sent, .. } => {
+                self.greeting.bytes.get(sent..).filter(|bytes| !bytes.is_empty())
+            }
+            _ => None,
+        }
+    }
+
+    /// So many bytes of that have been sent.
+    pub(crate) fn sent(&mut self, count: usize) {
+        match &mut self.link {
+            Link::Ready => self.output.advance(count),
+            Link::Greeting { sent, .. } => *sent += count,
+            _ => {}
+        }
+    }
+
+    /// Where to receive.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        self.input.space()
+    }
+
+    /// So many bytes have been received there.
+    pub(crate) fn received(&mut self, now_ms: u64, count: usize) {
+        self.received_ms = now_ms;
+        self.input.received(count);
+        if let Err(error) = self.read_answers() {
+            self.lost(now_ms, error);
+        }
+    }
+
+    fn read_answers(&mut self) -> Result<(), Error> {
+        while !self.input.unread().is_empty() {
+            let replies = match (F::ORDERED && self.link == Link::Ready, self.order.front()) {
+                (true, Some(&(_, replies))) => replies as usize,
+                _ => 1,
+            };
+            let Some(frame) = self.framing.next(self.input.unread(), replies)? else { break };
+            if self.link == Link::Ready {
+                let id = match F::ORDERED {
+                    true => self.order.pop_front().ok_or_else(unasked)?.0,
+                    false => frame.id,
+                };
+                self.answer(id, frame.start, frame.end)?;
+            } else {
+                self.greeted(frame.start, frame.end)?;
+            }
+            self.input.consume(frame.end);
+            self.link_failures = 0;
+        }
+        Ok(())
+    }
+
+    /// Completes the request with the bytes of the input that answer it.
+    #[inline]
+    fn answer(&mut self, id: u32, start: usize, end: usize) -> Result<(), Error> {
+        let Some(request) = self.in_flight.remove(id) else {
+            self.abandoned = self.abandoned.saturating_sub(1);
+            return Ok(());
+        };
+        let is_unsent = self.output.is_unsent(request.place);
+        self.output.unpin(request.place);
+        self.window.complete_one();
+        if is_unsent {
+            request.callback.call(Err(unasked()));
+            return Err(unasked());
+        }
+        request.callback.call(Ok(&self.input.unread()[start..end]));
+        Ok(())
+    }
+
+    fn greeted(&mut self, start: usize, end: usize) -> Result<(), Error> {
+        let Link::Greeting { answers, .. } = &mut self.link else { return Err(unasked()) };
+        *answers -= 1;
+        let is_last = *answers == 0;
+        let answer = &self.input.unread()[start..end];
+        if let Some(text) = self.greeting.refusal.and_then(|refusal| refusal(answer)) {
+            return Err(Error::Refused(text));
+        }
+        if is_last {
+            self.ready();
+        }
+        Ok(())
+    }
+}
+
+/// What the loss of a connection means for a request of which something was sent.
+fn after_sending(reason: &Error) -> Error {
+    match reason {
+        Error::Unreachable(kind) => Error::Disconnected(*kind),
+        other => other.clone(),
+    }
+}
+
+fn unasked() -> Error {
+    Error::Protocol("an answer to nothing".to_owned())
+}
+
+/// Time.
+impl<F: Framing> Engine<F> {
+    /// When [`Engine::tick`] has something to do, if nothing else happens before.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let link_ms = match self.link {
+            Link::Idle { next_ms } => next_ms,
+            Link::Connecting { until_ms } | Link::Greeting { until_ms, .. } => until_ms,
+            Link::Ready | Link::Closed => NEVER,
+        };
+        let is_ready = self.link == Link::Ready;
+        let repetitions =
+            self.repetitions.iter().map(|Repetition { at_ms, request }| match is_ready {
+                true => request.deadline_ms.min(*at_ms),
+                false => request.deadline_ms,
+            });
+        repetitions.chain([link_ms, self.in_flight.earliest_ms()]).min().unwrap_or(NEVER)
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now_ms: u64) {
+        if let Link::Connecting { until_ms } | Link::Greeting { until_ms, .. } = self.link
+            && until_ms <= now_ms
+        {
+            self.lost(now_ms, Error::Unreachable(ErrorKind::TimedOut));
+        }
+        if self.in_flight.earliest_ms() <= now_ms {
+            self.end_attempts(now_ms);
+        }
+        if !self.repetitions.is_empty() {
+            self.repeat_due(now_ms);
+        }
+    }
+
+    /// Ends the attempts whose time is over.
+    fn end_attempts(&mut self, now_ms: u64) {
+        let due = self.in_flight.take_due(now_ms);
+        let (unsent, sent): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|(_, request)| self.output.is_unsent(request.place));
+        if !unsent.is_empty() {
+            self.end_unsent(now_ms, unsent);
+        }
+        if sent.is_empty() {
+            return;
+        }
+        self.abandoned += sent.len();
+        for (_, request) in sent {
+            self.attempt_failed(now_ms, request, Error::TimedOut { sent: true });
+        }
+        if self.is_silent(now_ms) || self.abandoned > self.config.window() {
+            self.lost(now_ms, Error::Unreachable(ErrorKind::TimedOut));
+        }
+    }
+
+    /// Ends attempts that have not begun: those whose time is not over in all go on.
+    fn end_unsent(&mut self, now_ms: u64, due: Vec<(u32, Request)>) {
+        let mut unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.place));
+        if F::ORDERED {
+            let begun = self.order.len().saturating_sub(unsent.len() + due.len());
+            self.order.truncate(begun);
+        }
+        let (late, early): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|(_, request)| request.deadline_ms <= now_ms);
+        unsent.extend(early);
+        let next_id = self.in_flight.next_id();
+        unsent.sort_unstable_by_key(|(id, _)| id.wrapping_sub(next_id));
+        for (_, request) in &mut unsent {
+            request.attempt_until_ms =
+                self.attempt_until_ms(now_ms, request.deadline_ms, request.repeat);
+        }
+        let places: Vec<Place> = late.iter().map(|(_, request)| request.place).collect();
+        self.requeue(unsent, &places, Rest::Stays);
+        for (_, request) in late {
+            let was_sent = request.failures > 0;
+            self.complete(request, Error::TimedOut { sent: was_sent });
+        }
+    }
+
+    /// Whether the server has sent nothing for as long as a request may take.
+    fn is_silent(&self, now_ms: u64) -> bool {
+        let timeouts = [self.config.timeout, self.config.attempt_timeout];
+        let shortest = timeouts.into_iter().flatten().map(millis).min();
+        self.link == Link::Ready && shortest.is_some_and(|ms| self.received_ms + ms <= now_ms)
+    }
+
+    /// Makes requests again, and ends those whose time is over.
+    fn repeat_due(&mut self, now_ms: u64) {
+        let is_ready = self.link == Link::Ready;
+        let mut due = Vec::new();
+        for Repetition { at_ms, mut request } in mem::take(&mut self.repetitions) {
+            if request.deadline_ms <= now_ms {
+                self.complete(request, Error::TimedOut { sent: true });
+            } else if is_ready && at_ms <= now_ms {
+                request.attempt_until_ms =
+                    self.attempt_until_ms(now_ms, request.deadline_ms, request.repeat);
+                due.push(request);
+            } else {
+                self.repetitions.push(Repetition { at_ms, request });
+            }
+        }
+        let places: Vec<Place> = due.iter().map(|request| request.place).collect();
+        let (bytes, due) = self.copy(due);
+        places.into_iter().for_each(|place| self.output.unpin(place));
+        self.queue(bytes, due);
+    }
+}

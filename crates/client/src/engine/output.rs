@@ -1,0 +1,149 @@
+//! The bytes of requests: what is to be sent, and what may have to be sent again.
+//!
+//! A chunk is what was taken from the window at once. Nothing is copied: the buffer into which the
+//! callers have encoded is sent as it is. It is kept as long as one of its requests is in flight,
+//! then its memory goes back to the window.
+
+use std::collections::VecDeque;
+
+use super::in_flight::Place;
+
+/// Buffers that are kept for later, and the largest that is.
+const SPARE_BUFFERS_MAX: usize = 8;
+const SPARE_CAPACITY_MAX: usize = 256 * 1024;
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Bytes that the socket has taken.
+    sent: usize,
+    /// Requests that need the bytes.
+    pins: usize,
+    /// Whether it is among those to be sent.
+    is_queued: bool,
+    /// Whether its first byte, or one before it of the same request, was sent.
+    is_begun: bool,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    chunks: Vec<Chunk>,
+    free: Vec<u32>,
+    queue: VecDeque<u32>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Output {
+    /// Appends bytes to what is to be sent, with so many requests in them. The number of the chunk.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, pins: usize) -> u32 {
+        let chunk = Chunk { bytes, sent: 0, pins, is_queued: true, is_begun: false };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.chunks[number as usize] = chunk;
+                number
+            }
+            None => {
+                self.chunks.push(chunk);
+                self.chunks.len() as u32 - 1
+            }
+        };
+        self.queue.push_back(number);
+        number
+    }
+
+    /// An empty buffer, used before if there is one.
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Bytes to send next.
+    pub(super) fn front(&self) -> Option<&[u8]> {
+        let chunk = &self.chunks[*self.queue.front()? as usize];
+        Some(&chunk.bytes[chunk.sent..])
+    }
+
+    /// The socket has taken so many bytes of the [`front`](Output::front).
+    pub(super) fn advance(&mut self, count: usize) {
+        let Some(&number) = self.queue.front() else { return };
+        let chunk = &mut self.chunks[number as usize];
+        chunk.sent += count;
+        chunk.is_begun |= count > 0;
+        debug_assert!(chunk.sent <= chunk.bytes.len());
+        if chunk.sent >= chunk.bytes.len() {
+            self.queue.pop_front();
+            chunk.is_queued = false;
+            self.free_if_done(number);
+        }
+    }
+
+    /// The bytes of a request, to write its id or to send it again.
+    pub(super) fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
+        &mut self.chunks[place.chunk as usize].bytes[place.offset..place.offset + place.len]
+    }
+
+    /// Whether not a single byte of the request was sent.
+    #[inline]
+    pub(super) fn is_unsent(&self, place: Place) -> bool {
+        let chunk = &self.chunks[place.chunk as usize];
+        chunk.is_queued && place.offset >= chunk.sent
+    }
+
+    /// The request does not need its bytes any more.
+    #[inline]
+    pub(super) fn unpin(&mut self, place: Place) {
+        let chunk = &mut self.chunks[place.chunk as usize];
+        chunk.pins -= 1;
+        if chunk.pins == 0 {
+            self.free_if_done(place.chunk);
+        }
+    }
+
+    fn free_if_done(&mut self, number: u32) {
+        let chunk = &mut self.chunks[number as usize];
+        if chunk.is_queued || chunk.pins > 0 {
+            return;
+        }
+        let mut bytes = std::mem::take(&mut chunk.bytes);
+        self.free.push(number);
+        if bytes.capacity() <= SPARE_CAPACITY_MAX && self.spare.len() < SPARE_BUFFERS_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Takes back what was not begun: nothing of it will be sent. `unsent` are the places of all
+    /// requests that were not begun. The rest of the one that was stays, if `rest` says so.
+    pub(super) fn take_back(&mut self, unsent: &[Place], rest: Rest) {
+        let begun = match rest {
+            Rest::Stays => self.rest_of_begun(unsent),
+            Rest::Goes => None,
+        };
+        while let Some(number) = self.queue.pop_front() {
+            self.chunks[number as usize].is_queued = false;
+            self.free_if_done(number);
+        }
+        if let Some(bytes) = begun {
+            let number = self.push(bytes, 0);
+            self.chunks[number as usize].is_begun = true;
+        }
+    }
+
+    /// What the socket has not taken of the request that it has taken the beginning of.
+    fn rest_of_begun(&self, unsent: &[Place]) -> Option<Vec<u8>> {
+        let &number = self.queue.front()?;
+        let chunk = &self.chunks[number as usize];
+        let offsets = unsent.iter().filter(|place| place.chunk == number).map(|place| place.offset);
+        let end = offsets.min().unwrap_or(chunk.bytes.len());
+        (chunk.is_begun && chunk.sent < end).then(|| chunk.bytes[chunk.sent..end].to_vec())
+    }
+}
+
+/// What becomes of a request of which only the beginning was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// The connection lives, and its peer waits for the rest.
+    Stays,
+    /// The connection is gone.
+    Goes,
+}

@@ -1,0 +1,215 @@
+//! The asynchronous client.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_wire::pedrokv::Kind;
+
+use super::{deleted, encode, found, owned, stored};
+use crate::address::Address;
+use crate::callback::{Callback, Outcome};
+use crate::channel::Channel;
+use crate::config::Config;
+use crate::engine::Greeting;
+use crate::error::Error;
+use crate::framing::PedroKvFraming;
+use crate::reply::Reply;
+use crate::window::Repeat;
+
+/// A client of PedroKV's protocol with many requests in flight on one connection.
+///
+/// It can be used from any number of threads and tasks at a time; clones are the same client. The
+/// last clone that is dropped closes it.
+///
+/// Each request has two faces:
+///
+/// * `get`, `put` and `delete` return a [`Reply`], a future for any runtime. They never block: if the
+///   window is full, the request waits in line until there is room, or until its future is dropped.
+/// * `get_with`, `put_with` and `delete_with` take a callback, which is called exactly once, whatever
+///   happens. They block while the window is full. In a callback, where nobody may block, there is
+///   always room for one request in the place of the one that is completed; if there is no room for
+///   more, those fail with [`Error::WindowFull`].
+///
+/// Callbacks run on the thread of the client, one after the other. They should be short, and must not
+/// wait for the client.
+///
+/// ```
+/// use tierce_client::{Config, pedrokv::Client};
+/// # let server = tierce_client::testing::FakeServer::pedrokv();
+/// # let address = server.address();
+///
+/// let client = Client::connect(address, Config { max_inflight: 1024, ..Config::default() })?;
+///
+/// // Callbacks, as PedroKV has them.
+/// client.put_with(b"color", b"blue", |result| println!("stored: {result:?}"));
+///
+/// // Futures. The requests of both are under way before the first is awaited.
+/// let (color, shape) = (client.get(b"color"), client.get(b"shape"));
+/// # async fn both(color: tierce_client::Reply<Result<Option<Vec<u8>>, tierce_client::Error>>,
+/// #     shape: tierce_client::Reply<Result<Option<Vec<u8>>, tierce_client::Error>>)
+/// #     -> Result<(), tierce_client::Error> {
+/// assert_eq!(color.await?, Some(b"blue".to_vec()));
+/// assert_eq!(shape.await?, None);
+/// # Ok(()) }
+/// # tierce_client::testing::block_on(both(color, shape))?;
+/// client.close();
+/// # Ok::<(), tierce_client::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    channel: Arc<Channel>,
+    write_repeat: Repeat,
+}
+
+impl Client {
+    /// Starts a client that connects by itself. Requests can be made at once.
+    ///
+    /// # Errors
+    /// If the operating system has no descriptors or threads left.
+    pub fn start(address: impl Into<Address>, config: Config) -> io::Result<Client> {
+        let write_repeat = config.write_repeat();
+        let channel =
+            Channel::start::<PedroKvFraming>(address.into(), &config, Greeting::default())?;
+        Ok(Client { channel, write_repeat })
+    }
+
+    /// Starts a client and blocks until it is connected.
+    ///
+    /// # Errors
+    /// If the first attempt fails, or cannot be made.
+    pub fn connect(address: impl Into<Address>, config: Config) -> Result<Client, Error> {
+        let within = config.connect_timeout;
+        let client =
+            Client::start(address, config).map_err(|error| Error::Unreachable(error.kind()))?;
+        client.channel.wait_connected(within)?;
+        Ok(client)
+    }
+
+    /// Asks for the value of a key.
+    pub fn get(&self, key: &[u8]) -> Reply<Result<Option<Vec<u8>>, Error>> {
+        self.ask(Kind::Get, key, b"", Repeat::Yes, owned)
+    }
+
+    /// Stores a value, which may be empty.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Reply<Result<(), Error>> {
+        self.ask(Kind::Put, key, value, self.write_repeat, stored)
+    }
+
+    /// Deletes a key. The answer tells whether there was one.
+    pub fn delete(&self, key: &[u8]) -> Reply<Result<bool, Error>> {
+        self.ask(Kind::Delete, key, b"", self.write_repeat, deleted)
+    }
+
+    /// Asks for the value of a key, which the callback sees in place.
+    #[inline]
+    pub fn get_with<C>(&self, key: &[u8], callback: C)
+    where
+        C: FnOnce(Result<Option<&[u8]>, Error>) + Send + 'static,
+    {
+        let callback = Callback::new(move |outcome: Outcome<'_>| callback(found(outcome)));
+        self.call(Kind::Get, key, b"", Repeat::Yes, callback);
+    }
+
+    /// Stores a value, which may be empty.
+    #[inline]
+    pub fn put_with<C>(&self, key: &[u8], value: &[u8], callback: C)
+    where
+        C: FnOnce(Result<(), Error>) + Send + 'static,
+    {
+        let callback = Callback::new(move |outcome: Outcome<'_>| callback(stored(outcome)));
+        self.call(Kind::Put, key, value, self.write_repeat, callback);
+    }
+
+    /// Deletes a key. The callback is told whether there was one.
+    #[inline]
+    pub fn delete_with<C>(&self, key: &[u8], callback: C)
+    where
+        C: FnOnce(Result<bool, Error>) + Send + 'static,
+    {
+        let callback = Callback::new(move |outcome: Outcome<'_>| callback(deleted(outcome)));
+        self.call(Kind::Delete, key, b"", self.write_repeat, callback);
+    }
+
+    /// [`Client::get_with`] that never blocks.
+    ///
+    /// # Errors
+    /// Returns the callback, uncalled, if the window is full or the client closed.
+    pub fn try_get_with<C>(&self, key: &[u8], callback: C) -> Result<(), C>
+    where
+        C: FnOnce(Result<Option<&[u8]>, Error>) + Send + 'static,
+    {
+        let Ok(entry) = self.channel.try_enter() else { return Err(callback) };
+        let callback = Callback::new(move |outcome: Outcome<'_>| callback(found(outcome)));
+        entry.send(|out| encode(Kind::Get, key, b"", out), Repeat::Yes, 1, callback);
+        Ok(())
+    }
+
+    /// [`Client::put_with`] that never blocks.
+    ///
+    /// # Errors
+    /// Returns the callback, uncalled, if the window is full or the client closed.
+    pub fn try_put_with<C>(&self, key: &[u8], value: &[u8], callback: C) -> Result<(), C>
+    where
+        C: FnOnce(Result<(), Error>) + Send + 'static,
+    {
+        let Ok(entry) = self.channel.try_enter() else { return Err(callback) };
+        let callback = Callback::new(move |outcome: Outcome<'_>| callback(stored(outcome)));
+        entry.send(|out| encode(Kind::Put, key, value, out), self.write_repeat, 1, callback);
+        Ok(())
+    }
+
+    /// Becomes ready when there is room in the window. Nothing is reserved: others may be faster.
+    pub fn ready(&self) -> Reply<Result<(), Error>> {
+        self.channel.ready()
+    }
+
+    /// Requests that were made and not completed. One that was completed just now may still be counted:
+    /// the places of all that are answered together are given back together.
+    pub fn outstanding(&self) -> usize {
+        self.channel.outstanding()
+    }
+
+    /// Whether there is a connection now.
+    pub fn is_connected(&self) -> bool {
+        self.channel.is_connected()
+    }
+
+    /// Whether the last attempt to connect has failed. The client goes on trying.
+    pub fn is_down(&self) -> bool {
+        self.channel.is_down()
+    }
+
+    /// The address of the server.
+    pub fn address(&self) -> &Address {
+        self.channel.address()
+    }
+
+    /// Ends the client: whatever is in flight or waits in line is completed with [`Error::Closed`],
+    /// as in PedroKV, and so is what is requested later. When this returns, all callbacks have been
+    /// called, unless one of them is the caller.
+    pub fn close(&self) {
+        self.channel.close();
+    }
+
+    /// Waits until nothing is in flight any more, for so long at most, and closes the client.
+    /// Whether everything was completed in that time.
+    pub fn finish(&self, within: Duration) -> bool {
+        self.channel.finish(within)
+    }
+
+    fn call(&self, kind: Kind, key: &[u8], value: &[u8], repeat: Repeat, callback: Callback) {
+        self.channel.call(|out| encode(kind, key, value, out), repeat, callback);
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+        repeat: Repeat,
+        read: fn(Outcome<'_>) -> Result<T, Error>,
+    ) -> Reply<Result<T, Error>> {
+        self.channel.ask(|out| encode(kind, key, value, out), repeat, 1, read)
+    }
+}

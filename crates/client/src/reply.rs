@@ -1,0 +1,160 @@
+//! The future face of a request, and the way from a callback to it.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use crate::callback::{Outcome, Recipient};
+
+/// The answer to a request, to come: a future for any runtime, or for none with [`Reply::wait`].
+///
+/// The request is on its way whether or not the future is polled. Dropping the future gives up the
+/// answer, but not the request, unless that still waits for room in the window.
+#[must_use = "the request is made, but nobody looks at its answer"]
+#[derive(Debug)]
+pub struct Reply<T> {
+    cell: Arc<ReplyCell<T>>,
+}
+
+/// Where an answer is put by one side and taken by the other.
+#[derive(Debug)]
+pub(crate) struct ReplyCell<T> {
+    state: Mutex<State<T>>,
+    /// Makes the answer of what was received.
+    read: fn(Outcome<'_>) -> T,
+}
+
+#[derive(Debug)]
+enum State<T> {
+    Empty,
+    Waiting(Waker),
+    Full(T),
+    Taken,
+    /// Nobody will take it.
+    Abandoned,
+}
+
+impl<T> Reply<T> {
+    /// A reply and the cell that it waits for. `read` makes the answer of what was received.
+    pub(crate) fn pending(read: fn(Outcome<'_>) -> T) -> (Reply<T>, Arc<ReplyCell<T>>) {
+        let cell = Arc::new(ReplyCell { state: Mutex::new(State::Empty), read });
+        (Reply { cell: Arc::clone(&cell) }, cell)
+    }
+
+    /// Blocks the calling thread until the answer is there.
+    ///
+    /// Not for callbacks: they run on the thread that receives answers.
+    pub fn wait(mut self) -> T {
+        thread_local! {
+            static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+        }
+        WAKER.with(|waker| {
+            let mut context = Context::from_waker(waker);
+            loop {
+                match Pin::new(&mut self).poll(&mut context) {
+                    Poll::Ready(answer) => return answer,
+                    Poll::Pending => thread::park(),
+                }
+            }
+        })
+    }
+}
+
+impl<T> Future for Reply<T> {
+    type Output = T;
+
+    /// # Panics
+    /// If polled again after the answer was taken.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut state = self.cell.lock();
+        match mem::replace(&mut *state, State::Taken) {
+            State::Full(answer) => return Poll::Ready(answer),
+            State::Taken | State::Abandoned => panic!("a reply was polled after its answer"),
+            State::Waiting(waker) if waker.will_wake(context.waker()) => {
+                *state = State::Waiting(waker);
+            }
+            State::Empty | State::Waiting(_) => *state = State::Waiting(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        // What was in the cell is dropped after its lock is released.
+        let _state = mem::replace(&mut *self.cell.lock(), State::Abandoned);
+    }
+}
+
+impl<T> ReplyCell<T> {
+    /// Puts the answer there and wakes who waits. The first answer counts.
+    pub(crate) fn fill(&self, answer: T) {
+        let mut state = self.lock();
+        match mem::replace(&mut *state, State::Taken) {
+            State::Empty => *state = State::Full(answer),
+            State::Waiting(waker) => {
+                *state = State::Full(answer);
+                drop(state);
+                waker.wake();
+            }
+            other => *state = other,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send> Recipient for ReplyCell<T> {
+    fn receive(&self, outcome: Outcome<'_>) {
+        self.fill((self.read)(outcome));
+    }
+
+    fn is_waiting(&self) -> bool {
+        !matches!(*self.lock(), State::Abandoned)
+    }
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn len(outcome: Outcome<'_>) -> usize {
+        outcome.map_or(0, <[u8]>::len)
+    }
+
+    #[test]
+    fn an_answer_is_taken_before_and_after_it_is_awaited() {
+        let (reply, cell) = Reply::pending(len);
+        cell.receive(Ok(b"one"));
+        cell.receive(Ok(b"another"));
+        assert_eq!(reply.wait(), 3);
+
+        let (reply, cell) = Reply::pending(len);
+        let waiting = thread::spawn(move || reply.wait());
+        cell.receive(Ok(b"late"));
+        assert_eq!(waiting.join().unwrap(), 4);
+    }
+
+    #[test]
+    fn a_dropped_reply_is_not_awaited() {
+        let (reply, cell) = Reply::pending(len);
+        assert!(cell.is_waiting());
+        drop(reply);
+        assert!(!cell.is_waiting());
+        cell.receive(Ok(b"nobody"));
+    }
+}
