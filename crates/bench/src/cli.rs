@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
 
 use crate::catalog;
+use crate::dialect::Dialect;
 use crate::digits::NUMBER_LIMIT;
 use crate::distribution::Distribution;
-use crate::memcached::Dialect;
+use crate::pedrokv_table::PedroKvArgs;
 
-/// Load a server that speaks RESP or a protocol of memcached, and report throughput, latency and what it cost the server.
+/// Load a server that speaks RESP, a protocol of memcached or PedroKV, and report throughput, latency and what it cost the server.
 ///
 /// Without a command, runs the tests named by -t (SET and GET). A command may be given instead,
 /// with placeholders: __key__ (prefix and 12 digits, by --distribution), __rand_int__ (12 digits,
@@ -57,6 +58,7 @@ pub struct BenchArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Mode {
     Compare(Box<CompareArgs>),
+    Pedrokv(Box<PedroKvArgs>),
 }
 
 /// Where the server is.
@@ -89,7 +91,7 @@ pub(crate) struct TargetArgs {
 /// defaults of their own.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LoadArgs {
-    /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio
+    /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio; pedrokv knows set, get and --ratio
     #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Load")]
     pub(crate) protocol: Dialect,
     /// Keys of one mget in the protocols of memcached
@@ -104,6 +106,9 @@ pub(crate) struct LoadArgs {
     /// Requests sent before their replies are awaited [default: 1]
     #[arg(short = 'P', long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
     pub(crate) pipeline: Option<u32>,
+    /// Requests kept under way on each connection: new ones are sent as replies come, instead of batches
+    #[arg(long, value_name = "N", conflicts_with_all = ["pipeline", "rate"], value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Load")]
+    pub(crate) window: Option<u32>,
     /// Requests of each test [default: 100000]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "time", help_heading = "Load")]
     pub(crate) requests: Option<u64>,

@@ -43,6 +43,9 @@ pub enum Error {
     /// The same for the protocols of memcached.
     #[error("the server does not speak this protocol of memcached")]
     NotMemcached,
+    /// The same for PedroKV.
+    #[error("the server does not speak the protocol of PedroKV")]
+    NotPedroKv,
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]
     Unasked {

@@ -33,6 +33,7 @@ mod error;
 mod plan;
 
 mod catalog;
+mod dialect;
 mod digits;
 mod distribution;
 mod random;
@@ -49,8 +50,11 @@ mod cpu;
 mod machine;
 mod measure;
 mod memcached;
+mod pedrokv;
+mod pedrokv_table;
 mod progress;
 mod report;
+mod svg;
 
 #[cfg(test)]
 mod responder;
@@ -66,5 +70,6 @@ pub fn run(args: cli::BenchArgs) -> Result<(), Error> {
     match &args.mode {
         None => plan::Plan::new(&args)?.run(),
         Some(cli::Mode::Compare(compare)) => compare::run(compare),
+        Some(cli::Mode::Pedrokv(table)) => pedrokv_table::run(table),
     }
 }

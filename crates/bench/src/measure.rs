@@ -125,7 +125,7 @@ fn server_cost(process: &Process, before: &Costs, tally: &Tally) -> Result<Serve
     })
 }
 
-fn per_request_us(time: Duration, requests: u64) -> f64 {
+pub(crate) fn per_request_us(time: Duration, requests: u64) -> f64 {
     time.as_secs_f64() * 1e6 / requests.max(1) as f64
 }
 

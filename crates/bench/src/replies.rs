@@ -7,8 +7,10 @@
 
 use tierce_wire::resp::ReplyScanner;
 
+use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::memcached::{Dialect, Scanner};
+use crate::memcached::Scanner;
+use crate::pedrokv;
 
 /// The part of an error reply that is kept to be shown.
 const ERROR_TEXT_LEN_MAX: usize = 200;
@@ -22,6 +24,7 @@ pub(crate) const CARRY_LEN_MAX: usize = 64 * 1024 + 1;
 pub(crate) enum ReplyCounter {
     Resp(ReplyScanner),
     Memcached(Scanner),
+    PedroKv,
 }
 
 /// What a piece of input held.
@@ -44,6 +47,7 @@ impl ReplyCounter {
     pub(crate) fn new(dialect: Dialect, quiet: bool) -> Self {
         match dialect {
             Dialect::Resp => Self::Resp(ReplyScanner::new()),
+            Dialect::PedroKv => Self::PedroKv,
             dialect => Self::Memcached(Scanner::new(dialect, quiet)),
         }
     }
@@ -59,6 +63,7 @@ impl ReplyCounter {
             Self::Memcached(scanner) => {
                 return scanner.count(input).map_err(|_| Error::NotMemcached);
             }
+            Self::PedroKv => return pedrokv::count(input).map_err(|_| Error::NotPedroKv),
         };
         let before = scanner.clone();
         let scanned = scanner.scan(input, usize::MAX).map_err(Error::Protocol)?;

@@ -13,10 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tierce_wire::pedrokv;
 use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
+use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::memcached::Dialect;
 
 /// A call that takes longer than this has failed. Generous, since FLUSHALL and the like may be slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -78,6 +79,7 @@ impl Target {
         let mut control = self.connect()?;
         match dialect {
             Dialect::Resp => control.must(&["PING"]),
+            Dialect::PedroKv => control.get_of_pedrokv(),
             _ => control.version_of_memcached(),
         }
     }
@@ -154,6 +156,29 @@ impl Control {
         let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
             .map_err(Error::io("reading a reply"))?;
         if piece[..len].starts_with(b"VERSION") { Ok(()) } else { Err(Error::NotMemcached) }
+    }
+
+    /// Asks for a key, which need not be there.
+    fn get_of_pedrokv(&mut self) -> Result<(), Error> {
+        let mut request = Vec::new();
+        let get = pedrokv::Request { kind: pedrokv::Kind::Get, id: 1, key: b"ping", value: b"" };
+        get.write(&mut request).expect("it is short");
+        self.send(&request)?;
+        let mut response = Vec::new();
+        loop {
+            match pedrokv::Response::read(&response) {
+                pedrokv::Step::Frame { .. } => return Ok(()),
+                pedrokv::Step::Broken => return Err(Error::NotPedroKv),
+                pedrokv::Step::NeedMore { .. } => {}
+            }
+            let mut piece = [0; 4096];
+            let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
+                .map_err(Error::io("reading a reply"))?;
+            if len == 0 {
+                return Err(Error::NotPedroKv);
+            }
+            response.extend_from_slice(&piece[..len]);
+        }
     }
 
     /// Gives up the connection for use by an event loop.

@@ -11,8 +11,9 @@
 
 use tierce_wire::resp::{Encoder, Proto};
 
+use crate::dialect::Dialect;
 use crate::digits::DIGITS_LEN;
-use crate::memcached::{Dialect, Operation};
+use crate::memcached::Operation;
 use crate::random::Random;
 
 /// A command with its placeholders.

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use crate::catalog::{self, Test};
 use crate::cli::LoadArgs;
+use tierce_wire::pedrokv;
+
+use crate::dialect::Dialect;
+use crate::digits::DIGITS_LEN;
 use crate::distribution::Distribution;
-use crate::engine::{Goal, Load};
+use crate::engine::{Goal, Load, Pace};
 use crate::error::Error;
-use crate::memcached::{Dialect, Operation};
+use crate::memcached::Operation;
 use crate::ring::Mix;
 use crate::template::Template;
 
@@ -34,6 +38,7 @@ impl Workload {
         let load = Load {
             distribution: Distribution::Sequential,
             pipeline: FILL_PIPELINE,
+            pace: Pace::Batches,
             clients: FILL_CLIENTS,
             rate: None,
             ..self.load.clone()
@@ -59,7 +64,8 @@ impl LoadArgs {
             dialect: self.protocol,
             clients: self.clients.unwrap_or(CLIENTS_DEFAULT) as usize,
             threads: self.threads.unwrap_or(1) as usize,
-            pipeline: self.pipeline.unwrap_or(1) as usize,
+            pipeline: self.window.or(self.pipeline).unwrap_or(1) as usize,
+            pace: if self.window.is_some() { Pace::Window } else { Pace::Batches },
             keyspace: self.keyspace.unwrap_or(1),
             key_prefix: self.key_prefix.clone().unwrap_or_else(|| KEY_PREFIX_DEFAULT.into()),
             data_size: self.data_size.unwrap_or(DATA_SIZE_DEFAULT) as usize,
@@ -92,6 +98,7 @@ impl LoadArgs {
         let load = self.load();
         let one = |title: String, mix| Workload { title, load: load.clone(), mix };
         let dialect = self.protocol;
+        self.check_frames(&load)?;
         if dialect != Dialect::Resp && !command.is_empty() {
             return Err(Error::Usage("commands are for RESP: leave --protocol out".into()));
         }
@@ -111,7 +118,7 @@ impl LoadArgs {
             .into_iter()
             .map(|name| {
                 if dialect != Dialect::Resp {
-                    let template = self.memcached_test(name)?;
+                    let template = self.fixed_test(name)?;
                     return Ok(one(name.to_uppercase(), Mix::one(template)));
                 }
                 let test = Test::named(name).ok_or_else(|| unknown_test(name))?;
@@ -122,13 +129,32 @@ impl LoadArgs {
 }
 
 impl LoadArgs {
-    fn memcached_test(&self, name: &str) -> Result<Template, Error> {
+    /// PedroKV has frames of 64 KiB, and one key a request.
+    fn check_frames(&self, load: &Load) -> Result<(), Error> {
+        let key_len = load.key_prefix.len() + DIGITS_LEN;
+        let fits =
+            key_len <= pedrokv::KEY_LEN_MAX && load.data_size <= pedrokv::value_len_max(key_len);
+        if self.protocol == Dialect::PedroKv && !fits {
+            let limit = pedrokv::value_len_max(key_len);
+            return Err(Error::Usage(format!(
+                "a key of {key_len} bytes and a value of {} do not fit a frame of PedroKV: keys have \
+                 at most {} bytes, and values next to this one {limit}",
+                load.data_size,
+                pedrokv::KEY_LEN_MAX,
+            )));
+        }
+        Ok(())
+    }
+
+    fn fixed_test(&self, name: &str) -> Result<Template, Error> {
         let all = [Operation::Set, Operation::Get, Operation::MultiGet(self.multi_keys)];
-        let found = all.into_iter().find(|operation| operation.name().eq_ignore_ascii_case(name));
+        let known = if self.protocol == Dialect::PedroKv { &all[..2] } else { &all[..] };
+        let found =
+            known.iter().copied().find(|operation| operation.name().eq_ignore_ascii_case(name));
         let found = found.ok_or_else(|| {
-            Error::Usage(format!(
-                "no test of memcached is named {name:?}; there are set, get, mget"
-            ))
+            let names: Vec<&str> = known.iter().map(|operation| operation.name()).collect();
+            let names = names.join(", ");
+            Error::Usage(format!("no test of this protocol is named {name:?}; there are {names}"))
         })?;
         Ok(Template::memcached(self.protocol, found))
     }

@@ -24,18 +24,18 @@ mod tests;
 use serde::Serialize;
 
 use crate::cli::{CompareArgs, LoadArgs};
+use crate::dialect::Dialect;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::memcached::Dialect;
 use crate::progress::Progress;
 use crate::report;
 use finding::Finding;
 pub(crate) use name::Name;
 use name::Shape;
 use pair::Pair;
-use reaper::Reaper;
+pub(crate) use reaper::Reaper;
 use rounds::Rounds;
-use servers::Contender;
+pub(crate) use servers::{Contender, Server, free_port};
 
 /// The name of a workload that the user made of options.
 const CUSTOM: &str = "custom";

@@ -15,8 +15,8 @@ use super::reaper::{Child, Reaper};
 use super::words;
 use crate::cli::CompareArgs;
 use crate::cpu::{self, Process};
+use crate::dialect::Dialect;
 use crate::error::Error;
-use crate::memcached::Dialect;
 use crate::target::{Address, Target};
 
 /// A server that does not answer for so long has failed to start.
@@ -68,7 +68,8 @@ impl Contender {
         Ok(both)
     }
 
-    fn new(
+    /// A server by its command line or its address, one of which is there.
+    pub(crate) fn new(
         line: Option<&str>,
         address: Option<SocketAddr>,
         protocol: Proto,
@@ -202,7 +203,7 @@ fn end_of(log: &Path) -> String {
 }
 
 /// A port nobody listens on now. Somebody else may take it first; then the server says so.
-fn free_port() -> Result<u16, Error> {
+pub(crate) fn free_port() -> Result<u16, Error> {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     Ok(port.map_err(Error::io("looking for a free port"))?.port())
 }

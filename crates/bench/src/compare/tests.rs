@@ -20,7 +20,7 @@ fn parse(words: &[&str]) -> CompareArgs {
     let words = ["bench", "compare", "--json"].iter().chain(words);
     match Program::try_parse_from(words).unwrap().bench.mode {
         Some(Mode::Compare(args)) => *args,
-        None => panic!("the first word is a subcommand"),
+        _ => panic!("the first word is another subcommand"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! the socket did not take, and the beginning of a reply line that has not fully arrived, is copied
 //! here.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -18,7 +19,9 @@ pub(super) struct Connection {
     pub(super) fd: OwnedFd,
     /// Replies due.
     pub(super) outstanding: u64,
-    /// When the current batch was sent, or was due if the rate is limited.
+    /// What is under way, oldest first. One batch, or the pieces of a window.
+    batches: VecDeque<Batch>,
+    /// When the last batch was sent, or was due if the rate is limited.
     pub(super) begun: Instant,
     counter: ReplyCounter,
     /// The incomplete line at the end of the last receive.
@@ -26,6 +29,15 @@ pub(super) struct Connection {
     /// The rest of the current batch, of which `sent` bytes have gone.
     unsent: Vec<u8>,
     sent: usize,
+}
+
+/// Requests that were sent together.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    /// Replies due.
+    due: u64,
+    /// When it was sent, or was due if the rate is limited.
+    begun: Instant,
 }
 
 /// What one receive brought.
@@ -40,6 +52,7 @@ impl Connection {
         Self {
             fd,
             outstanding: 0,
+            batches: VecDeque::new(),
             begun: now,
             counter,
             carry: Vec::new(),
@@ -51,9 +64,13 @@ impl Connection {
     /// Sends a batch of `count` requests, or as much of it as the socket takes now.
     #[inline]
     pub(super) fn send(&mut self, batch: &[u8], count: usize, begun: Instant) -> Result<(), Error> {
-        debug_assert!(self.outstanding == 0 && self.unsent.is_empty());
-        self.outstanding = count as u64;
+        self.outstanding += count as u64;
+        self.batches.push_back(Batch { due: count as u64, begun });
         self.begun = begun;
+        if self.has_unsent() {
+            self.unsent.extend_from_slice(batch);
+            return Ok(());
+        }
         let sent = try_send(&self.fd, batch)?;
         if sent < batch.len() {
             self.unsent.extend_from_slice(&batch[sent..]);
@@ -77,6 +94,22 @@ impl Connection {
         self.unsent.clear();
         self.sent = 0;
         Ok(())
+    }
+
+    /// Takes `replies` off what is under way, oldest first, and tells of which batches they are.
+    #[inline]
+    pub(super) fn settle(&mut self, mut replies: u64, mut tell: impl FnMut(Instant, u64)) {
+        while replies > 0
+            && let Some(batch) = self.batches.front_mut()
+        {
+            let of_batch = replies.min(batch.due);
+            tell(batch.begun, of_batch);
+            batch.due -= of_batch;
+            replies -= of_batch;
+            if batch.due == 0 {
+                self.batches.pop_front();
+            }
+        }
     }
 
     /// Receives once into `buffer` and counts. `None` if nothing was there.

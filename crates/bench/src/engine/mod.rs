@@ -4,7 +4,8 @@
 //! the same connections. Between phases no request is outstanding.
 //!
 //! Every connection sends a batch of up to `pipeline` requests, waits for all replies and sends the
-//! next batch at once, as redis-benchmark does. With a rate limit, batches begin at fixed points of
+//! next batch at once, as redis-benchmark does; or it keeps as many requests under way, as an
+//! asynchronous client with a window does. With a rate limit, batches begin at fixed points of
 //! time instead, and latency counts from the point at which a batch was *due*: a server that stalls
 //! is charged for the requests it kept from being sent.
 
@@ -21,9 +22,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::dialect::Dialect;
 use crate::distribution::Distribution;
 use crate::error::Error;
-use crate::memcached::Dialect;
 use crate::ring::Mix;
 use crate::target::Target;
 pub(crate) use phase::Goal;
@@ -38,13 +39,24 @@ const LATENCY_NS_MIN: u64 = 100;
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const LATENCY_DIGITS: u8 = 3;
 
+/// When a connection sends more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// When all replies to its last batch have come.
+    Batches,
+    /// As soon as replies have made room in its window.
+    Window,
+}
+
 /// The shape of a load, whatever its commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) dialect: Dialect,
     pub(crate) clients: usize,
     pub(crate) threads: usize,
+    /// Requests of a batch, or of the window.
     pub(crate) pipeline: usize,
+    pub(crate) pace: Pace,
     pub(crate) keyspace: u64,
     pub(crate) key_prefix: String,
     pub(crate) data_size: usize,

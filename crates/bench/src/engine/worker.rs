@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, Received};
 use super::phase::Phase;
-use super::{Load, Tally};
+use super::{Load, Pace, Tally};
 use crate::distribution::KeyPicker;
 use crate::error::Error;
 use crate::random::Random;
@@ -43,6 +43,7 @@ pub(super) struct Worker {
     ring: Ring,
     picker: KeyPicker,
     pipeline: usize,
+    pace: Pace,
     input: Vec<u8>,
     /// Connections whose next batch is not due yet, soonest first. Empty without a rate limit.
     waiting: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -78,6 +79,7 @@ impl Worker {
             ring: Ring::new(mix, load.pipeline, &filling, &mut Random::new(!seed))?,
             picker: KeyPicker::new(load.distribution, load.keyspace, seed),
             pipeline: load.pipeline,
+            pace: load.pace,
             input: vec![0; INPUT_LEN],
             waiting: BinaryHeap::new(),
             index,
@@ -165,12 +167,11 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes in replies and, when all have come, sends the next batch.
+    /// Takes in replies and, when all have come or there is room in the window, sends more.
     fn receive(&mut self, index: usize, run: &mut Run<'_>) -> Result<(), Error> {
         let mut more = true;
         while more {
             let connection = &mut self.connections[index];
-            let was_due = connection.outstanding > 0;
             let received = connection.receive(&mut self.input);
             let Some(Received { counted, filled }) = received? else { break };
             more = filled;
@@ -178,8 +179,9 @@ impl Worker {
                 continue;
             }
             let now = Instant::now();
-            run.record(counted, connection.begun, now);
-            if was_due && connection.outstanding == 0 {
+            connection.settle(counted.replies, |begun, count| run.record(begun, now, count));
+            run.note(counted, now);
+            if self.pace == Pace::Window || connection.outstanding == 0 {
                 self.next_batch(index, now, run)?;
             }
         }
@@ -214,8 +216,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends a batch whose latency counts from `begun`. At the end of the phase the connection
-    /// retires instead.
+    /// Sends as many requests as may be under way; their latency counts from `begun`. At the end of
+    /// the phase the connection retires instead, once no reply is due.
     #[inline]
     fn send_batch(
         &mut self,
@@ -224,8 +226,10 @@ impl Worker {
         now: Instant,
         run: &mut Run<'_>,
     ) -> Result<(), Error> {
-        let Some(claim) = run.phase.claim(self.pipeline, now) else {
-            run.active -= 1;
+        let outstanding = self.connections[index].outstanding;
+        let room = self.pipeline - outstanding as usize;
+        let Some(claim) = run.phase.claim(room, now) else {
+            run.active -= usize::from(outstanding == 0);
             return Ok(());
         };
         let batch = self.ring.batch(claim.position, claim.count, &mut self.picker);
@@ -244,9 +248,13 @@ struct Run<'a> {
 
 impl Run<'_> {
     #[inline]
-    fn record(&mut self, counted: Counted, begun: Instant, now: Instant) {
+    fn record(&mut self, begun: Instant, now: Instant, replies: u64) {
         let latency = now.saturating_duration_since(begun).as_nanos() as u64;
-        self.tally.latency.saturating_record_n(latency, counted.replies);
+        self.tally.latency.saturating_record_n(latency, replies);
+    }
+
+    #[inline]
+    fn note(&mut self, counted: Counted, now: Instant) {
         self.tally.replies += counted.replies;
         self.tally.nulls += counted.nulls;
         self.last_reply = now;

@@ -3,7 +3,7 @@
 //! What ends a request is counted, not what comes on the way: values of the text protocol and of
 //! quiet reads belong to the reply behind them. A reply without any value is a null.
 
-use super::Dialect;
+use crate::dialect::Dialect;
 use crate::replies::Counted;
 
 /// The longest line, or header, that is waited for.

@@ -1,7 +1,10 @@
 //! Requests of memcached's protocols. Keys are the prefix and twelve digits, which are written later.
 
-use super::Dialect;
+use tierce_wire::pedrokv::Kind;
+
+use crate::dialect::Dialect;
 use crate::digits::DIGITS_LEN;
+use crate::pedrokv;
 use crate::random::Random;
 use crate::template::{Filling, Request};
 
@@ -46,11 +49,15 @@ impl Operation {
         filling: &Filling<'_>,
         random: &mut Random,
     ) -> Request {
+        if dialect == Dialect::PedroKv {
+            let kind = if self == Self::Set { Kind::Put } else { Kind::Get };
+            return pedrokv::encode(kind, filling, random);
+        }
         let mut request = Request::default();
         match dialect {
             Dialect::MemcachedBinary => self.frames(&mut request, filling, random),
             Dialect::MemcachedMeta => self.meta(&mut request, filling, random),
-            Dialect::MemcachedText | Dialect::Resp => self.text(&mut request, filling, random),
+            _ => self.text(&mut request, filling, random),
         }
         request
     }

@@ -1,7 +1,7 @@
 //! Throughput over time as a drawing: one panel a phase, as SVG.
 //!
 //! A step between two reports of a phase is a point; a dashed line is the limit of the disk for the
-//! same kind of work. There are no dependencies: axes, a line and a few words are all there is.
+//! same kind of work.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,9 @@ use super::contents::{KEY_LEN, VALUE_LEN};
 use super::phase::{Outcome, Phase};
 use super::report::Report;
 use super::yardstick::Yardstick;
+use crate::svg::{self, LEFT, Panel, RIGHT, WIDTH, number};
 
-const WIDTH: f64 = 720.0;
 const PANEL_HEIGHT: f64 = 220.0;
-/// Room around the axes of a panel, for words.
-const LEFT: f64 = 80.0;
-const RIGHT: f64 = 20.0;
-const TOP: f64 = 40.0;
-const BOTTOM: f64 = 40.0;
 
 /// One panel's worth of figures.
 struct Curve {
@@ -39,15 +34,11 @@ pub(super) fn svg(report: &Report) -> String {
         })
         .collect();
     let height = PANEL_HEIGHT * curves.len().max(1) as f64;
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let mut text = String::new();
     for (index, curve) in curves.iter().enumerate() {
         panel(&mut text, curve, PANEL_HEIGHT * index as f64);
     }
-    text + "</svg>\n"
+    svg::page(height, &text)
 }
 
 fn curve(
@@ -86,57 +77,27 @@ fn curve(
 }
 
 fn panel(text: &mut String, curve: &Curve, top: f64) {
-    let (right, bottom) = (WIDTH - RIGHT, top + PANEL_HEIGHT - BOTTOM);
+    let right = WIDTH - RIGHT;
     let time = curve.points.iter().map(|point| point.0).fold(1e-9, f64::max);
     let highest = curve.points.iter().map(|point| point.1).chain(curve.limit).fold(1e-9, f64::max);
-    let ceiling = highest * 1.1;
+    let panel = Panel { top, height: PANEL_HEIGHT, highest };
     let x = |seconds: f64| LEFT + seconds / time * (right - LEFT);
-    let y = |value: f64| bottom - value / ceiling * (bottom - top - TOP);
-    let mut write = |line: String| {
-        let _ = writeln!(text, "{line}");
-    };
-    write(format!("<text x=\"{LEFT}\" y=\"{:.1}\">{}</text>", top + 24.0, curve.title));
-    for step in 0..=4 {
-        let value = highest * f64::from(step) / 4.0;
-        let at = y(value);
-        write(format!(
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            number(value),
-        ));
-    }
-    write(format!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", 8.0, top + TOP, curve.unit));
+    panel.grid(text, curve.title, curve.unit);
     for step in 0..=4 {
         let seconds = time * f64::from(step) / 4.0;
-        write(format!(
+        let _ = writeln!(
+            text,
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} s</text>",
             x(seconds),
-            bottom + 18.0,
+            panel.bottom() + 18.0,
             number(seconds),
-        ));
+        );
     }
     if let Some(limit) = curve.limit {
-        let at = y(limit);
-        write(format!(
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#b00\" \
-             stroke-dasharray=\"6 4\"/>"
-        ));
+        let at = panel.y(limit);
+        let dashed = "stroke=\"#b00\" stroke-dasharray=\"6 4\"";
+        svg::line(text, [(LEFT, at), (right, at)].into_iter(), dashed);
     }
-    let points: Vec<String> =
-        curve.points.iter().map(|&(s, v)| format!("{:.1},{:.1}", x(s), y(v))).collect();
-    write(format!(
-        "<polyline fill=\"none\" stroke=\"#06c\" stroke-width=\"1.5\" points=\"{}\"/>",
-        points.join(" ")
-    ));
-}
-
-/// Three digits or so.
-fn number(value: f64) -> String {
-    match value {
-        _ if value >= 100.0 => format!("{value:.0}"),
-        _ if value >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
+    let points = curve.points.iter().map(|&(seconds, value)| (x(seconds), panel.y(value)));
+    svg::line(text, points, "stroke=\"#06c\" stroke-width=\"1.5\"");
 }
