@@ -196,14 +196,18 @@ fn nothing_that_was_acknowledged_is_lost() {
         for cycle in 0..kill_cycles() {
             let server = launch.start();
             let ends = AtomicBool::new(false);
+            let checked = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for (number, expected) in expected.iter().enumerate() {
-                    let (server, ends) = (&server, &ends);
+                    let (server, ends, checked) = (&server, &ends, &checked);
                     scope.spawn(move || {
-                        check_client(&mut server.connect(), number, expected);
-                        run_client(server, number, expected, ends);
+                        let mut c = server.connect();
+                        check_client(&mut c, number, expected);
+                        checked.fetch_add(1, Ordering::Relaxed);
+                        run_client(c, number, expected, ends);
                     });
                 }
+                wait_until("all have looked", || checked.load(Ordering::Relaxed) == CLIENTS as u64);
                 // The kill comes after some progress, not after some time.
                 let goal = expected[cycle % CLIENTS].told.load(Ordering::Relaxed) + 200;
                 wait_until("clients make progress", || {
@@ -226,9 +230,8 @@ fn kill_cycles() -> usize {
 }
 
 /// Sends steps, a few at a time, until the connection breaks.
-fn run_client(server: &Server, number: usize, expected: &Expected, ends: &AtomicBool) {
+fn run_client(mut c: Connection, number: usize, expected: &Expected, ends: &AtomicBool) {
     const WINDOW: u64 = 8;
-    let mut c = server.connect();
     while !ends.load(Ordering::Relaxed) {
         let first = expected.asked.load(Ordering::Relaxed) + 1;
         let steps = first..first + WINDOW;

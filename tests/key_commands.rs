@@ -2,19 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use redis::{Commands, Connection};
+use redis::Commands;
 
-use crate::server;
-use crate::string_commands::{connect, run};
-
-fn with_both(test: impl Fn(&mut Connection)) {
-    let server = server();
-    for protocol in ["resp2", "resp3"] {
-        let mut c = connect(&server, protocol);
-        let _: () = c.flushall().expect("an empty server");
-        test(&mut c);
-    }
-}
+use crate::both_protocols::redis::{run, with_both};
 
 #[test]
 fn deleting_and_counting() {

@@ -22,20 +22,31 @@ mod values_come_back_exactly;
 
 // The other protocols.
 mod memcached;
+mod pedrokv;
 
 // The data.
+mod bitmap_commands;
 mod concurrent_counters;
 mod dump_restore;
 mod durability;
 mod expiry;
+mod geo_commands;
+mod hash_commands;
+mod hyperloglog_commands;
 mod import_and_export;
 mod key_commands;
+mod list_commands;
 mod scan_guarantee;
 mod select_move_swapdb;
+mod set_commands;
+mod sort;
+mod sorted_set_commands;
+mod stream_commands;
 mod string_commands;
 
 // The server and its clients.
 mod client_commands;
+mod clients_that_wait;
 mod command_table;
 mod config_commands;
 mod config_sources;
@@ -53,7 +64,11 @@ mod many_connections;
 // The process.
 mod shutdown;
 mod snapshots;
+mod spill;
 mod unix_socket_and_ipv6;
+
+// What they share.
+mod both_protocols;
 
 use std::path::PathBuf;
 

@@ -7,67 +7,32 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use tierce_harness::{Launch, PATIENCE, Server, TempDir, free_port, wait_until};
+use tierce_harness::{Both, Launch, TempDir, free_port, wait_until};
 
 use crate::launch;
 
-/// A server of both protocols.
-struct Both {
-    server: Server,
-    port: u16,
+fn start() -> Both {
+    with(launch())
 }
 
-impl Both {
-    fn start() -> Self {
-        Self::with(launch())
-    }
+fn with(launch: Launch) -> Both {
+    Both::start(launch, "memcached-port")
+}
 
-    fn with(launch: Launch) -> Self {
-        let port = free_port();
-        let server = launch.with("memcached-port", &port.to_string()).start();
-        Self { server, port }
-    }
+fn talk(both: &Both, bytes: &[u8]) -> Vec<u8> {
+    both.talk([bytes])
+}
 
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a listener");
-        stream.set_nodelay(true).expect("a socket");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        stream
+/// Sends bytes and expects these in return, without the versions in headers of frames.
+#[track_caller]
+fn check_frames(both: &Both, bytes: &[u8], expected: &[u8]) {
+    let mut answer = talk(both, bytes);
+    let mut at = 0;
+    while let Some(header) = answer.get_mut(at..at + 24) {
+        header[16..].fill(0);
+        at += 24 + u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
     }
-
-    /// Sends bytes and returns everything that comes back until the server has answered them all and
-    /// closed its end.
-    fn talk(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = self.connect();
-        stream.write_all(bytes).expect("sent");
-        stream.shutdown(Shutdown::Write).expect("a socket");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("received");
-        answer
-    }
-
-    #[track_caller]
-    fn check(&self, bytes: &[u8], expected: &[u8]) {
-        let answer = self.talk(bytes);
-        assert_eq!(
-            answer.escape_ascii().to_string(),
-            expected.escape_ascii().to_string(),
-            "to {}",
-            bytes.escape_ascii()
-        );
-    }
-
-    /// What a conversation is answered with, without the versions in headers of frames.
-    #[track_caller]
-    fn check_frames(&self, bytes: &[u8], expected: &[u8]) {
-        let mut answer = self.talk(bytes);
-        let mut at = 0;
-        while let Some(header) = answer.get_mut(at..at + 24) {
-            header[16..].fill(0);
-            at += 24 + u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-        }
-        assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
-    }
+    assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
 fn hex(text: &str) -> Vec<u8> {
@@ -99,7 +64,7 @@ fn answer(opcode: u8, status: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Ve
 
 #[test]
 fn vectors_of_the_binary_protocol() {
-    let both = Both::start();
+    let both = start();
     let get =
         "80 00 00 05 00 00 00 00 00 00 00 05 de ad be ef 00 00 00 00 00 00 00 00 68 65 6c 6c 6f";
     let set = |extras: &str| {
@@ -140,13 +105,13 @@ fn vectors_of_the_binary_protocol() {
         (increment, number),
         (noop, done),
     ] {
-        both.check_frames(&hex(request), &hex(expected));
+        check_frames(&both, &hex(request), &hex(expected));
     }
 }
 
 #[test]
 fn quiet_requests_tell_only_what_is_not_to_be_expected() {
-    let both = Both::start();
+    let both = start();
     let noop = frame(0x0a, b"", b"", b"");
     let requests = [
         frame(0x11, &[0; 8], b"a", b"1"),
@@ -175,36 +140,36 @@ fn quiet_requests_tell_only_what_is_not_to_be_expected() {
         answer(0x00, 0, &[0; 4], b"", b"y1x"),
         answer(0x0a, 0, b"", b"", b""),
     ];
-    both.check_frames(&requests.concat(), &expected.concat());
+    check_frames(&both, &requests.concat(), &expected.concat());
 }
 
 #[test]
 fn a_store_by_version_in_frames() {
-    let both = Both::start();
+    let both = start();
     let version_of = |answer: &[u8]| answer[16..24].to_vec();
     let by = |version: &[u8], value: &[u8]| {
         let mut frame = frame(0x01, &[0; 8], b"k", value);
         frame[16..24].copy_from_slice(version);
         frame
     };
-    let first = version_of(&both.talk(&frame(0x01, &[0; 8], b"k", b"1")));
-    assert_eq!(version_of(&both.talk(&frame(0x00, b"", b"k", b""))), first);
+    let first = version_of(&talk(&both, &frame(0x01, &[0; 8], b"k", b"1")));
+    assert_eq!(version_of(&talk(&both, &frame(0x00, b"", b"k", b""))), first);
     assert_ne!(first, [0; 8]);
-    let second = both.talk(&by(&first, b"2"));
+    let second = talk(&both, &by(&first, b"2"));
     assert_eq!(second[6..8], [0, 0]);
     assert!(version_of(&second) > first);
-    assert_eq!(both.talk(&by(&first, b"3"))[6..8], [0, 2]);
+    assert_eq!(talk(&both, &by(&first, b"3"))[6..8], [0, 2]);
     // A change through another protocol counts, too.
     both.server.connect().check("APPEND k x", ":2");
-    assert_eq!(both.talk(&by(&version_of(&second), b"3"))[6..8], [0, 2]);
+    assert_eq!(talk(&both, &by(&version_of(&second), b"3"))[6..8], [0, 2]);
     let mut absent = by(&first, b"1");
     absent[32] = b'z';
-    assert_eq!(both.talk(&absent)[6..8], [0, 1]);
+    assert_eq!(talk(&both, &absent)[6..8], [0, 1]);
 }
 
 #[test]
 fn classic_commands() {
-    let both = Both::start();
+    let both = start();
     for (request, expected) in [
         ("set k 7 0 3\r\nabc\r\nget k\r\n", "STORED\r\nVALUE k 7 3\r\nabc\r\nEND\r\n"),
         ("get k absent k\r\n", "VALUE k 7 3\r\nabc\r\nVALUE k 7 3\r\nabc\r\nEND\r\n"),
@@ -252,9 +217,9 @@ fn classic_commands() {
 
 #[test]
 fn stores_by_version_in_text() {
-    let both = Both::start();
+    let both = start();
     let version = |key: &str| {
-        let answer = both.talk(format!("gets {key}\r\n").as_bytes());
+        let answer = talk(&both, format!("gets {key}\r\n").as_bytes());
         let answer = String::from_utf8(answer).expect("ASCII");
         let line = answer.lines().next().expect("a line").to_owned();
         line.split(' ').nth(4).expect("a version").parse::<u64>().expect("a number")
@@ -278,7 +243,7 @@ fn stores_by_version_in_text() {
 
 #[test]
 fn meta_commands() {
-    let both = Both::start();
+    let both = start();
     for (request, expected) in [
         ("mn\r\nmg absent\r\nmg absent k Oab\r\nmg absent q\r\n", "MN\r\nEN\r\nEN kabsent Oab\r\n"),
         (
@@ -327,7 +292,7 @@ fn meta_commands() {
 
 #[test]
 fn one_reader_wins_and_the_others_wait() {
-    let both = Both::start();
+    let both = start();
     for (request, expected) in [
         (
             "ms s 1\r\na\r\nmd s I T30\r\nmg s v t\r\nmg s v\r\n",
@@ -352,7 +317,7 @@ fn one_reader_wins_and_the_others_wait() {
 
 #[test]
 fn the_same_keys_as_in_redis() {
-    let both = Both::start();
+    let both = start();
     let mut redis = both.server.connect();
     both.check(b"set k 7 0 5\r\nhello\r\nset n 0 100 2\r\n41\r\n", b"STORED\r\nSTORED\r\n");
     redis.check("GET k", "\"hello\"");
@@ -371,10 +336,10 @@ fn the_same_keys_as_in_redis() {
 
 #[test]
 fn cut_at_any_byte() {
-    let both = Both::start();
+    let both = start();
     let text =
         b"set k 1 0 4\r\na\r\nb\r\ngets absent\r\nms k 3\r\nabc\r\nmg k v\r\nincr k 1\r\nmn\r\n";
-    let expected = both.talk(text);
+    let expected = talk(&both, text);
     let mut stream = both.connect();
     for byte in text {
         stream.write_all(&[*byte]).expect("sent");
@@ -401,7 +366,7 @@ fn answer_of_getk() -> Vec<u8> {
 
 #[test]
 fn many_keys_and_large_values() {
-    let both = Both::start();
+    let both = start();
     let mut sets = Vec::new();
     let mut expected = Vec::new();
     for index in 0..100 {
@@ -412,21 +377,21 @@ fn many_keys_and_large_values() {
         expected.extend([&value[..], b"\r\n"].concat());
     }
     expected.extend(b"END\r\n");
-    assert_eq!(both.talk(&sets), b"STORED\r\n".repeat(100));
+    assert_eq!(talk(&both, &sets), b"STORED\r\n".repeat(100));
     let keys: Vec<String> = (0..100).map(|index| format!(" key:{index}")).collect();
     let get = format!("get{}\r\n", keys.concat());
-    assert!(both.talk(get.as_bytes()) == expected, "a multi-get of 100 keys");
+    assert!(talk(&both, get.as_bytes()) == expected, "a multi-get of 100 keys");
     let quiet: Vec<u8> = (0..100)
         .flat_map(|index| frame(0x0d, b"", format!("key:{index}").as_bytes(), b""))
         .chain(frame(0x0a, b"", b"", b""))
         .collect();
-    let answer = both.talk(&quiet);
+    let answer = talk(&both, &quiet);
     assert!(answer.len() > 10 * 100_000 && answer[answer.len() - 23] == 0x0a);
 }
 
 #[test]
 fn hostile_lengths() {
-    let both = Both::with(launch().with("item-size-max", "2kb"));
+    let both = with(launch().with("item-size-max", "2kb"));
     // Refused when the length is read, and the value is not taken for commands.
     let large =
         [b"set k 0 0 3000\r\n".as_slice(), &b"get k\r\n".repeat(429)[..3000], b"\r\nmn\r\n"];
@@ -445,11 +410,12 @@ fn hostile_lengths() {
     both.check(&b"x".repeat(10_000), b"CLIENT_ERROR line too long\r\n");
     let mut huge = frame(0x01, &[0; 8], b"k", b"");
     huge[8..12].fill(0xff);
-    both.check_frames(&huge, &answer(0x01, 3, b"", b"", b"Too large."));
+    check_frames(&both, &huge, &answer(0x01, 3, b"", b"", b"Too large."));
     let mut crossed = frame(0x00, b"", b"k", b"");
     crossed[11] = 0;
-    both.check_frames(&crossed, &answer(0x00, 4, b"", b"", b"Invalid arguments"));
-    both.check_frames(
+    check_frames(&both, &crossed, &answer(0x00, 4, b"", b"", b"Invalid arguments"));
+    check_frames(
+        &both,
         &frame(0x40, b"", b"", b""),
         &answer(0x40, 0x81, b"", b"", b"Unknown command"),
     );
@@ -458,19 +424,19 @@ fn hostile_lengths() {
 
 #[test]
 fn a_password_is_asked_for() {
-    let both = Both::with(launch().with("requirepass", "secret"));
+    let both = with(launch().with("requirepass", "secret"));
     both.check(b"get k\r\nmn\r\n", &b"CLIENT_ERROR unauthenticated\r\n".repeat(2));
     both.check(b"set auth 0 0 13\r\ndefault wrong\r\n", b"CLIENT_ERROR authentication failure\r\n");
     both.check(b"set auth 0 0 14\r\ndefault secret\r\nget k\r\n", b"STORED\r\nEND\r\n");
     let get = frame(0x00, b"", b"k", b"");
-    both.check_frames(&get, &answer(0x00, 0x20, b"", b"", b"Auth failure."));
-    both.check_frames(&frame(0x20, b"", b"", b""), &answer(0x20, 0, b"", b"", b"PLAIN"));
+    check_frames(&both, &get, &answer(0x00, 0x20, b"", b"", b"Auth failure."));
+    check_frames(&both, &frame(0x20, b"", b"", b""), &answer(0x20, 0, b"", b"", b"PLAIN"));
     let login = frame(0x21, b"", b"PLAIN", b"\0default\0secret");
     let expected =
         [answer(0x21, 0, b"", b"", b"Authenticated"), answer(0x00, 1, b"", b"", b"Not found")];
-    both.check_frames(&[login, get].concat(), &expected.concat());
+    check_frames(&both, &[login, get].concat(), &expected.concat());
     let wrong = frame(0x21, b"", b"PLAIN", b"\0default\0Secret");
-    both.check_frames(&wrong, &answer(0x21, 0x20, b"", b"", b"Auth failure."));
+    check_frames(&both, &wrong, &answer(0x21, 0x20, b"", b"", b"Auth failure."));
 }
 
 #[test]
@@ -494,7 +460,7 @@ fn a_unix_socket_and_a_database_of_their_own() {
 
 #[test]
 fn a_flush_can_wait() {
-    let both = Both::start();
+    let both = start();
     both.check(
         b"set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n",
         b"STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
@@ -505,9 +471,9 @@ fn a_flush_can_wait() {
 
 #[test]
 fn statistics_are_kept() {
-    let both = Both::start();
-    both.talk(b"set k 0 0 1\r\nx\r\nget k z\r\ndelete z\r\ntouch k 0\r\nincr z 1\r\n");
-    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    let both = start();
+    talk(&both, b"set k 0 0 1\r\nx\r\nget k z\r\ndelete z\r\ntouch k 0\r\nincr z 1\r\n");
+    let stats = String::from_utf8(talk(&both, b"stats\r\n")).expect("ASCII");
     for line in [
         "cmd_get 2",
         "cmd_set 1",
@@ -520,10 +486,10 @@ fn statistics_are_kept() {
     ] {
         assert!(stats.contains(&format!("STAT {line}\r\n")), "{line} in {stats}");
     }
-    both.talk(b"stats reset\r\n");
-    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    talk(&both, b"stats reset\r\n");
+    let stats = String::from_utf8(talk(&both, b"stats\r\n")).expect("ASCII");
     assert!(stats.contains("STAT cmd_get 0\r\n"), "{stats}");
-    let frames = both.talk(&frame(0x10, b"", b"", b""));
+    let frames = talk(&both, &frame(0x10, b"", b"", b""));
     assert!(frames.windows(7).any(|part| part == b"cmd_get"));
     assert!(frames.ends_with(&answer(0x10, 0, b"", b"", b"")));
 }
@@ -544,7 +510,7 @@ fn the_port_can_be_opened_and_closed() {
 
 #[test]
 fn a_pause_holds_requests_back() {
-    let both = Both::start();
+    let both = start();
     let mut redis = both.server.connect();
     redis.check("CLIENT PAUSE 100000 WRITE", "+OK");
     let mut stream = both.connect();
@@ -564,15 +530,15 @@ fn what_was_acknowledged_survives_a_kill() {
             .with("appendonly", "yes")
             .with("appendfsync", policy)
             .with("dir", &dir.path().display().to_string());
-        let both = Both::with(launch.clone());
+        let both = with(launch.clone());
         both.check(
             b"set k 70000 0 3\r\nabc\r\nappend k 0 0 1\r\nd\r\nset n 5 10000 2\r\n10\r\nincr n 1\r\n",
             b"STORED\r\nSTORED\r\nSTORED\r\n11\r\n",
         );
-        both.check_frames(&frame(0x01, &[0; 8], b"b", b"x"), &answer(0x01, 0, b"", b"", b""));
-        let before = String::from_utf8(both.talk(b"gets k\r\n")).expect("ASCII");
+        check_frames(&both, &frame(0x01, &[0; 8], b"b", b"x"), &answer(0x01, 0, b"", b"", b""));
+        let before = String::from_utf8(talk(&both, b"gets k\r\n")).expect("ASCII");
         drop(both);
-        let both = Both::with(launch);
+        let both = with(launch);
         both.check(
             b"get k n b\r\n",
             b"VALUE k 70000 4\r\nabcd\r\nVALUE n 5 2\r\n11\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
@@ -589,21 +555,20 @@ fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
     let value = "v".repeat(1000);
     let sets: String = (0..2000).map(|n| format!("set k:{n} 0 0 1000\r\n{value}\r\n")).collect();
     let stored = |both: &Both| {
-        let answer = String::from_utf8(both.talk(sets.as_bytes())).expect("ASCII");
+        let answer = String::from_utf8(talk(both, sets.as_bytes())).expect("ASCII");
         let is_known =
             |line| ["STORED", "SERVER_ERROR out of memory storing object"].contains(&line);
         assert!(answer.lines().all(is_known), "{answer}");
         answer.lines().filter(|line| *line == "STORED").count()
     };
-    let both = Both::with(launch().with("maxmemory", "1mb"));
+    let both = with(launch().with("maxmemory", "1mb"));
     assert!((500..1100).contains(&stored(&both)));
     both.check(b"ms x 1\r\ny\r\n", b"SERVER_ERROR out of memory storing object\r\n");
     let refused = answer(0x01, 0x82, b"", b"", b"Out of memory");
-    both.check_frames(&frame(0x01, &[0; 8], b"x", b"y"), &refused);
+    check_frames(&both, &frame(0x01, &[0; 8], b"x", b"y"), &refused);
     both.check(b"delete k:0\r\ntouch k:1 100\r\n", b"DELETED\r\nTOUCHED\r\n");
-    let both =
-        Both::with(launch().with("maxmemory", "1mb").with("maxmemory-policy", "allkeys-lru"));
+    let both = with(launch().with("maxmemory", "1mb").with("maxmemory-policy", "allkeys-lru"));
     assert_eq!(stored(&both), 2000);
-    let stats = String::from_utf8(both.talk(b"stats\r\n")).expect("ASCII");
+    let stats = String::from_utf8(talk(&both, b"stats\r\n")).expect("ASCII");
     assert!(!stats.contains("STAT evictions 0\r\n"), "{stats}");
 }

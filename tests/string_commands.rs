@@ -1,36 +1,9 @@
 //! Strings, through the `redis` crate as a program would use them, in both protocols.
 
-use redis::{Commands, Connection, RedisResult, Value};
-use tierce_harness::Server;
+use redis::{Commands, Connection};
 
+use crate::both_protocols::redis::{error, run, with_both};
 use crate::server;
-
-/// Runs `test` with a connection of either protocol.
-fn with_both(test: impl Fn(&mut Connection)) {
-    let server = server();
-    for protocol in ["resp2", "resp3"] {
-        let mut c = connect(&server, protocol);
-        let _: () = c.flushall().expect("an empty server");
-        test(&mut c);
-    }
-}
-
-pub(crate) fn connect(server: &Server, protocol: &str) -> Connection {
-    let url = format!("redis://{}/?protocol={protocol}", server.address());
-    let client = redis::Client::open(url).expect("an address");
-    client.get_connection().expect("a connection")
-}
-
-/// Sends the words of a line and returns what comes back as the type that is asked for.
-pub(crate) fn run<T: redis::FromRedisValue>(c: &mut Connection, line: &str) -> RedisResult<T> {
-    let words = tierce_harness::words(line);
-    redis::cmd(&words[0]).arg(&words[1..]).query(c)
-}
-
-fn error(c: &mut Connection, line: &str) -> String {
-    let error = run::<Value>(c, line).expect_err(line);
-    error.detail().unwrap_or_default().to_owned()
-}
 
 type Text = Option<String>;
 

@@ -5,6 +5,7 @@
 //!
 //! - [`Launch`] starts a program on a free port of the loopback interface, [`Server`] is the
 //!   running program, and ends with its owner;
+//! - [`Both`] is one that speaks another protocol as well;
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
 //! - [`Random`] makes random input from a seed;
@@ -13,6 +14,7 @@
 //! Everything panics when it fails: the callers are tests, and a failed expectation is their
 //! result.
 
+mod both;
 mod connection;
 mod launch;
 mod patience;
@@ -23,6 +25,7 @@ mod request;
 mod server;
 mod temp_dir;
 
+pub use self::both::Both;
 pub use self::connection::Connection;
 pub use self::launch::{Launch, Outcome};
 pub use self::patience::{PATIENCE, wait_until};

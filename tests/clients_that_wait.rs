@@ -1,0 +1,196 @@
+//! Commands that wait until there is something: who gets what, in which order, and how waiting ends.
+
+use tierce_harness::{Connection, Server, encode, wait_until};
+
+use crate::server;
+
+/// A server with clients on it that wait.
+struct Waiting {
+    server: Server,
+    observer: Connection,
+    blocked: i64,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let server = server();
+        let observer = server.connect();
+        Self { server, observer, blocked: 0 }
+    }
+
+    /// A client that has sent this command and waits.
+    fn client(&mut self, command: &str) -> Connection {
+        let mut client = self.server.connect();
+        self.block(&mut client, command);
+        client
+    }
+
+    fn block(&mut self, client: &mut Connection, command: &str) {
+        client.request(&tierce_harness::words(command));
+        self.blocked += 1;
+        self.wait_for_blocked(self.blocked);
+    }
+
+    fn wait_for_blocked(&mut self, count: i64) {
+        self.blocked = count;
+        let observer = &mut self.observer;
+        wait_until("clients wait", || {
+            let info = observer.ask("INFO clients").text().to_owned();
+            info.contains(&format!("blocked_clients:{count}\r"))
+        });
+    }
+}
+
+#[test]
+fn whoever_came_first_is_served_first_whichever_key_it_is() {
+    let mut waiting = Waiting::new();
+    let mut clients: Vec<_> = (0..5).map(|_| waiting.client("BLPOP a b 0")).collect();
+    let mut pusher = waiting.server.connect();
+    pusher.check("RPUSH b 1", ":1");
+    pusher.check("RPUSH a 2 3", ":2");
+    pusher.check("LPUSH b 4 5", ":2");
+    let got = [("b", "1"), ("a", "2"), ("a", "3"), ("b", "5"), ("b", "4")];
+    for (client, (key, element)) in clients.iter_mut().zip(got) {
+        client.expect(&format!("[\"{key}\", \"{element}\"]"));
+    }
+    pusher.check("EXISTS a b", ":0");
+    waiting.wait_for_blocked(0);
+}
+
+#[test]
+fn elements_are_gone_before_the_next_command_of_a_pipeline() {
+    let mut waiting = Waiting::new();
+    let mut client = waiting.client("BRPOP q 0");
+    let mut pusher = waiting.server.connect();
+    pusher.send([encode(&["LPUSH", "q", "x"]), encode(&["LLEN", "q"])].concat());
+    pusher.expect(":1");
+    pusher.expect(":0");
+    client.expect("[\"q\", \"x\"]");
+}
+
+#[test]
+fn what_one_moves_another_may_wait_for() {
+    let mut waiting = Waiting::new();
+    let mut mover = waiting.client("BLMOVE from to LEFT RIGHT 0");
+    let mut popper = waiting.client("BLMPOP 0 2 other to RIGHT COUNT 5");
+    waiting.server.connect().check("RPUSH from element", ":1");
+    mover.expect("\"element\"");
+    popper.expect("[\"to\", [\"element\"]]");
+    waiting.server.connect().check("EXISTS from to", ":0");
+}
+
+#[test]
+fn the_timeout_is_the_last_argument_to_be_looked_at() {
+    let server = server();
+    let mut client = server.connect();
+    for (command, ends) in [("BLMPOP", "LEFT"), ("BZMPOP", "MIN")] {
+        let count = "-ERR count should be greater than 0";
+        client.check(&format!("{command} x 1 k {ends} COUNT 0"), count);
+        client.check(&format!("{command} -1 1 k {ends} NOSUCH 1"), "-ERR syntax error");
+        client.check(&format!("{command} -1 1 k {ends}"), "-ERR timeout is negative");
+    }
+}
+
+#[test]
+fn a_value_of_another_type_serves_nobody_who_waits() {
+    let mut waiting = Waiting::new();
+    let mut client = waiting.client("BLPOP k 0");
+    let mut other = waiting.server.connect();
+    other.check("SET k string", "+OK");
+    other.check("DEL k", ":1");
+    other.check("RPUSH k element", ":1");
+    client.expect("[\"k\", \"element\"]");
+    other.check("SET k string", "+OK");
+    assert!(other.ask("BLPOP k 0").text().starts_with("WRONGTYPE"));
+}
+
+#[test]
+fn a_key_that_comes_by_rename_or_from_another_database_counts() {
+    let mut waiting = Waiting::new();
+    let mut other = waiting.server.connect();
+    let mut client = waiting.client("BLPOP k 0");
+    other.check("RPUSH elsewhere 1", ":1");
+    other.check("RENAME elsewhere k", "+OK");
+    client.expect("[\"k\", \"1\"]");
+    waiting.blocked -= 1;
+    waiting.block(&mut client, "BLPOP k 0");
+    other.check("SELECT 1", "+OK");
+    other.check("RPUSH k 2", ":1");
+    other.check("SWAPDB 0 1", "+OK");
+    client.expect("[\"k\", \"2\"]");
+}
+
+#[test]
+fn patience_ends_in_nothing_and_unblock_in_what_was_asked_for() {
+    let mut waiting = Waiting::new();
+    let mut client = waiting.server.connect();
+    client.check("BLPOP k 0.01", "nil-array");
+    client.check("BLMOVE k l LEFT LEFT 0.01", "nil-array");
+    let id = client.ask("CLIENT ID").int();
+    for (reason, reply) in [
+        ("", "nil-array"),
+        (" TIMEOUT", "nil-array"),
+        (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    ] {
+        waiting.block(&mut client, "BRPOP k 0");
+        waiting.observer.check(&format!("CLIENT UNBLOCK {id}{reason}"), ":1");
+        client.expect(reply);
+        waiting.observer.check(&format!("CLIENT UNBLOCK {id}"), ":0");
+        waiting.wait_for_blocked(0);
+    }
+    client.check("BLPOP k -1", "-ERR timeout is negative");
+    client.check("BLPOP k x", "-ERR timeout is not a float or out of range");
+}
+
+#[test]
+fn what_a_client_would_have_got_that_is_gone_stays() {
+    let mut waiting = Waiting::new();
+    drop(waiting.client("BLPOP k 0"));
+    waiting.wait_for_blocked(0);
+    let mut other = waiting.server.connect();
+    other.check("RPUSH k 1", ":1");
+    other.check("LLEN k", ":1");
+}
+
+#[test]
+fn requests_behind_one_that_waits_wait_as_well() {
+    let mut waiting = Waiting::new();
+    let mut client = waiting.server.connect();
+    client.send([encode(&["BLPOP", "k", "0"]), encode(&["PING"])].concat());
+    waiting.wait_for_blocked(1);
+    waiting.server.connect().check("RPUSH k 1", ":1");
+    client.expect("[\"k\", \"1\"]");
+    client.expect("+PONG");
+}
+
+#[test]
+fn many_who_push_and_many_who_wait_lose_and_double_nothing() {
+    const CLIENTS: usize = 8;
+    const EACH: usize = 200;
+    let server = server();
+    let pop = |_: usize| {
+        let mut client = server.connect();
+        let element = |_| client.ask("BLPOP a b 30").items()[1].text().to_owned();
+        (0..EACH).map(element).collect::<Vec<_>>()
+    };
+    let push = |number: usize| {
+        let mut client = server.connect();
+        for element in 0..EACH {
+            let key = if element % 3 == 0 { "a" } else { "b" };
+            client.ask(&format!("RPUSH {key} {number}-{element}"));
+        }
+    };
+    let (pop, push) = (&pop, &push);
+    let mut popped: Vec<String> = std::thread::scope(|scope| {
+        let poppers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || pop(number))).collect();
+        for number in 0..CLIENTS {
+            scope.spawn(move || push(number));
+        }
+        poppers.into_iter().flat_map(|popper| popper.join().expect("a popper ends")).collect()
+    });
+    assert_eq!(popped.len(), CLIENTS * EACH);
+    popped.sort_unstable();
+    popped.dedup();
+    assert_eq!(popped.len(), CLIENTS * EACH, "an element came twice");
+    server.connect().check("EXISTS a b", ":0");
+}

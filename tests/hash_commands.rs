@@ -1,0 +1,286 @@
+//! Hashes, in both protocols, and the deadlines of their fields.
+
+use tierce_harness::{Connection, Server, TempDir, wait_until};
+
+use crate::both_protocols::raw::{check_nil, with_both};
+use crate::{launch, server};
+
+#[test]
+fn fields_are_set_read_and_removed() {
+    with_both(|c| {
+        c.check("HSET h a 1 b two", ":2");
+        c.check("HSET h a one c 3", ":1");
+        c.check("HGET h a", "\"one\"");
+        check_nil(c, "HMGET h a nosuch c", r#"["one", nil, "3"]"#);
+        c.check("HMSET h d 4", "+OK");
+        c.check("HLEN h", ":4");
+        c.check("HKEYS h", r#"["a", "b", "c", "d"]"#);
+        c.check("HVALS h", r#"["one", "two", "3", "4"]"#);
+        c.check("HEXISTS h b", ":1");
+        c.check("HSTRLEN h b", ":3");
+        c.check("HSTRLEN h nosuch", ":0");
+        c.check("HSETNX h b x", ":0");
+        c.check("HSETNX h e 5", ":1");
+        c.check("HDEL h a b nosuch", ":2");
+        c.check("HDEL h c d e", ":3");
+        c.check("EXISTS h", ":0");
+        c.check("HDEL h a", ":0");
+        check_nil(c, "HGET h a", "nil");
+        check_nil(c, "HMGET h a b", "[nil, nil]");
+        c.check("HLEN h", ":0");
+        c.check("HSET h a", "-ERR wrong number of arguments for 'hset' command");
+        c.check("HSET h a 1 b", "-ERR wrong number of arguments for 'hset' command");
+        c.check("HMSET h a 1 b", "-ERR wrong number of arguments for 'hmset' command");
+        c.check("SET s 1", "+OK");
+        for line in
+            ["HSET s a 1", "HGET s a", "HGETALL s", "HDEL s a", "HINCRBY s a 1", "HSCAN s 0"]
+        {
+            c.check(line, "-WRONGTYPE Operation against a key holding the wrong kind of value");
+        }
+    });
+}
+
+#[test]
+fn all_of_a_hash_is_a_map() {
+    let server = server();
+    let (mut two, mut three) = (server.connect(), server.connect_resp3());
+    two.check("HSET h a 1", ":1");
+    two.check("HGETALL h", r#"["a", "1"]"#);
+    three.check("HGETALL h", r#"{"a": "1"}"#);
+    two.check("HGETALL nosuch", "[]");
+    three.check("HGETALL nosuch", "{}");
+    two.check("HRANDFIELD h 1 WITHVALUES", r#"["a", "1"]"#);
+    three.check("HRANDFIELD h 1 WITHVALUES", r#"[["a", "1"]]"#);
+}
+
+#[test]
+fn fields_are_counters() {
+    with_both(|c| {
+        c.check("HINCRBY h n 5", ":5");
+        c.check("HINCRBY h n -7", ":-2");
+        c.check("HINCRBYFLOAT h n 0.5", "\"-1.5\"");
+        c.check("HINCRBY h n 1", "-ERR hash value is not an integer");
+        c.check("HSET h text abc max 9223372036854775807", ":2");
+        c.check("HINCRBY h max 1", "-ERR increment or decrement would overflow");
+        c.check("HINCRBY h text 1", "-ERR hash value is not an integer");
+        c.check("HINCRBYFLOAT h text 1", "-ERR hash value is not a float");
+        c.check("HINCRBY h n x", "-ERR value is not an integer or out of range");
+        c.check("HINCRBYFLOAT h n x", "-ERR value is not a valid float");
+        c.check("HINCRBYFLOAT nosuch f 3.0e3", "\"3000\"");
+        c.check("HINCRBY none n x", "-ERR value is not an integer or out of range");
+        c.check("EXISTS none", ":0");
+    });
+}
+
+#[test]
+fn the_form_follows_size_and_configuration() {
+    with_both(|c| {
+        c.check("CONFIG SET hash-max-ziplist-entries 4", "+OK");
+        let configured = c.ask("CONFIG GET hash-max-listpack-entries").to_string();
+        assert!(configured.contains("\"4\""), "{configured}");
+        c.check("HSET h a 1 b 2 c 3 d 4", ":4");
+        c.check("OBJECT ENCODING h", "\"listpack\"");
+        c.check("HSET h e 5", ":1");
+        c.check("OBJECT ENCODING h", "\"hashtable\"");
+        let long = "x".repeat(65);
+        c.check(&format!("HSET long a {long}"), ":1");
+        c.check("OBJECT ENCODING long", "\"hashtable\"");
+        c.check("CONFIG SET hash-max-listpack-entries 512", "+OK");
+    });
+}
+
+#[test]
+fn random_fields_are_those_of_the_hash() {
+    with_both(|c| {
+        for number in 0..1000 {
+            c.ask(&format!("HSET h field{number} {number}"));
+        }
+        for (count, expected) in
+            [(0, 0), (10, 10), (900, 900), (5000, 1000), (-30, 30), (-3000, 3000)]
+        {
+            let reply = c.ask(&format!("HRANDFIELD h {count}"));
+            assert_eq!(reply.items().len(), expected);
+            let distinct: std::collections::HashSet<_> =
+                reply.items().iter().map(|item| item.text().to_owned()).collect();
+            assert!(count < 0 || distinct.len() == expected, "{count}");
+            assert!(distinct.iter().all(|name| name.starts_with("field")));
+        }
+        assert!(c.ask("HRANDFIELD h").text().starts_with("field"));
+        check_nil(c, "HRANDFIELD nosuch", "nil");
+        c.check("HRANDFIELD nosuch 5", "[]");
+        c.check("HRANDFIELD h 5 NOSUCH", "-ERR syntax error");
+        // More than anybody could read, which must not become memory.
+        c.check("HRANDFIELD h -4000000000000000000", "-ERR value is out of range");
+        c.check("HRANDFIELD h -2000000000 WITHVALUES", "-ERR value is out of range");
+        c.check("HRANDFIELD h x", "-ERR value is not an integer or out of range");
+    });
+}
+
+#[test]
+fn a_scan_meets_every_field_that_stays() {
+    with_both(|c| {
+        for number in 0..1500 {
+            c.ask(&format!("HSET h field{number} {number}"));
+        }
+        let (mut cursor, mut met) = ("0".to_owned(), std::collections::BTreeSet::new());
+        loop {
+            let reply = c.ask(&format!("HSCAN h {cursor} COUNT 20 NOVALUES"));
+            cursor = reply.items()[0].text().to_owned();
+            met.extend(reply.items()[1].items().iter().map(|name| name.text().to_owned()));
+            if cursor == "0" {
+                break;
+            }
+            c.ask(&format!("HDEL h field{}", 1000 + met.len() % 500));
+        }
+        assert!((0..1000).all(|number| met.contains(&format!("field{number}"))));
+        c.check("HSET small a 1 bb 2", ":2");
+        c.check("HSCAN small 0 MATCH b*", r#"["0", ["bb", "2"]]"#);
+        c.check("HSCAN small 0 NOVALUES", r#"["0", ["a", "bb"]]"#);
+        c.check("HSCAN small x", "-ERR invalid cursor");
+        c.check("HSCAN nosuch 0 NOSUCH", r#"["0", []]"#);
+        c.check("HSCAN small 0 NOSUCH", "-ERR syntax error");
+        c.check("HSCAN small 0 COUNT 0", "-ERR syntax error");
+    });
+}
+
+#[test]
+fn fields_have_deadlines() {
+    with_both(|c| {
+        c.check("HSET h a 1 b 2 c 3", ":3");
+        c.check("HTTL h FIELDS 2 a nosuch", "[:-1, :-2]");
+        c.check("HEXPIRE h 1000 FIELDS 2 a nosuch", "[:1, :-2]");
+        c.check("HEXPIRE h 1000 NX FIELDS 2 a b", "[:0, :1]");
+        c.check("HEXPIRE h 2000 GT FIELDS 3 a b c", "[:1, :1, :0]");
+        c.check("HEXPIRE h 1500 LT FIELDS 3 a b c", "[:1, :1, :1]");
+        c.check("HEXPIRE h 1500 XX FIELDS 1 c", "[:1]");
+        c.check("HPEXPIREAT h 9999999999123 FIELDS 1 a", "[:1]");
+        c.check("HPEXPIRETIME h FIELDS 1 a", "[:9999999999123]");
+        c.check("HEXPIRETIME h FIELDS 1 a", "[:10000000000]");
+        c.check("HEXPIREAT h 9999999999 FIELDS 1 a", "[:1]");
+        c.check("HPEXPIRETIME h FIELDS 1 a", "[:9999999999000]");
+        let left = c.ask("HPTTL h FIELDS 1 b").items()[0].int();
+        assert!((1_400_000..=1_500_000).contains(&left), "{left}");
+        c.check("OBJECT ENCODING h", "\"listpackex\"");
+        c.check("HINCRBY h a 5", ":6");
+        c.check("HPEXPIRETIME h FIELDS 1 a", "[:9999999999000]");
+        c.check("HSET h a 7", ":0");
+        c.check("HTTL h FIELDS 1 a", "[:-1]");
+        c.check("HPERSIST h FIELDS 3 a b nosuch", "[:-1, :1, :-2]");
+        c.check("HPERSIST nosuch FIELDS 1 a", "[:-2]");
+        c.check("HTTL nosuch FIELDS 1 a", "[:-2]");
+        c.check("HEXPIRE h 0 FIELDS 1 a", "[:2]");
+        c.check("HPEXPIREAT h 1 FIELDS 2 b c", "[:2, :2]");
+        c.check("EXISTS h", ":0");
+        c.check("HEXPIRE h 10 FIELDS 1 a", "[:-2]");
+        c.check("HSET h a 1", ":1");
+        for (line, error) in [
+            ("HEXPIRE h -1 FIELDS 1 a", "ERR invalid expire time, must be >= 0"),
+            ("HEXPIRE h x FIELDS 1 a", "ERR value is not an integer or out of range"),
+            (
+                "HEXPIRE h 9223372036854775807 FIELDS 1 a",
+                "ERR invalid expire time in 'hexpire' command",
+            ),
+            (
+                "HEXPIRE h 1 FIELDS 2 a",
+                "ERR The `numfields` parameter must match the number of arguments",
+            ),
+            ("HEXPIRE h 1 FIELDS 0 a", "ERR Parameter `numFields` should be greater than 0"),
+            ("HTTL h FIELDS 0 a", "ERR Number of fields must be a positive integer"),
+            (
+                "HEXPIRE h 1 NOSUCH 1 a",
+                "ERR Mandatory argument FIELDS is missing or not at the right position",
+            ),
+            (
+                "HTTL h NOSUCH 1 a",
+                "ERR Mandatory argument FIELDS is missing or not at the right position",
+            ),
+        ] {
+            c.check(line, &format!("-{error}"));
+        }
+    });
+}
+
+#[test]
+fn fields_whose_time_has_come_are_gone() {
+    with_both(|c| {
+        c.check("CONFIG SET hash-max-listpack-entries 100", "+OK");
+        for (key, fields) in [("small", 10), ("large", 200)] {
+            for field in 0..fields {
+                c.ask(&format!("HSET {key} f{field} v"));
+            }
+            c.ask(&format!("HPEXPIRE {key} 1 FIELDS 3 f0 f1 f2"));
+            wait_until("fields expire", || c.ask(&format!("HLEN {key}")).int() == fields - 3);
+            check_nil(c, &format!("HGET {key} f1"), "nil");
+            check_nil(c, &format!("HMGET {key} f2 f3"), r#"[nil, "v"]"#);
+            c.check(&format!("HSET {key} f1 new"), ":1");
+            c.check(&format!("HTTL {key} FIELDS 1 f1"), "[:-1]");
+        }
+        // A hash goes with its last field, though nobody looks at it.
+        c.check("HSET gone a 1 b 2", ":2");
+        c.check("HPEXPIRE gone 1 FIELDS 2 a b", "[:1, :1]");
+        wait_until("the hash is gone", || c.ask("DBSIZE").int() == 2);
+        c.check("CONFIG SET hash-max-listpack-entries 512", "+OK");
+    });
+}
+
+/// Small and large, with deadlines and without.
+fn fill(c: &mut Connection) {
+    c.check("HSET small name value number 42 empty ''", ":3");
+    c.check("HSET timed a 1 b 2", ":2");
+    c.check("HPEXPIREAT timed 9999999999123 FIELDS 1 a", "[:1]");
+    for field in 0..700 {
+        c.ask(&format!("HSET large field{field} {}", field * 3));
+    }
+    c.check("HPEXPIREAT large 9999999999456 FIELDS 2 field3 field600", "[:1, :1]");
+}
+
+fn check(c: &mut Connection) {
+    c.check("HGETALL small", r#"["name", "value", "number", "42", "empty", ""]"#);
+    c.check("OBJECT ENCODING small", "\"listpack\"");
+    c.check("HPEXPIRETIME timed FIELDS 3 a b c", "[:9999999999123, :-1, :-2]");
+    c.check("OBJECT ENCODING timed", "\"listpackex\"");
+    c.check("HLEN large", ":700");
+    c.check("HMGET large field0 field699", r#"["0", "2097"]"#);
+    c.check("HPEXPIRETIME large FIELDS 2 field3 field4", "[:9999999999456, :-1]");
+    c.check("OBJECT ENCODING large", "\"hashtable\"");
+}
+
+#[test]
+fn hashes_survive_a_kill_and_a_save() {
+    let dir = TempDir::new();
+    for appendonly in ["yes", "no"] {
+        let launch = launch()
+            .with("appendonly", appendonly)
+            .with("dir", &dir.path().join(appendonly).display().to_string());
+        std::fs::create_dir_all(dir.path().join(appendonly)).expect("a directory");
+        let server = launch.start();
+        let mut c = server.connect();
+        fill(&mut c);
+        c.check("HSET small gone 1", ":1");
+        c.check("HDEL small gone", ":1");
+        if appendonly == "no" {
+            c.check("SAVE", "+OK");
+        }
+        drop::<Server>(server);
+        let server = launch.start();
+        check(&mut server.connect());
+    }
+}
+
+#[test]
+fn hashes_go_through_dump_and_copy() {
+    let server = server();
+    let mut c = server.connect();
+    fill(&mut c);
+    for key in ["small", "timed", "large"] {
+        let payload = c.call(&["DUMP", key]).bytes().to_vec();
+        c.check(&format!("DEL {key}"), ":1");
+        let restored = c.call(&[&b"RESTORE"[..], key.as_bytes(), b"0", &payload]);
+        assert_eq!(restored.to_string(), "+OK");
+    }
+    check(&mut c);
+    c.check("COPY large copy", ":1");
+    c.check("DEL large", ":1");
+    c.check("RENAME copy large", "+OK");
+    check(&mut c);
+}

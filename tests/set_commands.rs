@@ -1,0 +1,229 @@
+//! Sets, in both protocols.
+
+use std::collections::BTreeSet;
+
+use tierce_harness::{Reply, Server, TempDir};
+
+use crate::both_protocols::raw::{check_nil, with_both};
+use crate::launch;
+
+/// The elements of a reply, sorted.
+fn sorted(reply: &Reply) -> Vec<String> {
+    let mut items: Vec<_> = reply.items().iter().map(|item| item.text().to_owned()).collect();
+    items.sort();
+    items
+}
+
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+#[test]
+fn members_come_and_go() {
+    with_both(|c| {
+        c.check("SADD s a b c b", ":3");
+        c.check("SADD s c d", ":1");
+        c.check("SCARD s", ":4");
+        c.check("SISMEMBER s a", ":1");
+        c.check("SISMEMBER s x", ":0");
+        c.check("SMISMEMBER s a x d", "[:1, :0, :1]");
+        c.check("SMISMEMBER nosuch a b", "[:0, :0]");
+        assert_eq!(sorted(&c.ask("SMEMBERS s")), ["a", "b", "c", "d"]);
+        c.check("SREM s a x", ":1");
+        c.check("SREM s b c d", ":3");
+        c.check("EXISTS s", ":0");
+        c.check("SCARD s", ":0");
+        assert!(c.ask("SMEMBERS s").items().is_empty());
+        c.check("SREM s a", ":0");
+        c.check("SET text 1", "+OK");
+        for line in [
+            "SADD text a",
+            "SCARD text",
+            "SPOP text",
+            "SINTER text",
+            "SMEMBERS text",
+            "SSCAN text 0",
+        ] {
+            c.check(line, WRONG_TYPE);
+        }
+    });
+}
+
+#[test]
+fn the_form_follows_members_and_configuration() {
+    with_both(|c| {
+        c.check("SADD s 1 2 3", ":3");
+        c.check("OBJECT ENCODING s", "\"intset\"");
+        c.check("SADD s x", ":1");
+        c.check("OBJECT ENCODING s", "\"listpack\"");
+        c.ask(&format!("SADD s {}", "y".repeat(65)));
+        c.check("OBJECT ENCODING s", "\"hashtable\"");
+        c.check("CONFIG SET set-max-intset-entries 3", "+OK");
+        c.check("SADD t 1 2 3", ":3");
+        c.check("SADD t 4", ":1");
+        c.check("OBJECT ENCODING t", "\"hashtable\"");
+        assert_eq!(sorted(&c.ask("SMEMBERS t")), ["1", "2", "3", "4"]);
+        c.check("CONFIG SET set-max-intset-entries 512", "+OK");
+    });
+}
+
+#[test]
+fn members_move() {
+    with_both(|c| {
+        c.check("SADD a x y", ":2");
+        c.check("SADD b y", ":1");
+        c.check("SMOVE a b x", ":1");
+        c.check("SMOVE a b x", ":0");
+        c.check("SMOVE a b y", ":1");
+        c.check("EXISTS a", ":0");
+        c.check("SCARD b", ":2");
+        c.check("SMOVE b b x", ":1");
+        c.check("SMOVE b b z", ":0");
+        c.check("SET text 1", "+OK");
+        c.check("SMOVE b text x", WRONG_TYPE);
+        c.check("SMOVE b text nosuch", WRONG_TYPE);
+        c.check("SMOVE text b x", WRONG_TYPE);
+        c.check("SMOVE nosuch text x", ":0");
+    });
+}
+
+#[test]
+fn members_by_chance() {
+    with_both(|c| {
+        for (key, count) in [("ints", 300), ("table", 2000)] {
+            for number in 0..count {
+                c.ask(&format!("SADD {key} {}", number * 7));
+            }
+            let all: BTreeSet<String> =
+                sorted(&c.ask(&format!("SMEMBERS {key}"))).into_iter().collect();
+            assert_eq!(all.len(), count);
+            for wanted in [0, 5, 150, 5000] {
+                let drawn = sorted(&c.ask(&format!("SRANDMEMBER {key} {wanted}")));
+                assert_eq!(drawn.len(), wanted.min(count));
+                let distinct: BTreeSet<String> = drawn.into_iter().collect();
+                assert_eq!(distinct.len(), wanted.min(count));
+                assert!(distinct.is_subset(&all));
+            }
+            assert_eq!(c.ask(&format!("SRANDMEMBER {key} -4000")).items().len(), 4000);
+            assert!(all.contains(c.ask(&format!("SRANDMEMBER {key}")).text()));
+            c.check(
+                &format!("SRANDMEMBER {key} -9000000000000000000"),
+                "-ERR value is out of range",
+            );
+            let popped: BTreeSet<String> =
+                sorted(&c.ask(&format!("SPOP {key} 100"))).into_iter().collect();
+            assert!(popped.len() == 100 && popped.is_subset(&all));
+            let one = c.ask(&format!("SPOP {key}")).text().to_owned();
+            assert!(all.contains(&one) && !popped.contains(&one));
+            c.check(&format!("SCARD {key}"), &format!(":{}", count - 101));
+            assert_eq!(c.ask(&format!("SPOP {key} 100000")).items().len(), count - 101);
+            c.check(&format!("EXISTS {key}"), ":0");
+        }
+        check_nil(c, "SPOP nosuch", "nil");
+        assert!(c.ask("SPOP nosuch 3").items().is_empty());
+        c.check("SPOP nosuch -1", "-ERR value is out of range, must be positive");
+        c.check("SPOP nosuch 1 2", "-ERR syntax error");
+        check_nil(c, "SRANDMEMBER nosuch", "nil");
+        c.check("SRANDMEMBER nosuch 3", "[]");
+        c.check("SRANDMEMBER nosuch x", "-ERR value is not an integer or out of range");
+    });
+}
+
+#[test]
+fn sets_make_sets() {
+    with_both(|c| {
+        c.check("SADD a 1 2 3 4 x", ":5");
+        c.check("SADD b 2 3 y x", ":4");
+        c.check("SADD c 3 x z", ":3");
+        assert_eq!(sorted(&c.ask("SINTER a b c")), ["3", "x"]);
+        assert_eq!(sorted(&c.ask("SUNION a b c")), ["1", "2", "3", "4", "x", "y", "z"]);
+        assert_eq!(sorted(&c.ask("SDIFF a b c")), ["1", "4"]);
+        assert_eq!(sorted(&c.ask("SDIFF nosuch a")), [""; 0]);
+        assert_eq!(sorted(&c.ask("SINTER a nosuch")), [""; 0]);
+        assert_eq!(sorted(&c.ask("SUNION nosuch c")), ["3", "x", "z"]);
+        c.check("SINTERCARD 2 a b", ":3");
+        c.check("SINTERCARD 2 a b LIMIT 2", ":2");
+        c.check("SINTERCARD 2 a b LIMIT 0", ":3");
+        c.check("SINTERCARD 0 a", "-ERR numkeys should be greater than 0");
+        c.check("SINTERCARD 3 a b", "-ERR Number of keys can't be greater than number of args");
+        c.check("SINTERCARD 2 a b LIMIT -1", "-ERR LIMIT can't be negative");
+        c.check("SINTERCARD 2 a b NOSUCH 1", "-ERR syntax error");
+        c.check("SINTERSTORE d a b", ":3");
+        assert_eq!(sorted(&c.ask("SMEMBERS d")), ["2", "3", "x"]);
+        c.check("SUNIONSTORE d d c", ":4");
+        c.check("SDIFFSTORE a a b", ":2");
+        c.check("OBJECT ENCODING a", "\"intset\"");
+        c.check("SET text 1", "+OK");
+        c.check("SUNIONSTORE text a", ":2");
+        c.check("TYPE text", "+set");
+        c.check("SINTERSTORE text a nosuch", ":0");
+        c.check("EXISTS text", ":0");
+        c.check("SET text 1", "+OK");
+        for line in ["SINTER a text", "SINTER nosuch text", "SUNION a text", "SDIFFSTORE d a text"]
+        {
+            c.check(line, WRONG_TYPE);
+        }
+        c.check("COMMAND GETKEYS SINTERCARD 2 a b LIMIT 5", r#"["a", "b"]"#);
+        c.check("COMMAND GETKEYS SINTERSTORE d a b", r#"["d", "a", "b"]"#);
+    });
+}
+
+#[test]
+fn a_scan_meets_every_member_that_stays() {
+    with_both(|c| {
+        for number in 0..1500 {
+            c.ask(&format!("SADD s member{number}"));
+        }
+        let (mut cursor, mut met) = ("0".to_owned(), BTreeSet::new());
+        loop {
+            let reply = c.ask(&format!("SSCAN s {cursor} COUNT 20 MATCH member*"));
+            cursor = reply.items()[0].text().to_owned();
+            met.extend(reply.items()[1].items().iter().map(|name| name.text().to_owned()));
+            if cursor == "0" {
+                break;
+            }
+            c.ask(&format!("SREM s member{}", 1000 + met.len() % 500));
+        }
+        assert!((0..1000).all(|number| met.contains(&format!("member{number}"))));
+        c.check("SADD small 1 2 11", ":3");
+        c.check("SSCAN small 0 MATCH 1*", r#"["0", ["1", "11"]]"#);
+        c.check("SSCAN small 0 NOVALUES", "-ERR syntax error");
+        c.check("SSCAN nosuch 0 NOSUCH", r#"["0", []]"#);
+    });
+}
+
+#[test]
+fn sets_survive_a_kill_a_save_and_a_dump() {
+    let dir = TempDir::new();
+    for appendonly in ["yes", "no"] {
+        let own = dir.path().join(appendonly);
+        std::fs::create_dir_all(&own).expect("a directory");
+        let launch =
+            launch().with("appendonly", appendonly).with("dir", &own.display().to_string());
+        let server = launch.start();
+        let mut c = server.connect();
+        c.check("SADD ints 1 -5 70000 9999999999", ":4");
+        c.check("SADD small 1 x ''", ":3");
+        for number in 0..700 {
+            c.ask(&format!("SADD large member{number} {number}"));
+        }
+        c.check("SREM large member0 1", ":2");
+        for key in ["ints", "small", "large"] {
+            let payload = c.call(&["DUMP", key]).bytes().to_vec();
+            c.check(&format!("DEL {key}"), ":1");
+            let restored = c.call(&[&b"RESTORE"[..], key.as_bytes(), b"0", &payload]);
+            assert_eq!(restored.to_string(), "+OK");
+        }
+        if appendonly == "no" {
+            c.check("SAVE", "+OK");
+        }
+        drop::<Server>(server);
+        let server = launch.start();
+        let mut c = server.connect();
+        assert_eq!(sorted(&c.ask("SMEMBERS ints")), ["-5", "1", "70000", "9999999999"]);
+        c.check("OBJECT ENCODING ints", "\"intset\"");
+        assert_eq!(sorted(&c.ask("SMEMBERS small")), ["", "1", "x"]);
+        c.check("OBJECT ENCODING small", "\"listpack\"");
+        c.check("SCARD large", ":1398");
+        c.check("SMISMEMBER large member0 member1 1 2", "[:0, :1, :0, :1]");
+        c.check("OBJECT ENCODING large", "\"hashtable\"");
+    }
+}
