@@ -1,5 +1,6 @@
 //! Chores of this repository, behind `cargo xtask`.
 
+mod collections;
 mod differential;
 mod documents;
 mod hit_ratio;
@@ -24,6 +25,10 @@ enum Chore {
     DifferentialMemcached(memcached::Options),
     /// Report how often a key is found in Tierce and in redis-server, by eviction policy.
     HitRatio(hit_ratio::Options),
+    /// Report what an element of each type costs in memory, in Tierce and in redis-server.
+    ElementMemory(collections::Options),
+    /// Report how long others wait while a very large collection goes away.
+    Stalls(collections::Options),
     /// Write the pages of docs/ that are made from tables in the code.
     Documents,
 }
@@ -33,6 +38,8 @@ fn main() -> ExitCode {
         Chore::Differential(options) => differential::run(&options),
         Chore::DifferentialMemcached(options) => memcached::run(&options),
         Chore::HitRatio(options) => hit_ratio::run(&options),
+        Chore::ElementMemory(options) => collections::memory(&options),
+        Chore::Stalls(options) => collections::stalls(&options),
         Chore::Documents => documents::write(),
     };
     match result {

@@ -1,31 +1,50 @@
 //! What was sent before, for the report of a difference.
 
+use std::collections::VecDeque;
+
 use super::stream::Call;
 
 /// Lines of a report. The cause is rarely further away.
 const LINES_MAX: usize = 60;
 
-/// All calls of a run with their connections.
+/// Calls that are remembered.
+const CALLS_MAX: usize = 100_000;
+
+/// The calls of a run with their connections.
 #[derive(Default)]
-pub(super) struct History(Vec<(usize, Call)>);
+pub(super) struct History {
+    calls: VecDeque<(usize, Call)>,
+    /// Whether reports show all of them, for a replay.
+    pub(super) is_shown: bool,
+}
 
 impl History {
     pub(super) fn add(&mut self, connection: usize, calls: Vec<Call>) {
-        self.0.extend(calls.into_iter().map(|call| (connection, call)));
+        self.calls.extend(calls.into_iter().map(|call| (connection, call)));
+        let surplus = self.calls.len().saturating_sub(CALLS_MAX);
+        self.calls.drain(..surplus);
+    }
+
+    /// The last calls, whatever they concern.
+    pub(super) fn last(&self) -> Vec<String> {
+        let first = self.calls.len().saturating_sub(LINES_MAX);
+        self.calls.range(first..).map(|(n, call)| format!("{n}: {}", line(call))).collect()
     }
 
     /// The last calls that name a key of `call` or change all keys, and those among the calls
     /// that it was sent `with`.
     pub(super) fn of_keys_in(&self, call: &Call, connection: usize, with: &[Call]) -> Vec<String> {
-        const EVERYTHING: [&str; 4] = ["SELECT", "SWAPDB", "FLUSHDB", "FLUSHALL"];
-        let keys: Vec<_> = call.iter().skip(1).filter(|arg| arg.starts_with(b"k:")).collect();
+        const EVERYTHING: [&str; 5] = ["SELECT", "SWAPDB", "FLUSHDB", "FLUSHALL", "CONFIG"];
+        let is_key = |arg: &&Vec<u8>| arg.len() == 3 && arg[1] == b':';
+        let keys: Vec<_> = call.iter().skip(1).filter(is_key).collect();
         let concerns = |earlier: &Call| {
             let name = String::from_utf8_lossy(&earlier[0]).to_ascii_uppercase();
             EVERYTHING.contains(&name.as_str()) || keys.iter().any(|key| earlier.contains(key))
         };
-        let concerned = self.0.iter().rev().filter(|(_, earlier)| concerns(earlier));
+        let concerns = |earlier: &Call| self.is_shown || concerns(earlier);
+        let concerned = self.calls.iter().rev().filter(|(_, earlier)| concerns(earlier));
         let mut lines: Vec<_> = concerned
-            .take(LINES_MAX)
+            .take(if self.is_shown { CALLS_MAX } else { LINES_MAX })
             .map(|(n, earlier)| format!("{n}: {}", line(earlier)))
             .collect();
         lines.reverse();

@@ -1,8 +1,11 @@
 //! The random commands.
 
+use std::collections::VecDeque;
+
 use tierce_harness::Random;
 
 use super::grammar::expand;
+use super::{bits, comparison, geo, lists, sorted_sets, streams, waits};
 
 /// A command with its arguments.
 pub(super) type Call = Vec<Vec<u8>>;
@@ -11,6 +14,10 @@ pub(super) type Call = Vec<Vec<u8>>;
 pub(super) const DATABASES: usize = 3;
 /// Names of keys, for the same reason.
 const KEYS: usize = 12;
+/// Names of keys of each type of collections.
+const TYPED_KEYS: usize = 5;
+/// Names of fields, and of members.
+const FIELDS: usize = 20;
 
 /// Commands with all their options, and how often each comes.
 ///
@@ -69,7 +76,54 @@ const TEMPLATES: &[(usize, &str)] = &[
     (6, "EXPIRETIME {key}"),
     (6, "PEXPIRETIME {key}"),
     (6, "PERSIST {key}"),
+    (30, "HSET {hash} {field} {value} [{field} {value}] [{field} {value}]"),
+    (4, "HMSET {hash} {field} {value} [{field} {value}]"),
+    (6, "HSETNX {hash} {field} {value}"),
+    (12, "HGET {hash} {field}"),
+    (8, "HMGET {hash} {field}+"),
+    (6, "HGETALL {hash}"),
+    (4, "HKEYS {hash}"),
+    (4, "HVALS {hash}"),
+    (5, "HLEN {hash}"),
+    (8, "HDEL {hash} {field}+"),
+    (5, "HEXISTS {hash} {field}"),
+    (5, "HSTRLEN {hash} {field}"),
+    (10, "HINCRBY {hash} {field} {int}"),
+    (10, "HINCRBYFLOAT {hash} {field} {float}"),
+    (6, "HRANDFIELD {hash} [{int}]"),
+    (4, "HRANDFIELD {hash} {index} WITHVALUES"),
+    (4, "HSCAN {hash} 0 [MATCH {pattern}] [COUNT {int}]"),
+    (30, "SADD {set} {set-member}+"),
+    (10, "SREM {set} {set-member}+"),
+    (6, "SISMEMBER {set} {set-member}"),
+    (6, "SMISMEMBER {set} {set-member}+"),
+    (6, "SMEMBERS {set}"),
+    (6, "SCARD {set}"),
+    (8, "SMOVE {set} {set} {set-member}"),
+    (3, "SPOP {set} (0 | 10000 | {int})"),
+    (6, "SRANDMEMBER {set} [{int}]"),
+    (8, "SINTER {set}+"),
+    (8, "SUNION {set}+"),
+    (8, "SDIFF {set}+"),
+    (8, "SINTERCARD {small} {set} [{set}] [LIMIT {small}]"),
+    (4, "SINTERCARD 2 {set} {set} [LIMIT {index}]"),
+    (8, "SINTERSTORE {set} {set}+"),
+    (8, "SUNIONSTORE {set} {set}+"),
+    (8, "SDIFFSTORE {set} {set}+"),
+    (4, "SSCAN {set} 0 [MATCH {pattern}] [COUNT {int}]"),
     (8, "OBJECT ENCODING {key}"),
+    (4, "OBJECT ENCODING ({hash} | {set} | {list} | {zset} | {counter})"),
+    (
+        1,
+        "CONFIG SET (hash-max-listpack-entries | zset-max-listpack-entries) (0 | 3 | 8 | 128 | 512)",
+    ),
+    (1, "CONFIG SET (hash-max-listpack-value | zset-max-listpack-value) (0 | 1 | 12 | 64)"),
+    (
+        1,
+        "CONFIG SET (set-max-intset-entries | stream-node-max-entries) (0 | 1 | 3 | 10 | 100 | 512)",
+    ),
+    (1, "CONFIG SET list-max-listpack-size (-5 | -2 | -1 | 1 | 2 | 5 | 128)"),
+    (1, "CONFIG SET (list-compress-depth | hll-sparse-max-bytes) (0 | 1 | 3 | 100 | 3000)"),
     (2, "OBJECT (REFCOUNT | IDLETIME | FREQ) {key}"),
     (1, "OBJECT {value} {key}"),
     (3, "PING [{value}] [{value}]"),
@@ -98,45 +152,143 @@ const TEMPLATES: &[(usize, &str)] = &[
     (1, "{unknown} {value}"),
 ];
 
+/// Templates with their weights.
+type Chapter = &'static [(usize, &'static str)];
+
+/// The templates of this file and of those for collections.
+const CHAPTERS: &[Chapter] = &[
+    TEMPLATES,
+    lists::TEMPLATES,
+    sorted_sets::TEMPLATES,
+    geo::TEMPLATES,
+    streams::TEMPLATES,
+    bits::TEMPLATES,
+    waits::TEMPLATES,
+];
+
 /// Makes calls from a seed.
 pub(super) struct Stream {
     random: Random,
-    weights: usize,
+    /// What comes next, whatever else might.
+    next: VecDeque<Call>,
     /// How many relative times were made; see [`Values::time`].
     times: i64,
+    /// How many identities of entries were made; see [`Values::new_id`].
+    entries: u64,
 }
 
 impl Stream {
     pub(super) fn new(seed: u64) -> Self {
-        let weights = TEMPLATES.iter().map(|(weight, _)| weight).sum();
-        Self { random: Random::new(seed), weights, times: 0 }
+        Self { random: Random::new(seed), next: VecDeque::new(), times: 0, entries: 0 }
     }
 
     pub(super) fn next_call(&mut self) -> Call {
+        if let Some(call) = self.next.pop_front() {
+            return call;
+        }
+        let call = self.call_of(CHAPTERS);
+        let witness = comparison::witness(&call);
+        self.next.extend(with_a_clean_start(call).chain(witness));
+        self.next.pop_front().expect("at least one was made")
+    }
+
+    /// A call of a client that waits until it is served.
+    pub(super) fn waiting_call(&mut self) -> Call {
+        let mut call = Vec::new();
+        let template = self.template(&[waits::WAITING]);
+        self.expand(template, &mut call);
+        call
+    }
+
+    /// Calls that clients waiting in this database may be served by, with others among them.
+    pub(super) fn calls_for_waiting_clients(&mut self, db: usize, waiting: &[Call]) -> Vec<Call> {
+        const CALLS: usize = 12;
+        /// By which a stream comes that has no entries, with a higher identity than there was: 7.0 serves
+        /// whoever waits with XREAD with nothing then, 7.2 does not serve him.
+        const EMPTY_STREAMS: [&str; 7] =
+            ["rename", "renamenx", "move", "copy", "xsetid", "xgroup", "xdel"];
+        let calls = (0..CALLS).map(|_| match self.random.below(3) {
+            0 => self.call_of(CHAPTERS),
+            _ => self.call_of(&[waits::FEEDING]),
+        });
+        let is = |arg: &Vec<u8>, word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
+        let trims = |call: &Call| call.iter().any(|arg| is(arg, "maxlen") || is(arg, "minid"));
+        // Redis serves nobody with what a command stores in the place of a value of another type.
+        let stores = |call: &Call| {
+            let is_store = |arg: &Vec<u8>| arg.to_ascii_uppercase().ends_with(b"STORE");
+            call.iter().any(|arg| is_store(arg) || is(arg, "storedist"))
+        };
+        let reads = waiting.iter().any(|call| is(&call[0], "xread"));
+        let is_left_out = |call: &Call| {
+            let name = &call[0];
+            // What concerns clients might end waiting for others than the scene means. SWAPDB brings
+            // several keys at once, of which 7.0 takes another one than 7.2. And 7.2 serves nobody with
+            // an entry that is trimmed at once.
+            is(name, "client")
+                || is(name, "swapdb")
+                || is(name, "xadd") && trims(call)
+                || stores(call)
+                || reads && EMPTY_STREAMS.iter().any(|word| is(name, word))
+        };
+        let calls = calls.filter(|call| !is_left_out(call)).flat_map(with_a_clean_start);
+        let calls = calls.collect::<Vec<_>>();
+        let select = vec![b"SELECT".to_vec(), db.to_string().into_bytes()];
+        std::iter::once(select).chain(calls).collect()
+    }
+
+    fn call_of(&mut self, chapters: &[Chapter]) -> Call {
         loop {
-            let call = self.any_call();
-            if !depends_on_the_clock(&call) && !changed_after_7_0(&call) {
+            let call = self.any_call(chapters);
+            let is_left_out = self.sets_id_back(&call)
+                || depends_on_the_clock(&call)
+                || waits_for_long(&call)
+                || changes_by_chance(&call)
+                || trims_about(&call)
+                || configures_nothing(&call)
+                || hides_a_star(&call)
+                || may_sort_scores(&call)
+                || changed_after_7_0(&call)
+                || mixes_scores(&call)
+                || asks_for_too_much(&call);
+            if !is_left_out {
                 return call;
             }
         }
     }
 
-    fn any_call(&mut self) -> Call {
-        let template = self.template();
+    /// Whether XSETID names an identity that some entry may have had. Since 7.2 it may not be below that of
+    /// the highest deleted entry.
+    fn sets_id_back(&self, call: &Call) -> bool {
+        let ms = |id: &[u8]| {
+            let ms = id.split(|byte| *byte == b'-').next()?;
+            std::str::from_utf8(ms).ok()?.parse::<u64>().ok()
+        };
+        call[0].eq_ignore_ascii_case(b"xsetid")
+            && call.get(2).and_then(|id| ms(id)).is_some_and(|ms| ms <= self.entries / 4)
+    }
+
+    fn any_call(&mut self, chapters: &[Chapter]) -> Call {
         let mut call = Vec::new();
-        let times = &mut self.times;
-        let mut value = |name: &str, random: &mut Random| Values { random, times }.of(name);
-        expand(template, &mut self.random, &mut value, &mut call);
-        // Some kinds of values are two words.
-        call = call.into_iter().flat_map(split_option).collect();
+        let template = self.template(chapters);
+        self.expand(template, &mut call);
         self.misuse(&mut call);
         self.change_case(&mut call);
         call
     }
 
-    fn template(&mut self) -> &'static str {
-        let mut point = self.random.below(self.weights);
-        for (weight, template) in TEMPLATES {
+    fn expand(&mut self, template: &str, call: &mut Call) {
+        let (times, entries) = (&mut self.times, &mut self.entries);
+        let mut value =
+            |name: &str, random: &mut Random| Values { random, times, entries }.of(name);
+        expand(template, &mut self.random, &mut value, call);
+        // Some kinds of values are two words.
+        *call = std::mem::take(call).into_iter().flat_map(split_option).collect();
+    }
+
+    fn template(&mut self, chapters: &[Chapter]) -> &'static str {
+        let templates = || chapters.iter().copied().flatten();
+        let mut point = self.random.below(templates().map(|(weight, _)| weight).sum());
+        for (weight, template) in templates() {
             if point < *weight {
                 return template;
             }
@@ -232,6 +384,7 @@ const INTS: [&str; 14] = [
 ];
 
 const FLOATS: [&str; 20] = [
+    "5e-324",
     "0",
     "1",
     "-1",
@@ -247,11 +400,28 @@ const FLOATS: [&str; 20] = [
     "123456.789",
     "0.00000000000000001",
     "99999999999999.99",
-    "5e-324",
     ".5",
     "1.",
     "-0.0",
     "1000000000000000000000",
+];
+
+const SCORES: [&str; 16] = [
+    "0", "0", "1", "1", "2", "-1", "-0", "0.5", "3.25", "1e3", "-2.5", "inf", "-inf", "100", "0.1",
+    "12345678",
+];
+
+const DEGREES: [&str; 10] = [
+    "0",
+    "13.361389",
+    "38.115556",
+    "15.087269",
+    "37.502669",
+    "-180",
+    "180",
+    "85.05112878",
+    "86",
+    "-0",
 ];
 
 const PATTERNS: [&str; 12] = [
@@ -262,14 +432,74 @@ const PATTERNS: [&str; 12] = [
 struct Values<'a> {
     random: &'a mut Random,
     times: &'a mut i64,
+    entries: &'a mut u64,
 }
 
 impl Values<'_> {
     fn of(&mut self, name: &str) -> Vec<u8> {
         let random = &mut *self.random;
         match name {
+            // Each type has names of its own, or most commands would meet the wrong type.
+            "key" if random.one_in(12) => self.of("list"),
+            "list" if random.one_in(20) => b"k:1".to_vec(),
+            "list" => format!("l:{}", random.below(KEYS / 2)).into_bytes(),
+            "element" => self.element(),
+            "key" if random.one_in(12) => self.of("zset"),
+            "zset" if random.one_in(20) => b"k:1".to_vec(),
+            "zset" => format!("z:{}", random.below(KEYS / 2)).into_bytes(),
+            // What a range of members is means something only if all scores are equal.
+            "lex" => format!("x:{}", random.below(3)).into_bytes(),
+            "member" => self.member(),
+            "geo" if random.one_in(20) => b"k:1".to_vec(),
+            "geo" => format!("g:{}", random.below(3)).into_bytes(),
+            "place" => format!("p{}", random.below(12)).into_bytes(),
+            // No two places are equally far from a third one: which is nearer is left open then.
+            "position" if random.one_in(40) => random.pick(&["86", "-181", "x"]).into(),
+            "position" => format!("{:.9}", random.below(1 << 40) as f64 / 1e10 - 50.0).into_bytes(),
+            "degrees" if random.one_in(3) => random.pick(&DEGREES).into(),
+            "degrees" => format!("{:.4}", random.below(1_600_000) as f64 / 1e4 - 80.0).into_bytes(),
+            "length" => {
+                random.pick(&["0", "1", "100", "1500.5", "3000", "20000", "1e7", "-1"]).into()
+            }
+            "unit" => random.pick(&["m", "km", "km", "km", "ft", "mi", "KM", "yd"]).into(),
+            "score" if random.one_in(12) => random.pick(&EDGES).into(),
+            "score" => random.pick(&SCORES).into(),
+            "score-end" => self.end(&["", "", "("], "score"),
+            "member-end" if random.one_in(4) => random.pick(&["-", "+", "", "a"]).into(),
+            "member-end" => self.end(&["[", "("], "member"),
+            "count" => random.pick(&["0", "1", "2", "3", "5", "-1", "20"]).into(),
+            "stream" | "bitmap" | "counter" if random.one_in(20) => b"k:1".to_vec(),
+            "stream" => format!("s:{}", random.below(3)).into_bytes(),
+            "bitmap" => format!("b:{}", random.below(KEYS / 2)).into_bytes(),
+            "counter" => format!("h:{}", random.below(3)).into_bytes(),
+            "group" => random.pick(&["g", "g", "g", "h"]).into(),
+            "consumer" => random.pick(&["ann", "bob", "eve"]).into(),
+            "entry-field" => random.pick(&["f", "f", "g", "7", ""]).into(),
+            "few" => random.pick(&["1", "2", "3", "10"]).into(),
+            "new-id" => self.new_id(),
+            "entry-id" => self.entry_id(),
+            "high-id" => format!("{}-{}", *self.entries / 4 + 1, random.below(3)).into_bytes(),
+            "interval" if random.one_in(4) => random.pick(&["-", "+"]).into(),
+            "interval" if random.one_in(5) => [b"(", &*self.entry_id()].concat(),
+            "interval" => self.entry_id(),
+            "bit" if random.one_in(20) => random.pick(&EDGES).into(),
+            "bit" if random.one_in(6) => format!("#{}", random.below(6)).into_bytes(),
+            "bit" => random.below(200).to_string().into_bytes(),
+            "width" => {
+                let sign = random.pick(&["i", "u"]);
+                format!("{sign}{}", 1 + random.below(64)).into_bytes()
+            }
             "key" => format!("k:{}", random.below(KEYS)).into_bytes(),
             "value" => self.value(),
+            // Mostly of one type, so that commands meet what they are for.
+            "hash" | "set" if random.one_in(25) => self.of("key"),
+            "hash" => format!("h:{}", random.below(TYPED_KEYS)).into_bytes(),
+            "set" => format!("s:{}", random.below(TYPED_KEYS)).into_bytes(),
+            "field" => format!("f{}", random.below(FIELDS)).into_bytes(),
+            "set-member" => match random.below(4) {
+                0..3 => (random.below(FIELDS * 2) as i64 - 5).to_string().into_bytes(),
+                _ => format!("k:{}", random.below(FIELDS)).into_bytes(),
+            },
             "int" => random.pick(&INTS).into(),
             "small" => random.pick(&["0", "1", "5", "x", "-1"]).into(),
             "float" => random.pick(&FLOATS).into(),
@@ -288,6 +518,10 @@ impl Values<'_> {
             "at-seconds" => self.deadline(1),
             "at-milliseconds" => self.deadline(1000),
             "expire" => self.expire(),
+            "timeout" if random.one_in(15) => random.pick(&["-1", "x", "nan", ""]).into(),
+            "timeout" => random.pick(&["0.001", "0.002", "1e-3"]).into(),
+            "block" if random.one_in(15) => random.pick(&["-1", "x", "1.5", ""]).into(),
+            "block" => random.pick(&["1", "2"]).into(),
             _ => panic!("no such value: {name}"),
         }
     }
@@ -296,7 +530,8 @@ impl Values<'_> {
         let random = &mut *self.random;
         match random.below(12) {
             0..3 => random.pick(&INTS).into(),
-            3 => random.pick(&FLOATS).into(),
+            // Not the smallest of them, which SORT refuses, and sometimes what it looks at afterwards.
+            3 => random.pick(&FLOATS[1..]).into(),
             4 => random.pick(&EDGES).into(),
             5 => random.next_u64().to_string().into_bytes(),
             6 => {
@@ -317,6 +552,54 @@ impl Values<'_> {
                 (0..len).map(|_| b'a' + random.below(4) as u8).collect()
             }
         }
+    }
+
+    /// One of a few, so that searches find it, or any value.
+    fn element(&mut self) -> Vec<u8> {
+        match self.random.below(12) {
+            0..8 => self.random.pick(&["a", "b", "c", "0", "1", "-1", "10", "300"]).into(),
+            8 => self.random.pick(&["70000", "-70000", "16777217", "4294967296", "01"]).into(),
+            _ => self.value(),
+        }
+    }
+
+    /// One of some that meet each other, few enough for sets of both encodings, or any value.
+    fn member(&mut self) -> Vec<u8> {
+        match self.random.below(20) {
+            0 => self.value(),
+            1..8 => self.random.pick(&["a", "b", "c", "ab", "abc", "b1", "7", "-3", "07"]).into(),
+            _ => format!("m{}", self.random.below(200)).into_bytes(),
+        }
+    }
+
+    /// An end of a range: something to begin with and a value.
+    fn end(&mut self, begins: &[&str], name: &str) -> Vec<u8> {
+        let begin = self.random.pick(begins).as_bytes().to_vec();
+        [begin, self.of(name)].concat()
+    }
+
+    /// An identity above most of those before it.
+    fn new_id(&mut self) -> Vec<u8> {
+        *self.entries += 1;
+        let ms = *self.entries / 4;
+        match self.random.below(8) {
+            0 => self.entry_id(),
+            1..3 => format!("{ms}-*").into_bytes(),
+            _ => format!("{ms}-{}", *self.entries % 4).into_bytes(),
+        }
+    }
+
+    /// An identity that an entry may have.
+    fn entry_id(&mut self) -> Vec<u8> {
+        let random = &mut *self.random;
+        if random.one_in(20) {
+            return random.pick(&EDGES).into();
+        }
+        let ms = (*self.entries / 4 + 2).saturating_sub(random.below(25) as u64);
+        if random.one_in(4) {
+            return ms.to_string().into_bytes();
+        }
+        format!("{ms}-{}", random.below(4)).into_bytes()
     }
 
     /// A time to live that is over, or lasts for days. No two of the latter are within a thousand
@@ -387,6 +670,107 @@ fn depends_on_the_clock(call: &Call) -> bool {
     }
 }
 
+/// Whether the client might wait longer than for a moment.
+fn waits_for_long(call: &Call) -> bool {
+    const MOMENT_S: f64 = 0.01;
+    let name = call[0].to_ascii_uppercase();
+    let timeout_ms = |arg: &[u8]| std::str::from_utf8(arg).ok()?.trim().parse::<f64>().ok();
+    let is_long = |timeout: Option<f64>, unit: f64| {
+        timeout.is_some_and(|timeout| timeout == 0.0 || timeout > MOMENT_S * unit)
+    };
+    match name.as_slice() {
+        b"BLPOP" | b"BRPOP" | b"BLMOVE" | b"BRPOPLPUSH" | b"BZPOPMIN" | b"BZPOPMAX" => {
+            is_long(call.last().and_then(|arg| timeout_ms(arg)), 1.0)
+        }
+        b"BLMPOP" | b"BZMPOP" => is_long(call.get(1).and_then(|arg| timeout_ms(arg)), 1.0),
+        b"XREAD" | b"XREADGROUP" => call.windows(2).any(|pair| {
+            pair[0].eq_ignore_ascii_case(b"block") && is_long(timeout_ms(&pair[1]), 1000.0)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether a mistake gives a set of equal scores another one. In such a set Redis itself finds this or
+/// that range of members, as chance has made its lists.
+fn mixes_scores(call: &Call) -> bool {
+    let names_lex = call.iter().skip(1).any(|arg| arg.starts_with(b"x:"));
+    let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
+    let is_score = |arg: &Vec<u8>| {
+        let is_number = |text: &str| text.parse::<f64>().is_ok() || text.starts_with("0x");
+        std::str::from_utf8(arg).is_ok_and(|text| is_number(text) && text != "0")
+    };
+    // A mistake may also have exchanged where members come from and where they go.
+    let is_stored = call.get(1).is_some_and(|arg| arg.starts_with(b"x:")) && is("zrangestore");
+    is_stored || names_lex && is("zadd") && call.iter().skip(2).step_by(2).any(is_score)
+}
+
+/// A call, and before a SORT one that changes nothing. Redis looks at `errno` after each number that SORT
+/// reads, but does not clear it; so a number out of range in an earlier command makes it fail.
+fn with_a_clean_start(call: Call) -> impl Iterator<Item = Call> {
+    let is_sort = [&b"sort"[..], b"sort_ro"].iter().any(|it| call[0].eq_ignore_ascii_case(it));
+    let clearing = || ["ZADD", "x:none", "XX", "1", "m"].map(|word| word.into()).to_vec();
+    is_sort.then(clearing).into_iter().chain([call])
+}
+
+/// Whether this is a SORT of what may be a sorted set, or makes the list of a later one such a key. Redis
+/// gives sorted sets that it has sorted another encoding; a scene sorts copies of them.
+fn may_sort_scores(call: &Call) -> bool {
+    let is_list = |n: usize| call.get(n).is_some_and(|key| key.starts_with(b"l:"));
+    match call[0].to_ascii_uppercase().as_slice() {
+        b"SORT" | b"SORT_RO" => !is_list(1),
+        b"RENAME" | b"RENAMENX" | b"COPY" => !is_list(1) && is_list(2),
+        _ => false,
+    }
+}
+
+/// Whether the servers would not hold the same afterwards: SPOP that leaves some members.
+fn changes_by_chance(call: &Call) -> bool {
+    let count = call.get(2).and_then(|arg| std::str::from_utf8(arg).ok()?.parse::<i64>().ok());
+    let is_some_count = |count: i64| (1..1000).contains(&count);
+    call[0].eq_ignore_ascii_case(b"spop") && (call.len() == 2 || count.is_some_and(is_some_count))
+}
+
+/// Whether as many entries of a stream go as fit the blocks in which it is stored.
+fn trims_about(call: &Call) -> bool {
+    let name = call[0].to_ascii_uppercase();
+    matches!(&*name, b"XADD" | b"XTRIM") && call.iter().any(|arg| arg == b"~")
+}
+
+/// Whether a size in bytes is set to an empty text, which is 0 in Redis.
+fn configures_nothing(call: &Call) -> bool {
+    call[0].eq_ignore_ascii_case(b"config") && call.iter().any(Vec::is_empty)
+}
+
+/// Whether a pattern of SORT has its star behind a zero byte, where Redis does not look for it.
+fn hides_a_star(call: &Call) -> bool {
+    let hides = |arg: &Vec<u8>| {
+        let zero = arg.iter().position(|byte| *byte == 0);
+        zero.is_some_and(|at| arg[at..].contains(&b'*'))
+    };
+    let name = call[0].to_ascii_uppercase();
+    matches!(&*name, b"SORT" | b"SORT_RO") && call.iter().any(hides)
+}
+
+/// Whether the reply would have as many elements as somebody liked to say, or the value as many bytes.
+fn asks_for_too_much(call: &Call) -> bool {
+    const DRAWS_MAX: i64 = 200;
+    const BITS: std::ops::Range<u64> = 1 << 20..1 << 32;
+    let name = call[0].to_ascii_uppercase();
+    let number = |arg: &[u8]| std::str::from_utf8(arg).ok()?.parse::<i64>().ok();
+    let is_far = |arg: &Vec<u8>| {
+        number(arg.strip_prefix(b"#").unwrap_or(arg))
+            .is_some_and(|bit| BITS.contains(&(bit as u64)))
+    };
+    match name.as_slice() {
+        b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER" => call
+            .get(2)
+            .and_then(|arg| number(arg))
+            .is_some_and(|count| (-i64::MAX + 1..-DRAWS_MAX).contains(&count)),
+        b"SETBIT" | b"BITFIELD" => call.iter().skip(2).any(is_far),
+        _ => false,
+    }
+}
+
 /// Whether Redis 7.2, which Tierce follows, answers otherwise than 7.0, which Debian has.
 fn changed_after_7_0(call: &Call) -> bool {
     let is = |n: usize, word: &str| {
@@ -395,9 +779,40 @@ fn changed_after_7_0(call: &Call) -> bool {
     // 7.0 does one option after the other, until it finds fault with one; 7.2 does all or nothing.
     let one_option = (is(2, "setname") && call.len() == 4) || (is(2, "auth") && call.len() == 5);
     let options = (2..call.len()).any(|n| is(n, "setname") || is(n, "auth"));
+    // 7.2 knows an option here.
+    let ranks = (is(0, "zrank") || is(0, "zrevrank")) && call.len() > 3;
     // 7.2 accepts calls without arguments, as far as the command itself does.
     let keys = is(1, "getkeys") || is(1, "getkeysandflags");
-    (is(0, "hello") && options && !one_option) || (is(0, "command") && keys && call.len() < 4)
+    // 7.2 refuses the smallest number here, which has no opposite.
+    let smallest = (2..call.len()).any(|n| is(n, "-9223372036854775808"));
+    let is_refused = smallest && (is(0, "lrem") || is(0, "lpos"));
+    // The text about identities that are missing, and whether the key is looked at before the arguments.
+    let streams = (1..call.len()).find(|n| is(*n, "streams")).map_or(0, |n| call.len() - n - 1);
+    let is_unbalanced = (is(0, "xread") || is(0, "xreadgroup")) && streams % 2 == 1;
+    let bits = is(0, "bitcount") || is(0, "bitpos");
+    let is_misused = (is(0, "bitcount") && call.len() == 3)
+        || bits && !is_good_range(&call[if is(0, "bitpos") { 3 } else { 2 }.min(call.len())..]);
+    // Far below a field's range Redis takes a value for one above it: an overflow of its own.
+    let is_too_low = is(0, "bitfield") && (2..call.len()).any(|n| is(n, "-9223372036854775808"));
+    is_refused
+        || ranks
+        || is_too_low
+        || is_unbalanced
+        || is_misused
+        || (is(0, "hello") && options && !one_option)
+        || (is(0, "command") && keys && call.len() < 4)
+}
+
+/// Whether these are positions of a range of bytes or bits.
+fn is_good_range(positions: &[Vec<u8>]) -> bool {
+    let is_number = |arg: &Vec<u8>| {
+        std::str::from_utf8(arg)
+            .is_ok_and(|text| text.parse::<i64>().is_ok_and(|number| number.to_string() == text))
+    };
+    let is_unit =
+        |arg: &Vec<u8>| arg.eq_ignore_ascii_case(b"byte") || arg.eq_ignore_ascii_case(b"bit");
+    let (numbers, units) = positions.split_at(positions.len().min(2));
+    numbers.iter().all(is_number) && units.len() <= 1 && units.iter().all(is_unit)
 }
 
 #[cfg(test)]
@@ -419,7 +834,7 @@ mod tests {
         let mut stream = Stream::new(1);
         let names: std::collections::BTreeSet<_> =
             (0..20_000).map(|_| stream.next_call()[0].to_ascii_uppercase()).collect();
-        for (_, template) in TEMPLATES {
+        for (_, template) in CHAPTERS.iter().copied().flatten() {
             let name = template.split(' ').next().expect("a name");
             assert!(name.starts_with('{') || names.contains(name.as_bytes()), "{name}");
         }

@@ -1,0 +1,51 @@
+//! Commands on lists, and SORT.
+
+/// Templates as those of `stream`, with their weights.
+pub(super) const TEMPLATES: &[(usize, &str)] = &[
+    (14, "RPUSH {list} {element}+"),
+    (14, "LPUSH {list} {element}+"),
+    (4, "RPUSHX {list} {element}+"),
+    (4, "LPUSHX {list} {element}+"),
+    (6, "LPOP {list} [{count}]"),
+    (6, "RPOP {list} [{count}]"),
+    (6, "LLEN {list}"),
+    (14, "LRANGE {list} {index} {index}"),
+    (4, "LRANGE {list} 0 -1"),
+    (8, "LINDEX {list} {index}"),
+    (8, "LSET {list} {index} {element}"),
+    (8, "LINSERT {list} (BEFORE | AFTER | {element}) {element} {element}"),
+    (8, "LREM {list} {index} {element}"),
+    (4, "LTRIM {list} {index} {index}"),
+    (3, "LTRIM {list} {count} (-1 | -2 | -3)"),
+    (12, "LPOS {list} {element} [RANK {index}] [COUNT {count}] [MAXLEN {count}]"),
+    (10, "LMOVE {list} {list} (LEFT | RIGHT | {element}) (LEFT | RIGHT)"),
+    (4, "RPOPLPUSH {list} {list}"),
+    (4, "LMPOP 1 {list} (LEFT | RIGHT) [COUNT {count}]"),
+    (6, "LMPOP 2 {list} {list} (LEFT | RIGHT | {element}) [COUNT {count}]"),
+    (2, "LMPOP {count} {list} {list} (LEFT | RIGHT) [COUNT {count}] [COUNT {count}]"),
+    (10, "SORT {list} [(ASC | DESC)] [LIMIT {index} {index}]"),
+    (6, "SORT {list} ALPHA [(ASC | DESC)] [LIMIT {index} {index}] STORE {list}"),
+    (4, "SORT {list} ALPHA [(ASC | DESC)] [LIMIT {index} {index}]"),
+    (
+        6,
+        "SORT {list} BY nosort [(ASC | DESC)] [LIMIT {index} {index}] [GET #] [GET k:*] [STORE {list}]",
+    ),
+    (
+        8,
+        "SORT {list} [BY (k:* | l:* | {element})] [GET #] [GET k:*] [GET {element}] [LIMIT {index} {index}] [STORE {list}]",
+    ),
+    (4, "SORT_RO {list} [BY k:*] [GET #] [GET k:*->a] [STORE {list}]"),
+    (1, "COMMAND GETKEYS SORT {list} [STORE {list}] [STORE {list}]"),
+    (1, "DEL {list}"),
+    (2, "TYPE {list}"),
+    (2, "COPY {list} {list} [REPLACE]"),
+    (
+        1,
+        "COMMAND GETKEYS (LPUSH {list} a | LMPOP 2 {list} {list} LEFT | LMOVE {list} {list} LEFT LEFT)",
+    ),
+    (
+        1,
+        "COMMAND INFO (lpush | rpush | lpop | rpop | lrange) (llen | lindex | lset | lpos | lmpop)",
+    ),
+    (1, "COMMAND INFO (lpushx | rpushx | linsert) (lrem | ltrim | lmove | rpoplpush)"),
+];
