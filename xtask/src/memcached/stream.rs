@@ -11,6 +11,10 @@ pub(super) const KEYS: [&str; 9] = ["k0", "k1", "k2", "k3", "n0", "n1", "n2", "b
 
 const BASE64: [(&str, &str); 2] = [("b0", "YjA="), ("b1", "YjE=")];
 
+/// A version that no value ever has: memcached counts them from 1.
+const NO_VERSION: &str = "9000000000000000000";
+const NO_VERSION_FLAG: &str = "C9000000000000000000";
+
 pub(super) struct Stream {
     pub(super) random: Random,
 }
@@ -132,7 +136,7 @@ impl Stream {
         let value = self.value(key);
         let flags = self.some_flags(&[
             "k", "c", "q", "Oabc", "F7", "F70000", "T0", "T100000", "T-1", "ME", "MA", "MP", "MR",
-            "MS", "I", "C1",
+            "MS", "I", NO_VERSION_FLAG,
         ]);
         let flags = if key.starts_with('n') { without(&flags, 'M') } else { flags };
         let flags = once(&unmarked(key, &flags));
@@ -159,7 +163,7 @@ impl Stream {
     /// A store by `VERSION`, or by one that nothing has.
     pub(super) fn line_by_version(&mut self, key: &str) -> String {
         let value = self.value(key);
-        let version = if self.random.one_in(4) { "1" } else { "VERSION" };
+        let version = if self.random.one_in(4) { NO_VERSION } else { "VERSION" };
         match self.random.below(4) {
             0 => format!("ms {key} {} C{version}\r\n{value}\r\n", value.len()),
             1 => format!("md {key} C{version}\r\n"),
