@@ -31,8 +31,10 @@ impl<'a> Reply<'a> {
         self.proto = proto;
     }
 
+    /// For the next value, or the header of an aggregate.
     #[inline]
     fn encoder(&mut self) -> Encoder<'_> {
+        self.output.cut_if_long();
         Encoder::new(self.output.buffer(), self.proto)
     }
 
@@ -79,8 +81,7 @@ impl<'a> Reply<'a> {
     /// Elements of a collection; how many there are has been written.
     #[inline]
     pub fn elements<'e>(&mut self, elements: impl Iterator<Item = Element<'e>>) {
-        let mut encoder = self.encoder();
-        elements.for_each(|element| encoder.bulk(element.bytes(&mut IntText::new())));
+        elements.for_each(|element| self.element(element));
     }
 
     /// The value of a string key; a large one is sent by reference.

@@ -2,7 +2,8 @@
 //!
 //! Replies of a turn are written into one buffer of the worker, used by all its connections in turn.
 //! Usually one `send` takes them straight from there. Only what the socket does not take goes into the
-//! connection's own [`queue`]: as a copy, or, if it is long, with the buffer that it is in.
+//! connection's own [`queue`], as a copy. A long reply is cut into pieces while it is written, which are
+//! attached like values of others: so it is in memory once, and never moved to a larger place.
 
 pub(crate) mod limits;
 pub(crate) mod queue;
@@ -21,8 +22,9 @@ pub const ATTACH_BYTES_MIN: usize = 4 * 1024;
 /// Capacity above which the worker's buffer is given back after it was sent.
 const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Unsent output of this size is not copied into a queue: the queue gets the worker's buffer itself.
-const TAKE_BYTES_MIN: usize = 1024 * 1024;
+/// Output that nobody will take back is cut off the buffer when it has reached this size: so much
+/// below a power of two that the last element seldom makes the buffer grow once more.
+const CUT_BYTES: usize = SCRATCH_BYTES_MAX - 64 * 1024;
 
 /// Capacity of the worker's buffer at the beginning.
 const SCRATCH_BYTES_START: usize = 16 * 1024;
@@ -62,6 +64,9 @@ pub struct Output {
     attached: Vec<Attached>,
     /// Bytes in all of `attached`.
     attached_bytes: usize,
+    /// Up to here somebody may still take back what follows, or it has been attached to: what is
+    /// cut begins here.
+    settled: usize,
     /// Where the output of the present call begins.
     start: Mark,
     /// Bytes that earlier calls left unsent.
@@ -114,6 +119,7 @@ impl Output {
             buffer: Vec::with_capacity(SCRATCH_BYTES_START),
             attached: Vec::new(),
             attached_bytes: 0,
+            settled: 0,
             start: Mark::default(),
             queued: 0,
             held_for_turn: false,
@@ -149,7 +155,36 @@ impl Output {
         }
         self.attached_bytes += bytes.len();
         let attachment = Attachment { owner: value, range };
-        self.attached.push(Attached { at: self.buffer.len(), attachment });
+        self.settled = self.buffer.len();
+        self.attached.push(Attached { at: self.settled, attachment });
+    }
+
+    /// To be called between two elements of a reply: cuts off what has become long, down to the latest
+    /// mark. Whoever writes replies of any length calls this.
+    #[inline]
+    pub fn cut_if_long(&mut self) {
+        if self.buffer.len() - self.settled >= CUT_BYTES {
+            self.cut();
+        }
+    }
+
+    #[cold]
+    fn cut(&mut self) {
+        let mut rest = Vec::with_capacity(self.settled + SCRATCH_BYTES_MAX);
+        rest.extend_from_slice(&self.buffer[..self.settled]);
+        let long = std::mem::replace(&mut self.buffer, rest);
+        let range = self.settled..long.len();
+        self.attach_range(Arc::new(long), range);
+    }
+
+    /// The output of a call without a connection, in one piece.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        if self.attached.is_empty() {
+            return self.buffer;
+        }
+        let pieces: Vec<&[u8]> = self.pieces(self.part()).map(|piece| piece.bytes()).collect();
+        pieces.concat()
     }
 
     /// Bytes written in this call.
@@ -163,7 +198,12 @@ impl Output {
     }
 
     /// The place reached, for [`truncate`](Output::truncate).
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&mut self) -> Mark {
+        self.settled = self.buffer.len();
+        self.place()
+    }
+
+    fn place(&self) -> Mark {
         Mark {
             buffer: self.buffer.len(),
             attached: self.attached.len(),
@@ -177,6 +217,7 @@ impl Output {
         self.buffer.truncate(mark.buffer);
         self.attached.truncate(mark.attached);
         self.attached_bytes = mark.attached_bytes;
+        self.settled = mark.buffer;
     }
 
     /// Sends the output of this call only after [`Service::turn_end`](crate::Service::turn_end).
@@ -197,7 +238,7 @@ impl Output {
     /// The output of the present call.
     pub(crate) fn part(&self) -> Part {
         assert!(self.buffer.len() >= self.start.buffer, "output of another connection was removed");
-        Part { start: self.start, end: self.mark() }
+        Part { start: self.start, end: self.place() }
     }
 
     /// Takes back the present call's output, for it was sent or copied.
@@ -210,20 +251,11 @@ impl Output {
         self.buffer.clear();
         self.attached.clear();
         self.attached_bytes = 0;
+        self.settled = 0;
         self.start = Mark::default();
         if self.buffer.capacity() > SCRATCH_BYTES_MAX {
             self.buffer = Vec::with_capacity(SCRATCH_BYTES_START);
         }
-    }
-
-    /// Takes the whole buffer out, if it holds nothing but this part, of which more than a little is left
-    /// after `skip` bytes, so that a long reply need not be in memory twice.
-    pub(crate) fn take_long(&mut self, part: Part, skip: usize) -> Option<Vec<u8>> {
-        let is_alone = part.start.buffer == 0 && part.end.buffer == self.buffer.len();
-        let is_plain = part.start.attached == part.end.attached;
-        let is_long = part.len().saturating_sub(skip) >= TAKE_BYTES_MIN;
-        (is_alone && is_plain && is_long)
-            .then(|| std::mem::replace(&mut self.buffer, Vec::with_capacity(SCRATCH_BYTES_START)))
     }
 
     /// The bytes of a part, if nothing is attached to it.
@@ -277,6 +309,45 @@ mod tests {
         output.truncate(mark);
         assert_eq!((output.written(), output.pending()), (4, 14));
         assert_eq!(output.plain_bytes(output.part()), Some(&b"kept"[..]));
+    }
+
+    #[test]
+    fn a_long_reply_is_cut_behind_the_latest_mark() {
+        let mut output = Output::new();
+        output.buffer().extend_from_slice(b"other");
+        output.begin(0);
+        let mut expected = b"earlier".to_vec();
+        output.buffer().extend_from_slice(b"earlier");
+        let mark = output.mark();
+        for number in 0..700_000_u32 {
+            output.buffer().extend_from_slice(&number.to_le_bytes());
+            expected.extend_from_slice(&number.to_le_bytes());
+            output.cut_if_long();
+        }
+        assert_eq!(output.written(), expected.len());
+        assert_eq!(output.attached.len(), expected.len() / CUT_BYTES);
+        assert!(output.buffer.capacity() <= 2 * SCRATCH_BYTES_MAX);
+        let pieces: Vec<_> = output.pieces(output.part()).map(|piece| piece.bytes()).collect();
+        assert_eq!(pieces.concat(), expected);
+        output.truncate(mark);
+        assert_eq!(output.plain_bytes(output.part()), Some(&b"earlier"[..]));
+        output.buffer().resize(12 + CUT_BYTES, b'x');
+        output.cut_if_long();
+        assert_eq!(output.written(), 7 + CUT_BYTES);
+        output.truncate(mark);
+        assert_eq!(output.into_bytes(), b"otherearlier");
+    }
+
+    #[test]
+    fn output_without_a_connection_is_put_together() {
+        let mut output = Output::new();
+        let mut expected = Vec::new();
+        for text in [b"ab", b"cd"] {
+            output.buffer().extend_from_slice(text);
+            output.attach(Arc::new(text.repeat(ATTACH_BYTES_MIN)));
+            expected.extend(text.repeat(1 + ATTACH_BYTES_MIN));
+        }
+        assert_eq!(output.into_bytes(), expected);
     }
 
     #[test]

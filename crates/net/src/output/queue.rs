@@ -1,7 +1,7 @@
 //! Output that the socket did not take, or may not get yet.
 //!
-//! Bytes are copied into pooled blocks, unless they are a long reply; attached values stay references. A queue exists only while
-//! it holds something.
+//! Bytes are copied into pooled blocks; attached values, and with them the pieces of a long reply, stay
+//! references. A queue exists only while it holds something.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ enum Bytes {
         block: Block,
         len: usize,
     },
-    /// More than the pool gives in one piece, or the buffer of a long reply.
+    /// More than the pool gives in one piece.
     Heap(Vec<u8>),
     Attached(Attachment),
 }
@@ -61,17 +61,8 @@ impl OutputQueue {
         self.chunks.len()
     }
 
-    /// Appends what remains of a part after its first `skip` bytes. The part may be gone from the output
-    /// afterwards.
-    pub(crate) fn push_part(&mut self, output: &mut Output, part: Part, skip: usize, pool: &Pool) {
-        if (skip == 0 || self.chunks.is_empty())
-            && let Some(bytes) = output.take_long(part, skip)
-        {
-            self.bytes += bytes.len() - skip;
-            self.sent += skip;
-            self.chunks.push_back(Bytes::Heap(bytes));
-            return;
-        }
+    /// Appends what remains of a part after its first `skip` bytes.
+    pub(crate) fn push_part(&mut self, output: &Output, part: Part, skip: usize, pool: &Pool) {
         let mut skip = skip;
         for piece in output.pieces(part) {
             let len = piece.bytes().len();
@@ -216,7 +207,7 @@ mod tests {
                     prop_assert_eq!(plain, &written);
                 }
                 let sent = written.len() * reply.sent_percent / 100;
-                queue.push_part(&mut output, part, sent, &pool);
+                queue.push_part(&output, part, sent, &pool);
                 expected.extend(&written[sent..]);
                 output.discard_part();
                 prop_assert_eq!(output.part().len(), 0);
@@ -246,33 +237,11 @@ mod tests {
             output.begin(queue.bytes());
             output.buffer().extend_from_slice(b"+OK\r\n");
             let part = output.part();
-            queue.push_part(&mut output, part, 0, &pool);
+            queue.push_part(&output, part, 0, &pool);
             output.discard_part();
         }
         assert_eq!(queue.bytes(), 500_000);
         assert!(queue.chunks() < 20, "{} chunks", queue.chunks());
         assert!(pool.stats().used_bytes < 600_000);
-    }
-
-    #[test]
-    fn a_long_output_is_not_copied() {
-        let pool = Pool::default();
-        let mut queue = OutputQueue::default();
-        let mut output = Output::new();
-        for (text, sent, moves) in [(b'a', 5, true), (b'b', 5, false), (b'c', 0, true)] {
-            output.begin(queue.bytes());
-            output.buffer().resize(3 << 20, text);
-            let (part, address) = (output.part(), output.buffer().as_ptr());
-            queue.push_part(&mut output, part, sent, &pool);
-            assert_eq!(output.buffer().as_ptr() != address, moves, "what was there has moved");
-            output.discard_part();
-            assert_eq!(output.written(), 0);
-        }
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let count = queue.slices(&mut slices);
-        let expected =
-            [(b'a', 5), (b'b', 5), (b'c', 0)].map(|(text, sent)| vec![text; (3 << 20) - sent]);
-        assert_eq!(collect(&slices[..count]), expected.concat());
-        assert_eq!(queue.bytes(), expected.concat().len());
     }
 }

@@ -89,9 +89,9 @@ impl<S> Core<S> {
         if let Some(index) = conn.deferred_at.take()
             && let Some(earlier) = self.deferred[index as usize].part.take()
         {
-            queue.push_part(&mut self.output, earlier, 0, &self.pool);
+            queue.push_part(&self.output, earlier, 0, &self.pool);
         }
-        queue.push_part(&mut self.output, part, 0, &self.pool);
+        queue.push_part(&self.output, part, 0, &self.pool);
         self.list_for_flush(token);
         self.judge(token);
     }
@@ -109,7 +109,7 @@ impl<S> Core<S> {
         }
         let is_full = sent < first_slices_len(&self.output, part);
         let queue = conn.queue.get_or_insert_default();
-        queue.push_part(&mut self.output, part, sent, &self.pool);
+        queue.push_part(&self.output, part, sent, &self.pool);
         if is_full {
             self.wait_for_room(token);
         } else {

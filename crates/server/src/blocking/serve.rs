@@ -100,7 +100,7 @@ fn attempt<'k>(
         Ok(()) => {}
         Err(error) => ctx.reply.error(&error),
     }
-    Some(std::mem::take(output.buffer()))
+    Some(output.into_bytes())
 }
 
 /// Where the log ends, if anything was logged with this locker; it is put there first.
