@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::{Hash, Set};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
-use tierce_keyspace::{Db, DbIndex, Error, Key, Keyspace, Limits, Missing, Options};
+use tierce_keyspace::{Db, DbIndex, Editor, Error, Key, Keyspace, Limits, Missing, Options};
 
 const BEGIN_MS: i64 = 1_000_000;
 
@@ -278,6 +278,40 @@ fn large_ones_are_checkpointed_in_parts() {
     assert!(steps > 10, "{steps} steps");
     let again = replayed(&records.0.lock()[begin..]);
     assert_eq!(State::of(&again, BEGIN_MS), State::of(&keyspace, BEGIN_MS));
+}
+
+/// What a checkpoint has not reached yet goes away, but for one member: the parts that follow have
+/// nothing in them, or that one.
+#[test]
+fn large_ones_shrink_while_they_are_checkpointed() {
+    const MEMBERS: u32 = 3000;
+    for kept in (0..MEMBERS).step_by(100) {
+        let (keyspace, records) = keyspace_with_log();
+        let edit = |run: &dyn Fn(&mut Editor<'_, Set>, &[u8])| {
+            with(&keyspace, 1, BEGIN_MS, |db, key| {
+                db.edit::<Set, _, Error>(key, Missing::Create, |set| {
+                    let numbers = (0..MEMBERS).filter(|number| *number != kept);
+                    numbers.for_each(|n| run(set, format!("{n:40}").as_bytes()));
+                    Ok(())
+                })
+                .unwrap();
+            });
+        };
+        with(&keyspace, 1, BEGIN_MS, |db, key| {
+            db.edit::<Set, _, Error>(key, Missing::Create, |set| Ok(set.add(b"kept"))).unwrap();
+        });
+        edit(&|set, member| _ = set.add(member));
+        let begin = records.0.lock().len();
+        let mut checkpoint = Checkpoint::begin(&keyspace);
+        let parts_begin = || records.0.lock()[begin..].iter().any(|record| record.len() > 10_000);
+        while !parts_begin() {
+            assert_eq!(checkpoint.step().1, Pass::Underway);
+        }
+        edit(&|set, member| _ = set.remove(member));
+        while checkpoint.step().1 == Pass::Underway {}
+        let again = replayed(&records.0.lock()[begin..]);
+        assert_eq!(State::of(&again, BEGIN_MS), State::of(&keyspace, BEGIN_MS));
+    }
 }
 
 /// The reaper removes fields by itself, a hash whose last field goes, and leaves other keys alone;

@@ -156,13 +156,20 @@ impl<'k> Checkpoint<'k> {
         let start = begin_edits(record, db, &bytes, 0, None);
         let cursor =
             collections::encode_part(&collection, cursor, PART_BYTES, &mut Writer::new(record));
-        end_edits(record, start);
+        if record.len() > start {
+            end_edits(record, start);
+        } else {
+            // Whatever was ahead has been removed.
+            record.clear();
+        }
         if cursor == 0 {
             encode_change(record, db, entry, Change::Deadline);
         } else {
             self.large.push(Large { db, key: bytes, cursor });
         }
-        log.append(record);
+        if !record.is_empty() {
+            log.append(record);
+        }
         record.len()
     }
 
