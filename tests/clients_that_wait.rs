@@ -194,3 +194,21 @@ fn many_who_push_and_many_who_wait_lose_and_double_nothing() {
     assert_eq!(popped.len(), CLIENTS * EACH, "an element came twice");
     server.connect().check("EXISTS a b", ":0");
 }
+
+/// The reply is longer than what an output keeps in one piece.
+#[test]
+fn a_client_that_waits_may_get_a_long_reply() {
+    const ELEMENTS: usize = 100_000;
+    let mut waiting = Waiting::new();
+    let mut client = waiting.client(&format!("BLMPOP 0 1 q LEFT COUNT {ELEMENTS}"));
+    let elements: Vec<String> = (0..ELEMENTS).map(|n| format!("element-{n:016}")).collect();
+    let push: Vec<&str> = ["RPUSH", "q"].into_iter().chain(elements.iter().map(|e| &**e)).collect();
+    let mut pusher = waiting.server.connect();
+    pusher.send(encode(&push));
+    pusher.expect(&format!(":{ELEMENTS}"));
+    pusher.check("EXISTS q", ":0");
+    let reply = client.reply();
+    assert_eq!(reply.items()[0].text(), "q");
+    let got: Vec<&str> = reply.items()[1].items().iter().map(|item| item.text()).collect();
+    assert_eq!(got, elements);
+}
