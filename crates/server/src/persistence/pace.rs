@@ -12,8 +12,10 @@ use tierce_keyspace::Snapshot;
 use super::state::Persistence;
 use crate::config::{DirectiveId, Settings};
 
-/// The saver works for so long between two rests, which are as short as the scheduler allows.
-const WORK: Duration = Duration::from_micros(500);
+/// The saver works for so long between two rests. Meanwhile a worker or a client on the same core
+/// waits; as long as this is less than what its partner on another core has at hand, that one goes on.
+/// With pieces of half a millisecond both stood still.
+const WORK: Duration = Duration::from_micros(100);
 
 /// How long it rests on a busy machine, in proportion to the time it has worked: it takes a sixth of
 /// a core then. The figures are in `docs/decisions/0011-snapshots-without-fork.md`.
