@@ -5,6 +5,7 @@ mod differential;
 mod documents;
 mod hit_ratio;
 mod memcached;
+mod start_time;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Chore {
     ElementMemory(collections::Options),
     /// Report how long others wait while a very large collection goes away.
     Stalls(collections::Options),
+    /// Report how long Tierce and redis-server take to start with what is in their logs.
+    StartTime(start_time::Options),
     /// Write the pages of docs/ that are made from tables in the code.
     Documents,
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Chore::HitRatio(options) => hit_ratio::run(&options),
         Chore::ElementMemory(options) => collections::memory(&options),
         Chore::Stalls(options) => collections::stalls(&options),
+        Chore::StartTime(options) => start_time::run(&options),
         Chore::Documents => documents::write(),
     };
     match result {

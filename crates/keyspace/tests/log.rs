@@ -236,6 +236,48 @@ proptest! {
     }
 }
 
+/// A long history with operations on two keys, mostly of two shards, and now and then on whole databases:
+/// loaders get it in many pieces, and whatever their number the outcome is that of one after the other.
+#[test]
+fn a_long_history_is_the_same_for_any_number_of_loaders() {
+    let (keyspace, records) = logged();
+    let mut random = 0x5eed_u64;
+    let mut below = |end: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % end
+    };
+    let mut now_ms = NOW_MS;
+    for _ in 0..40_000 {
+        let (db, other) = (below(DATABASES), below(DATABASES));
+        let (a, b) = (below(256) as u8, below(256) as u8);
+        let bytes = vec![a ^ b; below(600)];
+        let action = match below(4_000) {
+            0 => Action::Swap(db, other),
+            1 => Action::Flush(db),
+            draw => match draw % 10 {
+                0 => Action::Remove(db, a),
+                1 => Action::Increment(db, a),
+                2 => Action::Two(db, a, b),
+                3 => Action::Rename(db, a, b),
+                4 => Action::Copy(db, a, other, b),
+                5 => Action::SetRange(db, a, below(600) as u16, bytes),
+                6 => Action::Deadline(db, a, NOW_MS + 1_000 + below(1_000) as i64),
+                7 => Action::SetInt(db, a, i64::from(b)),
+                _ => Action::Set(db, a, bytes, None),
+            },
+        };
+        act(&keyspace, &action, &mut now_ms);
+    }
+    let records = records.0.lock();
+    let bytes: usize = records.iter().map(Vec::len).sum();
+    assert!(bytes > 4 << 20, "{bytes} bytes are too few to be handed over in pieces");
+    let expected = state(&keyspace);
+    assert!(expected.len() > 100);
+    for threads in [1, 2, 3, 7] {
+        assert_eq!(state(&replay(&records, threads)), expected, "{threads} loaders");
+    }
+}
+
 fn state_at(keyspace: &Keyspace, now_ms: i64) -> State {
     let mut all = state(keyspace);
     all.retain(|_, (_, _, deadline_ms)| deadline_ms.is_none_or(|at| at > now_ms));

@@ -1,7 +1,10 @@
 //! From the records of a log back to a keyspace.
 //!
-//! One thread reads records in their order and deals their operations out to loaders, each of which
-//! has shards of its own: operations on one key stay in order, and shards are loaded side by side.
+//! One thread reads records in their order and deals their operations out to the shards of their keys.
+//! What was dealt to a shard goes to a loader in chunks; each loader has shards of its own. So
+//! operations on one key stay in order, shards are loaded side by side, and a loader works on the
+//! index of one shard for hundreds of operations, which then comes from the processor's caches: a log
+//! names keys in the order of their changes, which has nothing to do with where they are.
 //! What concerns a whole database waits until all loaders have done what came before.
 //!
 //! A loader keeps the lists aside that a checkpoint has logged in parts, until they are complete. They may
@@ -27,11 +30,21 @@ use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
 use crate::usage::Access;
 
-/// Operations are handed to a loader in chunks of about this many bytes.
-const CHUNK_BYTES: usize = 128 * 1024;
+/// Operations on one shard are handed over in chunks of about this many bytes: some hundred
+/// operations, which make up for fetching what is not in the caches of the shard's index. Loading took
+/// less the larger they were, up to 128 KB.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Chunks that may wait for one loader.
-const CHUNKS_WAITING_MAX: usize = 4;
+/// All shards' chunks that are being filled have about this many bytes at most. Beyond 256 shards they
+/// are shorter.
+const FILLING_BYTES_MAX: usize = 16 << 20;
+
+/// Chunks go to a loader in a batch when they have so many bytes, which bounds what waits whether
+/// operations are short or long.
+const BATCH_BYTES: usize = 4 * CHUNK_BYTES;
+
+/// Batches that may wait for one loader. Whoever deals waits when there are as many.
+const BATCHES_WAITING_MAX: usize = 4;
 
 /// Keys of so many operations are announced to the processor at once.
 const GROUP_LEN: usize = 16;
@@ -64,7 +77,8 @@ pub struct Replayed {
 }
 
 enum Task {
-    Chunk(Vec<u8>),
+    /// Chunks, each with operations on keys of one shard.
+    Load(Vec<Vec<u8>>),
     /// All loaders have to come here before any goes on.
     Meet(Arc<Barrier>),
 }
@@ -72,12 +86,24 @@ enum Task {
 /// A keyspace being loaded.
 pub struct Replay {
     keyspace: Arc<Keyspace>,
+    /// What was dealt to each shard and not handed over yet.
+    filling: Vec<Chunk>,
     loaders: Vec<Loader>,
     done: Replayed,
 }
 
+/// Operations on keys of one shard.
+struct Chunk {
+    ops: Vec<u8>,
+    /// The length at which it is handed over.
+    full_at: usize,
+    /// That of those that follow.
+    usual: usize,
+}
+
 struct Loader {
-    chunk: Vec<u8>,
+    batch: Vec<Vec<u8>>,
+    batch_bytes: usize,
     tasks: SyncSender<Task>,
     thread: JoinHandle<Result<(), ReplayError>>,
 }
@@ -93,7 +119,8 @@ impl Replay {
         let loaders = (0..threads.max(1))
             .map(|_| Loader::start(&keyspace, access))
             .collect::<Result<_, _>>()?;
-        Ok(Self { keyspace, loaders, done: Replayed::default() })
+        let filling = Chunk::of_shards(keyspace.shard_count());
+        Ok(Self { keyspace, filling, loaders, done: Replayed::default() })
     }
 
     /// Replays one record.
@@ -109,8 +136,7 @@ impl Replay {
                 Op::Key { db, key, .. } => {
                     db_index(&self.keyspace, db)?;
                     let shard = self.keyspace.hasher.shard(self.keyspace.hash(key));
-                    let loaders = self.loaders.len();
-                    self.loaders[shard % loaders].push(bytes);
+                    self.deal(shard, bytes);
                 }
                 Op::Flush { db } => {
                     let db = db_index(&self.keyspace, db)?;
@@ -134,9 +160,7 @@ impl Replay {
     ///
     /// If a record was none, in a way that only loading it shows.
     pub fn finish(mut self) -> Result<Replayed, ReplayError> {
-        for loader in &mut self.loaders {
-            loader.send();
-        }
+        self.hand_over_all();
         for Loader { tasks, thread, .. } in self.loaders {
             drop(tasks);
             thread.join().expect("a loader does not panic")?;
@@ -146,36 +170,83 @@ impl Replay {
 
     /// Waits until the loaders have done everything so far.
     fn meet(&mut self) {
+        self.hand_over_all();
         let all_here = Arc::new(Barrier::new(self.loaders.len() + 1));
-        for loader in &mut self.loaders {
-            loader.send();
+        for loader in &self.loaders {
             loader.give(Task::Meet(Arc::clone(&all_here)));
         }
         all_here.wait();
+    }
+
+    fn deal(&mut self, shard: usize, op: &[u8]) {
+        if let Some(full) = self.filling[shard].push(op) {
+            self.loader_of(shard).push(full);
+        }
+    }
+
+    fn hand_over_all(&mut self) {
+        for shard in 0..self.filling.len() {
+            let ops = std::mem::take(&mut self.filling[shard].ops);
+            if !ops.is_empty() {
+                self.loader_of(shard).push(ops);
+            }
+        }
+        self.loaders.iter_mut().for_each(Loader::send);
+    }
+
+    fn loader_of(&mut self, shard: usize) -> &mut Loader {
+        let loaders = self.loaders.len();
+        &mut self.loaders[shard % loaders]
+    }
+}
+
+impl Chunk {
+    /// An empty one for each shard. These first ones are full at different lengths: operations are
+    /// spread evenly, so that else all shards' would be full at about the same time, again and again,
+    /// with loaders that have too much to do then and nothing in between.
+    fn of_shards(shards: usize) -> Vec<Self> {
+        let usual = CHUNK_BYTES.min(FILLING_BYTES_MAX / shards);
+        let first = |nth| Self { ops: Vec::new(), full_at: usual * nth / shards, usual };
+        (1..=shards).map(first).collect()
+    }
+
+    /// Appends an operation. Returns what there is if that is enough to be handed over.
+    #[inline]
+    fn push(&mut self, op: &[u8]) -> Option<Vec<u8>> {
+        if self.ops.capacity() == 0 {
+            // With room for the last operation, if that is no long one.
+            self.ops.reserve(self.full_at + self.full_at / 8);
+        }
+        self.ops.extend_from_slice(op);
+        if self.ops.len() < self.full_at {
+            return None;
+        }
+        self.full_at = self.usual;
+        Some(std::mem::take(&mut self.ops))
     }
 }
 
 impl Loader {
     fn start(keyspace: &Arc<Keyspace>, access: Access) -> std::io::Result<Self> {
-        let (tasks, inbox) = sync_channel(CHUNKS_WAITING_MAX);
+        let (tasks, inbox) = sync_channel(BATCHES_WAITING_MAX);
         let keyspace = Arc::clone(keyspace);
         let builder = thread::Builder::new().name("loader".into());
         let thread = builder.spawn(move || load(&keyspace, &inbox, access))?;
-        Ok(Self { chunk: Vec::new(), tasks, thread })
+        Ok(Self { batch: Vec::new(), batch_bytes: 0, tasks, thread })
     }
 
-    fn push(&mut self, op: &[u8]) {
-        self.chunk.extend_from_slice(op);
-        if self.chunk.len() >= CHUNK_BYTES {
+    fn push(&mut self, chunk: Vec<u8>) {
+        self.batch_bytes += chunk.len();
+        self.batch.push(chunk);
+        if self.batch_bytes >= BATCH_BYTES {
             self.send();
         }
     }
 
     fn send(&mut self) {
-        if !self.chunk.is_empty() {
-            let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_BYTES));
-            self.give(Task::Chunk(chunk));
-        }
+        self.batch_bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.give(Task::Load(batch));
     }
 
     fn give(&self, task: Task) {
@@ -189,10 +260,13 @@ fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(
     let mut shadows = Shadows::default();
     for task in inbox {
         match task {
-            Task::Chunk(chunk) if outcome.is_ok() => {
-                outcome = load_chunk(keyspace, &mut shadows, &chunk, access);
+            Task::Load(chunks) => {
+                for chunk in chunks {
+                    if outcome.is_ok() {
+                        outcome = load_chunk(keyspace, &mut shadows, &chunk, access);
+                    }
+                }
             }
-            Task::Chunk(_) => {}
             Task::Meet(all_here) => {
                 // What comes then empties or exchanges databases, after which a checkpoint begins anew.
                 shadows.clear();
