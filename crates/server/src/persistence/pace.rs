@@ -7,8 +7,6 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::Snapshot;
-
 use super::state::Persistence;
 use crate::config::{DirectiveId, Settings};
 
@@ -56,8 +54,13 @@ impl Pace {
         }
     }
 
-    /// Called when `keys` were written.
-    pub(super) fn after(&mut self, keys: usize, snapshot: &Snapshot, persistence: &Persistence) {
+    /// Called when `keys`, or slices of a large one, were written. The saver rests by `rest`.
+    pub(super) fn after(
+        &mut self,
+        keys: usize,
+        rest: impl FnOnce(Duration),
+        persistence: &Persistence,
+    ) {
         let mut delay = self.key_delay * keys as u32;
         while !delay.is_zero() && !persistence.is_given_up() {
             let step = delay.min(SLEEP_MAX);
@@ -72,7 +75,7 @@ impl Pace {
             self.look();
         }
         if self.is_busy {
-            snapshot.rest((worked * REST_SHARE).min(SLEEP_MAX));
+            rest((worked * REST_SHARE).min(SLEEP_MAX));
         }
         self.working_since = Instant::now();
     }
