@@ -91,7 +91,7 @@ impl Locker<'_> {
             for held in all.locker().all_held() {
                 let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
-                for key in being_saved.iter().filter(|key| keyspace.shard_of(key) == held.index) {
+                for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {
                     bytes -= keyspace.save_flushed(&mut table, key);
                 }
                 if let Some(table) = held.shard.save_flushed(db, table, bytes)

@@ -146,10 +146,7 @@ impl Saving {
         let (run, gone_bytes) = (&mut self.runs[at], &mut self.gone_bytes);
         run.come += behind.come;
         run.there = behind.there;
-        for block in behind.gone {
-            *gone_bytes -= block.allocated_bytes();
-            push(&mut run.gone, block, gone_bytes);
-        }
+        join_blocks(&mut run.gone, behind.gone, gone_bytes);
     }
 
     /// The stretch around element number `index` that is to be copied before that changes, if there are
@@ -191,6 +188,21 @@ fn push(blocks: &mut VecDeque<Packed>, block: Packed, bytes: &mut usize) {
             *bytes += block.allocated_bytes();
             blocks.push_back(block);
         }
+    }
+}
+
+/// Adds blocks behind others. Moves the fewer ones: after an LTRIM there may be ten thousands at one end,
+/// where elements are popped one by one.
+fn join_blocks(blocks: &mut VecDeque<Packed>, mut behind: VecDeque<Packed>, bytes: &mut usize) {
+    if let Some(first) = behind.pop_front() {
+        *bytes -= first.allocated_bytes();
+        push(blocks, first, bytes);
+    }
+    if blocks.len() < behind.len() {
+        std::mem::swap(blocks, &mut behind);
+        behind.into_iter().rev().for_each(|block| blocks.push_front(block));
+    } else {
+        blocks.append(&mut behind);
     }
 }
 

@@ -193,9 +193,12 @@ impl Keyspace {
         }
     }
 
-    /// The keys of a database whose collections are being saved. All shards are locked.
-    pub(crate) fn keys_being_saved(&self, db: DbIndex) -> Vec<Vec<u8>> {
-        self.running_snapshot().map_or(Vec::new(), |backlog| backlog.larges.keys_in(db))
+    /// The keys of a database whose collections are being saved, with their shards. All shards are
+    /// locked.
+    pub(crate) fn keys_being_saved(&self, db: DbIndex) -> Vec<(usize, Vec<u8>)> {
+        let Some(backlog) = self.running_snapshot() else { return Vec::new() };
+        let keys = backlog.larges.keys_in(db).into_iter();
+        keys.map(|key| (self.hasher.shard(self.hasher.hash_bytes(&key)), key)).collect()
     }
 
     /// Takes a collection that is being saved out of a table that was flushed. Returns its bytes.
@@ -208,10 +211,6 @@ impl Keyspace {
             self.save_removed(id, annex);
         }
         bytes
-    }
-
-    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
-        self.hasher.shard(self.hasher.hash_bytes(key))
     }
 
     /// To be called in place of dropping what is being saved. What nobody saves any more is garbage.

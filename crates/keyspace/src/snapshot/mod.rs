@@ -2,7 +2,7 @@
 //!
 //! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
 //! `Part` (`part.rs`) in each. From then on the caller's thread fetches batches of copies with
-//! [`Snapshot::next_batch`], which walks from shard to shard and holds a lock for some ten
+//! [`Snapshot::next`], which walks from shard to shard and holds a lock for some ten
 //! microseconds at a time. Whoever is about to change an entry that the walk has not reached copies
 //! it first (`batch.rs`) and leaves the copy to that thread (`backlog.rs`), which fetches it before
 //! it walks on.
@@ -16,6 +16,9 @@
 //! change ahead of the walk, and memory: the copies, some 16 bytes for each entry changed ahead of the
 //! walk, at most about seven bytes for each entry there is, and tables that were flushed meanwhile, until the
 //! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
+//!
+//! Collections of [`LARGE_BYTES_MIN`] and more are not copied, but saved in slices, last (`large.rs`). What
+//! that costs are copies of members that change before their turn, some 30 bytes each.
 //!
 //! Values on disk are read when their batch is asked for (`resolve.rs`).
 //!
