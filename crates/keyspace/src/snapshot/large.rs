@@ -93,7 +93,6 @@ impl Larges {
             len: collection.len() as u64,
             fields_ms: entry.next_field_deadline_ms(),
         };
-        drop(collection);
         let begun = entry.begin_saving(tag);
         debug_assert!(begun, "only what has slices is large");
         let whereabouts = Whereabouts::At(at, head.key.clone());
