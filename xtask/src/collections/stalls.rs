@@ -98,9 +98,9 @@ fn write_some(connection: &mut Connection, key: &str) {
         let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(611_953) % 1_000_000;
         let element = format!("elem:{number:06}");
         let request: &[&str] = match key.split(':').next() {
-            Some("list") if number % 2 == 0 => &["LPUSH", key, &element],
+            Some("list") if number.is_multiple_of(2) => &["LPUSH", key, &element],
             Some("list") => &["RPOP", key],
-            Some("set") if number % 2 == 0 => &["SREM", key, &element],
+            Some("set") if number.is_multiple_of(2) => &["SREM", key, &element],
             Some("set") => &["SADD", key, &format!("new:{number}")],
             Some("zset") => &["ZINCRBY", key, "1", &element],
             Some("hash") => &["HSET", key, &element, "another value"],

@@ -234,13 +234,28 @@ pub struct SavedLarge<'s> {
     head: LargeHead,
     state: Saved,
     edits: Vec<u8>,
+    is_contended: bool,
 }
 
 impl<'s> SavedLarge<'s> {
     /// The large collection of the snapshot that has waited longest.
     pub(super) fn first(keyspace: &'s Keyspace, backlog: &'s Backlog) -> Option<Self> {
         let (id, head) = backlog.larges.first()?;
-        Some(Self { keyspace, backlog, id, head, state: Saved::Slice, edits: Vec::new() })
+        Some(Self {
+            keyspace,
+            backlog,
+            id,
+            head,
+            state: Saved::Slice,
+            edits: Vec::new(),
+            is_contended: false,
+        })
+    }
+
+    /// Whether somebody else held the shard when the last slice was to be taken.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.is_contended
     }
 
     /// Lets others have the processor for a while.
@@ -294,7 +309,9 @@ impl<'s> SavedLarge<'s> {
     fn take_slice_at(&mut self, db: DbIndex, key: &[u8]) -> Result<Option<Saved>, SnapshotError> {
         let hasher = &self.keyspace.hasher;
         let hash = hasher.hash_bytes(key);
-        let mut held = Held::lock(&self.keyspace.slots, hasher.shard(hash));
+        let shard = hasher.shard(hash);
+        self.is_contended = self.keyspace.slots[shard].shard.is_locked();
+        let mut held = Held::lock(&self.keyspace.slots, shard);
         let table = &mut held.shard.db_mut(db).table;
         let id = self.id;
         let is_it = |entry: &Entry| entry.is_key(key) && entry.save_id() == Some(id);

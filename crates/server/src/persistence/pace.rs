@@ -80,6 +80,14 @@ impl Pace {
         self.working_since = Instant::now();
     }
 
+    /// Called when somebody was met at a shard that the saver goes back to again and again: it rests from
+    /// now on as on a busy machine, for some time. Most of its time it holds the lock, so whoever takes its
+    /// processor away when it has worked for long makes others wait for both.
+    pub(super) fn make_way(&mut self) {
+        self.is_busy = true;
+        self.looked = Instant::now();
+    }
+
     /// Sees whether the machine has been busy since the last look.
     fn look(&mut self) {
         let now = Times::of_machine();

@@ -57,6 +57,9 @@ pub(super) fn save(
             }
             Some(Piece::Large(large)) => {
                 encoder.large(large, explain, |large| {
+                    if large.is_contended() {
+                        pace.make_way();
+                    }
                     pace.after(1, |time| large.rest(time), &server.persistence);
                     is_wanted()
                 })?;
