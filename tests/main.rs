@@ -64,6 +64,7 @@ mod many_connections;
 // The process.
 mod shutdown;
 mod snapshots;
+mod snapshots_of_large_collections;
 mod spill;
 mod unix_socket_and_ipv6;
 

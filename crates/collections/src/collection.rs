@@ -114,6 +114,13 @@ impl Collection {
         }
     }
 
+    /// Number of elements.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "empty ones vanish, but for streams")]
+    pub fn len(&self) -> usize {
+        each!(self, value => value.len())
+    }
+
     /// The bytes it owns, as the allocator counts them.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {

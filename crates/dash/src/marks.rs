@@ -5,8 +5,11 @@
 //! reads memory in ascending order, too. A change asks for one position out of nowhere and waits for
 //! memory, unless that was asked for before ([`Marks::prefetch`]).
 //!
+//! With more than a few thousand positions there are [`PARTS`] such tables, each for a part of the axis,
+//! lest somebody's change move millions of them at once when a table grows.
+//!
 //! Invariants:
-//! - The number of slots is 0 or a power of two, and at least a quarter of them is vacant.
+//! - The number of slots of a table is 0 or a power of two, and at least a quarter of them is vacant.
 //! - Between the slot where a position belongs and the one where it stands, none is vacant. Nothing is
 //!   removed.
 
@@ -19,9 +22,25 @@ const VACANT: u64 = u64::MAX;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 
+/// Leading bits of a position that say in which of the [`PARTS`] it is.
+const PART_BITS: u32 = 8;
+
+const PARTS: usize = 1 << PART_BITS;
+
+/// A single table with more slots becomes several: moving that many takes some ten microseconds.
+const SINGLE_SLOTS_MAX: usize = if cfg!(test) { 64 } else { 1 << 14 };
+
 /// A set of positions.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
+    /// None, one for all, or [`PARTS`].
+    parts: Box<[Part]>,
+    len: usize,
+}
+
+/// Positions that agree in their leading bits.
+#[derive(Debug, Default)]
+struct Part {
     slots: Box<[u64]>,
     len: usize,
 }
@@ -39,10 +58,78 @@ impl Marks {
     /// Adds a position; `false` if it is there already.
     #[inline]
     pub(crate) fn insert(&mut self, position: u64) -> bool {
-        if self.len >= self.slots.len() / 4 * 3 {
-            self.grow();
+        if self.parts.len() < PARTS {
+            self.make_parts();
         }
-        match self.find(position) {
+        let (part, bits) = self.part_of(position);
+        let is_new = self.parts[part].insert(position, bits);
+        self.len += usize::from(is_new);
+        is_new
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, position: u64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let (part, bits) = self.part_of(position);
+        self.parts[part].contains(position, bits)
+    }
+
+    /// Begins to fetch what [`Marks::insert`] will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, position: u64) {
+        if !self.is_empty() {
+            let (part, bits) = self.part_of(position);
+            self.parts[part].prefetch(position, bits);
+        }
+    }
+
+    /// The memory of the slots.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let slots: usize = self.parts.iter().map(|part| size_of_val(&*part.slots)).sum();
+        slots + size_of_val(&*self.parts)
+    }
+
+    /// The part of a position, and how many leading bits the positions there have in common. There must
+    /// be one.
+    #[inline]
+    fn part_of(&self, position: u64) -> (usize, u32) {
+        match self.parts.len() {
+            PARTS => ((position >> (POSITION_BITS - PART_BITS)) as usize, PART_BITS),
+            _ => (0, 0),
+        }
+    }
+
+    /// Makes the first part, or all of them when that has become too large.
+    fn make_parts(&mut self) {
+        match &self.parts[..] {
+            [] => self.parts = [Part::default()].into(),
+            [single] if single.slots.len() > SINGLE_SLOTS_MAX => self.take_apart(),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn take_apart(&mut self) {
+        let parts = (0..PARTS).map(|_| Part::default()).collect();
+        let before = std::mem::replace(&mut self.parts, parts);
+        for position in before.iter().flat_map(|part| &part.slots) {
+            if *position != VACANT {
+                let (part, bits) = self.part_of(*position);
+                self.parts[part].insert(*position, bits);
+            }
+        }
+    }
+}
+
+/// The positions of a part have `bits` leading bits in common.
+impl Part {
+    fn insert(&mut self, position: u64, bits: u32) -> bool {
+        if self.len >= self.slots.len() / 4 * 3 {
+            self.grow(bits);
+        }
+        match self.find(position, bits) {
             Ok(_) => false,
             Err(vacant) => {
                 self.slots[vacant] = position;
@@ -53,34 +140,28 @@ impl Marks {
     }
 
     #[inline]
-    pub(crate) fn contains(&self, position: u64) -> bool {
-        !self.is_empty() && self.find(position).is_ok()
+    fn contains(&self, position: u64, bits: u32) -> bool {
+        self.len > 0 && self.find(position, bits).is_ok()
     }
 
-    /// Begins to fetch what [`Marks::insert`] will read.
     #[inline]
-    pub(crate) fn prefetch(&self, position: u64) {
-        if !self.is_empty() {
-            prefetch_read(&raw const self.slots[self.home(position)]);
+    fn prefetch(&self, position: u64, bits: u32) {
+        if self.len > 0 {
+            prefetch_read(&raw const self.slots[self.home(position, bits)]);
         }
-    }
-
-    /// The memory of the slots.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.slots)
     }
 
     /// Where a position belongs. There must be slots.
     #[inline]
-    fn home(&self, position: u64) -> usize {
+    fn home(&self, position: u64, bits: u32) -> usize {
         let slots_log = self.slots.len().trailing_zeros();
-        (position >> (POSITION_BITS - slots_log)) as usize
+        (position >> (POSITION_BITS - bits - slots_log)) as usize & (self.slots.len() - 1)
     }
 
     /// The slot of a position, or else the one that it would get.
     #[inline]
-    fn find(&self, position: u64) -> Result<usize, usize> {
-        let mut at = self.home(position);
+    fn find(&self, position: u64, bits: u32) -> Result<usize, usize> {
+        let mut at = self.home(position, bits);
         loop {
             match self.slots[at] {
                 VACANT => return Err(at),
@@ -91,11 +172,11 @@ impl Marks {
     }
 
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self, bits: u32) {
         let slots = (self.slots.len() * 2).max(SLOTS_MIN);
         let before = std::mem::replace(&mut self.slots, vec![VACANT; slots].into());
         for position in before.into_iter().filter(|position| *position != VACANT) {
-            let vacant = self.find(position).expect_err("a position stands in one slot");
+            let vacant = self.find(position, bits).expect_err("a position stands in one slot");
             self.slots[vacant] = position;
         }
     }
@@ -128,7 +209,13 @@ mod tests {
             }
             prop_assert_eq!(marks.len(), model.len());
             prop_assert!(model.iter().all(|position| marks.contains(*position)));
-            prop_assert!(marks.memory_bytes() <= (22 * marks.len()).max(SLOTS_MIN * 8));
+            let fixed = if marks.parts.len() == PARTS {
+                // The smallest tables, and what they are reached by.
+                PARTS * (SLOTS_MIN * 8 + size_of::<Part>())
+            } else {
+                SLOTS_MIN * 8 + size_of::<Part>()
+            };
+            prop_assert!(marks.memory_bytes() <= 22 * marks.len() + fixed);
         }
     }
 }

@@ -241,7 +241,10 @@ impl<'a> Db<'a> {
     /// [`Error::KeyTooLong`].
     pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
         self.check_key(key).inspect_err(|_| self.at.keyspace.let_go(&entry))?;
-        let entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
+        let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
+        if let Some(id) = entry.save_id() {
+            self.at.keyspace.save_moved(id, self.at.db, &mut entry);
+        }
         let mut entry = Some(entry);
         let swap = |present: &mut Entry| {
             let entry = entry.take().expect("the closure runs at most once");
@@ -377,8 +380,13 @@ impl<'a> Db<'a> {
         self.settle(key.hash(), Account::NONE, account);
     }
 
-    /// Frees an entry here, or, if it is large, by the reaper.
-    pub(crate) fn discard(&self, entry: Entry) {
+    /// Frees an entry here, or, if it is large, by the reaper, or when it has been saved.
+    pub(crate) fn discard(&self, mut entry: Entry) {
+        if let Some(id) = entry.save_id()
+            && let Some(annex) = entry.take_annex()
+        {
+            return self.at.keyspace.save_removed(id, annex);
+        }
         if entry.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
             self.at.keyspace.discard(Piece::Entry(entry));
         }

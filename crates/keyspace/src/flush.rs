@@ -11,6 +11,7 @@ use tierce_dash::Table;
 use crate::change::Event;
 use crate::entry::Entry;
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::key::KeyHasher;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
 use crate::shard::{Held, ShardDb};
@@ -41,6 +42,20 @@ impl Drop for Flushed {
 }
 
 impl Flushed {
+    /// Takes out an entry that is to be freed elsewhere, and releases what it has on disk.
+    pub(crate) fn take(
+        &mut self,
+        hash: u64,
+        hasher: &KeyHasher,
+        is_it: impl FnMut(&Entry) -> bool,
+    ) -> Option<Entry> {
+        let entry = self.table.remove(hash, is_it, hasher)?;
+        if let (Some(store), Some(place)) = (&self.store, entry.place()) {
+            store.release(place);
+        }
+        Some(entry)
+    }
+
     /// Frees everything but large values, which the reaper frees as it does when they are deleted.
     fn free_all_but_large(mut self, keyspace: &Keyspace) {
         for entry in mem::take(&mut self.table) {
@@ -72,9 +87,13 @@ impl Locker<'_> {
         let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
         let mut all = self.lock_all();
         for db in dbs {
+            let being_saved = keyspace.keys_being_saved(db);
             for held in all.locker().all_held() {
-                let (table, bytes) = take_table(keyspace, held, db);
+                let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
+                for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {
+                    bytes -= keyspace.save_flushed(&mut table, key);
+                }
                 if let Some(table) = held.shard.save_flushed(db, table, bytes)
                     && !table.is_empty()
                 {
@@ -117,6 +136,7 @@ impl Locker<'_> {
             held.stats.versions.renew_all(latest);
         }
         all.locker().note_waiters_of(&[a, b]);
+        keyspace.save_swapped(a, b);
         keyspace.swaps.fetch_add(1, Ordering::Relaxed);
         if let Some(pending) = all.locker().pending() {
             pending.push_swap(a, b);

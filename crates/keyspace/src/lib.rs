@@ -111,8 +111,8 @@ pub use policy::Policy;
 pub use pressure::Eviction;
 pub use reaper::Reaper;
 pub use snapshot::{
-    Batch, Iter as BatchIter, SavedDb, SavedEntry, SavedValue, Snapshot, SnapshotError,
-    SnapshotMemory,
+    Batch, Iter as BatchIter, LargeHead, Piece, SavedDb, SavedEntry, SavedLarge, SavedValue,
+    Snapshot, SnapshotError, SnapshotMemory,
 };
 pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
 pub use stats::{DbStats, Memory, Stats};

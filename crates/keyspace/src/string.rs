@@ -243,9 +243,10 @@ impl Db<'_> {
     }
 
     pub(crate) fn discard_annex(&self, displaced: Option<Annex>) {
-        if let Some(annex) = displaced
-            && annex.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN
-        {
+        let Some(annex) = displaced else { return };
+        if let Some(id) = annex.save_id() {
+            self.at.keyspace.save_removed(id, annex);
+        } else if annex.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
             self.at.keyspace.discard(Piece::Annex(annex));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use tierce_keyspace::{
-    BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Removal, Snapshot,
+    BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Piece, Removal, Snapshot,
     SnapshotError,
 };
 
@@ -73,8 +73,10 @@ struct Running {
 impl Running {
     /// `false` when the snapshot is complete.
     fn walk(&mut self) -> bool {
-        let Some(batch) = self.snapshot.next_batch().expect("nothing is too slow") else {
-            return false;
+        let batch = match self.snapshot.next().expect("nothing is too slow") {
+            None => return false,
+            Some(Piece::Batch(batch)) => batch,
+            Some(Piece::Large(_)) => unreachable!("there are strings only"),
         };
         assert!(!batch.is_empty() && batch.iter().count() == batch.len());
         for entry in &batch {
@@ -290,7 +292,7 @@ fn several_keys_are_saved_as_one_under_concurrent_writers() {
         for _ in 0..rounds {
             let mut snapshot = Snapshot::begin(&keyspace, &mut keyspace.locker(), 0).unwrap();
             let (mut sum, mut count) = (0, 0);
-            while let Some(batch) = snapshot.next_batch().unwrap() {
+            while let Some(Piece::Batch(batch)) = snapshot.next().unwrap() {
                 for entry in batch.iter().filter(|entry| entry.db == accounts) {
                     count += 1;
                     let text = entry.value.string(&mut IntText::new()).unwrap().to_vec();
@@ -331,7 +333,7 @@ fn a_snapshot_that_is_not_fetched_is_given_up() {
     }
     let peak = world.keyspace.snapshot_memory().unwrap().peak;
     assert!((64 << 20..72 << 20).contains(&peak), "{peak}");
-    assert!(matches!(snapshot.next_batch(), Err(SnapshotError::TooSlow { .. })));
+    assert!(matches!(snapshot.next(), Err(SnapshotError::TooSlow { .. })));
     drop(snapshot);
     assert_eq!(world.keyspace.snapshot_memory(), None);
 }

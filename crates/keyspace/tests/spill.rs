@@ -13,7 +13,7 @@ use tierce_cask::{ColdOptions, ColdStore, Durable};
 use tierce_collections::SortedSet;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
 use tierce_keyspace::{
-    Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
+    Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options, Piece,
     Removal, Snapshot, SpillBatch, Ttl,
 };
 
@@ -149,7 +149,7 @@ impl World {
             self.with(*db, *key, |db, key| assert!(db.remove(key)));
         }
         let mut saved = Model::new();
-        while let Some(batch) = snapshot.next_batch().unwrap() {
+        while let Some(Piece::Batch(batch)) = snapshot.next().unwrap() {
             for entry in &batch {
                 let value =
                     entry.value.string(&mut tierce_keyspace::IntText::new()).unwrap().to_vec();

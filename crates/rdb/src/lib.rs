@@ -47,7 +47,7 @@ mod worth;
 mod writer;
 
 pub use crc64::crc64;
-pub use encode::ValueWriter;
+pub use encode::{CollectionWriter, ValueWriter};
 pub use error::{Error, Result};
 pub use format::{Encoding, Kind, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4};
 pub use reader::{Checksum, Entry, Event, Reader};

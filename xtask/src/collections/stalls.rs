@@ -1,7 +1,8 @@
 //! The slowest of other requests while something happens to a very large collection as a whole: it is
-//! deleted, expires, is overwritten, flushed, saved, or saved while it is being written.
+//! deleted, expires, is overwritten, flushed, saved, or saved while it is being written. The others ask for
+//! something else, and for that collection, so that they wait for whoever holds its shard or their worker.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,10 @@ const ELEMENTS_MAX: usize = 1_000_000_000;
 const QUIET: Duration = Duration::from_secs(2);
 
 pub(super) fn run(servers: &[Server; 2], elements: usize, types: &[String]) {
-    println!("Slowest GET of another connection in milliseconds, {elements} elements.\n");
+    println!("Slowest request of another connection in milliseconds, {elements} elements.\n");
     println!("| type | what happens | tierce | redis |\n|---|---|--:|--:|");
-    let alone = servers.each_ref().map(|server| slowest_during(server, |_| thread::sleep(QUIET)));
+    let alone =
+        servers.each_ref().map(|server| slowest_during(server, "none", |_| thread::sleep(QUIET)));
     row("none", "nothing", alone);
     for kind in ["list", "set", "zset", "hash", "stream"] {
         if !types.is_empty() && !types.iter().any(|name| name == kind) {
@@ -29,7 +31,8 @@ pub(super) fn run(servers: &[Server; 2], elements: usize, types: &[String]) {
                 let mut connection = server.connect();
                 connection.check("FLUSHALL SYNC", "+OK");
                 fill(&mut connection, kind, 1, elements);
-                slowest_during(server, |connection| act(connection, &format!("{kind}:0")))
+                let key = format!("{kind}:0");
+                slowest_during(server, &key, |connection| act(connection, &key))
             });
             row(kind, what, slowest);
         }
@@ -43,9 +46,21 @@ fn row(kind: &str, what: &str, [tierce, redis]: [Duration; 2]) {
 
 type Act = fn(&mut Connection, &str);
 
-const ACTS: [(&str, Act); 6] = [
+const ACTS: [(&str, Act); 8] = [
+    ("writes", |connection, key| {
+        let end = Instant::now() + QUIET;
+        while Instant::now() < end {
+            write_some(connection, key);
+        }
+    }),
     ("BGSAVE", |connection, _| save(connection, None)),
     ("BGSAVE and a write", |connection, key| save(connection, Some(key))),
+    ("BGSAVE under writes", |connection, key| {
+        connection.check("BGSAVE", "+Background saving started");
+        while is_saving(connection) {
+            write_some(connection, key);
+        }
+    }),
     ("DEL", |connection, key| connection.check(&format!("DEL {key}"), ":1")),
     ("expiry", |connection, key| {
         connection.check(&format!("PEXPIRE {key} 1"), ":1");
@@ -66,14 +81,40 @@ fn save(connection: &mut Connection, written: Option<&str>) {
     if written.is_some() {
         connection.reply();
     }
-    let in_progress = "rdb_bgsave_in_progress:1";
-    wait_until("the save ends", || {
-        !connection.ask("INFO persistence").text().contains(in_progress)
-    });
+    wait_until("the save ends", || !is_saving(connection));
 }
 
-/// The slowest request of a connection that does nothing but GET while `act` runs, and shortly after.
-fn slowest_during(server: &Server, act: impl FnOnce(&mut Connection)) -> Duration {
+fn is_saving(connection: &mut Connection) -> bool {
+    connection.ask("INFO persistence").text().contains("rdb_bgsave_in_progress:1")
+}
+
+/// Changes some elements all over a collection, by a command each.
+fn write_some(connection: &mut Connection, key: &str) {
+    const COMMANDS: usize = 200;
+    // Numbers that come back late enough, and are spread over all that have six digits.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut requests = Vec::new();
+    for _ in 0..COMMANDS {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(611_953) % 1_000_000;
+        let element = format!("elem:{number:06}");
+        let request: &[&str] = match key.split(':').next() {
+            Some("list") if number.is_multiple_of(2) => &["LPUSH", key, &element],
+            Some("list") => &["RPOP", key],
+            Some("set") if number.is_multiple_of(2) => &["SREM", key, &element],
+            Some("set") => &["SADD", key, &format!("new:{number}")],
+            Some("zset") => &["ZINCRBY", key, "1", &element],
+            Some("hash") => &["HSET", key, &element, "another value"],
+            _ => &["XADD", key, "*", "field", &element],
+        };
+        requests.extend(encode(request));
+    }
+    connection.send(&requests);
+    (0..COMMANDS).for_each(|_| _ = connection.reply());
+}
+
+/// The slowest request of a connection that does nothing but GET, and ask for a key, while `act` runs,
+/// and shortly after.
+fn slowest_during(server: &Server, key: &str, act: impl FnOnce(&mut Connection)) -> Duration {
     const AFTERWARDS: Duration = Duration::from_millis(500);
     let (mut loader, mut actor) = (server.connect(), server.connect());
     let is_over = &AtomicBool::new(false);
@@ -81,9 +122,11 @@ fn slowest_during(server: &Server, act: impl FnOnce(&mut Connection)) -> Duratio
         let load = scope.spawn(move || {
             let mut slowest = Duration::ZERO;
             while !is_over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                loader.check("GET absent", "nil");
-                slowest = slowest.max(begun.elapsed());
+                for request in [["GET", "absent"], ["EXISTS", key]] {
+                    let begun = Instant::now();
+                    loader.call(&request);
+                    slowest = slowest.max(begun.elapsed());
+                }
             }
             slowest
         });

@@ -22,6 +22,7 @@ use crate::limits::PackedLimits;
 use crate::packed::Element;
 use crate::random::{Random, draw_distinct};
 use crate::raw_box::RawBox;
+use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::seed::hash_bytes;
 use crate::text_int::IntText;
 
@@ -330,6 +331,48 @@ impl Hash {
         let mut table = FieldTable::default();
         self.iter().for_each(|field| table.add(field));
         self.repr = Repr::Table(RawBox::new(table));
+    }
+
+    /// Which saving of the hash is under way; see [`Hash::begin_saving`].
+    #[inline]
+    #[must_use]
+    pub fn save_id(&self) -> Option<SaveId> {
+        match &self.repr {
+            Repr::Table(table) => table.save_id(),
+            _ => None,
+        }
+    }
+
+    /// Begins to save the hash as it is now, in slices, in place of another saving that may be under
+    /// way; `false` if it is too small for that.
+    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
+        match &mut self.repr {
+            Repr::Table(table) => table.begin_saving(tag),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Gives the saving up.
+    pub fn end_saving(&mut self) -> Option<Leftover> {
+        match &mut self.repr {
+            Repr::Table(table) => table.end_saving(),
+            _ => None,
+        }
+    }
+
+    /// Shows fields as they were when the saving began, each in one slice, in no order. `visit`
+    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
+    /// more. After the last slice the saving is over.
+    pub fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        visit: impl FnMut(FieldRef<'_>) -> usize,
+    ) -> Saved {
+        match &mut self.repr {
+            Repr::Table(table) => table.save_slice(bytes_max, visit),
+            _ => Saved::Complete,
+        }
     }
 
     /// See [`Collection::into_raw`](crate::Collection::into_raw).

@@ -8,6 +8,7 @@ use super::{FieldRef, Former};
 use crate::packed::Element;
 use crate::prefetch::prefetch;
 use crate::raw_box::allocated_bytes_of;
+use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::hash_bytes;
 use crate::text_int::IntText;
 
@@ -20,6 +21,8 @@ pub(super) struct FieldTable {
     /// Fields with a deadline.
     volatile: usize,
     deadlines: Deadlines,
+    /// While it is being saved.
+    saving: Option<Box<Saving<Field>>>,
 }
 
 /// Iterator over all fields.
@@ -37,6 +40,12 @@ impl EntryHash<Field> for ByName {
     #[inline]
     fn prefetch(&self, field: &Field) {
         prefetch_read(field.address());
+    }
+}
+
+impl CopyOwned for Field {
+    fn owned_bytes(&self) -> usize {
+        self.allocated_bytes()
     }
 }
 
@@ -75,6 +84,7 @@ impl FieldTable {
     /// Sets a field to a value and a deadline.
     pub(super) fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
         let hash = hash_bytes(name);
+        self.before_change(hash);
         let Some(field) = self.table.find_mut(hash, |field| field.is_named(name)) else {
             self.insert(hash, Field::new(name, value, deadline_ms));
             return Former::Absent;
@@ -106,6 +116,7 @@ impl FieldTable {
     /// Sets or takes away a field's deadline.
     pub(super) fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
         let hash = hash_bytes(name);
+        self.before_change(hash);
         let Some(field) = self.table.find_mut(hash, |field| field.is_named(name)) else {
             return Former::Absent;
         };
@@ -119,6 +130,7 @@ impl FieldTable {
     /// Removes a field.
     pub(super) fn remove(&mut self, name: &[u8]) -> Former {
         let hash = hash_bytes(name);
+        self.before_change(hash);
         let Some(field) = self.table.remove(hash, |field| field.is_named(name), &ByName) else {
             return Former::Absent;
         };
@@ -132,6 +144,43 @@ impl FieldTable {
         let mut copy = Self::default();
         self.iter().for_each(|field| copy.add(field.view()));
         copy
+    }
+
+    /// To be called before a field with this hash comes, goes or changes.
+    #[inline]
+    fn before_change(&mut self, hash: u64) {
+        if let Some(saving) = &mut self.saving {
+            let copy = |field: &Field| Field::new(field.name(), field.value(), field.deadline_ms());
+            saving.before_change(&self.table, hash, &ByName, copy);
+        }
+    }
+
+    /// See [`Hash::save_id`](super::Hash::save_id), and those that follow there.
+    pub(super) fn save_id(&self) -> Option<SaveId> {
+        self.saving.as_ref().map(|saving| saving.id())
+    }
+
+    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
+        self.saving = Some(Box::new(Saving::begin(tag)));
+    }
+
+    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
+        self.saving.take().map(Leftover::new)
+    }
+
+    pub(super) fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        mut visit: impl FnMut(FieldRef<'_>) -> usize,
+    ) -> Saved {
+        let Some(saving) = &mut self.saving else { return Saved::Complete };
+        let mut visit = |field: &Field| visit(field.view());
+        let bytes = saving.take_copies(bytes_max, &mut visit);
+        let saved = saving.walk_on(&self.table, &ByName, bytes_max - bytes.min(bytes_max), visit);
+        if saved == Saved::Complete {
+            self.saving = None;
+        }
+        saved
     }
 
     /// All fields.
@@ -159,7 +208,10 @@ impl FieldTable {
     pub(super) fn reap(&mut self, now_ms: i64, steps: usize, mut gone: impl FnMut(Element<'_>)) {
         for _ in 0..steps {
             let Some(item) = self.deadlines.pop_due(now_ms) else { return };
-            let is_due = |field: &Field| field.is_due(now_ms);
+            self.before_change(item.hash);
+            // Not any that looks like it, which nobody has saved.
+            let is_due =
+                |field: &Field| field.is_due(now_ms) && hash_bytes(field.name()) == item.hash;
             while let Some(field) = self.table.remove(item.hash, is_due, &ByName) {
                 self.field_bytes -= field.allocated_bytes();
                 self.volatile -= 1;

@@ -9,12 +9,14 @@
 mod head;
 mod iter;
 mod nodes;
+mod saving;
 
 use std::ptr::NonNull;
 
 use crate::collection::Form;
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed};
+use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 
 pub use iter::{Iter, RevIter};
 use nodes::Nodes;
@@ -184,6 +186,10 @@ impl List {
     /// Becomes a single block if it is one of at most half the limits.
     fn become_small(&mut self, limits: ListLimits) {
         let Repr::Nodes(nodes) = &mut self.repr else { return };
+        // One that is being saved stays, for it keeps more than its elements.
+        if nodes.save_id().is_some() {
+            return;
+        }
         let is_small = nodes.single().is_some_and(|block| {
             LISTPACK_FRAME + block.bytes_len() <= limits.bytes_max / 2
                 && block.len() <= limits.entries_max / 2
@@ -221,6 +227,48 @@ impl List {
             Repr::Nodes(nodes) => Repr::Nodes(Box::new(nodes.duplicate())),
         };
         Self { repr }
+    }
+
+    /// Which saving of the list is under way; see [`List::begin_saving`].
+    #[inline]
+    #[must_use]
+    pub fn save_id(&self) -> Option<SaveId> {
+        match &self.repr {
+            Repr::Nodes(nodes) => nodes.save_id(),
+            Repr::Packed(_) => None,
+        }
+    }
+
+    /// Begins to save the list as it is now, in slices, in place of another saving that may be under
+    /// way; `false` if it is too small for that.
+    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
+        match &mut self.repr {
+            Repr::Nodes(nodes) => nodes.begin_saving(tag),
+            Repr::Packed(_) => return false,
+        }
+        true
+    }
+
+    /// Gives the saving up.
+    pub fn end_saving(&mut self) -> Option<Leftover> {
+        match &mut self.repr {
+            Repr::Nodes(nodes) => nodes.end_saving(),
+            Repr::Packed(_) => None,
+        }
+    }
+
+    /// Shows elements as they were when the saving began, each in one slice, in their order. `visit`
+    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
+    /// more. After the last slice the saving is over.
+    pub fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        visit: impl FnMut(Element<'_>) -> usize,
+    ) -> Saved {
+        match &mut self.repr {
+            Repr::Nodes(nodes) => nodes.save_slice(bytes_max, visit),
+            Repr::Packed(_) => Saved::Complete,
+        }
     }
 
     /// See [`Collection::into_raw`](crate::Collection::into_raw).

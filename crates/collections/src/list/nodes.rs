@@ -17,6 +17,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use super::saving::{Saving, Taken};
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed, Position};
 use crate::size_class;
@@ -34,6 +35,8 @@ pub(super) struct Nodes {
     len: usize,
     bytes: usize,
     mark: Mark,
+    /// While it is being saved.
+    pub(super) saving: Option<Box<Saving>>,
 }
 
 #[derive(Debug)]
@@ -164,7 +167,8 @@ fn find(
 impl Nodes {
     /// The list of the elements of one block.
     pub(super) fn of(block: Packed) -> Self {
-        let mut nodes = Self { groups: VecDeque::new(), len: 0, bytes: 0, mark: Mark::default() };
+        let mut nodes =
+            Self { groups: VecDeque::new(), len: 0, bytes: 0, mark: Mark::default(), saving: None };
         if !block.is_empty() {
             nodes.len = block.len();
             nodes.bytes = block.allocated_bytes();
@@ -306,6 +310,9 @@ impl Nodes {
     /// Puts an element before number `index`, or at the end.
     pub(super) fn insert(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
         self.mark.inserted(index);
+        if self.saving.is_some() {
+            self.save_before_insert(index);
+        }
         if index == 0 {
             self.push_front(element, limits);
         } else if index < self.len || !self.push_back_within(element, limits) {
@@ -336,7 +343,7 @@ impl Nodes {
     /// Puts a block before all others.
     pub(super) fn insert_first(&mut self, block: Packed) {
         if self.groups.is_empty() {
-            *self = Self::of(block);
+            *self = Self { saving: self.saving.take(), ..Self::of(block) };
         } else {
             self.insert_node(Place { group: 0, node: 0, offset: 0 }, block);
         }
@@ -452,6 +459,10 @@ impl Nodes {
 
     /// Puts `element` in the place of number `index`, which there is.
     pub(super) fn set(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
+        if self.saving.is_some() {
+            self.save_stretch(index);
+            self.save_before_set(index);
+        }
         let at = self.find(index);
         let block = self.block(at);
         let before = Packed::bytes_of(block.get(block.seek(at.offset)));
@@ -459,7 +470,7 @@ impl Nodes {
         if bytes <= limits.bytes_max || block.len() == 1 {
             self.change(at, |block| block.replace(block.seek(at.offset), element));
         } else {
-            self.take(index, 1);
+            self.take(index, 1, None);
             self.put(index, element, limits);
         }
         self.merge_around(index, limits);
@@ -468,13 +479,22 @@ impl Nodes {
     /// Removes `count` elements from number `index` on, all of which there are.
     pub(super) fn remove(&mut self, index: usize, count: usize, limits: ListLimits) {
         self.mark.removed(index, count);
+        if self.saving.is_some() {
+            self.save_stretch(index);
+        }
         if count == 1
             && let Some(end) = self.end_of(index)
         {
-            return self.pop(end, limits);
+            let taken = self.saving.is_some().then(|| self.copy_of(index));
+            self.pop(end, limits);
+            return taken.into_iter().for_each(|taken| self.save_removed(index, taken));
         }
-        self.take(index, count);
+        let mut taken = self.saving.is_some().then(Taken::default);
+        self.take(index, count, taken.as_mut());
         self.merge_around(index, limits);
+        if let Some(taken) = taken {
+            self.save_removed(index, taken);
+        }
     }
 
     /// Removes the element at an end. Only the two outer blocks get sparse by that, so that there is
@@ -488,7 +508,7 @@ impl Nodes {
         if self.groups[at.group].nodes[at.node].len > 1 {
             self.change(at, |block| block.remove(end.of_block(block), 1));
         } else {
-            self.remove_nodes(at, 1);
+            self.remove_nodes(at, 1, drop);
         }
         // The last two are what may become a small list again.
         if self.groups.len() == 1 && self.groups[0].nodes.len() == 2 {
@@ -496,24 +516,36 @@ impl Nodes {
         }
     }
 
-    fn take(&mut self, index: usize, count: usize) {
+    /// Removes elements, and keeps them in `kept` if somebody wants them.
+    fn take(&mut self, index: usize, count: usize, mut kept: Option<&mut Taken>) {
         let mut left = count;
         while left > 0 {
             let at = self.find(index);
             let len = self.block(at).len();
             left -= if at.offset == 0 && left >= len {
-                self.remove_nodes(at, left)
+                self.remove_nodes(at, left, |block| {
+                    if let Some(kept) = kept.as_deref_mut() {
+                        kept.push(block);
+                    }
+                })
             } else {
                 let removed = left.min(len - at.offset);
+                if let Some(kept) = kept.as_deref_mut() {
+                    let block = self.block(at);
+                    let mut copy = Packed::new();
+                    let elements = block.iter_from(block.seek(at.offset)).take(removed);
+                    elements.for_each(|element| copy.push_back(element));
+                    kept.push(copy);
+                }
                 self.change(at, |block| block.remove(block.seek(at.offset), removed));
                 removed
             };
         }
     }
 
-    /// Removes the nodes from `at` to the end of their group that have `left` elements at most, and
-    /// returns how many elements those had.
-    fn remove_nodes(&mut self, at: Place, left: usize) -> usize {
+    /// Removes the nodes from `at` to the end of their group that have `left` elements at most, gives
+    /// their blocks away, and returns how many elements those had.
+    fn remove_nodes(&mut self, at: Place, left: usize, give: impl FnMut(Packed)) -> usize {
         let group = &mut self.groups[at.group];
         let (mut end, mut removed) = (at.node, 0);
         while let Some(node) = group.nodes.get(end)
@@ -523,7 +555,7 @@ impl Nodes {
             self.bytes -= node.block.allocated_bytes();
             end += 1;
         }
-        group.nodes.drain(at.node..end);
+        group.nodes.drain(at.node..end).map(|node| node.block).for_each(give);
         group.len -= removed;
         self.len -= removed;
         self.tidy_group(at.group);
@@ -594,7 +626,8 @@ impl Nodes {
             Group::new(group.nodes.iter().map(|node| Node::new(node.block.duplicate())).collect())
         };
         let groups: VecDeque<_> = self.groups.iter().map(duplicate).collect();
-        let mut copy = Self { groups, len: self.len, bytes: 0, mark: Mark::default() };
+        let mark = Mark::default();
+        let mut copy = Self { groups, len: self.len, bytes: 0, mark, saving: None };
         copy.bytes = copy.counted_bytes();
         copy
     }

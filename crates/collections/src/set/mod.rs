@@ -19,6 +19,7 @@ use crate::limits::{PackedLimits, SetLimits};
 use crate::packed::{self, Element, Packed};
 use crate::random::{Random, draw_distinct};
 use crate::raw_box::RawBox;
+use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 
 /// More members than this are never kept in one block, whatever the limits say.
 const SMALL_LEN_MAX: usize = 1 << 20;
@@ -267,6 +268,48 @@ impl Set {
         let draw = |random: &mut Random| self.sample(random);
         let draw = matches!(self.repr, Repr::Table(_)).then_some(draw);
         draw_distinct(self.iter(), count, random, hash_of, draw)
+    }
+
+    /// Which saving of the set is under way; see [`Set::begin_saving`].
+    #[inline]
+    #[must_use]
+    pub fn save_id(&self) -> Option<SaveId> {
+        match &self.repr {
+            Repr::Table(table) => table.save_id(),
+            _ => None,
+        }
+    }
+
+    /// Begins to save the set as it is now, in slices, in place of another saving that may be under
+    /// way; `false` if it is too small for that.
+    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
+        match &mut self.repr {
+            Repr::Table(table) => table.begin_saving(tag),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Gives the saving up.
+    pub fn end_saving(&mut self) -> Option<Leftover> {
+        match &mut self.repr {
+            Repr::Table(table) => table.end_saving(),
+            _ => None,
+        }
+    }
+
+    /// Shows members as they were when the saving began, each in one slice, in no order. `visit`
+    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
+    /// more. After the last slice the saving is over.
+    pub fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        visit: impl FnMut(Element<'_>) -> usize,
+    ) -> Saved {
+        match &mut self.repr {
+            Repr::Table(table) => table.save_slice(bytes_max, visit),
+            _ => Saved::Complete,
+        }
     }
 
     /// See [`Collection::into_raw`](crate::Collection::into_raw).

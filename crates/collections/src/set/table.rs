@@ -6,6 +6,7 @@ use super::member::Member;
 use crate::packed::Element;
 use crate::prefetch::prefetch;
 use crate::raw_box::allocated_bytes_of;
+use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::{hash_bytes, hash_int};
 
 /// Members in a table.
@@ -14,6 +15,8 @@ pub(super) struct MemberTable {
     table: Table<Member>,
     /// What the members own.
     member_bytes: usize,
+    /// While it is being saved.
+    saving: Option<Box<Saving<Member>>>,
 }
 
 /// The hash of an element that is an integer if it can be one.
@@ -42,6 +45,12 @@ impl EntryHash<Member> for ByElement {
         if let Some(address) = member.address() {
             prefetch_read(address);
         }
+    }
+}
+
+impl CopyOwned for Member {
+    fn owned_bytes(&self) -> usize {
+        self.allocated_bytes()
     }
 }
 
@@ -79,6 +88,7 @@ impl MemberTable {
         if self.table.find(hash, |member| member.is(element)).is_some() {
             return false;
         }
+        self.before_change(hash);
         let member = Member::new(element);
         self.member_bytes += member.allocated_bytes();
         self.table.insert_unique(hash, member, &ByElement);
@@ -88,11 +98,50 @@ impl MemberTable {
     /// Removes a member; `false` if it is not there.
     pub(super) fn remove(&mut self, element: Element<'_>) -> bool {
         let hash = hash_of(element);
+        self.before_change(hash);
         let removed = self.table.remove(hash, |member| member.is(element), &ByElement);
         if let Some(member) = &removed {
             self.member_bytes -= member.allocated_bytes();
         }
         removed.is_some()
+    }
+
+    /// To be called before a member with this hash comes or goes.
+    #[inline]
+    fn before_change(&mut self, hash: u64) {
+        if let Some(saving) = &mut self.saving {
+            let copy = |member: &Member| Member::new(member.element());
+            saving.before_change(&self.table, hash, &ByElement, copy);
+        }
+    }
+
+    /// See [`Set::save_id`](super::Set::save_id), and those that follow there.
+    pub(super) fn save_id(&self) -> Option<SaveId> {
+        self.saving.as_ref().map(|saving| saving.id())
+    }
+
+    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
+        self.saving = Some(Box::new(Saving::begin(tag)));
+    }
+
+    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
+        self.saving.take().map(Leftover::new)
+    }
+
+    pub(super) fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        mut visit: impl FnMut(Element<'_>) -> usize,
+    ) -> Saved {
+        let Some(saving) = &mut self.saving else { return Saved::Complete };
+        let mut visit = |member: &Member| visit(member.element());
+        let bytes = saving.take_copies(bytes_max, &mut visit);
+        let saved =
+            saving.walk_on(&self.table, &ByElement, bytes_max - bytes.min(bytes_max), visit);
+        if saved == Saved::Complete {
+            self.saving = None;
+        }
+        saved
     }
 
     pub(super) fn iter(&self) -> Members<'_> {

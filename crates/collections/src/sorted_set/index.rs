@@ -3,6 +3,7 @@
 use tierce_dash::{EntryHash, Table, prefetch_read};
 
 use super::member::{Alias, Member};
+use crate::saving::{Saved, Saving};
 use crate::seed::hash_bytes;
 
 /// The members of a set, by their bytes.
@@ -66,6 +67,22 @@ impl Index {
         let alias = unsafe { member.alias() };
         let removed = self.table.remove(ByBytes.hash(&alias), |other| other.is(&alias), &ByBytes);
         debug_assert!(removed.is_some(), "a member that was not in the index");
+    }
+
+    /// Has a saving copy a member of this hash before it comes, goes or changes.
+    pub(super) fn save(&self, hash: u64, saving: &mut Saving<Member>) {
+        let copy = |alias: &Alias| Member::new(alias.bytes(), alias.score());
+        saving.before_change(&self.table, hash, &ByBytes, copy);
+    }
+
+    /// See [`Saving::walk_on`].
+    pub(super) fn save_on(
+        &self,
+        saving: &mut Saving<Member>,
+        bytes_max: usize,
+        visit: impl FnMut(&Alias) -> usize,
+    ) -> Saved {
+        saving.walk_on(&self.table, &ByBytes, bytes_max, visit)
     }
 
     /// See [`Table::scan`].

@@ -4,6 +4,7 @@ use super::index::Index;
 use super::member::{Alias, Member};
 use super::tree::{Bound, Leaf, Side, Tree};
 use crate::raw_box;
+use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::hash_bytes;
 use std::ops::Range;
 use tierce_dash::prefetch_read;
@@ -16,11 +17,19 @@ pub(super) struct Large {
     index: Index,
     /// What the members take, as the allocator counts.
     member_bytes: usize,
+    /// While it is being saved.
+    saving: Option<Box<Saving<Member>>>,
+}
+
+impl CopyOwned for Member {
+    fn owned_bytes(&self) -> usize {
+        self.allocated_bytes()
+    }
 }
 
 impl Large {
     pub(super) fn new() -> Self {
-        Self { tree: Tree::new(), index: Index::new(), member_bytes: 0 }
+        Self { tree: Tree::new(), index: Index::new(), member_bytes: 0, saving: None }
     }
 
     #[inline]
@@ -65,7 +74,10 @@ impl Large {
             (_, None) => {}
             (None, Some(score)) => self.add(hash, member, score),
             (Some(old), Some(score)) if old == score => {}
-            (Some(old), Some(score)) => self.tree.change(old, member, score),
+            (Some(old), Some(score)) => {
+                self.before_change(hash);
+                self.tree.change(old, member, score);
+            }
         }
     }
 
@@ -75,6 +87,7 @@ impl Large {
     }
 
     fn add(&mut self, hash: u64, member: &[u8], score: f64) {
+        self.before_change(hash);
         let member = Member::new(member, score);
         self.member_bytes += member.allocated_bytes();
         // SAFETY: members leave by `forget` alone, or together with the index.
@@ -101,6 +114,9 @@ impl Large {
 
     /// A member has left the tree and is about to be dropped.
     fn forget(&mut self, member: &Member) {
+        if self.saving.is_some() {
+            self.before_change(hash_bytes(member.bytes()));
+        }
         self.index.remove(member);
         self.member_bytes -= member.allocated_bytes();
     }
@@ -124,6 +140,43 @@ impl Large {
     /// See [`SortedSet::sweep`](super::SortedSet::sweep).
     pub(super) fn sweep(&self, cursor: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
         self.index.sweep(cursor, |alias| visit(alias.bytes(), alias.score()))
+    }
+
+    /// To be called before a member with this hash comes or goes, or gets another score.
+    #[inline]
+    fn before_change(&mut self, hash: u64) {
+        if let Some(saving) = &mut self.saving {
+            self.index.save(hash, saving);
+        }
+    }
+
+    /// See [`SortedSet::save_id`](super::SortedSet::save_id), and those that follow there.
+    pub(super) fn save_id(&self) -> Option<SaveId> {
+        self.saving.as_ref().map(|saving| saving.id())
+    }
+
+    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
+        self.saving = Some(Box::new(Saving::begin(tag)));
+    }
+
+    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
+        self.saving.take().map(Leftover::new)
+    }
+
+    pub(super) fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        mut visit: impl FnMut(&[u8], f64) -> usize,
+    ) -> Saved {
+        let Some(saving) = &mut self.saving else { return Saved::Complete };
+        let copied = |member: &Member| visit(member.bytes(), member.score());
+        let bytes = saving.take_copies(bytes_max, copied);
+        let present = |alias: &Alias| visit(alias.bytes(), alias.score());
+        let saved = self.index.save_on(saving, bytes_max - bytes.min(bytes_max), present);
+        if saved == Saved::Complete {
+            self.saving = None;
+        }
+        saved
     }
 
     #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::collection::Form;
 use crate::packed::{Element, Packed};
 use crate::random::Random;
 use crate::raw_box::RawBox;
+use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::text_int::IntText;
 
 use large::{Large, LargeIter};
@@ -298,6 +299,48 @@ impl SortedSet {
                 Repr::Small(small) => Repr::Small(small.duplicate()),
                 Repr::Large(large) => Repr::Large(RawBox::new(large.duplicate())),
             },
+        }
+    }
+
+    /// Which saving of the set is under way; see [`SortedSet::begin_saving`].
+    #[inline]
+    #[must_use]
+    pub fn save_id(&self) -> Option<SaveId> {
+        match &self.repr {
+            Repr::Large(large) => large.save_id(),
+            Repr::Small(_) => None,
+        }
+    }
+
+    /// Begins to save the set as it is now, in slices, in place of another saving that may be under
+    /// way; `false` if it is too small for that.
+    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
+        match &mut self.repr {
+            Repr::Large(large) => large.begin_saving(tag),
+            Repr::Small(_) => return false,
+        }
+        true
+    }
+
+    /// Gives the saving up.
+    pub fn end_saving(&mut self) -> Option<Leftover> {
+        match &mut self.repr {
+            Repr::Large(large) => large.end_saving(),
+            Repr::Small(_) => None,
+        }
+    }
+
+    /// Shows members with their scores as they were when the saving began, each in one slice, in no order. `visit`
+    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
+    /// more. After the last slice the saving is over.
+    pub fn save_slice(
+        &mut self,
+        bytes_max: usize,
+        visit: impl FnMut(&[u8], f64) -> usize,
+    ) -> Saved {
+        match &mut self.repr {
+            Repr::Large(large) => large.save_slice(bytes_max, visit),
+            Repr::Small(_) => Saved::Complete,
         }
     }
 

@@ -45,6 +45,13 @@ impl<'a> Writer<'a> {
         self.out.len()
     }
 
+    /// How many bytes `write` writes.
+    pub(crate) fn measure(&mut self, write: impl FnOnce(&mut Self)) -> usize {
+        let before = self.len();
+        write(self);
+        self.len() - before
+    }
+
     /// Begins an edit.
     pub(crate) fn begin(&mut self, code: u8) {
         self.out.push(code);

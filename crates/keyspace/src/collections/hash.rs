@@ -8,13 +8,13 @@
 //! | 4 | remove | name: there is no such field |
 
 use tierce_collections::hash::{FieldRef, Former};
-use tierce_collections::{CollectionKind, Element, Hash, IntText};
+use tierce_collections::{CollectionKind, Element, Hash, IntText, Saved};
 
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::Part;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
+use super::{CollectionType, Editor, collection_type, saved_in_slices, sealed_type};
 
 const FIELDS: u8 = code(CollectionKind::Hash, 1);
 const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
@@ -74,6 +74,12 @@ fn write_field(edits: &mut Writer<'_>, name: &[u8], value: &[u8], deadline_ms: O
     }
 }
 
+fn write_field_ref(edits: &mut Writer<'_>, field: FieldRef<'_>) {
+    let (mut name, mut value) = (IntText::new(), IntText::new());
+    let (name, value) = (field.name.bytes(&mut name), field.value.bytes(&mut value));
+    write_field(edits, name, value, field.deadline_ms);
+}
+
 fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
     edits.fixed(deadline_ms.map_or(NO_DEADLINE, |deadline_ms| deadline_ms as u64));
 }
@@ -84,6 +90,13 @@ fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
 
 impl Sealed for Hash {
     sealed_type!(Hash);
+    saved_in_slices!(Hash);
+
+    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
+        Hash::save_slice(self, bytes_max, |field| {
+            edits.measure(|edits| write_field_ref(edits, field))
+        })
+    }
 
     #[inline]
     fn next_deadline_ms(&self) -> Option<i64> {
@@ -106,11 +119,7 @@ impl Sealed for Hash {
     fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let end = edits.len() + bytes_max;
         loop {
-            cursor = self.sweep(cursor, |FieldRef { name, value, deadline_ms }| {
-                let (mut name_text, mut value_text) = (IntText::new(), IntText::new());
-                let (name, value) = (name.bytes(&mut name_text), value.bytes(&mut value_text));
-                write_field(edits, name, value, deadline_ms);
-            });
+            cursor = self.sweep(cursor, |field| write_field_ref(edits, field));
             if cursor == 0 || edits.len() >= end {
                 return cursor;
             }

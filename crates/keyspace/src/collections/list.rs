@@ -15,14 +15,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits};
+use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, Saved};
 
 use super::access::Editor;
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::Part;
 use super::sealed::Sealed;
-use super::{CollectionType, collection_type, sealed_type};
+use super::{CollectionType, collection_type, saved_in_slices, sealed_type};
 use crate::keyspace::DbIndex;
 
 const KIND: CollectionKind = CollectionKind::List;
@@ -117,6 +117,17 @@ static PASSES: AtomicU64 = AtomicU64::new(1);
 
 impl Sealed for List {
     sealed_type!(List);
+    saved_in_slices!(List);
+
+    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
+        List::save_slice(self, bytes_max, |element| {
+            edits.measure(|edits| {
+                edits.begin(INSERT);
+                edits.count(0);
+                write_elements(edits, 1, std::iter::once(element));
+            })
+        })
+    }
 
     fn encode(&self, edits: &mut Writer<'_>) {
         edits.begin(INSERT);

@@ -7,6 +7,7 @@
 //!   nothing. So the log, its checkpoints, snapshots and loading have one format.
 //! * `hash_deadlines`: fields of hashes removed when their time has come.
 //! * `limits`: up to which size collections are compact.
+//! * `saving`: a large collection as it was at one moment, in slices.
 //! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.
 //!
 //! **Invariants:**
@@ -27,6 +28,7 @@ mod hash_deadlines;
 pub(crate) mod limits;
 pub(crate) mod list;
 mod parts;
+pub(crate) mod saving;
 mod set;
 mod sorted_set;
 mod stream;
@@ -36,7 +38,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use tierce_collections::{Collection, CollectionKind, Form};
+use tierce_collections::{Collection, CollectionKind, Form, Leftover, SaveId, SaveTag, Saved};
 
 pub use access::{Editor, Missing};
 use edits::{Malformed, Reader, Writer};
@@ -70,8 +72,12 @@ pub trait CollectionType: Sized + sealed::Sealed {
 
 /// What only the keyspace needs of a type.
 pub(crate) mod sealed {
-    use super::{Form, LimitCells, Malformed, NonNull, Part, Reader, Writer};
+    use super::{
+        Form, Leftover, LimitCells, Malformed, NonNull, Part, Reader, SaveId, SaveTag, Saved,
+        Writer,
+    };
 
+    /// What has a default is for types that are not saved in slices.
     pub trait Sealed: Sized {
         /// See [`Collection::from_raw`](super::Collection::from_raw).
         ///
@@ -99,6 +105,28 @@ pub(crate) mod sealed {
         /// and returns where the next part begins, 0 at the end. What stays in the collection from the
         /// first part to the last is in one of them.
         fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64;
+
+        /// Which saving of this value in slices is under way.
+        fn save_id(&self) -> Option<SaveId> {
+            None
+        }
+
+        /// Begins to save this value as it is now, in slices; `false` if it is too small, or of a type
+        /// that is not saved so.
+        fn begin_saving(&mut self, _tag: SaveTag) -> bool {
+            false
+        }
+
+        /// Gives that up.
+        fn end_saving(&mut self) -> Option<Leftover> {
+            None
+        }
+
+        /// Appends edits for the next slice, of about `bytes_max` bytes. All slices together make what
+        /// the value was when the saving began.
+        fn save_slice(&mut self, _bytes_max: usize, _edits: &mut Writer<'_>) -> Saved {
+            Saved::Complete
+        }
 
         /// Applies an edit, whose code has been read.
         fn apply(
@@ -206,6 +234,25 @@ macro_rules! sealed_type {
     };
 }
 pub(crate) use sealed_type;
+
+/// For types that are saved in slices, what goes straight to the value.
+macro_rules! saved_in_slices {
+    ($type:ident) => {
+        #[inline]
+        fn save_id(&self) -> Option<tierce_collections::SaveId> {
+            $type::save_id(self)
+        }
+
+        fn begin_saving(&mut self, tag: tierce_collections::SaveTag) -> bool {
+            $type::begin_saving(self, tag)
+        }
+
+        fn end_saving(&mut self) -> Option<tierce_collections::Leftover> {
+            $type::end_saving(self)
+        }
+    };
+}
+pub(crate) use saved_in_slices;
 
 /// A collection that an entry owns, lent for reading.
 pub struct Lent<'a, T> {

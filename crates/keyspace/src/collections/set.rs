@@ -5,13 +5,13 @@
 //! | 1 | members | varint count, and as many of them: they are in the set |
 //! | 2 | remove | a member: it is not in the set |
 
-use tierce_collections::{CollectionKind, Element, IntText, Set};
+use tierce_collections::{CollectionKind, Element, IntText, Saved, Set};
 
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::Part;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, sealed_type};
+use super::{CollectionType, Editor, collection_type, saved_in_slices, sealed_type};
 
 const MEMBERS: u8 = code(CollectionKind::Set, 1);
 const REMOVE: u8 = code(CollectionKind::Set, 2);
@@ -60,6 +60,17 @@ fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
 
 impl Sealed for Set {
     sealed_type!(Set);
+    saved_in_slices!(Set);
+
+    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
+        Set::save_slice(self, bytes_max, |element| {
+            edits.measure(|edits| {
+                edits.begin(MEMBERS);
+                edits.count(1);
+                write_element(edits, element);
+            })
+        })
+    }
 
     fn encode(&self, edits: &mut Writer<'_>) {
         edits.begin(MEMBERS);

@@ -10,14 +10,14 @@
 
 use std::ops::Range;
 
-use tierce_collections::{CollectionKind, Element, IntText, SortedSet};
+use tierce_collections::{CollectionKind, Element, IntText, Saved, SortedSet};
 
 use super::access::Editor;
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::Part;
 use super::sealed::Sealed;
-use super::{CollectionType, collection_type, sealed_type};
+use super::{CollectionType, collection_type, saved_in_slices, sealed_type};
 
 const MAKE: u8 = code(CollectionKind::SortedSet, 0);
 const SET: u8 = code(CollectionKind::SortedSet, 1);
@@ -31,6 +31,17 @@ impl CollectionType for SortedSet {
 
 impl Sealed for SortedSet {
     sealed_type!(SortedSet);
+    saved_in_slices!(SortedSet);
+
+    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
+        SortedSet::save_slice(self, bytes_max, |member, score| {
+            edits.measure(|edits| {
+                edits.begin(MAKE);
+                edits.count(1);
+                write_scored(edits, Element::Bytes(member), score);
+            })
+        })
+    }
 
     fn encode(&self, edits: &mut Writer<'_>) {
         edits.begin(MAKE);

@@ -119,7 +119,7 @@ impl Entry {
         Some(annex)
     }
 
-    pub(super) fn annex_bytes(&self) -> usize {
+    pub(crate) fn annex_bytes(&self) -> usize {
         match self.collection() {
             Some(collection) => collection.allocated_bytes(),
             // SAFETY: an entry with an annex that is no collection owns a blob.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::batch::Batch;
+use super::large::Larges;
 
 /// Writers slow down while more than this waits.
 const QUEUE_BYTES: usize = 16 << 20;
@@ -39,6 +40,9 @@ pub(crate) struct Backlog {
     peak_bytes: AtomicUsize,
     bytes_max: usize,
     is_given_up: AtomicBool,
+    pub(crate) larges: Larges,
+    /// Collections of at least so many bytes are large.
+    pub(super) large_bytes_min: usize,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +53,7 @@ struct Queue {
 
 impl Backlog {
     /// For a snapshot that is given up when copies of more than `bytes_max` wait.
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    pub(super) fn new(bytes_max: usize, large_bytes_min: usize) -> Self {
         Self {
             queue: Mutex::default(),
             room: Condvar::new(),
@@ -58,12 +62,16 @@ impl Backlog {
             peak_bytes: AtomicUsize::new(0),
             bytes_max,
             is_given_up: AtomicBool::new(false),
+            larges: Larges::default(),
+            large_bytes_min,
         }
     }
 
     /// Extra memory at this moment.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
+        let bytes = self.bytes.load(Relaxed).wrapping_add(self.larges.bytes());
+        self.peak_bytes.fetch_max(bytes, Relaxed);
+        bytes
     }
 
     /// The most there was.
@@ -81,13 +89,12 @@ impl Backlog {
     }
 
     /// Follows memory that went from `before` to `after`. For the figures only: against the bound
-    /// count the copies in the queue. Intervals are bounded otherwise, and a table that was flushed
-    /// was there before.
+    /// count the copies in the queue. Intervals are bounded otherwise, a table that was flushed
+    /// was there before, and of a large collection each member is copied once at most.
     pub(super) fn follow(&self, before: usize, after: usize) {
-        let change = after.wrapping_sub(before);
-        let bytes = self.bytes.fetch_add(change, Relaxed).wrapping_add(change);
+        self.bytes.fetch_add(after.wrapping_sub(before), Relaxed);
         if after > before {
-            self.peak_bytes.fetch_max(bytes, Relaxed);
+            self.bytes();
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
 //! `Part` (`part.rs`) in each. From then on the caller's thread fetches batches of copies with
-//! [`Snapshot::next_batch`], which walks from shard to shard and holds a lock for some ten
+//! [`Snapshot::next`], which walks from shard to shard and holds a lock for some ten
 //! microseconds at a time. Whoever is about to change an entry that the walk has not reached copies
 //! it first (`batch.rs`) and leaves the copy to that thread (`backlog.rs`), which fetches it before
 //! it walks on.
@@ -17,12 +17,16 @@
 //! walk, at most about seven bytes for each entry there is, and tables that were flushed meanwhile, until the
 //! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
 //!
+//! Collections of [`LARGE_BYTES_MIN`] and more are not copied, but saved in slices, last (`large.rs`). What
+//! that costs are copies of members that change before their turn, some 30 bytes each.
+//!
 //! Values on disk are read when their batch is asked for (`resolve.rs`).
 //!
 //! There is one snapshot at a time.
 
 mod backlog;
 mod batch;
+mod large;
 mod part;
 mod resolve;
 
@@ -36,6 +40,7 @@ use crate::locker::Locker;
 use crate::shard::Held;
 pub(crate) use backlog::Backlog;
 pub use batch::{Batch, Iter, SavedEntry, SavedValue};
+pub use large::{LargeHead, SavedLarge};
 pub(crate) use part::Part;
 use part::Turn;
 use resolve::Resolving;
@@ -46,6 +51,10 @@ const COPIES_SHARE: u64 = 8;
 
 /// A snapshot of little data is not given up for less than this.
 const COPIES_BYTES_MIN: usize = 64 << 20;
+
+/// Collections of so many bytes and more are saved in slices. Copying less under a lock takes a
+/// millisecond at most.
+const LARGE_BYTES_MIN: usize = 256 << 10;
 
 /// Why a snapshot could not begin or go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +72,9 @@ pub enum SnapshotError {
     /// A value on disk could not be read.
     #[error("a value on disk cannot be read: {0}")]
     Unreadable(String),
+    /// A large collection is not where it was noted to be. This is a bug.
+    #[error("a large collection was lost while it was being saved")]
+    Lost,
 }
 
 /// The size of a database when the snapshot began. Keys whose deadline had come count here if they
@@ -86,6 +98,15 @@ pub struct SnapshotMemory {
     pub now: u64,
     /// The most since it began.
     pub peak: u64,
+}
+
+/// A part of a snapshot.
+#[derive(Debug)]
+pub enum Piece<'s> {
+    /// Some entries; never none.
+    Batch(Batch),
+    /// A large collection, whose members come in slices.
+    Large(SavedLarge<'s>),
 }
 
 /// A snapshot in progress. Dropping it ends it.
@@ -112,8 +133,23 @@ impl Snapshot {
         locker: &mut Locker<'_>,
         now_ms: i64,
     ) -> Result<Self, SnapshotError> {
+        Self::begin_with(keyspace, locker, now_ms, LARGE_BYTES_MIN)
+    }
+
+    /// The same with another size from which on collections are saved in slices: for tests.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn begin_with(
+        keyspace: &Arc<Keyspace>,
+        locker: &mut Locker<'_>,
+        now_ms: i64,
+        large_bytes_min: usize,
+    ) -> Result<Self, SnapshotError> {
         let copies_max = (keyspace.memory().total() / COPIES_SHARE) as usize;
-        let backlog = Arc::new(Backlog::new(copies_max.max(COPIES_BYTES_MIN)));
+        let backlog = Backlog::new(copies_max.max(COPIES_BYTES_MIN), large_bytes_min);
+        let backlog = Arc::new(backlog);
         {
             let mut running = keyspace.snapshot.lock();
             if running.is_some() {
@@ -172,12 +208,22 @@ impl Snapshot {
         self.pause
     }
 
-    /// The next entries; `None` when there are no more. Never empty.
+    /// What comes next; `None` when there is no more. Large collections come last, when no key is left
+    /// that somebody could have to copy: so nothing piles up while one of them is being written.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::TooSlow`], [`SnapshotError::Unreadable`]; nothing more is to be had from the snapshot then.
-    pub fn next_batch(&mut self) -> Result<Option<Batch>, SnapshotError> {
+    #[expect(clippy::should_implement_trait, reason = "it lends, and fails")]
+    pub fn next(&mut self) -> Result<Option<Piece<'_>>, SnapshotError> {
+        if let Some(batch) = self.next_batch()? {
+            return Ok(Some(Piece::Batch(batch)));
+        }
+        Ok(SavedLarge::first(&self.keyspace, &self.backlog).map(Piece::Large))
+    }
+
+    /// The next entries; `None` when there are no more. Never empty.
+    fn next_batch(&mut self) -> Result<Option<Batch>, SnapshotError> {
         loop {
             if self.backlog.is_given_up() {
                 return Err(SnapshotError::TooSlow { bytes_max: self.backlog.bytes_max() });
@@ -234,6 +280,7 @@ impl Drop for Snapshot {
             let part = Held::lock(&self.keyspace.slots, index).shard.snapshot.take();
             drop(part);
         }
+        self.backlog.larges.end_all(&self.keyspace);
         *self.keyspace.snapshot.lock() = None;
     }
 }

@@ -9,7 +9,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use tierce_dash::{Snapshot as Walk, Table};
+use tierce_dash::{EntryHash, Snapshot as Walk, Table};
 
 use super::backlog::Backlog;
 use super::batch::Batch;
@@ -109,20 +109,30 @@ impl Part {
     }
 
     /// Saves an entry of this hash, if there is one that was there when the snapshot began.
-    fn before_change(&mut self, db: DbIndex, table: &Table<Entry>, hash: u64, hasher: &KeyHasher) {
+    fn before_change(
+        &mut self,
+        at: DbIndex,
+        table: &mut Table<Entry>,
+        hash: u64,
+        hasher: &KeyHasher,
+    ) {
         let Self { walks, copies, backlog, begun_ms, .. } = self;
-        let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(db)) else {
+        let Some(TableWalk { db, walk, .. }) = walks.iter_mut().find(|walk| walk.is_at(at)) else {
             return;
         };
         if !walk.concerns(hash) || backlog.is_given_up() {
             return;
         }
-        let save = |entry: &Entry| copy(copies, *db, entry, *begun_ms);
+        let mut met = Met::default();
+        let mut saver =
+            Saver { batch: copies, met: &mut met, backlog, begun_ms: *begun_ms, db: *db };
+        let save = |entry: &Entry| saver.save(entry, hasher);
         if walk.mark_count() < MARKS_MIN + table.len() / ENTRIES_PER_MARK {
             walk.before_change_of_one(table, hash, hasher, save);
         } else {
             walk.before_change(table, hash, hasher, save);
         }
+        met.begin(table, |entry| backlog.larges.begin(*db, at, entry));
         if copies.is_full() {
             // From now on the queue counts them.
             let full = mem::take(copies);
@@ -168,10 +178,40 @@ impl Part {
     }
 }
 
-/// Copies an entry unless nobody could see it any more when the snapshot began.
-fn copy(batch: &mut Batch, db: DbIndex, entry: &Entry, begun_ms: i64) {
-    if !entry.is_expired(begun_ms) {
-        batch.push(db, entry);
+/// Saves entries of a table.
+struct Saver<'a> {
+    batch: &'a mut Batch,
+    met: &'a mut Met,
+    backlog: &'a Backlog,
+    begun_ms: i64,
+    /// The database as it was called when the snapshot began.
+    db: DbIndex,
+}
+
+impl Saver<'_> {
+    /// Copies an entry unless nobody could see it any more when the snapshot began, or it is large.
+    fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
+        if entry.is_expired(self.begun_ms) {
+            return;
+        }
+        if entry.has_slices(self.backlog.large_bytes_min) {
+            return self.met.0.push((hasher.hash(entry), entry.address()));
+        }
+        self.batch.push(self.db, entry);
+    }
+}
+
+/// Large collections that were met while their table was only read: hashes and addresses.
+#[derive(Debug, Default)]
+struct Met(Vec<(u64, *const u8)>);
+
+impl Met {
+    /// Begins to save them, before their table changes.
+    fn begin(self, table: &mut Table<Entry>, mut begin: impl FnMut(&mut Entry)) {
+        for (hash, address) in self.0 {
+            let found = table.find_mut(hash, |entry| entry.address() == address);
+            begin(found.expect("the table has not changed"));
+        }
     }
 }
 
@@ -182,7 +222,7 @@ impl Shard {
     pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
         // Taken out and put back, for it looks at a table of the same shard.
         if let Some(mut part) = self.snapshot.take() {
-            part.before_change(db, &self.db(db).table, hash, hasher);
+            part.before_change(db, &mut self.db_mut(db).table, hash, hasher);
             self.snapshot = Some(part);
         }
     }
@@ -219,13 +259,32 @@ impl Shard {
         let Some(mut part) = self.snapshot.take() else { return Turn::Unfinished };
         let mut buckets = 0;
         while let Some(TableWalk { db, place, walk }) = part.walks.last_mut() {
-            let table = match place {
-                Place::Db(at) => &self.db(*at).table,
-                Place::Aside(table, _) => table,
-            };
-            while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !batch.is_full() {
-                walk.advance(table, hasher, |entry| copy(batch, *db, entry, part.begun_ms));
+            let mut met = Met::default();
+            let (backlog, begun_ms) = (&*part.backlog, part.begun_ms);
+            let mut saver = Saver { batch, met: &mut met, backlog, begun_ms, db: *db };
+            while !walk.is_complete() && buckets < BUCKETS_PER_LOCK && !saver.batch.is_full() {
+                let table = match place {
+                    Place::Db(at) => &self.db(*at).table,
+                    Place::Aside(table, _) => table,
+                };
+                walk.advance(table, hasher, |entry| saver.save(entry, hasher));
                 buckets += 1;
+            }
+            match place {
+                Place::Db(at) => {
+                    let table = &mut self.db_mut(*at).table;
+                    met.begin(table, |entry| backlog.larges.begin(*db, *at, entry));
+                }
+                Place::Aside(table, bytes) => {
+                    let before = table.memory_bytes() + *bytes;
+                    for (hash, address) in met.0 {
+                        let entry = table.take(hash, hasher, |entry| entry.address() == address);
+                        let entry = entry.expect("it was met just now");
+                        *bytes -= entry.allocated_bytes();
+                        backlog.larges.begin_with(*db, entry);
+                    }
+                    backlog.follow(before, table.memory_bytes() + *bytes);
+                }
             }
             if !walk.is_complete() {
                 part.follow();

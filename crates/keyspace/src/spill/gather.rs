@@ -190,7 +190,10 @@ fn is_worth_it(entry: &Entry, now_ms: i64) -> bool {
             entry.string().is_ok_and(|string| string.len() >= STRING_LEN_MIN)
         }
         Kind::Blob => true,
-        Kind::Collection => entry.collection().is_some_and(|collection| may_go(&collection)),
+        Kind::Collection => {
+            let may_go = entry.collection().is_some_and(|collection| may_go(&collection));
+            may_go && entry.save_id().is_none()
+        }
     };
     is_long && !entry.is_expired(now_ms)
 }

@@ -45,7 +45,9 @@ impl Db<'_> {
         let at = self.at;
         let Some(entry) = self.find(key) else { return false };
         // One with a place was spilled, changed back and spilled again meanwhile: let it be.
-        if entry.place().is_some() || !value::is_value_of(entry, written) {
+        // One that a snapshot has begun to save meanwhile stays until that is through.
+        let is_taken = entry.place().is_some() || entry.save_id().is_some();
+        if is_taken || !value::is_value_of(entry, written) {
             return false;
         }
         let before = Account::of(entry);

@@ -4,13 +4,16 @@
 //! version of Redis reads. Whole values that are small are written packed, since Redis takes those
 //! over as they are.
 
+mod pieces;
 mod small;
 mod stream;
 
 use std::io::Write;
 
+pub use self::pieces::CollectionWriter;
+
 use crate::error::{Error, Result};
-use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4, opcode};
+use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, opcode};
 use crate::output::Output;
 use crate::value::{Attributes, Field, Stream, Value};
 
@@ -73,25 +76,23 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     /// # Errors
     /// If writing fails, or there are not `len` elements.
     pub fn list<T: AsRef<[u8]>>(
-        mut self,
+        self,
         len: u64,
         elements: impl IntoIterator<Item = T>,
     ) -> Result<()> {
-        self.begin(Encoding::List)?;
-        self.each(len, elements, |output, element| output.string(element.as_ref()))
+        let mut writer = self.begin_list(len)?;
+        elements.into_iter().try_for_each(|element| writer.element(element.as_ref()))?;
+        writer.finish()
     }
 
     /// A set of `len` members.
     ///
     /// # Errors
     /// If writing fails, or there are not `len` members.
-    pub fn set<T: AsRef<[u8]>>(
-        mut self,
-        len: u64,
-        members: impl IntoIterator<Item = T>,
-    ) -> Result<()> {
-        self.begin(Encoding::Set)?;
-        self.each(len, members, |output, member| output.string(member.as_ref()))
+    pub fn set<T: AsRef<[u8]>>(self, len: u64, members: impl IntoIterator<Item = T>) -> Result<()> {
+        let mut writer = self.begin_set(len)?;
+        members.into_iter().try_for_each(|member| writer.element(member.as_ref()))?;
+        writer.finish()
     }
 
     /// A sorted set of `len` members with their scores. Redis loads it fastest from the highest to
@@ -100,15 +101,15 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     /// # Errors
     /// If writing fails, or there are not `len` members.
     pub fn sorted_set<T: AsRef<[u8]>>(
-        mut self,
+        self,
         len: u64,
         members: impl IntoIterator<Item = (T, f64)>,
     ) -> Result<()> {
-        self.begin(Encoding::SortedSet)?;
-        self.each(len, members, |output, (member, score)| {
-            output.string(member.as_ref())?;
-            output.put(&score.to_le_bytes())
-        })
+        let mut writer = self.begin_sorted_set(len)?;
+        for (member, score) in members {
+            writer.scored(member.as_ref(), score)?;
+        }
+        writer.finish()
     }
 
     /// A hash of `len` fields, names with values.
@@ -116,15 +117,15 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     /// # Errors
     /// If writing fails, or there are not `len` fields.
     pub fn hash<N: AsRef<[u8]>, V: AsRef<[u8]>>(
-        mut self,
+        self,
         len: u64,
         fields: impl IntoIterator<Item = (N, V)>,
     ) -> Result<()> {
-        self.begin(Encoding::Hash)?;
-        self.each(len, fields, |output, (name, value)| {
-            output.string(name.as_ref())?;
-            output.string(value.as_ref())
-        })
+        let mut writer = self.begin_hash(len, None)?;
+        for (name, value) in fields {
+            writer.field(name.as_ref(), value.as_ref(), None)?;
+        }
+        writer.finish()
     }
 
     /// A hash of `len` fields, some of which expire: names, values, and deadlines in milliseconds
@@ -133,23 +134,16 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     /// # Errors
     /// If the version has no such hashes, writing fails, or there are not `len` fields.
     pub fn hash_expiring<N: AsRef<[u8]>, V: AsRef<[u8]>>(
-        mut self,
+        self,
         len: u64,
         earliest_ms: u64,
         fields: impl IntoIterator<Item = (N, V, Option<u64>)>,
     ) -> Result<()> {
-        self.need_version("a hash with fields that expire", VERSION_REDIS_7_4)?;
-        self.begin(Encoding::HashExpiring)?;
-        self.output.put(&earliest_ms.to_le_bytes())?;
-        self.each(len, fields, |output, (name, value, expiry_ms)| {
-            // Zero says that there is none, so the earliest is 1. One below the earliest would be a
-            // bug of the caller; it becomes the earliest.
-            let relative =
-                expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest_ms).saturating_add(1));
-            output.length(relative)?;
-            output.string(name.as_ref())?;
-            output.string(value.as_ref())
-        })
+        let mut writer = self.begin_hash(len, Some(earliest_ms))?;
+        for (name, value, expiry_ms) in fields {
+            writer.field(name.as_ref(), value.as_ref(), expiry_ms)?;
+        }
+        writer.finish()
     }
 
     /// A stream. Versions below 10 do not keep all of its state, and those below 11 not when a
@@ -199,24 +193,5 @@ impl<'a, W: Write> ValueWriter<'a, W> {
                 self.hash_expiring(len, earliest, triples)
             }
         }
-    }
-
-    /// Writes the number of elements and each of them.
-    fn each<T>(
-        self,
-        announced: u64,
-        elements: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(&mut Output<W>, T) -> Result<()>,
-    ) -> Result<()> {
-        self.output.length(announced)?;
-        let mut given = 0;
-        for element in elements {
-            given += 1;
-            if given > announced {
-                break;
-            }
-            write(self.output, element)?;
-        }
-        if given == announced { Ok(()) } else { Err(Error::Count { announced }) }
     }
 }

@@ -7,8 +7,6 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::Snapshot;
-
 use super::state::Persistence;
 use crate::config::{DirectiveId, Settings};
 
@@ -58,8 +56,13 @@ impl Pace {
         }
     }
 
-    /// Called when `keys` were written.
-    pub(super) fn after(&mut self, keys: usize, snapshot: &Snapshot, persistence: &Persistence) {
+    /// Called when `keys`, or slices of a large one, were written. The saver rests by `rest`.
+    pub(super) fn after(
+        &mut self,
+        keys: usize,
+        rest: impl FnOnce(Duration),
+        persistence: &Persistence,
+    ) {
         let mut delay = self.key_delay * keys as u32;
         while !delay.is_zero() && !persistence.is_given_up() {
             let step = delay.min(SLEEP_MAX);
@@ -74,9 +77,17 @@ impl Pace {
             self.look();
         }
         if self.is_busy {
-            snapshot.rest((worked * REST_SHARE).min(SLEEP_MAX));
+            rest((worked * REST_SHARE).min(SLEEP_MAX));
         }
         self.working_since = Instant::now();
+    }
+
+    /// Called when somebody was met at a shard that the saver goes back to again and again: it rests from
+    /// now on as on a busy machine, for some time. Most of its time it holds the lock, so whoever takes its
+    /// processor away when it has worked for long makes others wait for both.
+    pub(super) fn make_way(&mut self) {
+        self.is_busy = true;
+        self.looked = Instant::now();
     }
 
     /// Sees whether the machine has been busy since the last look.

@@ -1,6 +1,6 @@
 //! Writes a snapshot of the keyspace into an RDB file.
 
-use tierce_keyspace::{DbIndex, SavedDb, SavedEntry, Snapshot};
+use tierce_keyspace::{DbIndex, Piece, SavedDb, SavedEntry, SavedLarge, Snapshot};
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
 use super::backup::Backup;
@@ -43,16 +43,32 @@ pub(super) fn save(
     encoder.remarks(MemoryReport::take(server).used() as u64, b"0").map_err(explain)?;
     let mut pace = Pace::begin(&settings);
     let mut keys = 0;
-    while let Some(batch) = snapshot.next_batch()? {
-        if server.persistence.is_given_up() {
-            return Err(SaveError::GivenUp);
-        }
-        for entry in &batch {
-            encoder.entry(&entry).map_err(explain)?;
-        }
-        keys += batch.len() as u64;
+    let is_wanted = || match server.persistence.is_given_up() {
+        true => Err(SaveError::GivenUp),
+        false => Ok(()),
+    };
+    loop {
+        let written = match snapshot.next()? {
+            None => break,
+            Some(Piece::Batch(batch)) => {
+                is_wanted()?;
+                batch.iter().try_for_each(|entry| encoder.entry(&entry)).map_err(explain)?;
+                batch.len()
+            }
+            Some(Piece::Large(large)) => {
+                encoder.large(large, explain, |large| {
+                    if large.is_contended() {
+                        pace.make_way();
+                    }
+                    pace.after(1, |time| large.rest(time), &server.persistence);
+                    is_wanted()
+                })?;
+                1
+            }
+        };
+        keys += written as u64;
         server.persistence.note_progress(keys);
-        pace.after(batch.len(), snapshot, &server.persistence);
+        pace.after(written, |time| snapshot.rest(time), &server.persistence);
     }
     let (file, bytes) = encoder.finish().map_err(explain)?;
     file.install(&target, install)?;
@@ -101,16 +117,34 @@ impl Encoder {
     }
 
     pub(super) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
-        if self.db != Some(entry.db) {
-            self.turn_to(entry.db)?;
+        self.turn_to(entry.db)?;
+        values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
+    }
+
+    /// Writes a large collection, slice by slice. `explain` says what it means that writing fails, and
+    /// `after` is called behind each slice.
+    pub(super) fn large(
+        &mut self,
+        mut large: SavedLarge<'_>,
+        explain: impl Fn(tierce_rdb::Error) -> SaveError,
+        mut after: impl FnMut(&SavedLarge<'_>) -> Result<(), SaveError>,
+    ) -> Result<(), SaveError> {
+        let head = large.head().clone();
+        self.turn_to(head.db).map_err(&explain)?;
+        let attributes = attributes(head.deadline_ms);
+        let place = self.writer.entry(&head.key, &attributes);
+        let mut value = values::begin_large(place, &head).map_err(&explain)?;
+        while let Some(slice) = large.next_slice()? {
+            values::write_slice(&mut value, &slice).map_err(&explain)?;
+            after(&large)?;
         }
-        // Deadlines are positive: one that has come deletes its key.
-        let expiry_ms = entry.deadline_ms.map(|ms| ms.max(0) as u64);
-        let attributes = Attributes { expiry_ms, ..Attributes::default() };
-        values::write(self.writer.entry(entry.key, &attributes), &entry.value)
+        value.finish().map_err(explain)
     }
 
     fn turn_to(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {
+        if self.db == Some(db) {
+            return Ok(());
+        }
         self.db = Some(db);
         self.writer.select_db(db.get() as u64)?;
         if let Some(at) = self.dbs.iter().position(|size| size.db == db) {
@@ -119,4 +153,11 @@ impl Encoder {
         }
         Ok(())
     }
+}
+
+/// What a file says of a key beside its value.
+fn attributes(deadline_ms: Option<i64>) -> Attributes {
+    // Deadlines are positive: one that has come deletes its key.
+    let expiry_ms = deadline_ms.map(|ms| ms.max(0) as u64);
+    Attributes { expiry_ms, ..Attributes::default() }
 }

@@ -3,8 +3,12 @@
 use std::io::Write;
 
 use tierce_collections::{Collection, CollectionKind};
-use tierce_keyspace::{CollectionPart, IntText, Limits, SavedCollection, SavedDb, SavedValue};
-use tierce_rdb::{Kind, Part, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValueWriter};
+use tierce_keyspace::{
+    CollectionPart, IntText, LargeHead, Limits, SavedCollection, SavedDb, SavedValue,
+};
+use tierce_rdb::{
+    CollectionWriter, Kind, Part, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValueWriter,
+};
 
 use super::streams;
 
@@ -81,17 +85,51 @@ fn write_hash<W: Write>(
     }
 }
 
+/// Begins a large collection, whose elements come in slices.
+pub(super) fn begin_large<'a, W: Write>(
+    writer: ValueWriter<'a, W>,
+    head: &LargeHead,
+) -> Result<CollectionWriter<'a, W>> {
+    match head.kind {
+        CollectionKind::List => writer.begin_list(head.len),
+        CollectionKind::Set => writer.begin_set(head.len),
+        CollectionKind::SortedSet => writer.begin_sorted_set(head.len),
+        CollectionKind::Hash => writer.begin_hash(head.len, head.fields_ms.map(field_ms)),
+        CollectionKind::Stream => unreachable!("streams are not saved in slices"),
+    }
+}
+
+/// Writes the next slice.
+pub(super) fn write_slice<W: Write>(
+    writer: &mut CollectionWriter<'_, W>,
+    slice: &SavedCollection<'_>,
+) -> Result<()> {
+    slice.parts().try_for_each(|part| match part {
+        CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => writer.element(bytes),
+        CollectionPart::Scored { member, score } => writer.scored(member, score),
+        CollectionPart::Field { name, value, deadline_ms } => {
+            writer.field(name, value, deadline_ms.map(field_ms))
+        }
+        _ => Ok(()),
+    })
+}
+
+/// The deadline of a field, which is positive in a file: 0 stands for none.
+fn field_ms(deadline_ms: i64) -> u64 {
+    deadline_ms.max(1) as u64
+}
+
 fn earliest_deadline_ms(hash: &SavedCollection<'_>) -> Option<u64> {
     fields(hash).filter_map(|(.., deadline_ms)| deadline_ms).min()
 }
 
-/// Names, values and deadlines of a hash. A deadline is positive in a file, for 0 stands for none.
+/// Names, values and deadlines of a hash.
 fn fields<'a>(
     hash: &'a SavedCollection<'_>,
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> {
     hash.parts().map_while(|part| match part {
         CollectionPart::Field { name, value, deadline_ms } => {
-            Some((name, value, deadline_ms.map(|ms| ms.max(1) as u64)))
+            Some((name, value, deadline_ms.map(field_ms)))
         }
         _ => None,
     })

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tierce_keyspace::Snapshot;
+use tierce_keyspace::{Piece, Snapshot};
 use tierce_rdb::aof::{BASE_REMARK, Manifest};
 use tierce_rdb::{Writer, WriterOptions};
 
@@ -87,7 +87,7 @@ fn write_snapshot(
             .map_err(SaveError::from)?;
     let file = NewFile::create(target, Syncing::Incremental)?;
     let path = file.path().to_owned();
-    let explain = |source| TransferError::Save(SaveError::Write { path: path.clone(), source });
+    let explain = |source| SaveError::Write { path: path.clone(), source };
     let version = values::version_for(snapshot.dbs());
     let options = WriterOptions { version, ..WriterOptions::default() };
     let writer = Writer::new(file, options).map_err(explain)?;
@@ -95,11 +95,19 @@ fn write_snapshot(
     let used = store.keyspace.memory().total();
     encoder.remarks(used, aof_base).map_err(explain)?;
     let mut keys = 0;
-    while let Some(batch) = snapshot.next_batch().map_err(SaveError::from)? {
-        for entry in &batch {
-            encoder.entry(&entry).map_err(explain)?;
+    while let Some(piece) = snapshot.next().map_err(SaveError::from)? {
+        match piece {
+            Piece::Batch(batch) => {
+                for entry in &batch {
+                    encoder.entry(&entry).map_err(explain)?;
+                }
+                keys += batch.len() as u64;
+            }
+            Piece::Large(large) => {
+                encoder.large(large, explain, |_| Ok(()))?;
+                keys += 1;
+            }
         }
-        keys += batch.len() as u64;
         progress(Progress { stage: Stage::Writing, done: keys.min(total), total });
     }
     let (file, bytes) = encoder.finish().map_err(explain)?;

@@ -1,0 +1,373 @@
+//! The large collections of a snapshot, which are saved in slices after everything else.
+//!
+//! The walk over the keys, or a writer that is ahead of it, only begins the saving of a large collection
+//! and notes it here, which takes constant time whatever its size. From then on the collection itself
+//! keeps what the snapshot needs of it ([`tierce_collections::SaveTag`]), whoever changes it and whatever
+//! its key is called meanwhile. When all other keys are saved, the snapshot takes one large collection
+//! after the other, a slice under a lock.
+//!
+//! Invariants:
+//! - Who is noted here and not complete is where `whereabouts` says, or its shard is locked by somebody
+//!   who is about to say where.
+//! - A collection that is being saved is never dropped, but handed over to [`Larges`].
+//! - A shard is locked before this registry, never after it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tierce_collections::{Collection, CollectionKind, SaveId, SaveTag, Saved};
+
+use super::{Backlog, SnapshotError};
+use crate::collections::edits::Writer;
+use crate::collections::{SavedCollection, saving};
+use crate::entry::{Annex, Entry};
+use crate::flush::Flushed;
+use crate::garbage::Piece;
+use crate::keyspace::{DbIndex, Keyspace};
+use crate::shard::Held;
+
+/// A slice has about so many bytes: some hundred members, each of which may have to be waited for, in
+/// memory of its own. So a lock is held for some ten microseconds.
+const SLICE_BYTES: usize = 4096;
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Larges {
+    waiting: Mutex<BTreeMap<SaveId, Large>>,
+    /// What the collections keep for the snapshot.
+    bytes: Arc<AtomicUsize>,
+}
+
+/// A large collection as it was when the snapshot began, but for its members.
+#[derive(Debug)]
+struct Large {
+    head: LargeHead,
+    whereabouts: Whereabouts,
+}
+
+/// What is known of a large collection before its members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargeHead {
+    /// The database it was in.
+    pub db: DbIndex,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// When it expires, as Unix time in milliseconds.
+    pub deadline_ms: Option<i64>,
+    /// Its type.
+    pub kind: CollectionKind,
+    /// How many members it has.
+    pub len: u64,
+    /// When the first of its fields may expire: not after this. `None` if none has a deadline.
+    pub fields_ms: Option<i64>,
+}
+
+/// Where a large collection is now.
+#[derive(Debug)]
+enum Whereabouts {
+    /// Under this key.
+    At(DbIndex, Vec<u8>),
+    /// Deleted, overwritten, expired, or the like.
+    Here(Collection),
+}
+
+impl Larges {
+    /// Extra memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Begins to save a large collection, which `at` is in now, and was in `db` when the snapshot began.
+    pub(super) fn begin(&self, db: DbIndex, at: DbIndex, entry: &mut Entry) {
+        let tag = SaveTag::new(&self.bytes);
+        let id = tag.id();
+        let Some(collection) = entry.collection() else { return };
+        let head = LargeHead {
+            db,
+            key: entry.key().to_vec(),
+            deadline_ms: entry.deadline_ms(),
+            kind: collection.kind(),
+            len: collection.len() as u64,
+            fields_ms: entry.next_field_deadline_ms(),
+        };
+        let begun = entry.begin_saving(tag);
+        debug_assert!(begun, "only what has slices is large");
+        let whereabouts = Whereabouts::At(at, head.key.clone());
+        self.waiting.lock().insert(id, Large { head, whereabouts });
+    }
+
+    /// The same for one whose key is gone already.
+    pub(super) fn begin_with(&self, db: DbIndex, mut entry: Entry) {
+        self.begin(db, db, &mut entry);
+        if let (Some(id), Some(Annex::Collection(collection))) =
+            (entry.save_id(), entry.take_annex())
+        {
+            let refused = self.hand_over(id, collection);
+            debug_assert!(refused.is_none(), "it was noted just now");
+        }
+    }
+
+    /// A collection is under this key now; `false` if nobody saves it any more.
+    fn move_to(&self, id: SaveId, db: DbIndex, key: &[u8]) -> bool {
+        let mut waiting = self.waiting.lock();
+        let Some(large) = waiting.get_mut(&id) else { return false };
+        large.whereabouts = Whereabouts::At(db, key.to_vec());
+        true
+    }
+
+    /// Takes a collection that is under no key any more, or returns it if nobody saves it any more.
+    fn hand_over(&self, id: SaveId, collection: Collection) -> Option<Collection> {
+        let mut waiting = self.waiting.lock();
+        let Some(large) = waiting.get_mut(&id) else { return Some(collection) };
+        self.bytes.fetch_add(collection.allocated_bytes(), Relaxed);
+        large.whereabouts = Whereabouts::Here(collection);
+        None
+    }
+
+    /// Two databases were exchanged. All shards are locked.
+    fn swap(&self, a: DbIndex, b: DbIndex) {
+        for large in self.waiting.lock().values_mut() {
+            if let Whereabouts::At(at, _) = &mut large.whereabouts {
+                *at = match *at {
+                    at if at == a => b,
+                    at if at == b => a,
+                    at => at,
+                };
+            }
+        }
+    }
+
+    /// The keys of a database whose collections are being saved. All shards are locked.
+    fn keys_in(&self, db: DbIndex) -> Vec<Vec<u8>> {
+        let waiting = self.waiting.lock();
+        let keys = waiting.values().filter_map(|large| match &large.whereabouts {
+            Whereabouts::At(at, key) if *at == db => Some(key.clone()),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    /// The one that has waited longest.
+    fn first(&self) -> Option<(SaveId, LargeHead)> {
+        let waiting = self.waiting.lock();
+        waiting.first_key_value().map(|(id, large)| (*id, large.head.clone()))
+    }
+
+    /// Forgets a collection. Returns the key that it is still under.
+    fn forget(&self, id: SaveId) -> Option<(DbIndex, Vec<u8>)> {
+        let large = self.waiting.lock().remove(&id)?;
+        match large.whereabouts {
+            Whereabouts::At(db, key) => Some((db, key)),
+            Whereabouts::Here(collection) => {
+                self.bytes.fetch_sub(collection.allocated_bytes(), Relaxed);
+                None
+            }
+        }
+    }
+}
+
+impl Keyspace {
+    fn running_snapshot(&self) -> Option<Arc<Backlog>> {
+        self.snapshot.lock().clone()
+    }
+
+    /// To be called with an entry that is about to come under another key, if it is being saved.
+    #[cold]
+    pub(crate) fn save_moved(&self, id: SaveId, db: DbIndex, entry: &mut Entry) {
+        let backlog = self.running_snapshot();
+        let key = entry.key().to_vec();
+        if !backlog.is_some_and(|backlog| backlog.larges.move_to(id, db, &key)) {
+            // The snapshot ended while the entry was under no key.
+            drop(entry.end_saving());
+        }
+    }
+
+    /// To be called after two databases were exchanged, with all shards locked.
+    pub(crate) fn save_swapped(&self, a: DbIndex, b: DbIndex) {
+        if let Some(backlog) = self.running_snapshot() {
+            backlog.larges.swap(a, b);
+        }
+    }
+
+    /// The keys of a database whose collections are being saved, with their shards. All shards are
+    /// locked.
+    pub(crate) fn keys_being_saved(&self, db: DbIndex) -> Vec<(usize, Vec<u8>)> {
+        let Some(backlog) = self.running_snapshot() else { return Vec::new() };
+        let keys = backlog.larges.keys_in(db).into_iter();
+        keys.map(|key| (self.hasher.shard(self.hasher.hash_bytes(&key)), key)).collect()
+    }
+
+    /// Takes a collection that is being saved out of a table that was flushed. Returns its bytes.
+    pub(crate) fn save_flushed(&self, table: &mut Flushed, key: &[u8]) -> usize {
+        let hash = self.hasher.table_hash(self.hasher.hash_bytes(key));
+        let taken = table.take(hash, &self.hasher, |entry| entry.is_key(key));
+        let Some(mut entry) = taken else { return 0 };
+        let bytes = entry.allocated_bytes();
+        if let (Some(id), Some(annex)) = (entry.save_id(), entry.take_annex()) {
+            self.save_removed(id, annex);
+        }
+        bytes
+    }
+
+    /// To be called in place of dropping what is being saved. What nobody saves any more is garbage.
+    #[cold]
+    pub(crate) fn save_removed(&self, id: SaveId, annex: Annex) {
+        let Annex::Collection(collection) = annex else { return };
+        let refused = match self.running_snapshot() {
+            Some(backlog) => backlog.larges.hand_over(id, collection),
+            None => Some(collection),
+        };
+        if let Some(collection) = refused {
+            self.discard(Piece::Annex(Annex::Collection(collection)));
+        }
+    }
+}
+
+/// A large collection of a snapshot, to be taken in slices.
+pub struct SavedLarge<'s> {
+    keyspace: &'s Keyspace,
+    backlog: &'s Backlog,
+    id: SaveId,
+    head: LargeHead,
+    state: Saved,
+    edits: Vec<u8>,
+    is_contended: bool,
+}
+
+impl<'s> SavedLarge<'s> {
+    /// The large collection of the snapshot that has waited longest.
+    pub(super) fn first(keyspace: &'s Keyspace, backlog: &'s Backlog) -> Option<Self> {
+        let (id, head) = backlog.larges.first()?;
+        Some(Self {
+            keyspace,
+            backlog,
+            id,
+            head,
+            state: Saved::Slice,
+            edits: Vec::new(),
+            is_contended: false,
+        })
+    }
+
+    /// Whether somebody else held the shard when the last slice was to be taken.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.is_contended
+    }
+
+    /// Lets others have the processor for a while.
+    pub fn rest(&self, time: Duration) {
+        self.backlog.rest(time);
+    }
+
+    /// What is known of it before its members.
+    #[must_use]
+    pub fn head(&self) -> &LargeHead {
+        &self.head
+    }
+
+    /// The next members as they were when the snapshot began; `None` when there are no more. All slices
+    /// together have [`LargeHead::len`] of them, those of lists in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Lost`], which would be a bug.
+    pub fn next_slice(&mut self) -> Result<Option<SavedCollection<'_>>, SnapshotError> {
+        self.edits.clear();
+        while self.edits.is_empty() && self.state == Saved::Slice {
+            self.state = self.take_slice()?;
+        }
+        let edits = &self.edits[..];
+        Ok((!edits.is_empty()).then_some(SavedCollection { edits }))
+    }
+
+    fn take_slice(&mut self) -> Result<Saved, SnapshotError> {
+        loop {
+            let mut waiting = self.backlog.larges.waiting.lock();
+            let Some(large) = waiting.get_mut(&self.id) else { return Err(SnapshotError::Lost) };
+            match &mut large.whereabouts {
+                // Nobody else has anything to do with it, but others wait for the registry.
+                Whereabouts::Here(collection) => {
+                    let mut edits = Writer::new(&mut self.edits);
+                    return Ok(saving::save_slice(collection, SLICE_BYTES, &mut edits));
+                }
+                Whereabouts::At(db, key) => {
+                    let (db, key) = (*db, key.clone());
+                    drop(waiting);
+                    if let Some(saved) = self.take_slice_at(db, &key)? {
+                        return Ok(saved);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a slice of what is under a key, unless it is there no more.
+    fn take_slice_at(&mut self, db: DbIndex, key: &[u8]) -> Result<Option<Saved>, SnapshotError> {
+        let hasher = &self.keyspace.hasher;
+        let hash = hasher.hash_bytes(key);
+        let shard = hasher.shard(hash);
+        self.is_contended = self.keyspace.slots[shard].shard.is_locked();
+        let mut held = Held::lock(&self.keyspace.slots, shard);
+        let table = &mut held.shard.db_mut(db).table;
+        let id = self.id;
+        let is_it = |entry: &Entry| entry.is_key(key) && entry.save_id() == Some(id);
+        let saved = match table.find_mut(hasher.table_hash(hash), is_it) {
+            Some(entry) => Some(entry.save_slice(SLICE_BYTES, &mut Writer::new(&mut self.edits))),
+            // Under the lock nobody is about to say where it is.
+            None if self.backlog.larges.is_at(id, db, key) => return Err(SnapshotError::Lost),
+            None => None,
+        };
+        // To somebody who waits, rather than to this thread again.
+        MutexGuard::unlock_fair(held.shard);
+        Ok(saved)
+    }
+}
+
+impl Larges {
+    fn is_at(&self, id: SaveId, db: DbIndex, key: &[u8]) -> bool {
+        let waiting = self.waiting.lock();
+        let large = waiting.get(&id);
+        large.is_some_and(|large| {
+            matches!(&large.whereabouts, Whereabouts::At(at, name) if *at == db && name == key)
+        })
+    }
+
+    /// Ends a saving, complete or not.
+    pub(super) fn end(&self, keyspace: &Keyspace, id: SaveId) {
+        let Some((db, key)) = self.forget(id) else { return };
+        let hasher = &keyspace.hasher;
+        let hash = hasher.hash_bytes(&key);
+        let mut held = Held::lock(&keyspace.slots, hasher.shard(hash));
+        let table = &mut held.shard.db_mut(db).table;
+        let is_it = |entry: &Entry| entry.is_key(&key) && entry.save_id() == Some(id);
+        let found = table.find_mut(hasher.table_hash(hash), is_it);
+        let leftover = found.and_then(Entry::end_saving);
+        // Freeing it may take a while.
+        drop(held);
+        drop(leftover);
+    }
+
+    /// Ends all of them.
+    pub(super) fn end_all(&self, keyspace: &Keyspace) {
+        while let Some((id, _)) = self.first() {
+            self.end(keyspace, id);
+        }
+    }
+}
+
+impl Drop for SavedLarge<'_> {
+    /// What was not taken is left out.
+    fn drop(&mut self) {
+        self.backlog.larges.end(self.keyspace, self.id);
+    }
+}
+
+impl std::fmt::Debug for SavedLarge<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SavedLarge").field("head", &self.head).finish_non_exhaustive()
+    }
+}
