@@ -13,7 +13,7 @@ const BASE64: [(&str, &str); 2] = [("b0", "YjA="), ("b1", "YjE=")];
 
 /// A version that no value ever has: memcached counts them from 1.
 const NO_VERSION: &str = "9000000000000000000";
-const NO_VERSION_FLAG: &str = "C9000000000000000000";
+const C_NONE: &str = "C9000000000000000000";
 
 pub(super) struct Stream {
     pub(super) random: Random,
@@ -136,7 +136,7 @@ impl Stream {
         let value = self.value(key);
         let flags = self.some_flags(&[
             "k", "c", "q", "Oabc", "F7", "F70000", "T0", "T100000", "T-1", "ME", "MA", "MP", "MR",
-            "MS", "I", NO_VERSION_FLAG,
+            "MS", "I", C_NONE,
         ]);
         let flags = if key.starts_with('n') { without(&flags, 'M') } else { flags };
         let flags = once(&unmarked(key, &flags));
