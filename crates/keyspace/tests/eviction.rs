@@ -272,7 +272,8 @@ fn frequencies_are_counted_and_decay() {
     assert_eq!(frequency(NOW_MS), Some(6));
     (0..3000).for_each(|_| assert!(world.get("k")));
     let much = frequency(NOW_MS).unwrap();
-    assert!((15..35).contains(&much), "{much}");
+    // 29 on average, with a standard deviation of less than three.
+    assert!((12..47).contains(&much), "{much}");
     assert_eq!(frequency(NOW_MS + 180_000), Some(much - 3));
     // Clients that do not touch leave no trace.
     let key = world.keyspace.key(b"k");
