@@ -62,6 +62,7 @@ mod limits;
 mod many_connections;
 
 // The process.
+mod released_formats;
 mod shutdown;
 mod snapshots;
 mod snapshots_of_large_collections;

@@ -9,6 +9,7 @@
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
 //! - [`Random`] makes random input from a seed;
+//! - [`freeze`] and [`thaw`] keep data directories as fixtures;
 //! - [`wait_until`] waits for something to become true, without a fixed sleep.
 //!
 //! Everything panics when it fails: the callers are tests, and a failed expectation is their
@@ -16,6 +17,7 @@
 
 mod both;
 mod connection;
+mod frozen;
 mod launch;
 mod patience;
 mod port;
@@ -27,6 +29,7 @@ mod temp_dir;
 
 pub use self::both::Both;
 pub use self::connection::Connection;
+pub use self::frozen::{freeze, thaw};
 pub use self::launch::{Launch, Outcome};
 pub use self::patience::{PATIENCE, wait_until};
 pub use self::port::free_port;

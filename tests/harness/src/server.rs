@@ -111,6 +111,12 @@ impl Server {
         fields.map(|field| field.parse::<u64>().expect("a number")).sum()
     }
 
+    /// Whether its end has not been seen yet.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.ended
+    }
+
     /// Sends it a signal.
     ///
     /// # Panics
