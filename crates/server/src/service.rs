@@ -342,7 +342,7 @@ impl Service for AnyService {
                     worker.awaiting.push(key);
                 }
             }
-            Message::Purge => self.0.spill.purge(),
+            Message::Purge => self.0.purge.collect(),
             Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
