@@ -60,6 +60,7 @@ mod hostile_input;
 mod idle_server_uses_no_cpu;
 mod limits;
 mod many_connections;
+mod memory_goes_back;
 
 // The process.
 mod released_formats;

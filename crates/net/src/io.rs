@@ -13,6 +13,9 @@ pub struct Io<'a> {
     pub(crate) input: &'a [u8],
     pub(crate) consumed: usize,
     pub(crate) wanted: usize,
+    /// Whether the input is in a vector of its own.
+    pub(crate) is_vector: bool,
+    pub(crate) claimed: bool,
     pub(crate) output: &'a mut Output,
     pub(crate) control: &'a mut Control,
     pub(crate) info: &'a ConnInfo,
@@ -21,6 +24,29 @@ pub struct Io<'a> {
 }
 
 impl<'a> Io<'a> {
+    /// Of a call without input.
+    pub(crate) fn without_input(
+        output: &'a mut Output,
+        control: &'a mut Control,
+        info: &'a ConnInfo,
+        timers: &'a mut Timers,
+        now: Now,
+    ) -> Self {
+        let (consumed, wanted, is_vector, claimed) = (0, 0, false, false);
+        Self {
+            input: &[],
+            consumed,
+            wanted,
+            is_vector,
+            claimed,
+            output,
+            control,
+            info,
+            timers,
+            now,
+        }
+    }
+
     /// Bytes that have arrived and were not consumed.
     ///
     /// The slice lives as long as the call, so requests can point into it while replies are
@@ -44,6 +70,23 @@ impl<'a> Io<'a> {
     /// [`READ_AHEAD_BYTES_MAX`](crate::READ_AHEAD_BYTES_MAX) is reserved before bytes arrive.
     pub fn expect(&mut self, bytes: usize) {
         self.wanted = bytes;
+    }
+
+    /// Whether the input is large, so that it is in a vector of its own, and nothing was consumed.
+    #[must_use]
+    pub fn is_claimable(&self) -> bool {
+        self.is_vector && self.consumed == 0
+    }
+
+    /// Asks for the input as a vector, to keep it or a part of it without a copy. It comes with a call of
+    /// [`Service::claimed`](crate::Service::claimed) right after this one.
+    ///
+    /// # Panics
+    ///
+    /// If it is not claimable.
+    pub fn claim_input(&mut self) {
+        assert!(self.is_claimable(), "only large input can be claimed, and only all of it");
+        self.claimed = true;
     }
 
     /// Where replies go.

@@ -1,5 +1,7 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
+use std::sync::Arc;
+
 use tierce_collections::same_bytes;
 use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
@@ -22,6 +24,9 @@ use crate::stats::{Counters, Stat};
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
 const REQUESTS_MAX: usize = 128;
 
+/// Arguments of this length and more are stored without being copied, where their command can do that.
+const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
+
 /// Requests from which on it pays to announce the elements that they look for.
 const ELEMENTS_MIN: usize = 4;
 
@@ -39,6 +44,8 @@ pub struct BatchRunner<'k, 'w> {
     batch: &'w mut Batch,
     keys: &'w mut Vec<(DbIndex, KeyHash)>,
     fetcher: &'w mut Fetcher,
+    /// The largest argument of the only request, if it may be kept as it is.
+    large: Option<Arc<Vec<u8>>>,
 }
 
 /// A request whose command has been found. Pipelines repeat themselves, so the next one often
@@ -80,6 +87,8 @@ enum Progress {
     Waiting { index: usize },
     /// The request with this index, and perhaps some behind it, need values that are on disk.
     Fetching { index: usize, wanted: Vec<Wanted> },
+    /// The only request would rather have its largest argument in a vector of its own.
+    Claiming,
     /// The connection ends here.
     Closing,
 }
@@ -92,7 +101,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         memory: &'w mut BatchMemory,
         fetcher: &'w mut Fetcher,
     ) -> Self {
-        Self { server, counters, batch: &mut memory.batch, keys: &mut memory.keys, fetcher }
+        let BatchMemory { batch, keys } = memory;
+        Self { server, counters, batch, keys, fetcher, large: None }
     }
 
     /// Executes all complete requests of the input.
@@ -102,10 +112,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         session.fetches.underway = false;
         loop {
             let (limits, requests_max) = self.limits(session);
+            let claimable = io.is_claimable();
             let (input, output) = io.split();
             let replied_before = output.mark();
             let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
-            let progress = self.execute(session, &mut locker, input, output, now_ms);
+            let progress = self.execute(session, &mut locker, input, claimable, output, now_ms);
             if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
                 io.output().truncate(replied_before);
                 return Flow::Close;
@@ -125,6 +136,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     let (server, conn) = (self.server, io.info().key);
                     return self.fetcher.fetch(server, &mut session.fetches, conn, wanted);
                 }
+                Progress::Claiming => {
+                    io.claim_input();
+                    session.parser.rewind();
+                    return Flow::Continue;
+                }
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
@@ -142,6 +158,44 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 }
             }
         }
+    }
+
+    /// Executes the one request that makes up `input`. It has been admitted just now.
+    pub fn serve_claimed(
+        &mut self,
+        session: &mut Session,
+        mut input: Vec<u8>,
+        io: &mut Io<'_>,
+    ) -> Flow {
+        let now_ms = io.now().unix_ms as i64;
+        let (limits, requests_max) = self.limits(session);
+        let status = session.parser.parse(&input, &limits, requests_max, self.batch).status;
+        debug_assert!(matches!(status, Status::NeedMore { .. } | Status::Full));
+        self.batch.detach_largest(&mut input);
+        let input = Arc::new(input);
+        self.large = Some(Arc::clone(&input));
+        let mut locker = self.server.keyspace.locker();
+        let (_, output) = io.split();
+        let replied_before = output.mark();
+        let progress = self.execute(session, &mut locker, &input, false, output, now_ms);
+        if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
+            io.output().truncate(replied_before);
+            return Flow::Close;
+        }
+        match progress {
+            Progress::Closing => Flow::Close,
+            _ => Flow::Continue,
+        }
+    }
+
+    /// Whether the only request is a call of a command that would keep its largest argument, if it got it
+    /// in a vector of its own.
+    #[inline]
+    fn should_claim(&self, command: &Command, input: &[u8], claimable: bool) -> bool {
+        claimable
+            && self.large.is_none()
+            && command.spec.flags.contains(Flags::KEEPS_LARGE)
+            && self.batch.largest_of_only(input).is_some_and(|len| len >= LARGE_ARG_BYTES_MIN)
     }
 
     /// Notes where the log ended after writes of this session, for those who want to wait for the
@@ -172,6 +226,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         session: &mut Session,
         locker: &mut Locker<'k>,
         input: &[u8],
+        claimable: bool,
         output: &mut Output,
         now_ms: i64,
     ) -> Progress {
@@ -184,11 +239,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut meter = Meter::start(self.server, self.counters);
         // What concerns all connections changes so rarely that a look a batch is enough, and one
         // after each command that may itself be the change.
-        let mut paused = self.server.pause.is_on(now_ms);
+        let admitted = self.large.is_some();
+        let mut paused = !admitted && self.server.pause.is_on(now_ms);
         let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
-        let mut limited = self.server.keyspace.has_memory_limit();
-        let has_spilled = self.server.keyspace.has_spilled();
+        let mut limited = !admitted && self.server.keyspace.has_memory_limit();
+        let has_spilled = !admitted && self.server.keyspace.has_spilled();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -240,6 +296,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     break;
                 }
             }
+            if self.should_claim(command, input, claimable) {
+                progress = Progress::Claiming;
+                break;
+            }
             if meter.must_end_run(command) {
                 meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
             }
@@ -267,7 +327,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 break;
             }
         }
-        meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
+        if !matches!(progress, Progress::Claiming) {
+            meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
+        }
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
@@ -287,7 +349,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let reply = Reply::new(output, session.proto);
         let (server, counters) = (self.server, self.counters);
         let mode = Mode::Client;
-        Context { server, session, locker, reply, command, counters, now_ms, mode }.run(args);
+        let large = self.large.as_ref();
+        Context { server, session, locker, reply, command, counters, now_ms, mode, large }
+            .run(args);
         if locker.has_ready() {
             blocking::serve(server, locker, counters, now_ms);
         }

@@ -1,8 +1,9 @@
 //! From a parsed request to its reply: lookup, checks, and the command itself.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::{Db, Key, KeyHash, Locker};
+use tierce_keyspace::{Db, Key, KeyHash, Locker, NewString};
 use tierce_wire::resp::Args;
 
 use crate::blocking;
@@ -31,6 +32,8 @@ pub struct Context<'a, 'k> {
     pub now_ms: i64,
     /// Whether the command may wait for keys.
     pub mode: blocking::Mode<'a>,
+    /// An argument that has a vector of its own.
+    pub large: Option<&'a Arc<Vec<u8>>>,
 }
 
 impl<'a, 'k> Context<'a, 'k> {
@@ -46,6 +49,18 @@ impl<'a, 'k> Context<'a, 'k> {
         let keys: Vec<_> = args.map(|key| self.server.keyspace.key(key)).collect();
         let hashes = keys.iter().map(|key| key.hash()).collect();
         (keys, hashes)
+    }
+
+    /// An argument as a string to be stored, which is kept as it is if it has a vector of its own.
+    #[inline]
+    pub fn string_of<'v>(&self, arg: &'v [u8]) -> NewString<'v>
+    where
+        'a: 'v,
+    {
+        match self.large {
+            Some(large) if std::ptr::eq(large.as_slice(), arg) => NewString::from_arc(large),
+            _ => NewString::new(arg),
+        }
     }
 
     /// The name for error texts: `get` or `client|list`.

@@ -19,7 +19,7 @@ use crate::latency::LatencyMonitor;
 use crate::listening::Listening;
 use crate::log::Log;
 use crate::memcached;
-use crate::memory::MemoryReport;
+use crate::memory::{MemoryReport, Purge};
 use crate::persistence::{Backup, Cause, Persistence, SaveError, Ticket};
 use crate::service::Message;
 use crate::session::Session;
@@ -58,6 +58,8 @@ pub struct Server {
     pub run_id: String,
     /// Resident memory before there was data, in bytes.
     pub startup_memory: usize,
+    /// When memory is given back to the system.
+    pub purge: Purge,
     /// Snapshots on disk.
     pub persistence: Persistence,
     /// Where clients connect to.
@@ -208,7 +210,8 @@ impl Server {
             started_unix_seconds,
             persistence: Persistence::new(started_unix_seconds),
             run_id: random_hex(),
-            startup_memory: crate::memory::resident_bytes(),
+            startup_memory: crate::memory::resident_at_start(),
+            purge: Purge::default(),
             listening,
             durability,
             log,
@@ -475,8 +478,7 @@ impl Server {
         if self.clients.largest_backlogs().1 > 0 {
             self.post_to_all(&Message::NoteBacklogs);
         }
-        // For the peak, which taking a report notes.
-        let _ = MemoryReport::take(self);
+        self.purge_memory_if_due(&MemoryReport::take(self));
         self.save_if_due();
         let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
         let before = self.dropped_logged.swap(dropped, Relaxed);

@@ -171,6 +171,27 @@ impl AnyService {
         }
     }
 
+    /// What remains to be done when a session has been called with input.
+    #[inline]
+    fn after_input(
+        &self,
+        worker: &mut Worker,
+        session: &AnySession,
+        io: &mut Io<'_>,
+        flow: Flow,
+    ) -> Flow {
+        if let Some(logged_at) = session.awaits_device() {
+            io.hold_output();
+            worker.wanted = worker.wanted.max(logged_at);
+            worker.awaiting.push(io.info().key);
+        }
+        session.client().note_backlogs(io.input().len(), io.output().pending());
+        if flow == Flow::Continue {
+            arm_idle_timer(&self.0, io);
+        }
+        flow
+    }
+
     /// The last word to a client for which there is no room.
     fn too_many(listener: ListenerTag) -> &'static [u8] {
         match listener {
@@ -254,16 +275,23 @@ impl Service for AnyService {
                 pedrokv::serve(server, counters, memory, fetcher, session, io)
             }
         };
-        if let Some(logged_at) = session.awaits_device() {
-            io.hold_output();
-            worker.wanted = worker.wanted.max(logged_at);
-            worker.awaiting.push(io.info().key);
-        }
-        session.client().note_backlogs(io.input().len(), io.output().pending());
-        if flow == Flow::Continue {
-            arm_idle_timer(server, io);
-        }
-        flow
+        self.after_input(worker, session, io, flow)
+    }
+
+    fn claimed(
+        &self,
+        worker: &mut Worker,
+        session: &mut AnySession,
+        input: Vec<u8>,
+        io: &mut Io<'_>,
+    ) -> Flow {
+        let server = &*self.0;
+        let AnySession::Resp(resp) = session else { unreachable!("only RESP claims its input") };
+        let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
+        let counters = server.counters(worker.index);
+        let flow =
+            BatchRunner::new(server, counters, memory, fetcher).serve_claimed(resp, input, io);
+        self.after_input(worker, session, io, flow)
     }
 
     fn turn_end(
@@ -342,7 +370,7 @@ impl Service for AnyService {
                     worker.awaiting.push(key);
                 }
             }
-            Message::Purge => self.0.spill.purge(),
+            Message::Purge => self.0.purge.collect(),
             Message::Durable => release_durable(&self.0, worker, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;

@@ -109,6 +109,8 @@ impl Instance {
     /// As for [`start`](Self::start).
     #[doc(hidden)]
     pub fn start_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
+        // Loading takes memory that would count as the server's own.
+        crate::memory::resident_at_start();
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;

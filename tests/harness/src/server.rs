@@ -90,11 +90,24 @@ impl Server {
     /// When it is not running.
     #[must_use]
     pub fn resident_bytes(&self) -> usize {
+        self.status_bytes("VmRSS:")
+    }
+
+    fn status_bytes(&self, field: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("a running server");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.expect("VmRSS").trim().trim_end_matches(" kB");
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.expect(field).trim().trim_end_matches(" kB");
         kib.parse::<usize>().expect("a number") * 1024
+    }
+
+    /// The most memory that it has occupied so far, in bytes.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn peak_resident_bytes(&self) -> usize {
+        self.status_bytes("VmHWM:")
     }
 
     /// Processor time that it has used, in clock ticks.

@@ -337,16 +337,8 @@ impl<S: Service> Worker<S> {
         }
         let token = Token::new(conn.info.key);
         core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
-        let mut io = Io {
-            input: &[],
-            consumed: 0,
-            wanted: 0,
-            output: &mut core.output,
-            control: &mut conn.control,
-            info: &conn.info,
-            timers: &mut core.timers,
-            now: core.now,
-        };
+        let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
+        let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
         let flow = self.service.timer(&mut self.state, session, &mut io);
         self.after_call(token, flow);
     }

@@ -118,18 +118,18 @@ impl<S: Service> Worker<S> {
             Place::Rest => conn.rest.bytes(),
         };
         core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
-        let mut io = Io {
-            input,
-            consumed: 0,
-            wanted: 0,
-            output: &mut core.output,
-            control: &mut conn.control,
-            info: &conn.info,
-            timers: &mut core.timers,
-            now: core.now,
-        };
-        let flow = self.service.input(&mut self.state, session, &mut io);
-        let (consumed, wanted) = (io.consumed, io.wanted);
+        let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
+        let without = Io::without_input(output, control, info, &mut core.timers, core.now);
+        let is_vector = matches!(place, Place::Rest) && conn.rest.is_vector();
+        let mut io = Io { input, is_vector, ..without };
+        let mut flow = self.service.input(&mut self.state, session, &mut io);
+        let (consumed, wanted, claimed) = (io.consumed, io.wanted, io.claimed);
+        if claimed && let Some(input) = conn.rest.take_vector() {
+            let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
+            let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
+            flow = self.service.claimed(&mut self.state, session, input, &mut io);
+            return self.after_call(token, flow);
+        }
         match place {
             Place::Scratch(len) if consumed == len => {}
             Place::Scratch(len) => {

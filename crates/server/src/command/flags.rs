@@ -46,6 +46,9 @@ impl Flags {
     /// Does its work without the values of its keys, so that those on disk may stay there. Not reported.
     pub const KEY_ONLY: Self = Self(1 << 16);
 
+    /// Keeps a large argument without a copy, if it comes in a vector of its own. Not reported.
+    pub const KEEPS_LARGE: Self = Self(1 << 17);
+
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [
         (Self::WRITE, "write"),

@@ -17,9 +17,8 @@ mod spiller;
 mod wanted;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use tierce_cask::disk::{Disk, ReadDriver};
@@ -79,8 +78,6 @@ pub struct Spill {
     /// Somebody needs room, or the spiller has to end.
     calls: Mutex<Calls>,
     called: Condvar,
-    /// Microseconds that a thread took last to give memory back.
-    purge_us: AtomicU64,
 }
 
 #[derive(Default)]
@@ -129,14 +126,6 @@ impl Spill {
         if let Some(store) = keyspace.cold_store() {
             store.close();
         }
-    }
-
-    /// Gives memory back that this thread does not need. Others free what it has allocated, and only
-    /// itself notices that.
-    pub fn purge(&self) {
-        let begun = Instant::now();
-        crate::memory::purge();
-        self.purge_us.store(begun.elapsed().as_micros() as u64, Relaxed);
     }
 
     /// Finds out who is to read for sessions: what the configuration says, or what works.

@@ -22,7 +22,6 @@ use tierce_cask::{ColdStore, Durable};
 use tierce_keyspace::{Cleaning, Policy, SpillBatch};
 
 use crate::server::Server;
-use crate::service::Message;
 
 /// Parts of the limit, in sixteenths.
 const BEGIN: u64 = 15;
@@ -44,10 +43,8 @@ const COMPARE_PART: i64 = 16;
 const ALARM_PART: i64 = 32;
 const ALARM_COMPARE_PART: i64 = 4;
 
-/// Threads give memory back to the system when there is too much of it: this often, and at most for this
-/// part of their time.
+/// Threads give memory back to the system at most this often when there is too much of it.
 const PURGE_EVERY: Duration = Duration::from_millis(250);
-const PURGE_PART: u32 = 50;
 
 /// At most this part of the limit is taken for what is not counted.
 const RESERVE_PART: u64 = 2;
@@ -144,11 +141,9 @@ impl State {
 
     /// Has all threads give memory back, unless they just have.
     fn purge(&mut self, server: &Server) {
-        let took = Duration::from_micros(server.spill.purge_us.load(Relaxed));
-        if self.purged.elapsed() >= PURGE_EVERY.max(took * PURGE_PART) {
+        if self.purged.elapsed() >= PURGE_EVERY.max(server.purge.rest()) {
             self.purged = Instant::now();
-            server.post_to_all(&Message::Purge);
-            server.spill.purge();
+            server.purge_memory();
         }
     }
 

@@ -103,7 +103,7 @@ fn malloc_stats(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 }
 
 fn purge(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
-    crate::memory::purge();
+    ctx.server.purge_memory();
     ctx.reply.ok();
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::commands::options::TimeForm;
 use crate::error::CommandError;
 use crate::execute::Context;
 
-const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
+const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::KEEPS_LARGE);
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("set", -3, Group::String, set)
@@ -114,8 +114,9 @@ impl SetOptions {
 #[inline]
 fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if args.len() == 3 {
+        let value = ctx.string_of(args.at(2));
         let (mut db, key, reply) = ctx.open(args.at(1));
-        db.set(key, &args[2], Expiry::Never)?;
+        db.set(key, value, Expiry::Never)?;
         reply.ok();
         return Ok(());
     }
@@ -124,6 +125,7 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 }
 
 fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> Done {
+    let value = ctx.string_of(args.at(2));
     let (mut db, key, reply) = ctx.open(args.at(1));
     let exists = if options.get {
         let old = db.string(key)?;
@@ -138,7 +140,7 @@ fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> 
         Condition::IfPresent => exists,
     };
     if store {
-        db.set(key, &args[2], options.expiry)?;
+        db.set(key, value, options.expiry)?;
     }
     match (options.get, store) {
         (true, _) => {}
@@ -149,10 +151,11 @@ fn set_with(ctx: &mut Context<'_, '_>, args: Args<'_>, options: &SetOptions) -> 
 }
 
 fn set_nx(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let value = ctx.string_of(args.at(2));
     let (mut db, key, reply) = ctx.open(args.at(1));
     let store = !db.exists(key);
     if store {
-        db.set(key, &args[2], Expiry::Never)?;
+        db.set(key, value, Expiry::Never)?;
     }
     reply.int(store.into());
     Ok(())
@@ -168,15 +171,17 @@ fn pset_ex(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn set_timed(ctx: &mut Context<'_, '_>, args: Args<'_>, form: TimeForm) -> Done {
     let at_ms = form.expiry(&args[2], ctx.now_ms, ctx.name())?;
+    let value = ctx.string_of(args.at(3));
     let (mut db, key, reply) = ctx.open(args.at(1));
-    db.set(key, &args[3], Expiry::At(at_ms))?;
+    db.set(key, value, Expiry::At(at_ms))?;
     reply.ok();
     Ok(())
 }
 
 fn get_set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
+    let value = ctx.string_of(args.at(2));
     let (mut db, key, reply) = ctx.open(args.at(1));
     reply.value_or_null(db.string(key)?);
-    db.set(key, &args[2], Expiry::Never)?;
+    db.set(key, value, Expiry::Never)?;
     Ok(())
 }

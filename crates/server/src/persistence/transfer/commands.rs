@@ -79,8 +79,18 @@ impl Executor {
         let mut locker = server.keyspace.locker();
         let reply = Reply::new(&mut self.output, self.session.proto);
         let (session, mode) = (&mut self.session, blocking::Mode::Never);
-        Context { server, session, locker: &mut locker, reply, command, counters, now_ms, mode }
-            .run(args);
+        Context {
+            server,
+            session,
+            locker: &mut locker,
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large: None,
+        }
+        .run(args);
         drop(locker);
         let reply = self.output.buffer();
         let failed = reply.strip_prefix(b"-").map(|text| {

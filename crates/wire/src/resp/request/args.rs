@@ -23,16 +23,30 @@ impl Span {
         Span { start: start as u32, len: len as u32 }
     }
 
+    /// The bytes at this place in `bytes` with `apart` behind them; a span never crosses from one to the
+    /// other.
     #[inline]
-    fn slice(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..][..self.len as usize]
+    fn slice<'a>(self, bytes: &'a [u8], apart: &'a [u8]) -> &'a [u8] {
+        let (start, len) = (self.start as usize, self.len as usize);
+        match bytes.get(start..start + len) {
+            Some(slice) => slice,
+            None => slice_apart(apart, start - bytes.len(), len),
+        }
     }
 }
 
-/// The arguments of one request, the command's name first. A cheap copy: two slices.
+#[cold]
+fn slice_apart(apart: &[u8], start: usize, len: usize) -> &[u8] {
+    &apart[start..][..len]
+}
+
+/// The arguments of one request, the command's name first. A cheap copy: three slices.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     bytes: &'a [u8],
+    /// What is not in `bytes`, and counts as standing behind them: a large argument that has an allocation
+    /// of its own. Empty as a rule.
+    apart: &'a [u8],
     spans: &'a [Span],
 }
 
@@ -40,7 +54,13 @@ impl<'a> Args<'a> {
     /// Invariant: every span lies inside `bytes`; a wrong one would panic when it is looked at.
     #[inline]
     pub(super) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
-        Args { bytes, spans }
+        Args { bytes, apart: &[], spans }
+    }
+
+    /// The same for spans of which some lie behind the end of `bytes`, in `apart`.
+    #[inline]
+    pub(super) fn in_two(bytes: &'a [u8], apart: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args { bytes, apart, spans }
     }
 
     /// How many arguments there are, the command's name included.
@@ -58,7 +78,7 @@ impl<'a> Args<'a> {
     /// The argument at `index`, or `None` behind the last one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.spans.get(index).map(|span| span.slice(self.bytes))
+        self.spans.get(index).map(|span| span.slice(self.bytes, self.apart))
     }
 
     /// The argument at `index`, living as long as the input; `args[index]` lives as long as `args`.
@@ -67,20 +87,20 @@ impl<'a> Args<'a> {
     /// If there are not that many.
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
-        self.spans[index].slice(self.bytes)
+        self.spans[index].slice(self.bytes, self.apart)
     }
 
     /// The arguments from `first` on; none of them if there are fewer.
     #[inline]
     pub fn from(&self, first: usize) -> Args<'a> {
-        Args { bytes: self.bytes, spans: self.spans.get(first..).unwrap_or_default() }
+        Args { spans: self.spans.get(first..).unwrap_or_default(), ..*self }
     }
 
     /// All arguments in order.
     #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
-        let bytes = self.bytes;
-        self.spans.iter().map(move |span| span.slice(bytes))
+        let Args { bytes, apart, .. } = *self;
+        self.spans.iter().map(move |span| span.slice(bytes, apart))
     }
 
     /// Copies the arguments out of the input, for a request that outlives it: one queued by

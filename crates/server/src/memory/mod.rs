@@ -1,10 +1,13 @@
-//! Where the memory is.
+//! Where the memory is, and how it goes back to the system.
+
+mod purge;
 
 use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::server::Server;
+pub use purge::{Purge, on_purge};
 
 /// The allocator of the program.
 pub const ALLOCATOR: &str = "mimalloc";
@@ -128,6 +131,12 @@ pub fn resident_bytes() -> usize {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * page
 }
 
+/// The same before there was any data, of which what counts as data is apart.
+pub(crate) fn resident_at_start() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(resident_bytes)
+}
+
 fn total_system_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(read_total_system_bytes)
@@ -138,21 +147,6 @@ fn read_total_system_bytes() -> usize {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
     kib.unwrap_or(0) * 1024
-}
-
-static PURGE: OnceLock<fn()> = OnceLock::new();
-
-/// Says how unused memory is given back to the system; the program that chose the allocator knows.
-pub fn on_purge(purge: fn()) {
-    // Said once, at the start.
-    let _ = PURGE.set(purge);
-}
-
-/// Gives unused memory back to the system, where the allocator can.
-pub(crate) fn purge() {
-    if let Some(purge) = PURGE.get() {
-        purge();
-    }
 }
 
 /// `n` bytes for people: `1.50M`.

@@ -1,0 +1,160 @@
+//! Giving memory back to the system that the allocator holds and nobody needs.
+//!
+//! A block belongs to the thread that allocated it. When another thread frees it, the owner finds out the
+//! next time it allocates much, and a quiet owner never does. So once a second the server compares its
+//! resident memory with what it accounts for, and where they are far apart, every thread that owns memory
+//! collects what was freed to it.
+//!
+//! That costs a thread some microseconds for each megabyte it owns, and helps nothing where memory is
+//! fragmented. So an attempt that did not help is followed by a pause, twice as long each time.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::MemoryReport;
+use crate::server::Server;
+use crate::service::Message;
+
+/// Less than this is left with the allocator, which will need it.
+const SLACK_BYTES: usize = 8 << 20;
+
+/// So is this part of what is in use: what allocators lose to rounding and partly used pages.
+const SLACK_PART: usize = 8;
+
+/// The longest pause, in looks; there is one a second.
+const PAUSE_MAX: u32 = 64;
+
+/// An attempt helped if it gave back at least this part of the excess.
+const HELPED_PART: usize = 4;
+
+/// Collecting takes at most this part of the time.
+const COST_PART: u32 = 50;
+
+static COLLECT: OnceLock<fn()> = OnceLock::new();
+
+/// Says how unused memory of the calling thread is given back; the program that chose the allocator knows.
+pub fn on_purge(collect: fn()) {
+    // Said once, at the start.
+    let _ = COLLECT.set(collect);
+}
+
+/// When to collect, and what it cost.
+#[derive(Default)]
+pub struct Purge {
+    pace: Mutex<Pace>,
+    /// What it took the slowest thread the last time, in microseconds.
+    took_us: AtomicU64,
+}
+
+impl Purge {
+    /// Gives back what this thread does not need.
+    pub fn collect(&self) {
+        let Some(collect) = COLLECT.get() else { return };
+        let begun = Instant::now();
+        collect();
+        self.took_us.fetch_max(begun.elapsed().as_micros() as u64, Relaxed);
+    }
+
+    /// How long all threads should leave the allocator alone after having collected.
+    pub fn rest(&self) -> Duration {
+        Duration::from_micros(self.took_us.load(Relaxed)) * COST_PART
+    }
+}
+
+impl Server {
+    /// Has all threads that own memory give back what they do not need.
+    pub fn purge_memory(&self) {
+        self.purge.took_us.store(0, Relaxed);
+        self.post_to_all(&Message::Purge);
+        self.purge.collect();
+    }
+
+    /// The same if there is much of it; to be called once a second on the thread that started the process,
+    /// to which the allocator leaves the memory of threads that have ended.
+    pub(crate) fn purge_memory_if_due(&self, report: &MemoryReport) {
+        let excess = report.resident.saturating_sub(report.used());
+        let rest = self.purge.rest().as_secs() as u32;
+        if self.purge.pace.lock().is_due(excess, report.used(), rest) {
+            self.purge_memory();
+        }
+    }
+}
+
+/// Decides at each look whether to collect.
+#[derive(Default)]
+struct Pace {
+    /// Looks that are still to be let pass.
+    pause: u32,
+    /// Looks to let pass after the next attempt that does not help.
+    next_pause: u32,
+    /// The excess when the last attempt was made.
+    tried_at: Option<usize>,
+}
+
+impl Pace {
+    /// `excess` is resident memory beyond the `used`; `rest` the least pause, in looks.
+    fn is_due(&mut self, excess: usize, used: usize, rest: u32) -> bool {
+        if excess <= SLACK_BYTES.max(used / SLACK_PART) {
+            *self = Self::default();
+            return false;
+        }
+        if let Some(before) = self.tried_at.take() {
+            let helped = before.saturating_sub(excess) >= before / HELPED_PART;
+            self.next_pause = if helped { 0 } else { (self.next_pause * 2).clamp(1, PAUSE_MAX) };
+            self.pause = self.next_pause.max(rest);
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        self.tried_at = Some(excess);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1 << 20;
+
+    #[test]
+    fn what_allocators_need_is_left_to_them() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_due(8 * MB, 10 * MB, 0));
+        assert!(!pace.is_due(100 * MB, 1000 * MB, 0));
+        assert!(pace.is_due(200 * MB, 1000 * MB, 0));
+    }
+
+    #[test]
+    fn attempts_that_help_follow_each_other() {
+        let mut pace = Pace::default();
+        let mut excess = 1000 * MB;
+        for _ in 0..5 {
+            assert!(pace.is_due(excess, MB, 0));
+            excess /= 2;
+        }
+    }
+
+    #[test]
+    fn attempts_that_do_not_help_become_rare() {
+        let mut pace = Pace::default();
+        let looks: Vec<u32> = (0..400).filter(|_| pace.is_due(1000 * MB, MB, 0)).collect();
+        let pauses: Vec<u32> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(pauses[..7], [2, 3, 5, 9, 17, 33, 65]);
+        assert!(pauses[7..].iter().all(|pause| *pause == PAUSE_MAX + 1));
+        // Memory that has come down since is a new beginning.
+        assert!(!pace.is_due(MB, MB, 0));
+        assert!(pace.is_due(1000 * MB, MB, 0));
+    }
+
+    #[test]
+    fn what_takes_long_is_done_rarely() {
+        let mut pace = Pace::default();
+        assert!(pace.is_due(1000 * MB, MB, 3));
+        assert_eq!((0..4).filter(|_| pace.is_due(500 * MB, MB, 3)).count(), 1);
+    }
+}
