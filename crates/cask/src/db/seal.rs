@@ -20,8 +20,8 @@ impl Store {
         self.lanes.iter().try_for_each(|lane| lane.sync_all(self))
     }
 
-    /// Seals the segments that writers have filled. A full disk is no failure: the segments stay
-    /// as they are, and are tried again.
+    /// Seals the segments that writers have filled. What may pass by itself, such as a full disk,
+    /// is no failure: the segments stay as they are, and are tried again.
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
@@ -31,7 +31,7 @@ impl Store {
             }
             let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
             match self.seal(lane, &segment) {
-                Err(error) if error.is_no_space() => return Ok(()),
+                Err(error) if error.is_transient() => return Ok(()),
                 result => result?,
             }
             self.filled.lock().retain(|(_, filled)| filled.id != segment.id);

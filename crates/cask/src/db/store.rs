@@ -203,10 +203,10 @@ impl Store {
         }
     }
 
-    /// Makes the store read-only after a failure that leaves open what reached the disk. A full
-    /// disk is no such failure.
+    /// Makes the store read-only after a failure that leaves open what reached the disk. One that
+    /// may pass by itself, such as a full disk, is no such failure.
     pub(crate) fn latch(&self, error: Error) -> Error {
-        if !error.is_no_space() {
+        if !error.is_transient() {
             let _ = self.latch.set(error.to_string());
         }
         error
@@ -227,7 +227,7 @@ impl Store {
     pub(crate) fn update_manifest<T>(&self, change: impl FnOnce(&mut Manifest) -> T) -> Result<T> {
         let mut manifest = self.manifest.lock();
         let mut next = manifest.clone();
-        let removed = std::mem::take(&mut *self.home.removed.lock());
+        let removed = self.home.removed.lock().clone();
         if !removed.is_empty() {
             // A removed file is forgotten only when it cannot come back.
             let synced = self.home.disk.sync_dir(&self.home.dir);
@@ -238,6 +238,8 @@ impl Store {
         next.next_seq = next.next_seq.max(self.next_seq.load(Ordering::Acquire));
         next.store(&*self.home.disk, &self.home.dir).map_err(|e| self.latch(e))?;
         *manifest = next;
+        // Only now: had it failed, they would still be listed. More may have come since.
+        self.home.removed.lock().retain(|id| !removed.contains(id));
         Ok(result)
     }
 

@@ -11,6 +11,7 @@
 //! * A write that returned is seen by every later read, and survives the death of the process. So
 //!   does what was stored into a mapped file, word by word in the order of the program.
 
+mod descriptors;
 mod map;
 mod os;
 pub(crate) mod reads;
