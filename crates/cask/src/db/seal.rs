@@ -85,6 +85,8 @@ impl Store {
         drop(heads);
         // A compaction in progress notices before long that the store is closed.
         let _no_compaction = self.compacting.lock();
+        drop(self.preparing.lock());
+        drop(self.sealing.lock());
         writable?;
         for (lane, active) in (0u32..).zip(actives) {
             match active {
@@ -107,7 +109,7 @@ impl Store {
                     }
                 }
             })?;
-            self.retire(spares.iter().map(|spare| spare.id));
+            spares.iter().for_each(|spare| spare.doom());
         }
         self.seal_filled()
     }

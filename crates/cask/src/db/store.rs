@@ -45,7 +45,7 @@ pub(crate) struct Store {
     /// counted before a write is acknowledged.
     pub(crate) applying: AtomicU64,
     pub(crate) applied: AtomicU64,
-    /// Every segment a location may name.
+    /// Every segment a location may name, which a spare one is not.
     pub(crate) segments: RwLock<Segments>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
@@ -57,7 +57,10 @@ pub(crate) struct Store {
     pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
-    /// Only one thread seals, and only one compacts, at a time.
+    /// Only one thread makes spares, only one seals or drops segments, and only one compacts, at a
+    /// time. Who holds one of these has looked afterwards whether the store is open, for closing
+    /// waits for all of them.
+    pub(crate) preparing: Mutex<()>,
     pub(crate) sealing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
     pub(crate) counters: Counters,
@@ -147,6 +150,7 @@ impl Store {
             spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
+            preparing: Mutex::new(()),
             sealing: Mutex::new(()),
             compacting: Mutex::new(()),
             counters,
@@ -244,7 +248,7 @@ impl Store {
     }
 
     /// Creates a segment that the manifest lists as open (logs) or doomed (compaction, until it
-    /// is complete).
+    /// is complete). [`Store::use_segment`] is next.
     pub(crate) fn create_segment(&self, origin: Origin) -> Result<Arc<Segment>> {
         let seq_min = match origin {
             Origin::Log => self.next_seq.load(Ordering::Acquire),
@@ -276,24 +280,32 @@ impl Store {
             }
             return Err(error);
         }
-        self.segments.write().insert(id, segment.clone());
         Ok(segment)
     }
 
-    /// A segment for a lane to write to.
+    /// From now on locations may name the segment.
+    pub(crate) fn use_segment(&self, segment: &Arc<Segment>) {
+        self.segments.write().insert(segment.id, segment.clone());
+    }
+
+    /// A segment for a lane to write to, whose lock the caller holds.
     pub(crate) fn next_log_segment(&self) -> Result<Arc<Segment>> {
-        match self.spares.lock().pop() {
+        let spare = self.spares.lock().pop();
+        let segment = match spare {
             Some(spare) => {
                 // Nothing is in it yet, and what comes has a higher number than anything now.
                 spare.set_seq_min(self.next_seq.load(Ordering::Acquire));
-                Ok(spare)
+                spare
             }
-            None => self.create_segment(Origin::Log),
-        }
+            None => self.create_segment(Origin::Log)?,
+        };
+        self.use_segment(&segment);
+        Ok(segment)
     }
 
     /// Has a spare segment ready for every lane.
     pub(crate) fn prepare_spares(&self) -> Result<()> {
+        let _one_at_a_time = self.preparing.lock();
         while self.spares.lock().len() < self.lanes.len() {
             self.check_writable()?;
             let spare = self.create_segment(Origin::Log)?;
