@@ -259,7 +259,7 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let segment = ColdSegment::new(&disk, PathBuf::from("x"), 7, Salt(0xdead_beef));
         let mut batch = ColdBatch::default();
-        batch.push(|out| out.extend_from_slice(b"wine"));
+        batch.push(|out| out.extend_from_slice(b"wine")).unwrap();
         segment.stamp(&mut batch.bytes, ColdPlace::new(7, SEGMENT_HEADER_LEN, 4));
         let hex = |line: &[u8]| {
             line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
