@@ -238,6 +238,10 @@ fn read_header(file: &dyn DiskFile, path: &Path, id: u32) -> Result<Salt> {
     }
     let mut fields = Cursor::new(&checked[8..]);
     let (version, salt, number) = (fields.u32(), fields.u32(), fields.u32());
+    if let Some(found) = version.filter(|found| *found > VERSION) {
+        let path = path.to_owned();
+        return Err(Error::TooNew { path, found, oldest: VERSION, newest: VERSION });
+    }
     if version != Some(VERSION) {
         return Err(Error::corrupt(path, 8, "segment has an unknown format version"));
     }
