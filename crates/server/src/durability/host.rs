@@ -17,6 +17,10 @@ pub trait Host: Operator {
     /// Whoever waits for the device shall look again: the log has reached it, or there is none any more.
     fn device_reached(&self);
 
+    /// There is no log although one was asked for. Settings that say otherwise are put back, before
+    /// anybody hears of it by [`Self::switched`].
+    fn take_back(&self);
+
     /// What [`Journal::switch`](super::Journal::switch) asked for has come to an end.
     fn switched(&self, switched: &Switched);
 }

@@ -315,6 +315,7 @@ impl<'k> Keeper<'k> {
             wishes.log = false;
             wishes.ticket
         };
+        self.host.take_back();
         self.settle(ticket, Some(cause.to_owned()));
     }
 

@@ -215,12 +215,15 @@ impl Host for ServerHost {
         }
     }
 
-    fn switched(&self, switched: &Switched) {
-        let Some(server) = self.0.upgrade() else { return };
-        if switched.failure.is_some() {
-            // In force is what is so. Nobody can refuse that.
+    fn take_back(&self) {
+        if let Some(server) = self.0.upgrade() {
+            // That is so already, and nobody can refuse it.
             let _ = server.config.set(&[(b"appendonly", b"no")], Peer::Local);
         }
+    }
+
+    fn switched(&self, switched: &Switched) {
+        let Some(server) = self.0.upgrade() else { return };
         server.post_to_all(&Message::LogSwitched(Arc::new(switched.clone())));
     }
 }
