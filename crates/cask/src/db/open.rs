@@ -48,6 +48,8 @@ pub(crate) fn open(
     manifest.store(&*home.disk, dir)?;
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
+    empty.for_each(|recovered| recovered.segment.doom());
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
@@ -188,10 +190,7 @@ fn settle(
                 entry.seq_min = hint.summary.seq_min;
                 manifest.next_seq = manifest.next_seq.max(hint.summary.seq_max + 1);
             }
-            None => {
-                entry.state = State::Doomed;
-                recovered.segment.doom();
-            }
+            None => entry.state = State::Doomed,
         }
     }
     report.segments = recovered.iter().filter(|recovered| recovered.hint.is_some()).count();

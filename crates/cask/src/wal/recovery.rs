@@ -103,6 +103,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    doomed.iter().for_each(|segment| segment.doom());
     drop(doomed);
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
@@ -176,7 +177,6 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
             kept.push(segment);
         } else {
             entry.state = State::Doomed;
-            segment.doom();
             doomed.push(segment);
         }
     }
