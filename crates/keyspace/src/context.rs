@@ -31,7 +31,7 @@ pub(crate) struct Context<'a> {
     pub(crate) db: DbIndex,
     pub(crate) now_ms: i64,
     /// Where operations for the log are collected, if there is a log.
-    pub(crate) pending: Option<&'a Pending>,
+    pub(crate) pending: Option<&'a Pending<'a>>,
     /// Where keys are noted that somebody may wait for.
     pub(crate) ready: &'a Ready,
     /// What is kept of a use of an entry; `None` if it does not count as one.

@@ -1,0 +1,408 @@
+//! Histories over all types with short records: a log that ends after any of its records holds what was
+//! there after some command, whole, with checkpoints underway, keys that expire and databases that are
+//! emptied and exchanged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use tierce_collections::stream::StreamId;
+use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Sizes};
+use tierce_keyspace::{
+    CollectionPart, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options, Removal,
+    SavedValue,
+};
+
+const NOW_MS: i64 = 1_000_000;
+const DATABASES: usize = 2;
+const KEYS: u8 = 5;
+
+/// A log in memory.
+#[derive(Default)]
+struct Records(Mutex<Vec<Vec<u8>>>);
+
+impl LogSink for Records {
+    fn append(&self, record: &[u8]) {
+        self.0.lock().push(record.to_vec());
+    }
+}
+
+impl Records {
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+fn logged(sizes: Sizes) -> (Arc<Keyspace>, Arc<Records>) {
+    let records = Arc::new(Records::default());
+    let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
+    let options =
+        Options { shards: 2, databases: DATABASES, log, log_sizes: sizes, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).unwrap());
+    let packed = PackedLimits { entries_max: 4, value_len_max: 64 };
+    keyspace.set_limits(&Limits {
+        list: ListLimits { entries_max: 4, bytes_max: 8192 },
+        set: SetLimits { integers_max: 4, packed },
+        sorted_set: packed,
+        hash: packed,
+        ..Limits::default()
+    });
+    keyspace.begin_logging();
+    (keyspace, records)
+}
+
+fn replay(records: &[Vec<u8>]) -> Arc<Keyspace> {
+    let options = Options { shards: 4, databases: DATABASES, seed: 99, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).unwrap());
+    let mut replay = Replay::start(Arc::clone(&keyspace), 1, NOW_MS).unwrap();
+    for record in records {
+        replay.record(record).unwrap();
+    }
+    replay.finish().unwrap();
+    keyspace
+}
+
+/// What a key is: its deadline, and the parts of its value with their own.
+type Found = (Option<i64>, Vec<(String, Option<i64>)>);
+type State = BTreeMap<(usize, Vec<u8>), Found>;
+
+/// All there is, whether or not it has expired.
+fn state(keyspace: &Keyspace) -> State {
+    let mut state = State::new();
+    for db in keyspace.db_indices() {
+        keyspace.locker().for_each(db, i64::MIN, |entry| {
+            let (mut copy, value) = (Vec::new(), entry.value());
+            let mut parts: Vec<_> = match SavedValue::of(&value, &mut copy) {
+                SavedValue::Collection(saved) => saved.parts().map(part).collect(),
+                string => vec![(format!("{string:?} {}", entry.flags()), None)],
+            };
+            let is_ordered = ["quicklist", "listpack"].contains(&entry.encoding());
+            if !is_ordered || parts.iter().any(|(part, _)| !part.starts_with("Element")) {
+                parts.sort();
+            }
+            state.insert((db.get(), entry.key().to_vec()), (entry.deadline_ms(), parts));
+        });
+    }
+    state
+}
+
+fn part(part: CollectionPart<'_>) -> (String, Option<i64>) {
+    match part {
+        CollectionPart::Field { name, value, deadline_ms } => {
+            (format!("{name:?} {value:?}"), deadline_ms)
+        }
+        other => (format!("{other:?}"), None),
+    }
+}
+
+/// What somebody sees of it at that time.
+fn seen(state: &State, now_ms: i64) -> State {
+    let is_live = |deadline_ms: &Option<i64>| deadline_ms.is_none_or(|at| at > now_ms);
+    let mut state = state.clone();
+    state.retain(|_, (deadline_ms, parts)| {
+        parts.retain(|(_, deadline_ms)| is_live(deadline_ms));
+        is_live(deadline_ms) && !parts.is_empty()
+    });
+    state
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Stream,
+}
+
+type Place = (usize, u8);
+
+#[derive(Debug, Clone)]
+enum Action {
+    Set(Place, usize, Option<i64>),
+    Append(Place, usize),
+    SetRange(Place, u64, usize),
+    /// Elements from a number on, so many, with a deadline if they are fields.
+    Add(Kind, Place, u16, u16, Option<i64>),
+    Take(Kind, Place, u16, u16),
+    Remove(Place),
+    Deadline(Place, i64),
+    Persist(Place),
+    Rename(Place, Place),
+    Copy(Place, Place),
+    All(usize, usize),
+    Flush(usize),
+    Swap,
+    /// Time passes, and who is due is met by those who look.
+    Tick(i64),
+    /// Time passes, and who is due is removed.
+    Reap(i64),
+    BeginCheckpoint,
+    Checkpoint(u8),
+}
+
+fn with<R>(
+    keyspace: &Keyspace,
+    (db, key): Place,
+    now_ms: i64,
+    act: impl FnOnce(&mut Db<'_>, Key<'_>) -> R,
+) -> R {
+    let (db, name) = (keyspace.db_index(db).unwrap(), [b'k', key]);
+    let key = keyspace.key(&name);
+    act(&mut keyspace.locker().db(db, key.hash(), now_ms), key)
+}
+
+fn element(number: u16) -> Vec<u8> {
+    match number % 7 {
+        0 => vec![number as u8; 150],
+        _ => format!("element {number}").into_bytes(),
+    }
+}
+
+/// Does what needs no checkpoint.
+fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
+    let now = *now_ms;
+    let index = |db: usize| keyspace.db_index(db).unwrap();
+    match *action {
+        Action::Set(place, len, after_ms) => {
+            let expiry = after_ms.map_or(Expiry::Never, |after_ms| Expiry::At(now + after_ms));
+            with(keyspace, place, now, |db, key| db.set(key, &vec![b's'; len], expiry)).unwrap();
+        }
+        // What is no string is left as it is.
+        Action::Append(place, len) => {
+            _ = with(keyspace, place, now, |db, key| db.append(key, &vec![b'a'; len]));
+        }
+        Action::SetRange(place, offset, len) => {
+            _ = with(keyspace, place, now, |db, key| db.set_range(key, offset, &vec![b'r'; len]));
+        }
+        Action::Add(kind, place, from, count, after_ms) => {
+            let deadline_ms = after_ms.map(|after_ms| now + after_ms);
+            _ = with(keyspace, place, now, |db, key| {
+                add(db, key, kind, from..from + count, deadline_ms)
+            });
+        }
+        Action::Take(kind, place, from, count) => {
+            _ = with(keyspace, place, now, |db, key| take(db, key, kind, from..from + count));
+        }
+        Action::Remove(place) => _ = with(keyspace, place, now, |db, key| db.remove(key)),
+        Action::Deadline(place, after_ms) => {
+            with(keyspace, place, now, |db, key| db.set_deadline(key, now + after_ms));
+        }
+        Action::Persist(place) => _ = with(keyspace, place, now, |db, key| db.clear_deadline(key)),
+        Action::Rename(from, to) | Action::Copy(from, to) => {
+            let names = [[b'k', from.1], [b'k', to.1]];
+            let [source, target] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
+            let mut locker = keyspace.locker();
+            let mut both = locker.lock_many(&[source.hash(), target.hash()]);
+            let mut db = both.db(index(from.0), source.hash(), now);
+            let entry = match action {
+                Action::Copy(..) => db.duplicate(source).unwrap(),
+                _ => db.take(source, Removal::Moved),
+            };
+            if let Some(entry) = entry {
+                both.db(index(to.0), target.hash(), now).put(target, entry).unwrap();
+            }
+        }
+        Action::All(db, len) => {
+            let mut locker = keyspace.locker();
+            let mut all = locker.lock_all();
+            for key in 0..KEYS {
+                let name = [b'k', key];
+                let key = keyspace.key(&name);
+                let mut db = all.db(index(db), key.hash(), now);
+                db.set(key, &vec![b'm'; len], Expiry::Never).unwrap();
+            }
+        }
+        Action::Flush(db) => _ = keyspace.locker().flush([index(db)], Freeing::Now),
+        Action::Swap => keyspace.locker().swap(index(0), index(1)),
+        Action::Tick(ms) => *now_ms += ms,
+        Action::Reap(ms) => {
+            *now_ms += ms;
+            keyspace.locker().expire_due(*now_ms);
+        }
+        Action::BeginCheckpoint | Action::Checkpoint(_) => {}
+    }
+}
+
+fn add(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    kind: Kind,
+    numbers: std::ops::Range<u16>,
+    deadline_ms: Option<i64>,
+) -> Result<(), Error> {
+    let elements: Vec<Vec<u8>> = numbers.clone().map(element).collect();
+    let each = elements.iter().map(Vec::as_slice);
+    let create = Missing::Create;
+    match kind {
+        Kind::List => {
+            _ = db.edit::<List, _, Error>(key, create, |list| {
+                let at = usize::from(numbers.start).min(list.len());
+                list.insert(at, each);
+                Ok(())
+            })?
+        }
+        Kind::Set => {
+            _ = db.edit::<Set, _, Error>(key, create, |set| {
+                each.for_each(|member| _ = set.add(member));
+                Ok(())
+            })?
+        }
+        Kind::SortedSet => {
+            _ = db.edit::<SortedSet, _, Error>(key, create, |set| {
+                each.for_each(|member| set.update(member, |_| Some(member.len() as f64)));
+                Ok(())
+            })?
+        }
+        Kind::Hash => {
+            _ = db.edit::<Hash, _, Error>(key, create, |hash| {
+                each.for_each(|name| _ = hash.put(name, b"value", deadline_ms));
+                Ok(())
+            })?
+        }
+        Kind::Stream => {
+            _ = db.edit::<Stream, _, Error>(key, create, |stream| {
+                for (number, value) in numbers.zip(each) {
+                    let id = StreamId::new(stream.state().last_id.ms + 1, number.into());
+                    stream.add(id, [(&b"f"[..], value)].into_iter());
+                }
+                Ok(())
+            })?
+        }
+    }
+    Ok(())
+}
+
+fn take(
+    db: &mut Db<'_>,
+    key: Key<'_>,
+    kind: Kind,
+    numbers: std::ops::Range<u16>,
+) -> Result<(), Error> {
+    let elements: Vec<Vec<u8>> = numbers.clone().map(element).collect();
+    let skip = Missing::Skip;
+    match kind {
+        Kind::List => {
+            _ = db.edit::<List, _, Error>(key, skip, |list| {
+                list.remove(numbers.start.into(), numbers.len());
+                if list.len() > 3 {
+                    list.set(3, b"another");
+                }
+                Ok(())
+            })?
+        }
+        Kind::Set => {
+            _ = db.edit::<Set, _, Error>(key, skip, |set| {
+                elements.iter().for_each(|member| _ = set.remove(member));
+                Ok(())
+            })?
+        }
+        Kind::SortedSet => {
+            _ = db.edit::<SortedSet, _, Error>(key, skip, |set| {
+                elements.iter().for_each(|member| _ = set.remove(member));
+                Ok(())
+            })?
+        }
+        Kind::Hash => {
+            _ = db.edit::<Hash, _, Error>(key, skip, |hash| {
+                elements.iter().for_each(|name| _ = hash.remove(name));
+                Ok(())
+            })?
+        }
+        Kind::Stream => {
+            _ = db.edit::<Stream, _, Error>(key, skip, |stream| {
+                let ids: Vec<_> =
+                    stream.ascending(StreamId::MIN, StreamId::MAX).map(|entry| entry.id).collect();
+                ids.iter().step_by(2).take(numbers.len()).for_each(|id| _ = stream.delete(*id));
+                Ok(())
+            })?
+        }
+    }
+    Ok(())
+}
+
+/// A history, and what a log is good for that ends after so many of its records.
+struct History {
+    records: Vec<Vec<u8>>,
+    /// How many records there were after each action, what was there then, and at which time.
+    states: Vec<(usize, State, i64)>,
+    /// For each checkpoint that was completed: how many records there were then, and those before it.
+    dropped: Vec<(usize, usize)>,
+}
+
+impl History {
+    fn of(actions: &[Action], sizes: Sizes) -> Self {
+        let (keyspace, records) = logged(sizes);
+        let mut now_ms = NOW_MS;
+        let mut pass: Option<(usize, Checkpoint<'_>)> = None;
+        let mut states = vec![(0, State::new(), now_ms)];
+        let mut dropped = vec![(0, 0)];
+        for action in actions {
+            match action {
+                Action::BeginCheckpoint => {
+                    pass = Some((records.len(), Checkpoint::begin(&keyspace)));
+                }
+                Action::Checkpoint(steps) => {
+                    for _ in 0..*steps {
+                        let Some((begin, checkpoint)) = &mut pass else { break };
+                        if checkpoint.step().1 == Pass::Complete {
+                            dropped.push((records.len(), *begin));
+                            pass = None;
+                        }
+                    }
+                }
+                other => act(&keyspace, other, &mut now_ms),
+            }
+            states.push((records.len(), state(&keyspace), now_ms));
+        }
+        let records = std::mem::take(&mut *records.0.lock());
+        Self { records, states, dropped }
+    }
+
+    /// Compares what the log holds that ends after `end` records.
+    fn check(&self, end: usize) -> Result<(), TestCaseError> {
+        let (_, begin) = self.dropped.iter().rfind(|(complete, _)| *complete <= end).unwrap();
+        let done = self.states.partition_point(|(records, ..)| *records <= end) - 1;
+        // What expires is removed a few keys at a time.
+        let now_ms = self.states[(done + 1).min(self.states.len() - 1)].2;
+        let found = state(&replay(&self.records[*begin..end]));
+        prop_assert_eq!(
+            seen(&found, now_ms),
+            seen(&self.states[done].1, now_ms),
+            "records {} to {}, after action {}",
+            begin,
+            end,
+            done
+        );
+        Ok(())
+    }
+}
+
+/// RENAME of what is longer than many pieces is there under one of the names, wherever the log ends.
+#[test]
+fn a_large_value_has_one_of_its_names() {
+    let sizes = Sizes { piece_len: 50, ..Sizes::default() };
+    for kind in [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream] {
+        let add = Action::Add(kind, (0, 1), 0, 80, None);
+        let history = History::of(&[add, Action::Rename((0, 1), (1, 2))], sizes);
+        let (before, after) = (history.states[1].0, history.states[2].0);
+        assert!(after - before > 10, "{} records", after - before);
+        for end in before..=after {
+            history.check(end).unwrap();
+        }
+    }
+}
+
+/// What a log of the version before has: parts without a deadline, which comes behind the last one.
+#[test]
+fn a_list_in_parts_of_the_version_before_has_its_deadline() {
+    let at = 5_000_i64.to_le_bytes();
+    let record = [b"\x08\x00\x01l\x06\x13\x00\x01\x01a\x14\x14\x00\x01l".as_slice(), &at].concat();
+    let found = state(&replay(&[record]));
+    assert_eq!(
+        found.values().map(|(deadline_ms, _)| *deadline_ms).collect::<Vec<_>>(),
+        [Some(5_000)]
+    );
+}
