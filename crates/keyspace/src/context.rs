@@ -109,8 +109,10 @@ impl Context<'_> {
         if self.stats.waiters.get() > 0 {
             self.ready.note(self.db, entry.key());
         }
-        if let Some(pending) = self.pending {
-            pending.push_change(self.db, entry, change);
+        match self.pending {
+            Some(pending) if why == Removal::Expired => pending.push_expired(self.db, entry),
+            Some(pending) => pending.push_change(self.db, entry, change),
+            None => {}
         }
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
     }

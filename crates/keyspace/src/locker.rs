@@ -198,7 +198,8 @@ impl<'k> Locker<'k> {
     }
 
     /// Whether anything that was done with this locker has gone to the log since this was last
-    /// asked. What was done in shards that are still locked has not.
+    /// asked. What was done in shards that are still locked has not, and that a key expired is nothing
+    /// that somebody did.
     #[inline]
     pub fn take_logged(&mut self) -> bool {
         std::mem::take(&mut self.has_logged)

@@ -380,6 +380,90 @@ impl History {
     }
 }
 
+/// One part for each step.
+const PARTS: Sizes = Sizes { piece_len: 1 << 20, large_bytes_min: 100, part_bytes: 20 };
+
+/// What is edited before a pass reaches it, and expires before that, is gone.
+#[test]
+fn a_key_that_expires_before_a_pass_reaches_it_does_not_come_back() {
+    for reaped in [false, true] {
+        for kind in [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream] {
+            let (keyspace, records) = logged(Sizes::default());
+            with(&keyspace, (0, 1), NOW_MS, |db, key| {
+                add(db, key, kind, 0..1, None).unwrap();
+                db.set_deadline(key, NOW_MS + 10);
+            });
+            let begin = records.len();
+            let mut pass = Checkpoint::begin(&keyspace);
+            with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, kind, 1..2, None)).unwrap();
+            if reaped {
+                keyspace.locker().expire_due(NOW_MS + 10);
+            } else {
+                assert!(!with(&keyspace, (0, 1), NOW_MS + 10, |db, key| db.exists(key)));
+            }
+            while pass.step().1 == Pass::Underway {}
+            assert_eq!(state(&replay(&records.0.lock()[begin..])), State::new(), "{kind:?}");
+        }
+    }
+}
+
+/// The same for a field, and for the hash whose last one it is.
+#[test]
+fn a_field_that_expires_before_a_pass_reaches_it_does_not_come_back() {
+    for others in [0, 1] {
+        let (keyspace, records) = logged(Sizes::default());
+        with(&keyspace, (0, 1), NOW_MS, |db, key| {
+            add(db, key, Kind::Hash, 1..2, Some(NOW_MS + 10)).unwrap();
+            add(db, key, Kind::Hash, 2..2 + others, None).unwrap();
+        });
+        let begin = records.len();
+        let mut pass = Checkpoint::begin(&keyspace);
+        with(&keyspace, (0, 1), NOW_MS, |db, key| {
+            let set = |hash: &mut tierce_keyspace::Editor<'_, Hash>| {
+                hash.put(&element(1), b"again", Some(NOW_MS + 10));
+                hash.set_deadline(&element(1), None);
+                hash.set_deadline(&element(1), Some(NOW_MS + 20));
+                Ok::<_, Error>(())
+            };
+            db.edit(key, Missing::Skip, set).unwrap();
+        });
+        keyspace.locker().expire_due(NOW_MS + 20);
+        while pass.step().1 == Pass::Underway {}
+        let found = state(&replay(&records.0.lock()[begin..]));
+        assert_eq!(found, state(&keyspace));
+        assert_eq!(found.len(), usize::from(others));
+    }
+}
+
+/// A key in parts has its deadline in each of them, and when it expires between two it is gone.
+#[test]
+fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
+    for kind in [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream] {
+        let (keyspace, records) = logged(PARTS);
+        with(&keyspace, (0, 1), NOW_MS, |db, key| {
+            add(db, key, kind, 0..60, None).unwrap();
+            db.set_deadline(key, NOW_MS + 10);
+        });
+        let begin = records.len();
+        let mut pass = Checkpoint::begin(&keyspace);
+        for _ in 0..6 {
+            assert_eq!(pass.step().1, Pass::Underway);
+            for (deadline_ms, _) in state(&replay(&records.0.lock()[begin..])).values() {
+                assert_eq!(*deadline_ms, Some(NOW_MS + 10), "{kind:?}");
+            }
+        }
+        // A later deadline comes when some parts are there.
+        with(&keyspace, (0, 1), NOW_MS, |db, key| db.set_deadline(key, NOW_MS + 20));
+        let mut halfway = Vec::clone(&records.0.lock());
+        while pass.step().1 == Pass::Underway {}
+        assert_eq!(state(&replay(&records.0.lock()[begin..])), state(&keyspace), "{kind:?}");
+        records.0.lock().truncate(halfway.len());
+        keyspace.locker().expire_due(NOW_MS + 20);
+        halfway.extend_from_slice(&records.0.lock()[halfway.len()..]);
+        assert_eq!(state(&replay(&halfway[begin..])), State::new(), "{kind:?}");
+    }
+}
+
 /// RENAME of what is longer than many pieces is there under one of the names, wherever the log ends.
 #[test]
 fn a_large_value_has_one_of_its_names() {

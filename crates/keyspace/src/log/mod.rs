@@ -15,9 +15,9 @@
 //! batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
 //! whatever their size. Somebody who gives up in the middle of a batch need only not finish it.
 //!
-//! **What is not logged**: that a key expired, unless its value was on disk. Deadlines are absolute, and [`Replay::finish`] leaves
-//! to the reaper what is due; a key that was removed because its deadline came is loaded and expires
-//! again.
+//! **Expiry** is a removal like any other. Deadlines are absolute and nothing expires while a log is
+//! read: without the removal, an edit of what was in the log before the key expired, or before a
+//! checkpoint reached it, would be all that is left of the key, and stay.
 
 pub(crate) mod batch;
 pub(crate) mod checkpoint;

@@ -11,7 +11,7 @@
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::{Change, Removal};
+use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
 use crate::entry::{Content, Entry, Kind, Spilled};
@@ -154,7 +154,7 @@ pub(crate) trait Out {
     fn cut(&mut self);
 }
 
-/// Appends what `change` made of the key in `entry`; nothing for a key that expired in memory.
+/// Appends what `change` made of the key in `entry`.
 #[inline]
 pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, change: Change) {
     match change {
@@ -166,8 +166,6 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
             let deadline_ms = entry.deadline_ms();
             encode_key(out.ops(), Code::Deadline, 0, db, entry.key(), deadline_ms);
         }
-        // What is loaded again expires again, but its value on disk may be gone by then.
-        Change::Removed(Removal::Expired) if entry.place().is_none() => {}
         Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
 }
@@ -503,6 +501,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::change::Removal;
     use crate::entry::Attributes;
     use crate::usage::Access;
 
@@ -583,12 +582,11 @@ mod tests {
         let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), Access::default());
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Written { offset: 2, len: 3 });
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Deadline);
-        let expired = Change::Removed(Removal::Expired);
-        encode_change(&mut record, DbIndex::ZERO, &entry, expired);
-        let deleted = Change::Removed(Removal::Deleted);
-        encode_change(&mut record, DbIndex::ZERO, &entry, deleted);
+        for why in [Removal::Expired, Removal::Deleted] {
+            encode_change(&mut record, DbIndex::ZERO, &entry, Change::Removed(why));
+        }
         let ops = decode(&record);
-        assert_eq!(ops.len(), 5, "that a key expired is not logged: {ops:?}");
+        assert_eq!(ops.len(), 6, "{ops:?}");
         assert!(ops[2].contains("Write { offset: 2, bytes: [99, 100, 101] }"), "{ops:?}");
         assert!(ops[3].contains("Deadline(Some(7))"), "{ops:?}");
     }

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::batch::{Batch, Outlet};
 use super::op::{Out, begin_edits, encode_change, encode_flush, encode_swap, end_edits};
-use crate::change::Change;
+use crate::change::{Change, Removal};
 use crate::entry::Entry;
 use crate::keyspace::DbIndex;
 
@@ -14,52 +14,76 @@ use crate::keyspace::DbIndex;
 #[derive(Debug)]
 pub(crate) struct Pending<'k> {
     outlet: &'k Outlet,
-    batch: RefCell<Batch>,
+    recorded: RefCell<Recorded>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    batch: Batch,
+    /// The first so many bytes say only that keys expired.
+    expired: usize,
 }
 
 impl<'k> Pending<'k> {
     #[inline]
     pub(crate) fn new(outlet: &'k Outlet) -> Self {
-        Self { outlet, batch: RefCell::default() }
+        Self { outlet, recorded: RefCell::default() }
     }
 
     #[inline]
     pub(crate) fn push_change(&self, db: DbIndex, entry: &Entry, change: Change) {
-        let mut batch = self.batch.borrow_mut();
+        let batch = &mut self.recorded.borrow_mut().batch;
         let mut out = batch.to(self.outlet);
         encode_change(&mut out, db, entry, change);
+        out.cut();
+    }
+
+    /// The same for a key that has expired, for which nobody has asked.
+    #[cold]
+    pub(crate) fn push_expired(&self, db: DbIndex, entry: &Entry) {
+        let mut recorded = self.recorded.borrow_mut();
+        let Recorded { batch, expired } = &mut *recorded;
+        let is_all = batch.ops().len() == *expired;
+        let mut out = batch.to(self.outlet);
+        encode_change(&mut out, db, entry, Change::Removed(Removal::Expired));
+        if is_all {
+            *expired = out.ops().len();
+        }
         out.cut();
     }
 
     /// Begins an operation on the collection of a key, whose edits go into what is returned.
     #[inline]
     pub(crate) fn record_edits(&self, db: DbIndex, key: &[u8]) -> Recording<'_> {
-        let mut batch = self.batch.borrow_mut();
-        let ops = batch.ops();
+        let mut recorded = self.recorded.borrow_mut();
+        let ops = recorded.batch.ops();
         let op = ops.len();
         let edits = begin_edits(ops, db, key, 0, None);
-        Recording { outlet: self.outlet, batch, op, edits }
+        Recording { outlet: self.outlet, recorded, op, edits }
     }
 
     pub(crate) fn push_flush(&self, db: DbIndex) {
-        encode_flush(self.batch.borrow_mut().ops(), db);
+        encode_flush(self.recorded.borrow_mut().batch.ops(), db);
     }
 
     pub(crate) fn push_swap(&self, a: DbIndex, b: DbIndex) {
-        encode_swap(self.batch.borrow_mut().ops(), a, b);
+        encode_swap(self.recorded.borrow_mut().batch.ops(), a, b);
     }
 
-    /// Appends what there is, and is empty again. Whether there was anything.
+    /// Appends what there is, and is empty again. Whether there was anything that somebody did: who only
+    /// met a key that had expired need not wait until that is on the device, for until then the key
+    /// has its deadline there.
     #[inline]
     pub(crate) fn append(&mut self) -> bool {
-        self.batch.get_mut().finish(self.outlet) > 0
+        let Recorded { batch, expired } = self.recorded.get_mut();
+        batch.finish(self.outlet) > std::mem::take(expired)
     }
 }
 
 /// An operation on a collection while its edits are recorded. Forgotten unless it is kept.
 pub(crate) struct Recording<'a> {
     outlet: &'a Outlet,
-    batch: RefMut<'a, Batch>,
+    recorded: RefMut<'a, Recorded>,
     /// Where the operation begins.
     op: usize,
     /// Where its edits begin.
@@ -70,7 +94,7 @@ impl Recording<'_> {
     /// Makes the edits a part of the record.
     #[inline]
     pub(crate) fn keep(mut self) {
-        let batch = &mut self.batch;
+        let batch = &mut self.recorded.batch;
         end_edits(batch.ops(), self.edits);
         batch.to(self.outlet).cut();
         self.op = batch.ops().len();
@@ -80,7 +104,7 @@ impl Recording<'_> {
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
         let op = self.op;
-        self.batch.ops().truncate(op);
+        self.recorded.batch.ops().truncate(op);
     }
 }
 
@@ -88,12 +112,12 @@ impl Deref for Recording<'_> {
     type Target = Vec<u8>;
 
     fn deref(&self) -> &Vec<u8> {
-        self.batch.recorded()
+        self.recorded.batch.recorded()
     }
 }
 
 impl DerefMut for Recording<'_> {
     fn deref_mut(&mut self) -> &mut Vec<u8> {
-        self.batch.ops()
+        self.recorded.batch.ops()
     }
 }
