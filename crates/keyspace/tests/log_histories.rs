@@ -143,6 +143,42 @@ enum Action {
     Checkpoint(u8),
 }
 
+fn action() -> impl Strategy<Value = Action> {
+    let place = || (0..DATABASES, 0..KEYS);
+    let kind = || {
+        prop_oneof![
+            Just(Kind::List),
+            Just(Kind::Set),
+            Just(Kind::SortedSet),
+            Just(Kind::Hash),
+            Just(Kind::Stream)
+        ]
+    };
+    let len = || prop_oneof![8 => 0..60usize, 2 => 200..900usize, 1 => 16_000..17_000usize];
+    let after_ms = || prop_oneof![2 => Just(None), 1 => (1i64..600).prop_map(Some)];
+    prop_oneof![
+        4 => (place(), len(), after_ms()).prop_map(|(p, l, d)| Action::Set(p, l, d)),
+        2 => (place(), len()).prop_map(|(p, l)| Action::Append(p, l)),
+        2 => (place(), prop_oneof![0..100u64, 16_000..40_000u64], 1..300usize).prop_map(|(p, o, l)| Action::SetRange(p, o, l)),
+        20 => (kind(), place(), 0..60u16, 1..30u16, after_ms())
+            .prop_map(|(k, p, from, count, d)| Action::Add(k, p, from, count, d)),
+        8 => (kind(), place(), 0..60u16, 1..30u16)
+            .prop_map(|(k, p, from, count)| Action::Take(k, p, from, count)),
+        2 => place().prop_map(Action::Remove),
+        5 => (place(), 1i64..600).prop_map(|(p, d)| Action::Deadline(p, d)),
+        1 => place().prop_map(Action::Persist),
+        3 => (place(), place()).prop_map(|(a, b)| Action::Rename(a, b)),
+        3 => (place(), place()).prop_map(|(a, b)| Action::Copy(a, b)),
+        1 => (0..DATABASES, len()).prop_map(|(d, l)| Action::All(d, l)),
+        1 => (0..DATABASES).prop_map(Action::Flush),
+        1 => Just(Action::Swap),
+        3 => (0..200i64).prop_map(Action::Tick),
+        3 => (0..200i64).prop_map(Action::Reap),
+        3 => Just(Action::BeginCheckpoint),
+        20 => (1..6u8).prop_map(Action::Checkpoint),
+    ]
+}
+
 fn with<R>(
     keyspace: &Keyspace,
     (db, key): Place,
@@ -380,8 +416,94 @@ impl History {
     }
 }
 
+fn sizes() -> impl Strategy<Value = Sizes> {
+    (prop_oneof![Just(7), Just(60), Just(300), Just(1 << 20)], 100..1000usize, 20..200usize)
+        .prop_map(|(piece_len, large_bytes_min, part_bytes)| Sizes {
+            piece_len,
+            large_bytes_min,
+            part_bytes,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_log_that_ends_anywhere_holds_what_some_command_left(
+        actions in proptest::collection::vec(action(), 1..120),
+        sizes in sizes(),
+        ends in proptest::collection::vec(any::<prop::sample::Index>(), 8),
+    ) {
+        let history = History::of(&actions, sizes);
+        let len = history.records.len();
+        for end in ends {
+            history.check(end.index(len + 1))?;
+        }
+        history.check(len)?;
+    }
+}
+
 /// One part for each step.
 const PARTS: Sizes = Sizes { piece_len: 1 << 20, large_bytes_min: 100, part_bytes: 20 };
+
+/// Steps until a checkpoint has logged some parts of a list, and the records from its beginning on.
+fn begin_list(keyspace: &Keyspace, place: Place) -> Checkpoint<'_> {
+    with(keyspace, place, NOW_MS, |db, key| add(db, key, Kind::List, 0..60, None)).unwrap();
+    let mut pass = Checkpoint::begin(keyspace);
+    while pass.step().0 == 0 {}
+    for _ in 0..3 {
+        assert_eq!(pass.step().1, Pass::Underway);
+    }
+    pass
+}
+
+/// Emptying a database is of no concern to lists of the others that a checkpoint has logged in part.
+#[test]
+fn a_flush_ends_only_the_lists_of_its_database() {
+    for flushed in 0..DATABASES {
+        let (keyspace, records) = logged(PARTS);
+        let begin = records.len() + 1;
+        let mut pass = begin_list(&keyspace, (0, 1));
+        let db = keyspace.db_index(flushed).unwrap();
+        keyspace.locker().flush([db], Freeing::Now);
+        // Of another life, if there is one.
+        with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, Kind::List, 0..2, None)).unwrap();
+        while pass.step().1 == Pass::Underway {}
+        let found = state(&replay(&records.0.lock()[begin..]));
+        assert_eq!(found, state(&keyspace), "database {flushed} was emptied");
+        assert_eq!(found.values().next().unwrap().1.len(), if flushed == 0 { 2 } else { 62 });
+    }
+}
+
+/// Databases are exchanged at each moment of a pass, also twice between two steps.
+#[test]
+fn a_swap_at_any_step_of_a_pass_loses_no_list() {
+    for swaps in 1..=2 {
+        for at in 0..60 {
+            let (keyspace, records) = logged(PARTS);
+            with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, Kind::List, 0..60, None))
+                .unwrap();
+            with(&keyspace, (1, 1), NOW_MS, |db, key| add(db, key, Kind::List, 7..40, None))
+                .unwrap();
+            let begin = records.len();
+            let mut pass = Checkpoint::begin(&keyspace);
+            let mut step = 0;
+            loop {
+                if step == at {
+                    for _ in 0..swaps {
+                        act(&keyspace, &Action::Swap, &mut NOW_MS.clone());
+                    }
+                }
+                if pass.step().1 == Pass::Complete {
+                    break;
+                }
+                step += 1;
+            }
+            let found = state(&replay(&records.0.lock()[begin..]));
+            assert_eq!(found, state(&keyspace), "{swaps} swaps before step {at}");
+        }
+    }
+}
 
 /// What is edited before a pass reaches it, and expires before that, is gone.
 #[test]

@@ -277,9 +277,9 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    /// Forgets all of them.
-    pub(crate) fn clear(&mut self) {
-        self.lists.clear();
+    /// Forgets those of a database, whose lists are gone, or in another database.
+    pub(crate) fn forget_all_of(&mut self, db: DbIndex) {
+        self.lists.retain(|(of, _), _| *of != db);
     }
 
     /// Forgets that of a key whose list is gone.

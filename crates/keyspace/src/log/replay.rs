@@ -87,8 +87,9 @@ pub struct Replayed {
 enum Task {
     /// Chunks, each with operations on keys of one shard.
     Load(Vec<Vec<u8>>),
-    /// All loaders have to come here before any goes on.
-    Meet(Arc<Barrier>),
+    /// All loaders have to come here before any goes on. The lists of these databases that are not
+    /// complete are forgotten: the databases are emptied or exchanged next.
+    Meet(Arc<Barrier>, Vec<DbIndex>),
 }
 
 /// A keyspace being loaded.
@@ -193,12 +194,12 @@ impl Replay {
                 }
                 Op::Flush { db } => {
                     let db = db_index(&self.keyspace, db)?;
-                    self.meet();
+                    self.meet(&[db]);
                     self.keyspace.locker().flush([db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(&self.keyspace, a)?, db_index(&self.keyspace, b)?);
-                    self.meet();
+                    self.meet(&[a, b]);
                     self.keyspace.locker().swap(a, b);
                 }
             }
@@ -220,12 +221,13 @@ impl Replay {
         Ok(self.done)
     }
 
-    /// Waits until the loaders have done everything so far.
-    fn meet(&mut self) {
+    /// Waits until the loaders have done everything so far, and have them forget the incomplete lists of
+    /// these databases.
+    fn meet(&mut self, ended: &[DbIndex]) {
         self.hand_over_all();
         let all_here = Arc::new(Barrier::new(self.loaders.len() + 1));
         for loader in &self.loaders {
-            loader.give(Task::Meet(Arc::clone(&all_here)));
+            loader.give(Task::Meet(Arc::clone(&all_here), ended.to_vec()));
         }
         all_here.wait();
     }
@@ -319,9 +321,8 @@ fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(
                     }
                 }
             }
-            Task::Meet(all_here) => {
-                // What comes then empties or exchanges databases, after which a checkpoint begins anew.
-                shadows.clear();
+            Task::Meet(all_here, ended) => {
+                ended.into_iter().for_each(|db| shadows.forget_all_of(db));
                 all_here.wait();
             }
         }
