@@ -11,8 +11,8 @@ use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Sizes};
 use tierce_keyspace::{
-    CollectionPart, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options, Removal,
-    SavedValue,
+    CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options,
+    Removal, SavedValue,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -76,7 +76,10 @@ fn state(keyspace: &Keyspace) -> State {
             let (mut copy, value) = (Vec::new(), entry.value());
             let mut parts: Vec<_> = match SavedValue::of(&value, &mut copy) {
                 SavedValue::Collection(saved) => saved.parts().map(part).collect(),
-                string => vec![(format!("{string:?} {}", entry.flags()), None)],
+                string => {
+                    let (flags, marks) = (entry.flags(), entry.marks());
+                    vec![(format!("{string:?} {flags} {} {}", marks.stale, marks.won), None)]
+                }
             };
             let is_ordered = ["quicklist", "listpack"].contains(&entry.encoding());
             if !is_ordered || parts.iter().any(|(part, _)| !part.starts_with("Element")) {
@@ -127,6 +130,10 @@ enum Action {
     /// Elements from a number on, so many, with a deadline if they are fields.
     Add(Kind, Place, u16, u16, Option<i64>),
     Take(Kind, Place, u16, u16),
+    /// What memcached's protocols do: a store with flags, an invalidation, a reader that wins.
+    Store(Place, u32),
+    Stale(Place),
+    Win(Place),
     Remove(Place),
     Deadline(Place, i64),
     Persist(Place),
@@ -164,6 +171,9 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(k, p, from, count, d)| Action::Add(k, p, from, count, d)),
         8 => (kind(), place(), 0..60u16, 1..30u16)
             .prop_map(|(k, p, from, count)| Action::Take(k, p, from, count)),
+        2 => (place(), any::<u32>()).prop_map(|(p, flags)| Action::Store(p, flags)),
+        2 => place().prop_map(Action::Stale),
+        2 => place().prop_map(Action::Win),
         2 => place().prop_map(Action::Remove),
         5 => (place(), 1i64..600).prop_map(|(p, d)| Action::Deadline(p, d)),
         1 => place().prop_map(Action::Persist),
@@ -221,6 +231,16 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         }
         Action::Take(kind, place, from, count) => {
             _ = with(keyspace, place, now, |db, key| take(db, key, kind, from..from + count));
+        }
+        Action::Store(place, flags) => {
+            let store = |db: &mut Db<'_>, key: Key<'_>| {
+                db.store(key, b"stored", flags, Expiry::Keep, Condition::Always)
+            };
+            with(keyspace, place, now, store).unwrap();
+        }
+        Action::Stale(place) => _ = with(keyspace, place, now, |db, key| db.make_stale(key)),
+        Action::Win(place) => {
+            with(keyspace, place, now, |db, key| db.mark(key, |marks| marks.won = true));
         }
         Action::Remove(place) => _ = with(keyspace, place, now, |db, key| db.remove(key)),
         Action::Deadline(place, after_ms) => {
