@@ -185,7 +185,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (0..200i64).prop_map(Action::Tick),
         3 => (0..200i64).prop_map(Action::Reap),
         3 => Just(Action::BeginCheckpoint),
-        20 => (1..6u8).prop_map(Action::Checkpoint),
+        20 => (1..30u8).prop_map(Action::Checkpoint),
     ]
 }
 
@@ -397,6 +397,7 @@ impl History {
         let mut dropped = vec![(0, 0)];
         for action in actions {
             match action {
+                Action::BeginCheckpoint if pass.is_some() => {}
                 Action::BeginCheckpoint => {
                     pass = Some((records.len(), Checkpoint::begin(&keyspace)));
                 }
