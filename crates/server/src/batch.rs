@@ -7,7 +7,6 @@ use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
 
 use crate::blocking::{self, Mode};
 use crate::command::{Command, Flags};
-use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::{self, Room};
 use crate::execute::{self, Context, Refused};
@@ -151,9 +150,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if journal.is_wounded() {
             return Acknowledge::Never;
         }
-        session.logged_at = journal.appended();
-        let policy = session.durability.unwrap_or_else(|| self.server.config.live().appendfsync());
-        session.awaits_device |= policy == SyncPolicy::Always;
+        session.acknowledgements.note(journal.appended(), session.sync_policy(self.server));
         Acknowledge::Now
     }
 
@@ -420,8 +417,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 /// Lets the session wait for what it waits for.
 #[cold]
 fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
-    let Some(waiting) = &session.blocked else { return Flow::Suspend(OnHangup::Wait) };
-    match waiting.until_ms(io.now().monotonic_ms) {
+    let now_ms = io.now().monotonic_ms;
+    let Some(waiting) = &session.blocked else {
+        if let Some(until_ms) = session.waiting.and_then(|waiting| waiting.until_ms(now_ms)) {
+            io.set_timer(until_ms);
+        }
+        return Flow::Suspend(OnHangup::Wait);
+    };
+    match waiting.until_ms(now_ms) {
         Some(until_ms) => io.set_timer(until_ms),
         None => io.clear_timer(),
     }

@@ -4,7 +4,7 @@
 use tierce_keyspace::{DbIndex, Key, KeyHash, Locker, Policy, StrView};
 use tierce_net::{Flow, Io, OnHangup, Output};
 
-use crate::durability::SyncPolicy;
+use crate::acknowledge::Acknowledgements;
 use crate::eviction::Room;
 use crate::server::Server;
 use crate::spill::{Fetcher, Fetches, add_key};
@@ -16,10 +16,8 @@ pub struct Waits {
     pub held: bool,
     /// Values on disk.
     pub fetches: Fetches,
-    /// The place in the log of the last write of this client.
-    pub logged_at: u64,
-    /// Replies are kept back until the log is on the device up to `logged_at`.
-    pub awaits_device: bool,
+    /// Replies that wait for the log to be on the device.
+    pub acknowledgements: Acknowledgements,
 }
 
 impl Waits {
@@ -94,8 +92,7 @@ impl Waits {
         if journal.is_wounded() {
             return false;
         }
-        self.logged_at = journal.appended();
-        self.awaits_device |= server.config.live().appendfsync() == SyncPolicy::Always;
+        self.acknowledgements.note(journal.appended(), server.config.live().appendfsync());
         true
     }
 }

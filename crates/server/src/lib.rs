@@ -24,6 +24,7 @@
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
 
+mod acknowledge;
 mod batch;
 mod blocking;
 mod clients;
