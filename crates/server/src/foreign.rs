@@ -32,6 +32,20 @@ impl Waits {
         let (_, left_ms) = server.pause.remaining(now_ms)?;
         self.held = true;
         io.set_timer(io.now().monotonic_ms + left_ms.max(1) as u64);
+        // Nobody does behind the back of whoever paused what clients wanted that have gone.
+        Some(Flow::Suspend(OnHangup::Close))
+    }
+
+    /// Whether a sync that takes too long holds the requests back; then the session is to be suspended
+    /// this way. Which of them only read is not worth finding out.
+    #[inline]
+    pub fn for_device(&mut self, server: &Server, io: &mut Io<'_>) -> Option<Flow> {
+        let policy = server.config.live().appendfsync();
+        if !server.durability.holds_back(policy) {
+            return None;
+        }
+        self.held = true;
+        io.set_timer(io.now().monotonic_ms + server.durability.hold_back());
         Some(Flow::Suspend(OnHangup::Wait))
     }
 

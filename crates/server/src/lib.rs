@@ -67,6 +67,8 @@ pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
 pub use persistence::transfer;
+#[doc(hidden)]
+pub use start::SyncClock;
 pub use start::{Instance, StartError, Stopper, run};
 
 /// The version of Tierce.

@@ -159,6 +159,13 @@ impl Instance {
         Stopper(Arc::clone(&self.server))
     }
 
+    /// Moves the time on by which it is decided whether a sync takes too long: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn sync_clock(&self) -> SyncClock {
+        SyncClock(Arc::clone(&self.server))
+    }
+
     /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
@@ -249,6 +256,17 @@ impl Stopper {
     /// Asks for the end; [`Instance::wait`] returns.
     pub fn stop(&self) {
         self.0.request_shutdown(Shutdown::Owner);
+    }
+}
+
+/// See [`Instance::sync_clock`].
+#[doc(hidden)]
+pub struct SyncClock(Arc<Server>);
+
+impl SyncClock {
+    /// So many milliseconds pass.
+    pub fn advance(&self, ms: u64) {
+        self.0.durability.advance_clock(ms);
     }
 }
 

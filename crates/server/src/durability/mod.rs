@@ -3,6 +3,7 @@
 //! * [`journal`]: the log itself; where changes go, and what happens when they cannot.
 //! * [`recovery`]: from the log back to the keys, before anybody is served.
 //! * [`syncer`]: a thread that has the log reach the device, by policy.
+//! * [`exposure`]: holding writers back where that takes too long.
 //! * [`compactor`]: writing live keys again so that the old part of the log can go.
 //! * [`keeper`]: the thread that does that, and that begins and closes the log at run time.
 //! * [`home`]: where the log is, and which one counts.
@@ -13,6 +14,7 @@
 //! of a connection are kept back until the log has reached the device; other connections go on.
 
 mod compactor;
+mod exposure;
 mod home;
 mod journal;
 mod keeper;
@@ -86,6 +88,32 @@ impl Durability {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.journal.is_wounded() && self.journal.is_on()
+    }
+
+    /// Whether writes under this policy have to wait for a sync that takes too long.
+    #[must_use]
+    #[inline]
+    pub fn holds_back(&self, policy: SyncPolicy) -> bool {
+        policy == SyncPolicy::EverySecond && self.journal.exposure.is_too_long()
+    }
+
+    /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
+    /// before.
+    #[must_use]
+    pub fn hold_back(&self) -> u64 {
+        self.journal.exposure.hold();
+        exposure::LOOK_AGAIN_MS
+    }
+
+    /// How often writers were held back.
+    #[must_use]
+    pub fn delays(&self) -> u64 {
+        self.journal.exposure.delays()
+    }
+
+    /// Moves the time on by which that is decided: for tests.
+    pub(crate) fn advance_clock(&self, ms: u64) {
+        self.journal.exposure.advance(ms);
     }
 
     /// The reply to a write while they are refused.

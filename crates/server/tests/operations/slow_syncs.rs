@@ -180,3 +180,77 @@ fn waitaof_waits_no_longer_than_it_is_told() {
     assert_eq!((client.next(), client.next()), ("[:1, :0]".to_owned(), "1".to_owned()));
     client.check(&[("WAITAOF 1 0 1000000", "[:1, :0]")]);
 }
+
+#[test]
+fn writers_wait_while_a_sync_leaves_too_much_at_stake() {
+    let slow = start("--appendfsync everysec");
+    let mut writer = slow.server.client();
+    slow.gate.close();
+    writer.check(&[("SET a 1", "OK")]);
+    slow.gate.await_sync();
+    writer.check(&[("SET b 1", "OK")]);
+    slow.server.clock.advance(2_500);
+    writer.send("GET a");
+    writer.send("SET c 1");
+    writer.send("GET a");
+    assert_eq!(writer.next(), "1");
+    let mut other = slow.server.client();
+    while other.call("INFO persistence").contains("aof_delayed_fsync:0") {
+        std::thread::yield_now();
+    }
+    other.check(&[
+        ("DBSIZE", ":2"),
+        ("CLIENT DURABILITY no", "OK"),
+        ("SET d 1", "OK"),
+        ("CONFIG SET latency-monitor-threshold 1", "OK"),
+    ]);
+    slow.server.clock.advance(500);
+    slow.gate.open();
+    assert_eq!((writer.next(), writer.next()), ("OK".to_owned(), "1".to_owned()));
+    assert!(other.call("INFO persistence").contains("aof_delayed_fsync:1\r\n"));
+    let events = other.call("LATENCY LATEST");
+    assert!(events.contains("aof-write-pending-fsync"), "{events}");
+}
+
+#[test]
+fn writers_go_on_when_they_need_not_be_safe_any_more() {
+    let slow = start("--appendfsync everysec");
+    let mut writer = slow.server.client();
+    slow.gate.close();
+    writer.check(&[("SET a 1", "OK")]);
+    slow.gate.await_sync();
+    slow.server.clock.advance(2_500);
+    writer.send("SET b 1");
+    let mut other = slow.server.client();
+    other.check(&[("CONFIG SET appendfsync no", "OK")]);
+    assert_eq!(writer.next(), "OK");
+}
+
+#[test]
+fn clients_of_memcached_wait_while_too_much_is_at_stake() {
+    let port = free_port();
+    let slow = start(&format!("--appendfsync everysec --memcached-port {port}"));
+    slow.gate.close();
+    let mut writer = Plain::connect(port);
+    writer.send(b"set a 0 0 1\r\n1\r\n");
+    writer.expect(b"STORED\r\n");
+    slow.gate.await_sync();
+    slow.server.clock.advance(2_500);
+    writer.send(b"set b 0 0 1\r\n1\r\n");
+    let mut other = slow.server.client();
+    while other.call("INFO persistence").contains("aof_delayed_fsync:0") {
+        std::thread::yield_now();
+    }
+    other.check(&[("DBSIZE", ":1")]);
+    slow.gate.open();
+    writer.expect(b"STORED\r\n");
+}
+
+#[test]
+fn a_client_may_ask_for_everysec_where_others_do_without() {
+    let slow = start("--appendfsync no");
+    let mut client = slow.server.client();
+    slow.gate.close();
+    client.check(&[("CLIENT DURABILITY everysec", "OK"), ("SET a 1", "OK")]);
+    slow.gate.await_sync();
+}

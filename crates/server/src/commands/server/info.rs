@@ -316,7 +316,7 @@ fn log_of_writes(report: &mut Report<'_>) {
         report.line("aof_base_size", compaction.base_bytes);
         report.constants(&[("aof_pending_rewrite", "0"), ("aof_buffer_length", "0")]);
         report.line("aof_pending_bio_fsync", u8::from(figures.durable < figures.appended));
-        report.constants(&[("aof_delayed_fsync", "0")]);
+        report.line("aof_delayed_fsync", report.server.durability.delays());
         report.line("log_records", figures.appended);
         report.line("log_records_durable", figures.durable);
         report.line("log_syncs", figures.syncs);
