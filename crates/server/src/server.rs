@@ -154,6 +154,8 @@ pub struct Traffic {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// Connections that were closed because there was no descriptor for them.
+    pub dropped: u64,
 }
 
 /// What happened to keys since the start, or since statistics were reset.
@@ -345,6 +347,7 @@ impl Server {
             connections: metrics.accepted,
             bytes_in: metrics.bytes_in,
             bytes_out: metrics.bytes_out,
+            dropped: metrics.dropped,
         }
     }
 
@@ -357,6 +360,7 @@ impl Server {
             connections: now.connections - base.connections,
             bytes_in: now.bytes_in - base.bytes_in,
             bytes_out: now.bytes_out - base.bytes_out,
+            dropped: now.dropped - base.dropped,
         }
     }
 
@@ -482,7 +486,8 @@ impl Server {
         let before = self.dropped_logged.swap(dropped, Relaxed);
         if dropped > before {
             self.log.warning(format_args!(
-                "{} connections were closed at once: this process has no more file descriptors",
+                "{} connections were closed at once: this process has no more file descriptors for \
+                 them",
                 dropped - before
             ));
         }

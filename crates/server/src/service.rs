@@ -160,7 +160,7 @@ impl AnyService {
     }
 
     /// The last word to a client for which there is no room.
-    fn too_many(listener: ListenerTag) -> &'static [u8] {
+    pub(crate) fn too_many(listener: ListenerTag) -> &'static [u8] {
         match listener {
             MEMCACHED => b"ERROR Too many open connections\r\n",
             PEDROKV => TOO_MANY_PEDROKV,

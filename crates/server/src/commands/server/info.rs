@@ -343,7 +343,10 @@ fn stats(report: &mut Report<'_>) {
         ("instantaneous_input_repl_kbps", "0.00"),
         ("instantaneous_output_repl_kbps", "0.00"),
     ]);
-    report.line("rejected_connections", report.totals.get(Stat::RejectedConnections));
+    report.line(
+        "rejected_connections",
+        traffic.dropped + report.totals.get(Stat::RejectedConnections),
+    );
     let keys = server.key_stats();
     report.constants(&[("sync_full", "0"), ("sync_partial_ok", "0"), ("sync_partial_err", "0")]);
     report.line("expired_keys", keys.expired);
