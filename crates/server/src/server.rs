@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{DbIndex, Keyspace, Locker, Reaper, SystemClock};
-use tierce_net::Handle;
+use tierce_net::{Handle, WorkerId};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::clients::{Client, Pause, Registry};
@@ -233,8 +233,17 @@ impl Server {
 
     /// Connects the server with the loops that serve it.
     pub fn attach(&self, net: Handle<Message>) {
+        let first = WorkerId(0);
+        let workers = net.clone();
+        self.keyspace.on_unserved(move || workers.post(first, Message::ServeWaiters));
         // A second call would be a bug; the first one stays in force.
         let _ = self.net.set(net);
+    }
+
+    /// Has all clients served that wait for keys, for which there may be something: to be called when keys
+    /// were loaded. The caller holds no shard.
+    pub fn serve_waiters_of_all_keys(&self) {
+        self.keyspace.locker().note_all_waiters();
     }
 
     /// The way to the workers, once there are any.

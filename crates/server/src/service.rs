@@ -62,6 +62,8 @@ pub enum Message {
     StaysUp,
     /// The answer to a client that has waited for keys.
     Answer(blocking::Answer),
+    /// Keys have changed for which clients wait whom nobody has served.
+    ServeWaiters,
     /// Memory that the allocator holds for this worker is to go back to the system.
     Purge,
     /// The log has reached the device, or never will.
@@ -325,6 +327,12 @@ impl Service for AnyService {
                 {
                     conn.hold_output(at);
                 }
+            }
+            Message::ServeWaiters => {
+                let mut locker = self.0.keyspace.locker();
+                locker.take_unserved();
+                let now_ms = conns.now().unix_ms as i64;
+                blocking::serve(&self.0, &mut locker, self.0.counters(worker.index), now_ms);
             }
             Message::Purge => self.0.spill.purge(),
             Message::Durable => worker.awaiting.release(&self.0, conns),

@@ -14,3 +14,4 @@ mod process;
 mod secrets;
 mod slow_syncs;
 mod support;
+mod waiters;
