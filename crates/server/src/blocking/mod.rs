@@ -234,9 +234,11 @@ pub(crate) fn answer(server: &Server, conn: &mut ConnMut<'_, AnySession>, answer
         return false;
     }
     let Some(waiting) = end_waiting(session) else { return false };
-    if server.durability.refuses_writes() {
-        // What it tells of may be lost.
-        conn.close();
+    if answer.tells_of_a_write() && server.durability.refuses_writes() {
+        // What it tells of may be lost. What the client is waiting for besides is not.
+        let journal = server.durability.journal();
+        conn.release(journal.map_or(u64::MAX, |journal| journal.durable()));
+        conn.close_without_held();
         return false;
     }
     match &answer.content {
@@ -312,6 +314,10 @@ fn post(server: &Server, waiter: Arc<Waiter>, conn: ConnKey, content: Content) {
 }
 
 impl Answer {
+    fn tells_of_a_write(&self) -> bool {
+        matches!(self.content, Content::Served { logged_at: Some(_), .. })
+    }
+
     /// The connection that it is for.
     pub(crate) fn conn(&self) -> ConnKey {
         self.conn

@@ -254,3 +254,41 @@ fn a_client_may_ask_for_everysec_where_others_do_without() {
     client.check(&[("CLIENT DURABILITY everysec", "OK"), ("SET a 1", "OK")]);
     slow.gate.await_sync();
 }
+
+#[test]
+fn long_replies_that_wait_for_the_device_close_nothing() {
+    let slow = start("--appendfsync always --client-output-buffer-limit normal 1mb 0 0");
+    let mut client = slow.server.client();
+    let value = "v".repeat(10_000);
+    client.check(&[(&format!("SET long {value}"), "OK")]);
+    slow.gate.close();
+    client.send("SET a 1");
+    slow.gate.await_sync();
+    for _ in 0..120 {
+        client.send("GET long");
+    }
+    client.send("SET b 1");
+    slow.await_writes(3);
+    slow.gate.open();
+    assert_eq!(client.next(), "OK");
+    for _ in 0..120 {
+        assert_eq!(client.next(), value);
+    }
+    assert_eq!(client.next(), "OK");
+}
+
+#[test]
+fn replies_that_wait_are_sent_when_the_log_is_switched_off() {
+    let slow = start("--appendfsync always");
+    slow.gate.close();
+    let mut client = slow.server.client();
+    client.send("SET a 1");
+    slow.gate.await_sync();
+    client.send("SET b 1");
+    slow.await_writes(2);
+    let mut other = slow.server.client();
+    other.send("CONFIG SET appendonly no");
+    slow.gate.open();
+    assert_eq!((client.next(), client.next()), ("OK".to_owned(), "OK".to_owned()));
+    assert_eq!(other.next(), "OK");
+}
