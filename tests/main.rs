@@ -57,6 +57,7 @@ mod slowlog_and_latency;
 
 // The limits.
 mod eviction;
+mod few_descriptors;
 mod hostile_input;
 mod idle_server_uses_no_cpu;
 mod limits;

@@ -90,6 +90,19 @@ pub(crate) fn draw_distinct<T: Copy>(
     drawn
 }
 
+/// Draws `count` times one of all `elements`, which are gone through once.
+pub(crate) fn draw_repeatedly<T: Copy>(
+    elements: impl Iterator<Item = T>,
+    count: usize,
+    random: &mut Random,
+    visit: impl FnMut(T),
+) {
+    let elements: Vec<T> = elements.collect();
+    if !elements.is_empty() {
+        (0..count).map(|_| elements[random.below(elements.len())]).for_each(visit);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,7 +145,7 @@ impl Locker<'_> {
     }
 
     /// Notes all keys of some databases as ready that somebody waits for. All shards are locked.
-    fn note_waiters_of(&mut self, dbs: &[DbIndex]) {
+    pub(crate) fn note_waiters_of(&mut self, dbs: &[DbIndex]) {
         let Self { many, ready, .. } = self;
         for held in many {
             let waiters = held.shard.waiters.as_deref();

@@ -20,7 +20,7 @@ use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::snapshot::Backlog;
 use crate::stats::{DbStats, Memory, Stats};
-use crate::waiters::Tickets;
+use crate::waiters::{Tickets, Unserved};
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
@@ -157,6 +157,7 @@ pub struct Keyspace {
     pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
     /// For those who wait for keys.
     pub(crate) tickets: Tickets,
+    pub(crate) unserved: Unserved,
     /// Where values are that are not in memory.
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
@@ -197,6 +198,7 @@ impl Keyspace {
             swaps: AtomicU64::new(0),
             snapshot: Mutex::default(),
             tickets: Tickets::default(),
+            unserved: Unserved::default(),
             cold: OnceLock::new(),
             has_spilled: AtomicBool::new(false),
         })

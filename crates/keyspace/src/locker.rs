@@ -245,6 +245,11 @@ impl<'k> Locker<'k> {
 impl Drop for Locker<'_> {
     fn drop(&mut self) {
         self.log_pending();
+        if self.has_ready() {
+            self.sticky = None;
+            self.many.clear();
+            self.hand_over_ready();
+        }
     }
 }
 

@@ -82,6 +82,8 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
         let mut locker = keyspace.locker();
         let expired = locker.expire_some(now_ms);
         let evicted = locker.evict(now_ms, EVICT_BATCH);
+        // Those who waited for what is gone hear of it now, not after the sleep.
+        drop(locker);
         if expired == Left::Nothing && evicted != Evicted::Some {
             sleep(keyspace, now_ms);
         }

@@ -1,13 +1,17 @@
 //! The thread that accepts connections and hands them to workers.
 //!
 //! - A connection goes to the worker with the fewest connections, the lowest number first.
+//! - The last descriptors are no connection's: they are left to the files of the process, so that a crowd
+//!   of clients cannot keep it from writing ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count,
+//!   and those that linger, since what decides is the number of the descriptor: the system always gives
+//!   the lowest one that is free.
 //! - When the process has no more file descriptors, waiting connections are accepted on a spare one
 //!   and closed at once: their peers get an answer, and the thread does not spin on a listener that
 //!   stays readable.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -16,12 +20,14 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_nodelay,
 };
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
+use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
 use crate::connection::{Endpoints, ListenerTag};
 use crate::listener::{ListenAddress, Listener};
 use crate::runtime::{AcceptorMail, Handle, Mail};
 use crate::service::WorkerId;
+use crate::transport::Transport;
 
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_PER_TURN_MAX: usize = 256;
@@ -32,6 +38,9 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 
 /// Unanswered probes after which a silent peer is given up.
 const KEEPALIVE_PROBES: u32 = 3;
+
+/// Descriptors below the process' limit that no connection gets.
+pub const DESCRIPTORS_RESERVED: u64 = 32;
 
 /// Marks the event of the mailbox; listeners count from 0.
 const MAILBOX_TOKEN: u64 = u64::MAX;
@@ -53,6 +62,8 @@ pub(crate) struct Acceptor<M: Send + 'static> {
     next_token: u64,
     next_id: u64,
     spare: Option<OwnedFd>,
+    /// What those are told for whom there is no descriptor.
+    last_words: fn(ListenerTag) -> &'static [u8],
 }
 
 /// What became of an attempt to accept.
@@ -69,6 +80,7 @@ impl<M: Send + 'static> Acceptor<M> {
     pub(crate) fn new(
         handle: Handle<M>,
         listeners: Vec<Listener>,
+        last_words: fn(ListenerTag) -> &'static [u8],
     ) -> rustix::io::Result<Acceptor<M>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = handle.acceptor_mailbox().wake_fd();
@@ -80,6 +92,7 @@ impl<M: Send + 'static> Acceptor<M> {
             next_token: 0,
             next_id: 1,
             spare: spare_fd(),
+            last_words,
         };
         for listener in listeners {
             acceptor.add(listener)?;
@@ -167,6 +180,12 @@ impl<M: Send + 'static> Acceptor<M> {
             // The peer gave up before we came, or the network reports an error of its own.
             Err(_) => return Attempt::Failed,
         };
+        if is_reserved(&socket) {
+            self.handle.count_dropped();
+            // It fits into an empty socket, and it is as well if the peer has gone.
+            let _ = Transport::Plain.send(socket.as_fd(), (self.last_words)(listener.tag));
+            return Attempt::Failed;
+        }
         let endpoints = match listener.address() {
             ListenAddress::Unix(_) => Endpoints::Unix,
             ListenAddress::Tcp(bound) => tcp_endpoints(&socket, peer, *bound),
@@ -203,6 +222,12 @@ impl<M: Send + 'static> Acceptor<M> {
             std::thread::sleep(BACK_OFF);
         }
     }
+}
+
+/// Whether the descriptor is among those that no connection gets.
+fn is_reserved(socket: &OwnedFd) -> bool {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    socket.as_raw_fd() as u64 >= limit.saturating_sub(DESCRIPTORS_RESERVED)
 }
 
 /// A descriptor to give up when there is no other.

@@ -9,10 +9,15 @@ use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
 use crate::buffer::rest::Rest;
+use crate::output::gates::Gates;
 use crate::output::limits::OutputClass;
 use crate::output::queue::OutputQueue;
 use crate::service::{OnHangup, WorkerId};
 use crate::transport::Transport;
+
+/// Held output from which on a connection is served no more requests until some is released: it is not
+/// the client's fault that this output waits, so it must not be closed for it, and yet it takes memory.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
 
 /// The address of a connection inside the runtime: valid from any thread, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,8 +115,12 @@ pub(crate) struct Control {
     pub(crate) class: OutputClass,
     /// Since when the queue has been above the soft limit.
     pub(crate) above_soft_since_ms: Option<u64>,
-    /// Output waits for `ConnMut::release`.
-    pub(crate) held: bool,
+    /// The output of the present call, and all behind it, is to wait for this ticket.
+    pub(crate) hold: Option<u64>,
+    /// Output behind these waits for `ConnMut::release`.
+    pub(crate) gates: Option<Box<Gates>>,
+    /// What waited was thrown away, and nothing may follow what was sent.
+    pub(crate) is_cut: bool,
 }
 
 /// A connection of a worker.
@@ -165,7 +174,9 @@ impl<S> Conn<S> {
             control: Control {
                 class: OutputClass::default(),
                 above_soft_since_ms: None,
-                held: false,
+                hold: None,
+                gates: None,
+                is_cut: false,
             },
             last_input_ms: info.opened_ms,
             rest: Rest::default(),
@@ -177,6 +188,17 @@ impl<S> Conn<S> {
 
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+
+    /// Queued bytes that wait for nothing but the socket.
+    pub(crate) fn sendable_bytes(&self) -> usize {
+        let queued = self.queued_bytes();
+        self.control.gates.as_ref().map_or(queued, |gates| gates.sendable(queued))
+    }
+
+    /// Whether so much output waits to be released that no more requests are to be served before.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.control.gates.is_some() && self.queued_bytes() - self.sendable_bytes() > HELD_BYTES_MAX
     }
 
     /// Takes note that a `recv` into `room` bytes brought `count`. Less than there was room for
@@ -193,6 +215,6 @@ impl<S> Conn<S> {
 
     /// Whether queued output exists and nothing forbids to send it now.
     pub(crate) fn can_flush(&self) -> bool {
-        self.queue.is_some() && self.writable == Writable::Yes && !self.control.held
+        self.writable == Writable::Yes && self.sendable_bytes() > 0
     }
 }

@@ -131,9 +131,10 @@ impl<'a> Io<'a> {
     }
 
     /// Keeps all output of this connection, from this call on, until
-    /// [`ConnMut::release`](crate::ConnMut::release): the replies tell of something that has yet
-    /// to become durable.
-    pub fn hold_output(&mut self) {
-        self.control.held = true;
+    /// [`ConnMut::release`](crate::ConnMut::release) has come to `ticket`: the replies tell of
+    /// something that has yet to become durable. Tickets grow from call to call; output of earlier
+    /// calls waits only for those.
+    pub fn hold_output(&mut self, ticket: u64) {
+        self.control.hold = Some(ticket);
     }
 }

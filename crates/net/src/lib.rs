@@ -17,6 +17,7 @@ mod timer;
 mod transport;
 mod worker;
 
+pub use acceptor::DESCRIPTORS_RESERVED;
 pub use buffer::rest::READ_AHEAD_BYTES_MAX;
 pub use clock::Now;
 pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::clock::Clock;
-use crate::connection::ConnKey;
+use crate::connection::{ConnKey, ListenerTag};
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::metrics::{Metrics, SharedMetrics};
@@ -32,6 +32,8 @@ pub struct Config {
     pub output_limits: OutputLimits,
     /// Seconds of silence after which a TCP peer is probed; 0 is never.
     pub keepalive_s: u32,
+    /// What clients of a listener are told for whom there is no descriptor, before they are closed.
+    pub last_words: fn(ListenerTag) -> &'static [u8],
 }
 
 impl Default for Config {
@@ -42,6 +44,7 @@ impl Default for Config {
             suspended_input_bytes_max: 64 * 1024,
             output_limits: OutputLimits::default(),
             keepalive_s: 300,
+            last_words: |_| b"",
         }
     }
 }
@@ -238,7 +241,7 @@ impl<M: Send + 'static> Runtime<M> {
         let handle = Handle::new(&config)?;
         let clock = Clock::start();
         // What can fail is made first, so that no thread is left behind.
-        let acceptor = Acceptor::new(handle.clone(), listeners)?;
+        let acceptor = Acceptor::new(handle.clone(), listeners, config.last_words)?;
         let pollers = (0..config.workers as u16)
             .map(|number| Worker::<S>::poller(&handle, WorkerId(number)))
             .collect::<io::Result<Vec<_>>>()?;

@@ -109,21 +109,3 @@ fn a_session_certain_to_be_resumed_outlives_its_peers_last_byte() {
     assert!(matches!(server.wait_for_close(key), CloseReason::Peer));
     assert_eq!(client.rest(), "answered\n");
 }
-
-#[test]
-fn held_output_leaves_when_released() {
-    let server = Server::one_worker();
-    let (mut client, key) = server.connect_known();
-    client.send("echo before\nhold\necho after\n");
-    server.report_when(key, |report| report.output_bytes == "before\nheld\nafter\n".len());
-    client.send("echo behind\n");
-    server.report_when(key, |report| report.lines == 4);
-    server.with(key, |conn| {
-        conn.release();
-        conn.output().buffer().extend_from_slice(b"released\n");
-    });
-    for line in ["before", "held", "after", "behind", "released"] {
-        client.expect(line);
-    }
-    client.check("echo free", "free");
-}

@@ -76,13 +76,23 @@ enum Acknowledge {
     Never,
 }
 
+/// Why a request is held back; times are Unix milliseconds.
+#[derive(Clone, Copy)]
+enum Cause {
+    /// A pause, until this time.
+    Pause { until_ms: i64 },
+    /// Lack of memory, of which there may be more at this time.
+    Memory { until_ms: i64 },
+    /// A sync that takes too long.
+    Device,
+}
+
 /// How far the execution of a batch got.
 enum Progress {
     /// All requests were executed.
     Through,
-    /// A pause, or lack of memory, holds back the request with this index, until this time in Unix
-    /// milliseconds.
-    Held { index: usize, until_ms: i64 },
+    /// The request with this index is held back.
+    Held { index: usize, cause: Cause },
     /// The request with this index gets its reply later.
     Waiting { index: usize },
     /// The request with this index, and perhaps some behind it, need values that are on disk.
@@ -123,9 +133,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             match progress {
                 Progress::Through => io.consume(parsed.consumed),
-                Progress::Held { index, until_ms } => {
-                    return self.hold(session, io, index, until_ms);
-                }
+                Progress::Held { index, cause } => return self.hold(session, io, index, cause),
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
@@ -205,9 +213,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if journal.is_wounded() {
             return Acknowledge::Never;
         }
-        session.logged_at = journal.appended();
-        let policy = session.durability.unwrap_or_else(|| self.server.config.live().appendfsync());
-        session.awaits_device |= policy == SyncPolicy::Always;
+        if session.durability == Some(SyncPolicy::EverySecond) {
+            journal.exposure.promise();
+        }
+        session.acknowledgements.note(journal.appended(), session.sync_policy(self.server));
         Acknowledge::Now
     }
 
@@ -244,6 +253,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
         let mut limited = !admitted && self.server.keyspace.has_memory_limit();
+        let is_late =
+            !admitted && self.server.durability.holds_back(session.sync_policy(self.server));
         let has_spilled = !admitted && self.server.keyspace.has_spilled();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
@@ -272,14 +283,19 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 continue;
             }
             if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
-                progress = Progress::Held { index, until_ms };
+                progress = Progress::Held { index, cause: Cause::Pause { until_ms } };
+                break;
+            }
+            if is_late && command.spec.flags.contains(Flags::WRITE) {
+                progress = Progress::Held { index, cause: Cause::Device };
                 break;
             }
             if limited && command.spec.flags.contains(Flags::DENYOOM) {
                 match eviction::make_room(self.server, locker, now_ms) {
                     Room::Enough => {}
                     Room::Soon => {
-                        progress = Progress::Held { index, until_ms: now_ms + 1 };
+                        let cause = Cause::Memory { until_ms: now_ms + 1 };
+                        progress = Progress::Held { index, cause };
                         break;
                     }
                     Room::None => {
@@ -455,15 +471,27 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         session.parser.rewind();
     }
 
-    /// Leaves the requests from `index` on in the input and waits for the end of the pause.
+    /// Leaves the requests from `index` on in the input until they may be executed.
     #[cold]
-    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, until_ms: i64) -> Flow {
+    fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, cause: Cause) -> Flow {
         self.leave(session, io, index);
         session.held = true;
         let now = io.now();
-        let wait = (until_ms - now.unix_ms as i64).max(1) as u64;
-        io.set_timer(now.monotonic_ms + wait);
-        Flow::Suspend(OnHangup::Wait)
+        match cause {
+            Cause::Pause { until_ms } | Cause::Memory { until_ms } => {
+                let wait = (until_ms - now.unix_ms as i64).max(1) as u64;
+                io.set_timer(now.monotonic_ms + wait);
+            }
+            Cause::Device => {
+                io.set_timer(now.monotonic_ms + self.server.durability.hold_back());
+            }
+        }
+        Flow::Suspend(match cause {
+            // Whoever paused may be changing the data meanwhile: what clients wanted that have gone is not
+            // done behind its back. As in Redis.
+            Cause::Pause { .. } => OnHangup::Close,
+            Cause::Memory { .. } | Cause::Device => OnHangup::Wait,
+        })
     }
 
     /// The rest of the input is the beginning of a request.
@@ -484,8 +512,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 /// Lets the session wait for what it waits for.
 #[cold]
 fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
-    let Some(waiting) = &session.blocked else { return Flow::Suspend(OnHangup::Wait) };
-    match waiting.until_ms(io.now().monotonic_ms) {
+    let now_ms = io.now().monotonic_ms;
+    let Some(waiting) = &session.blocked else {
+        if let Some(until_ms) = session.waiting.and_then(|waiting| waiting.until_ms(now_ms)) {
+            io.set_timer(until_ms);
+        }
+        return Flow::Suspend(OnHangup::Wait);
+    };
+    match waiting.until_ms(now_ms) {
         Some(until_ms) => io.set_timer(until_ms),
         None => io.clear_timer(),
     }

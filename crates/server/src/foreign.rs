@@ -4,7 +4,7 @@
 use tierce_keyspace::{DbIndex, Key, KeyHash, Locker, Policy, StrView};
 use tierce_net::{Flow, Io, OnHangup, Output};
 
-use crate::durability::SyncPolicy;
+use crate::acknowledge::Acknowledgements;
 use crate::eviction::Room;
 use crate::server::Server;
 use crate::spill::{Fetcher, Fetches, add_key};
@@ -16,10 +16,8 @@ pub struct Waits {
     pub held: bool,
     /// Values on disk.
     pub fetches: Fetches,
-    /// The place in the log of the last write of this client.
-    pub logged_at: u64,
-    /// Replies are kept back until the log is on the device up to `logged_at`.
-    pub awaits_device: bool,
+    /// Replies that wait for the log to be on the device.
+    pub acknowledgements: Acknowledgements,
 }
 
 impl Waits {
@@ -34,6 +32,20 @@ impl Waits {
         let (_, left_ms) = server.pause.remaining(now_ms)?;
         self.held = true;
         io.set_timer(io.now().monotonic_ms + left_ms.max(1) as u64);
+        // Nobody does behind the back of whoever paused what clients wanted that have gone.
+        Some(Flow::Suspend(OnHangup::Close))
+    }
+
+    /// Whether a sync that takes too long holds the requests back; then the session is to be suspended
+    /// this way. Which of them only read is not worth finding out.
+    #[inline]
+    pub fn for_device(&mut self, server: &Server, io: &mut Io<'_>) -> Option<Flow> {
+        let policy = server.config.live().appendfsync();
+        if !server.durability.holds_back(policy) {
+            return None;
+        }
+        self.held = true;
+        io.set_timer(io.now().monotonic_ms + server.durability.hold_back());
         Some(Flow::Suspend(OnHangup::Wait))
     }
 
@@ -94,8 +106,7 @@ impl Waits {
         if journal.is_wounded() {
             return false;
         }
-        self.logged_at = journal.appended();
-        self.awaits_device |= server.config.live().appendfsync() == SyncPolicy::Always;
+        self.acknowledgements.note(journal.appended(), server.config.live().appendfsync());
         true
     }
 }

@@ -24,6 +24,7 @@
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
 
+mod acknowledge;
 mod batch;
 mod blocking;
 mod clients;
@@ -68,6 +69,8 @@ pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
 pub use persistence::transfer;
+#[doc(hidden)]
+pub use start::SyncClock;
 pub use start::{Instance, StartError, Stopper, run};
 
 /// The version of Tierce.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::{DbIndex, Keyspace, Locker, Reaper, SystemClock};
-use tierce_net::Handle;
+use tierce_net::{Handle, WorkerId};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::clients::{Client, Pause, Registry};
@@ -156,6 +156,8 @@ pub struct Traffic {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// Connections that were closed because there was no descriptor for them.
+    pub dropped: u64,
 }
 
 /// What happened to keys since the start, or since statistics were reset.
@@ -234,8 +236,17 @@ impl Server {
 
     /// Connects the server with the loops that serve it.
     pub fn attach(&self, net: Handle<Message>) {
+        let first = WorkerId(0);
+        let workers = net.clone();
+        self.keyspace.on_unserved(move || workers.post(first, Message::ServeWaiters));
         // A second call would be a bug; the first one stays in force.
         let _ = self.net.set(net);
+    }
+
+    /// Has all clients served that wait for keys, for which there may be something: to be called when keys
+    /// were loaded. The caller holds no shard.
+    pub fn serve_waiters_of_all_keys(&self) {
+        self.keyspace.locker().note_all_waiters();
     }
 
     /// The way to the workers, once there are any.
@@ -348,6 +359,7 @@ impl Server {
             connections: metrics.accepted,
             bytes_in: metrics.bytes_in,
             bytes_out: metrics.bytes_out,
+            dropped: metrics.dropped,
         }
     }
 
@@ -360,6 +372,7 @@ impl Server {
             connections: now.connections - base.connections,
             bytes_in: now.bytes_in - base.bytes_in,
             bytes_out: now.bytes_out - base.bytes_out,
+            dropped: now.dropped - base.dropped,
         }
     }
 
@@ -484,7 +497,8 @@ impl Server {
         let before = self.dropped_logged.swap(dropped, Relaxed);
         if dropped > before {
             self.log.warning(format_args!(
-                "{} connections were closed at once: this process has no more file descriptors",
+                "{} connections were closed at once: this process has no more file descriptors for \
+                 them",
                 dropped - before
             ));
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, ConnKey, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup,
-    Refusal, Service, WorkerId,
+    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup, Refusal,
+    Service, WorkerId,
 };
 
+use crate::acknowledge::{Acknowledgements, Awaiting};
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::Client;
@@ -62,6 +63,8 @@ pub enum Message {
     StaysUp,
     /// The answer to a client that has waited for keys.
     Answer(blocking::Answer),
+    /// Keys have changed for which clients wait whom nobody has served.
+    ServeWaiters,
     /// Memory that the allocator holds for this worker is to go back to the system.
     Purge,
     /// The log has reached the device, or never will.
@@ -83,10 +86,8 @@ pub struct Worker {
     pedrokv: pedrokv::BatchMemory,
     /// Values on disk that sessions wait for.
     fetcher: Fetcher,
-    /// Connections whose replies wait for the log to reach the device.
-    awaiting: Vec<ConnKey>,
-    /// The log is to reach the device up to here: what this turn has found out.
-    wanted: u64,
+    /// Connections that wait for the log to reach the device.
+    awaiting: Awaiting,
 }
 
 /// A connection of any protocol.
@@ -130,33 +131,22 @@ impl AnySession {
         }
     }
 
-    /// The place in the log that has to be on the device before its replies are sent, if they wait.
+    /// Its replies that wait for the device.
     #[inline]
-    fn awaits_device(&self) -> Option<u64> {
+    pub(crate) fn acknowledgements(&mut self) -> &mut Acknowledgements {
         match self {
-            Self::Resp(session) => session.awaits_device.then_some(session.logged_at),
+            Self::Resp(session) => &mut session.acknowledgements,
             Self::Memcached(memcached::Session { waits, .. })
-            | Self::PedroKv(pedrokv::Session { waits, .. }) => {
-                waits.awaits_device.then_some(waits.logged_at)
-            }
+            | Self::PedroKv(pedrokv::Session { waits, .. }) => &mut waits.acknowledgements,
         }
     }
 
-    /// The place in the log of its last write.
-    fn logged_at(&self) -> u64 {
+    /// The place in the log that its last request waits for, which has no reply yet.
+    #[inline]
+    pub(crate) fn awaited_position(&self) -> Option<u64> {
         match self {
-            Self::Resp(session) => session.logged_at,
-            Self::Memcached(session) => session.waits.logged_at,
-            Self::PedroKv(session) => session.waits.logged_at,
-        }
-    }
-
-    /// Its replies need not wait any more; whether they did.
-    fn stop_waiting(&mut self) -> bool {
-        match self {
-            Self::Resp(session) => std::mem::take(&mut session.awaits_device),
-            Self::Memcached(session) => std::mem::take(&mut session.waits.awaits_device),
-            Self::PedroKv(session) => std::mem::take(&mut session.waits.awaits_device),
+            Self::Resp(session) => session.waiting.and_then(|waiting| waiting.position()),
+            Self::Memcached(_) | Self::PedroKv(_) => None,
         }
     }
 }
@@ -183,20 +173,19 @@ impl AnyService {
         io: &mut Io<'_>,
         flow: Flow,
     ) -> Flow {
-        if let Some(logged_at) = session.awaits_device() {
-            io.hold_output();
-            worker.wanted = worker.wanted.max(logged_at);
-            worker.awaiting.push(io.info().key);
+        let server = &*self.0;
+        if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
+            io.hold_output(at);
         }
         session.client().note_backlogs(io.input().len(), io.output().pending());
         if flow == Flow::Continue {
-            arm_idle_timer(&self.0, io);
+            arm_idle_timer(server, io);
         }
         flow
     }
 
     /// The last word to a client for which there is no room.
-    fn too_many(listener: ListenerTag) -> &'static [u8] {
+    pub(crate) fn too_many(listener: ListenerTag) -> &'static [u8] {
         match listener {
             MEMCACHED => b"ERROR Too many open connections\r\n",
             PEDROKV => TOO_MANY_PEDROKV,
@@ -217,8 +206,7 @@ impl Service for AnyService {
             memcached: memcached::BatchMemory::default(),
             pedrokv: pedrokv::BatchMemory::default(),
             fetcher: Fetcher::default(),
-            awaiting: Vec::new(),
-            wanted: 0,
+            awaiting: Awaiting::default(),
         }
     }
 
@@ -303,12 +291,7 @@ impl Service for AnyService {
         conns: &mut Conns<'_, AnySession>,
         now: Now,
     ) -> NextTurn {
-        // Once a turn, so that all of its connections share the sync.
-        if worker.wanted > 0
-            && let Some(journal) = self.0.durability.journal()
-        {
-            journal.demand(std::mem::take(&mut worker.wanted));
-        }
+        worker.awaiting.turn_end(&self.0);
         worker.fetcher.turn_end(&self.0, conns, now)
     }
 
@@ -325,6 +308,9 @@ impl Service for AnyService {
                 false => Flow::Suspend(OnHangup::Close),
             };
         }
+        if waiting::time_is_up(session, io.output()) {
+            return Flow::Continue;
+        }
         if session.is_waiting() {
             // It was not the client that has been idle.
             return Flow::Suspend(OnHangup::Wait);
@@ -337,7 +323,7 @@ impl Service for AnyService {
         if timeout_ms == 0 || session.is_monitor() {
             return Flow::Continue;
         }
-        if idle_ms as u64 >= timeout_ms {
+        if idle_ms as u64 >= timeout_ms && !session.acknowledgements().is_waiting() {
             return Flow::Close;
         }
         arm_idle_timer(&self.0, io);
@@ -371,13 +357,20 @@ impl Service for AnyService {
             Message::Answer(answer) => {
                 let key = answer.conn();
                 let Some(mut conn) = conns.get(key) else { return };
-                if let Some(at) = blocking::answer(&self.0, &mut conn, &answer) {
-                    worker.wanted = worker.wanted.max(at);
-                    worker.awaiting.push(key);
+                if blocking::answer(&self.0, &mut conn, &answer)
+                    && let Some(at) = worker.awaiting.note(&self.0, key, conn.session())
+                {
+                    conn.hold_output(at);
                 }
             }
+            Message::ServeWaiters => {
+                let mut locker = self.0.keyspace.locker();
+                locker.take_unserved();
+                let now_ms = conns.now().unix_ms as i64;
+                blocking::serve(&self.0, &mut locker, self.0.counters(worker.index), now_ms);
+            }
             Message::Purge => self.0.purge.collect(),
-            Message::Durable => release_durable(&self.0, worker, conns),
+            Message::Durable => worker.awaiting.release(&self.0, conns),
             Message::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
@@ -411,28 +404,6 @@ impl Service for AnyService {
         }
         server.clients.remove(session.client().id);
     }
-}
-
-/// Sends the replies that waited for the log, as far as it has reached the device.
-fn release_durable(server: &Server, worker: &mut Worker, conns: &mut Conns<'_, AnySession>) {
-    // Without a log there is nothing to wait for.
-    let journal = server.durability.journal();
-    let durable = journal.map_or(u64::MAX, |journal| journal.durable());
-    let is_wounded = server.durability.refuses_writes();
-    worker.awaiting.retain(|key| {
-        let Some(mut conn) = conns.get(*key) else { return false };
-        let session = conn.session();
-        if session.logged_at() <= durable {
-            if session.stop_waiting() {
-                conn.release();
-            }
-            return false;
-        }
-        if is_wounded {
-            conn.close();
-        }
-        !is_wounded
-    });
 }
 
 /// Moves the end of the client's patience; free when it is already armed.

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::{DbIndex, Touch};
 use tierce_wire::resp::{Parser, Proto};
 
+use crate::acknowledge::Acknowledgements;
 use crate::blocking;
 use crate::clients::Client;
 use crate::command::CommandId;
 use crate::durability::SyncPolicy;
+use crate::server::Server;
 use crate::spill::Fetches;
 use crate::waiting::{Awaited, Waiting};
 
@@ -41,10 +43,8 @@ pub struct Session {
     pub blocked: Option<blocking::Waiting>,
     /// What this client asked for in place of `appendfsync`.
     pub durability: Option<SyncPolicy>,
-    /// The place in the log of the last write of this client.
-    pub logged_at: u64,
-    /// Its replies are kept back until the log is on the device up to `logged_at`.
-    pub awaits_device: bool,
+    /// Replies that wait for the log to be on the device.
+    pub acknowledgements: Acknowledgements,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -80,10 +80,15 @@ impl Session {
             fetches: Fetches::default(),
             blocked: None,
             durability: None,
-            logged_at: 0,
-            awaits_device: false,
+            acknowledgements: Acknowledgements::default(),
             closing: false,
         }
+    }
+
+    /// How durable a write of this client is when it is acknowledged.
+    #[inline]
+    pub fn sync_policy(&self, server: &Server) -> SyncPolicy {
+        self.durability.unwrap_or_else(|| server.config.live().appendfsync())
     }
 
     /// Whether its commands count as uses of keys.

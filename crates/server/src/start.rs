@@ -29,8 +29,10 @@ use crate::service::{AnyService, Message};
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// Descriptors beyond those of clients: listeners, loops, files.
-const OTHER_DESCRIPTORS: u64 = 64;
+/// Descriptors that a running server has beside those of clients and those that are reserved: listeners,
+/// loops, and the files that are always open. A loop has two.
+const OWN_DESCRIPTORS: u64 = 24;
+const DESCRIPTORS_OF_A_LOOP: u64 = 2;
 
 /// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +66,15 @@ pub enum StartError {
     /// The values on disk.
     #[error("maxmemory-policy spill: {0}")]
     Spill(String),
+    /// Hardly any client could connect, or none.
+    #[error(
+        "could not start: the limit of open files is too low for any client; ulimit -n must be \
+             {needed} or more"
+    )]
+    Descriptors {
+        /// As many as one client needs.
+        needed: u64,
+    },
     /// The system has no threads or descriptors to give.
     #[error("could not start: {0}")]
     Io(#[from] io::Error),
@@ -131,7 +142,7 @@ impl Instance {
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
-        fit_to_descriptors(&config, &log);
+        fit_to_descriptors(&config, startup.threads.get(), &log)?;
         let journal = Arc::<Journal>::default();
         let log_home = LogHome::new(Arc::clone(&disk), &startup.dir, LogOptions::default());
         let keyspace = keyspace_options(&config, &startup, &journal);
@@ -174,6 +185,13 @@ impl Instance {
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.server))
+    }
+
+    /// Moves the time on by which it is decided whether a sync takes too long: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn sync_clock(&self) -> SyncClock {
+        SyncClock(Arc::clone(&self.server))
     }
 
     /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
@@ -269,6 +287,17 @@ impl Stopper {
     }
 }
 
+/// See [`Instance::sync_clock`].
+#[doc(hidden)]
+pub struct SyncClock(Arc<Server>);
+
+impl SyncClock {
+    /// So many milliseconds pass.
+    pub fn advance(&self, ms: u64) {
+        self.0.durability.advance_clock(ms);
+    }
+}
+
 fn check_databases(startup: &Startup) -> Result<(), StartError> {
     let there = startup.databases;
     for (directive, wanted) in [
@@ -283,22 +312,33 @@ fn check_databases(startup: &Startup) -> Result<(), StartError> {
 }
 
 /// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
-fn fit_to_descriptors(config: &Config, log: &Log) {
+fn fit_to_descriptors(config: &Config, workers: usize, log: &Log) -> Result<(), StartError> {
     let asked = config.live().maxclients();
-    let Err(fitting) = raise_descriptors(asked) else { return };
+    let Err(fitting) = raise_descriptors(asked, workers) else { return Ok(()) };
+    if fitting == 0 {
+        return Err(StartError::Descriptors { needed: other_descriptors(workers) + 1 });
+    }
     log.warning(format_args!(
         "maxclients is {fitting} instead of {asked}: the system gives this process no more file \
          descriptors (see ulimit -n)"
     ));
     // Nobody watches the directive yet, and a smaller number is valid.
     let _ = config.set(&[(b"maxclients", fitting.to_string().as_bytes())], Peer::Local);
+    Ok(())
 }
 
 /// Makes room for so many clients; otherwise the number there is room for.
-fn raise_descriptors(clients: u64) -> Result<(), u64> {
-    let granted = tierce_net::raise_fd_limit(clients + OTHER_DESCRIPTORS);
-    let fitting = granted.saturating_sub(OTHER_DESCRIPTORS).max(1);
+fn raise_descriptors(clients: u64, workers: usize) -> Result<(), u64> {
+    let other = other_descriptors(workers);
+    let granted = tierce_net::raise_fd_limit(clients + other);
+    let fitting = granted.saturating_sub(other);
     if fitting < clients { Err(fitting) } else { Ok(()) }
+}
+
+/// Descriptors that are not for clients.
+fn other_descriptors(workers: usize) -> u64 {
+    let loops = (workers as u64 + 1) * DESCRIPTORS_OF_A_LOOP;
+    tierce_net::DESCRIPTORS_RESERVED + OWN_DESCRIPTORS + loops
 }
 
 fn settings_say_log(config: &Config) -> bool {
@@ -403,8 +443,9 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         }
         Ok(())
     });
-    server.config.on_change([MAXCLIENTS], |settings| {
-        raise_descriptors(settings.count(MAXCLIENTS)).map_err(|fitting| {
+    let workers = server.workers();
+    server.config.on_change([MAXCLIENTS], move |settings| {
+        raise_descriptors(settings.count(MAXCLIENTS), workers).map_err(|fitting| {
             format!(
                 "The operating system is not able to handle the specified number of clients, try \
                  with {fitting}"
@@ -471,6 +512,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
         workers,
         output_limits: output_limits(&server.config.settings()),
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
+        last_words: AnyService::too_many,
         ..tierce_net::Config::default()
     };
     let service = Arc::new(AnyService(Arc::clone(server)));

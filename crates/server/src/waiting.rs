@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tierce_net::ConnMut;
+use tierce_net::{ConnMut, Output};
 
 use crate::durability::Switched;
 use crate::error::CommandError;
@@ -29,6 +29,13 @@ pub enum Awaited {
     },
     /// The end of the server, or that there is none.
     Shutdown,
+    /// That the log is on the device up to a place.
+    Device {
+        /// The place.
+        position: u64,
+        /// How long.
+        patience_ms: u64,
+    },
 }
 
 /// A session that waits.
@@ -38,6 +45,53 @@ pub struct Waiting {
     pub awaited: Awaited,
     /// Whether the client gets the reply: CLIENT REPLY may have it off.
     pub is_heard: bool,
+}
+
+impl Waiting {
+    /// The place in the log that it waits for.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        match self.awaited {
+            Awaited::Device { position, .. } => Some(position),
+            Awaited::Save(_) | Awaited::Shutdown => None,
+        }
+    }
+
+    /// When its patience ends, if it began now.
+    #[must_use]
+    pub fn until_ms(&self, now_ms: u64) -> Option<u64> {
+        match self.awaited {
+            Awaited::Device { patience_ms, .. } => Some(now_ms.saturating_add(patience_ms)),
+            Awaited::Save(_) | Awaited::Shutdown => None,
+        }
+    }
+}
+
+/// The log is where a client waited for it.
+pub fn device_reached(conn: &mut ConnMut<'_, AnySession>) {
+    let (session, output) = conn.split();
+    if write_synced(session, output, 1) {
+        conn.clear_timer();
+        conn.resume();
+    }
+}
+
+/// The session's timer is due. Whether it waited for the device for so long, and is answered.
+pub fn time_is_up(session: &mut AnySession, output: &mut Output) -> bool {
+    session.awaited_position().is_some() && write_synced(session, output, 0)
+}
+
+/// The reply to WAITAOF: on how many devices the log is, here and at replicas.
+fn write_synced(session: &mut AnySession, output: &mut Output, here: i64) -> bool {
+    let AnySession::Resp(session) = session else { return false };
+    let Some(waiting) = session.waiting.take() else { return false };
+    if waiting.is_heard {
+        let mut reply = Reply::new(output, session.proto);
+        reply.array(2);
+        reply.int(here);
+        reply.int(0);
+    }
+    true
 }
 
 /// A save has ended.

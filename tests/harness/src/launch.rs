@@ -26,6 +26,7 @@ pub struct Launch {
     directives: Vec<(String, String)>,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
+    files_max: Option<u64>,
 }
 
 /// How a program ended that was expected to end by itself.
@@ -49,6 +50,7 @@ impl Launch {
             directives: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            files_max: None,
         }
     }
 
@@ -84,6 +86,13 @@ impl Launch {
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With no more open files than this, and no right to more.
+    #[must_use]
+    pub fn files_max(mut self, files: u64) -> Self {
+        self.files_max = Some(files);
         self
     }
 
@@ -132,7 +141,15 @@ impl Launch {
 
     fn spawn(&self, dir: &TempDir, directives: Vec<(&str, String)>) -> Child {
         let file = |name| File::create(dir.path().join(name)).expect("a file for the output");
-        let mut command = Command::new(&self.program);
+        let mut command = match self.files_max {
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\"")]);
+                shell.arg(&self.program);
+                shell
+            }
+            None => Command::new(&self.program),
+        };
         command.args(&self.file).args(&self.arguments);
         for (name, value) in directives {
             command.arg(format!("--{name}")).arg(value);

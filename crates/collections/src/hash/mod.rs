@@ -20,7 +20,7 @@ use table::FieldTable;
 use crate::collection::Form;
 use crate::limits::PackedLimits;
 use crate::packed::Element;
-use crate::random::{Random, draw_distinct};
+use crate::random::{Random, draw_distinct, draw_repeatedly};
 use crate::raw_box::RawBox;
 use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::seed::hash_bytes;
@@ -264,10 +264,37 @@ impl Hash {
     /// Some field that is seen at that time, each about as likely as another; `None` if there is none.
     #[must_use]
     pub fn sample(&self, random: &mut Random, now_ms: i64) -> Option<FieldRef<'_>> {
-        let is_live = |field: &FieldRef<'_>| field.is_live(now_ms);
         // Fields whose deadline has come are removed soon, so that hardly ever most are such.
-        let drawn = (0..SAMPLE_TRIES).find_map(|_| self.sample_any(random).filter(is_live));
-        drawn.or_else(|| self.live(now_ms).next())
+        self.try_sample(random, now_ms).or_else(|| self.live(now_ms).next())
+    }
+
+    /// Draws so many times a field that is seen at that time, each about as likely as another. All of them
+    /// together take as many steps as there are fields and draws, however few of the fields are seen.
+    pub fn sample_repeatedly<'h>(
+        &'h self,
+        count: usize,
+        random: &mut Random,
+        now_ms: i64,
+        mut visit: impl FnMut(FieldRef<'h>),
+    ) {
+        let mut left = count;
+        if matches!(self.repr, Repr::Table(_)) && count < self.len() {
+            while left > 0
+                && let Some(field) = self.try_sample(random, now_ms)
+            {
+                visit(field);
+                left -= 1;
+            }
+        }
+        if left > 0 {
+            draw_repeatedly(self.live(now_ms), left, random, visit);
+        }
+    }
+
+    /// Some field that is seen at that time, if most are.
+    fn try_sample(&self, random: &mut Random, now_ms: i64) -> Option<FieldRef<'_>> {
+        let is_live = |field: &FieldRef<'_>| field.is_live(now_ms);
+        (0..SAMPLE_TRIES).find_map(|_| self.sample_any(random).filter(is_live))
     }
 
     /// So many different fields that are seen at that time, or all if there are no more, each choice

@@ -236,3 +236,42 @@ fn memory_of_deadlines_follows_their_number() {
     assert!(hash.allocated_bytes() < before + 1000);
     assert_eq!(hash.next_deadline_ms(), Some(1));
 }
+
+/// How often each field was drawn.
+fn drawn(hash: &Hash, count: usize, now_ms: i64) -> BTreeMap<Vec<u8>, usize> {
+    let mut drawn = BTreeMap::new();
+    hash.sample_repeatedly(count, &mut Random::new(3), now_ms, |field| {
+        *drawn.entry(field.name.to_vec()).or_default() += 1;
+    });
+    drawn
+}
+
+#[test]
+fn the_few_fields_that_are_seen_are_drawn_alike() {
+    let fields = if cfg!(miri) { 200 } else { 20_000 };
+    let mut hash = Hash::new();
+    for field in 0..fields {
+        let deadline_ms = (field % (fields / 4) != 7).then_some(10);
+        hash.put(field.to_string().as_bytes(), b"", deadline_ms, LIMITS);
+    }
+    // Fewer than there are fields, and more.
+    for count in [fields / 2, fields * 2] {
+        let drawn = drawn(&hash, count, 10);
+        assert_eq!(drawn.len(), 4);
+        assert!(drawn.values().all(|times| (count / 8..count / 2).contains(times)), "{drawn:?}");
+        assert_eq!(drawn.values().sum::<usize>(), count);
+    }
+}
+
+#[test]
+fn repeated_draws_find_all_fields_of_any_hash() {
+    for fields in [1, 5, 40] {
+        let mut hash = Hash::new();
+        (0..fields).for_each(|field: u32| {
+            hash.put(field.to_string().as_bytes(), b"", None, LIMITS);
+        });
+        assert_eq!(drawn(&hash, 2_000, 0).len(), fields as usize);
+        assert_eq!(drawn(&hash, 1, 0).len(), 1);
+    }
+    assert_eq!(drawn(&Hash::new(), 5, 0).len(), 0);
+}

@@ -17,7 +17,7 @@ use table::MemberTable;
 use crate::collection::Form;
 use crate::limits::{PackedLimits, SetLimits};
 use crate::packed::{self, Element, Packed};
-use crate::random::{Random, draw_distinct};
+use crate::random::{Random, draw_distinct, draw_repeatedly};
 use crate::raw_box::RawBox;
 use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 
@@ -258,6 +258,21 @@ impl Set {
             }
             Repr::Packed(block) => Some(block.get(block.seek(random.below(block.len())))),
             Repr::Table(table) => table.sample(random.word()),
+        }
+    }
+
+    /// Draws so many times a member, each about as likely as another. All of them together take as many
+    /// steps as there are draws and room for members, however few there are.
+    pub fn sample_repeatedly<'s>(
+        &'s self,
+        count: usize,
+        random: &mut Random,
+        visit: impl FnMut(Element<'s>),
+    ) {
+        if matches!(self.repr, Repr::Table(_)) && count < self.len() {
+            (0..count).filter_map(|_| self.sample(random)).for_each(visit);
+        } else {
+            draw_repeatedly(self.iter(), count, random, visit);
         }
     }
 

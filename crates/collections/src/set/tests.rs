@@ -215,3 +215,24 @@ fn announcing_members_changes_nothing() {
         }
     }
 }
+
+#[test]
+fn repeated_draws_find_all_members_of_any_set() {
+    for (prefix, members) in [("", 1), ("", 15), ("x", 10), ("x", 200)] {
+        let mut set = Set::new();
+        (0..members).for_each(|number: u32| {
+            set.add(format!("{prefix}{number}").as_bytes(), LIMITS);
+        });
+        for count in [members as usize - 1, 4_000] {
+            let mut drawn = Model::new();
+            let mut times = 0;
+            set.sample_repeatedly(count, &mut Random::new(3), |member| {
+                drawn.insert(member.to_vec());
+                times += 1;
+            });
+            assert_eq!(times, count);
+            assert!(drawn.is_subset(&contents(&set)));
+            assert!(count < 4_000 || drawn.len() == members as usize);
+        }
+    }
+}

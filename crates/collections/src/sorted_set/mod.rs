@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 use crate::PackedLimits;
 use crate::collection::Form;
 use crate::packed::{Element, Packed};
-use crate::random::Random;
+use crate::random::{Random, draw_repeatedly};
 use crate::raw_box::RawBox;
 use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::text_int::IntText;
@@ -289,6 +289,25 @@ impl SortedSet {
     pub fn sample(&self, random: &mut Random) -> Option<(Element<'_>, f64)> {
         let rank = random.below(self.len());
         self.range(rank..rank + 1).next()
+    }
+
+    /// Draws so many times a member, each with the same probability.
+    pub fn sample_repeatedly<'s>(
+        &'s self,
+        count: usize,
+        random: &mut Random,
+        mut visit: impl FnMut((Element<'s>, f64)),
+    ) {
+        match self.repr {
+            // A small one would be searched from its beginning each time.
+            Repr::Small(_) => draw_repeatedly(self.iter(), count, random, visit),
+            Repr::Large(_) => {
+                for _ in 0..count {
+                    let rank = random.below(self.len());
+                    self.range(rank..rank + 1).for_each(&mut visit);
+                }
+            }
+        }
     }
 
     /// A copy.

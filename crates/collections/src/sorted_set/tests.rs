@@ -261,3 +261,22 @@ fn a_score_that_is_no_number_is_zero() {
     set.insert(b"a", f64::NAN, &limits);
     assert_eq!(set.score(b"a"), Some(0.0));
 }
+
+#[test]
+fn repeated_draws_find_all_members_of_any_sorted_set() {
+    let limits = PackedLimits { entries_max: 8, value_len_max: 8 };
+    for members in [1, 8, 100] {
+        let mut set = SortedSet::new();
+        (0..members).for_each(|number: i32| {
+            set.insert(number.to_string().as_bytes(), f64::from(number), &limits);
+        });
+        let mut drawn = std::collections::BTreeSet::new();
+        let mut times = 0;
+        set.sample_repeatedly(4_000, &mut Random::new(3), |(member, score)| {
+            assert_eq!(member.to_vec(), score.to_string().into_bytes());
+            drawn.insert(member.to_vec());
+            times += 1;
+        });
+        assert_eq!((times, drawn.len()), (4_000, members as usize));
+    }
+}

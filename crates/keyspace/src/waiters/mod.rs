@@ -13,6 +13,9 @@
 //! **Nobody is passed over**: the lock is given up while somebody is being served, and others may leave
 //! the queue meanwhile. So the search goes on behind a [`Ticket`], not at a position.
 //!
+//! Not everybody who changes keys can serve: what expires, is evicted, loaded or changed by a protocol
+//! without waiters is handed over when its locker is dropped ([`Keyspace::on_unserved`]).
+//!
 //! Whoever gives a waiter its answer takes it out of its queues, with [`Locker::forget_waiter`].
 
 mod claim;
@@ -27,13 +30,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pub use claim::{Cancelled, Claim, Claimed, Reason, Returned};
 
+use parking_lot::Mutex;
+
 use crate::key::Key;
-use crate::keyspace::DbIndex;
+use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::{Locker, Many};
 
 /// A key that somebody may wait for, in its database.
@@ -136,7 +141,53 @@ impl Ready {
     }
 }
 
+/// Keys that were changed by somebody who does not serve those who wait for them.
+#[derive(Default)]
+pub(crate) struct Unserved {
+    keys: Mutex<Vec<WaitKey>>,
+    /// Told when there are any.
+    alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Keyspace {
+    /// Has `alarm` called when keys were changed by somebody who does not serve those who wait for them.
+    /// It is to have somebody call [`Locker::take_unserved`] soon. A second call has no effect.
+    pub fn on_unserved(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        let _ = self.unserved.alarm.set(Box::new(alarm));
+    }
+}
+
 impl Locker<'_> {
+    /// Leaves the keys that nobody has served to others; no shard is held.
+    #[cold]
+    pub(crate) fn hand_over_ready(&mut self) {
+        let Unserved { keys, alarm } = &self.keyspace().unserved;
+        // Without anybody to serve there are no waiters either.
+        let Some(alarm) = alarm.get() else { return };
+        let was_empty = {
+            let mut keys = keys.lock();
+            let was_empty = keys.is_empty();
+            keys.append(self.ready.0.get_mut());
+            was_empty
+        };
+        if was_empty {
+            alarm();
+        }
+    }
+
+    /// Takes over what others have changed and not served.
+    pub fn take_unserved(&mut self) {
+        let unserved = std::mem::take(&mut *self.keyspace().unserved.keys.lock());
+        self.ready.0.get_mut().extend(unserved);
+    }
+
+    /// Notes all keys as changed that somebody waits for: to be called when keys have come to be in a way
+    /// that passes no change of each.
+    pub fn note_all_waiters(&mut self) {
+        let dbs: Vec<DbIndex> = self.keyspace().db_indices().collect();
+        self.lock_all().locker().note_waiters_of(&dbs);
+    }
+
     /// Whether keys were changed with this locker that somebody may wait for.
     #[inline]
     #[must_use]

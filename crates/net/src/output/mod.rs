@@ -5,6 +5,7 @@
 //! connection's own [`queue`], as a copy. A long reply is cut into pieces while it is written, which are
 //! attached like values of others: so it is in memory once, and never moved to a larger place.
 
+pub(crate) mod gates;
 pub(crate) mod limits;
 pub(crate) mod queue;
 

@@ -30,6 +30,19 @@ impl Bytes {
         }
     }
 
+    fn len(&self) -> usize {
+        self.get().len()
+    }
+
+    /// Drops the last `count` bytes.
+    fn shorten(&mut self, count: usize) {
+        match self {
+            Bytes::Pooled { len, .. } => *len -= count,
+            Bytes::Heap(bytes) => bytes.truncate(bytes.len() - count),
+            Bytes::Attached(attachment) => attachment.range.end -= count,
+        }
+    }
+
     /// Appends the beginning of `bytes` as far as there is room, and returns the rest.
     fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Bytes::Pooled { block, len } = self else { return bytes };
@@ -106,16 +119,42 @@ impl OutputQueue {
         self.chunks.push_back(Bytes::Attached(attachment));
     }
 
-    /// The first slices, for one system call.
-    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        let mut skip = self.sent;
+    /// The first slices, for one system call, of the first `len` bytes.
+    pub(crate) fn slices<'a>(
+        &'a self,
+        slices: &mut [IoSlice<'a>; SLICES_MAX],
+        len: usize,
+    ) -> usize {
+        let (mut skip, mut left) = (self.sent, len);
         let mut count = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
-            *slice = IoSlice::new(&chunk.get()[skip..]);
+            if left == 0 {
+                break;
+            }
+            let bytes = &chunk.get()[skip..];
+            let bytes = &bytes[..bytes.len().min(left)];
+            *slice = IoSlice::new(bytes);
+            left -= bytes.len();
             skip = 0;
             count += 1;
         }
         count
+    }
+
+    /// Drops all but the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        let mut excess = self.bytes.saturating_sub(len);
+        self.bytes -= excess;
+        while excess > 0 {
+            let Some(last) = self.chunks.back_mut() else { break };
+            if excess >= last.len() {
+                excess -= last.len();
+                self.chunks.pop_back();
+            } else {
+                last.shorten(excess);
+                excess = 0;
+            }
+        }
     }
 
     /// Drops the first `count` bytes, for they were sent.
@@ -217,7 +256,7 @@ mod tests {
             while queue.bytes() > 0 {
                 prop_assert_eq!(queue.bytes(), expected.len() - received.len());
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let count = queue.slices(&mut slices);
+                let count = queue.slices(&mut slices, queue.bytes());
                 let mut bytes = collect(&slices[..count]);
                 bytes.truncate(steps.next().expect("an endless iterator"));
                 queue.advance(bytes.len());

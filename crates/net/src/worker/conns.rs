@@ -141,18 +141,26 @@ impl<S> ConnMut<'_, S> {
         self.core.resume(key);
     }
 
-    /// Keeps all output; see [`Io::hold_output`](crate::Io::hold_output).
-    pub fn hold_output(&mut self) {
+    /// Keeps what is written here, and all behind it; see
+    /// [`Io::hold_output`](crate::Io::hold_output).
+    pub fn hold_output(&mut self, ticket: u64) {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
-        conn.control.held = true;
+        conn.control.hold = Some(ticket);
     }
 
-    /// Lets go of the output kept by [`Io::hold_output`](crate::Io::hold_output).
-    pub fn release(&mut self) {
+    /// Lets go of the output that [`Io::hold_output`](crate::Io::hold_output) keeps for tickets up to
+    /// this one. Whether none is kept any more.
+    pub fn release(&mut self, reached: u64) -> bool {
         self.commit();
-        let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
-        conn.control.held = false;
-        self.core.list_for_flush(self.token);
+        self.core.open_gates(self.token, reached)
+    }
+
+    /// Throws away the output that is kept, and closes the connection when what is in front of it is
+    /// sent.
+    pub fn close_without_held(&mut self) {
+        self.commit();
+        self.core.drop_held(self.token);
+        self.close_after_flush();
     }
 
     /// Sets the connection's one timer; see [`Io::set_timer`](crate::Io::set_timer).

@@ -85,6 +85,8 @@ impl<S: Service> Worker<S> {
         let token = Token::new(conn.info.key);
         match conn.phase {
             Phase::Open | Phase::Suspended(_) => self.core.judge(token),
+            // It has done what it can, and the end of the wait is certain.
+            Phase::Flushing if conn.control.gates.is_some() => self.core.give_time_to_flush(token),
             Phase::Flushing | Phase::Lingering => self.core.doom(token, CloseReason::Service),
         }
         self.close_doomed();
@@ -133,6 +135,10 @@ impl<S> Core<S> {
         conn.phase = Phase::Flushing;
         conn.rest.clear();
         self.timers.clear(token.slot(), TimerKind::Session);
+        self.give_time_to_flush(token);
+    }
+
+    fn give_time_to_flush(&mut self, token: Token) {
         let at_ms = self.now.monotonic_ms + FLUSH_MS_MAX;
         self.timers.set(token.slot(), TimerKind::Worker, at_ms);
     }

@@ -84,6 +84,10 @@ impl<S: Service> Worker<S> {
     fn serve_open(&mut self, token: Token) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        if conn.is_stalled() {
+            // Served again when some of its output is released.
+            return;
+        }
         let received = if conn.readable {
             receive(conn, &mut self.scratch, &core.pool)
         } else {

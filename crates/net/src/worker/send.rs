@@ -56,10 +56,16 @@ impl<S> Core<S> {
     /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
     /// turn, or queues it.
     pub(super) fn dispatch_output(&mut self, token: Token) {
+        self.set_gate(token);
         let part = self.output.part();
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if part.len() > 0 {
-            if conn.queue.is_some() || conn.control.held || conn.deferred_at.is_some() {
+            if conn.control.is_cut {
+                self.output.discard_part();
+            } else if conn.queue.is_some()
+                || conn.control.gates.is_some()
+                || conn.deferred_at.is_some()
+            {
                 self.queue_part(token, part);
                 self.output.discard_part();
             } else if self.output.is_held_for_turn() {
@@ -73,27 +79,80 @@ impl<S> Core<S> {
         self.finish_flushing(token);
     }
 
-    /// Queues output of a call that was not the connection's own turn.
+    /// Queues output of a call that was not the connection's own turn. All that waits is judged then,
+    /// for nothing else bounds what others write to a connection.
     pub(super) fn queue_output(&mut self, token: Token) {
+        self.set_gate(token);
         let part = self.output.part();
-        if part.len() > 0 {
-            self.queue_part(token, part);
-            self.output.discard_part();
+        let Some(conn) = self.conns.get(token.slot()) else { return };
+        if part.len() == 0 {
+            return;
         }
+        if !conn.control.is_cut {
+            self.queue_part(token, part);
+        }
+        self.output.discard_part();
+        let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.queued_bytes());
+        self.judge_bytes(token, pending);
     }
 
     fn queue_part(&mut self, token: Token, part: Part) {
+        self.queue_deferred(token);
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let queue = conn.queue.get_or_insert_default();
-        // What was held for the end of the turn comes first.
-        if let Some(index) = conn.deferred_at.take()
-            && let Some(earlier) = self.deferred[index as usize].part.take()
-        {
-            queue.push_part(&self.output, earlier, 0, &self.pool);
-        }
         queue.push_part(&self.output, part, 0, &self.pool);
         self.list_for_flush(token);
         self.judge(token);
+    }
+
+    /// Queues what was held for the end of the turn, for something comes behind it.
+    fn queue_deferred(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if let Some(index) = conn.deferred_at.take()
+            && let Some(earlier) = self.deferred[index as usize].part.take()
+        {
+            let queue = conn.queue.get_or_insert_default();
+            queue.push_part(&self.output, earlier, 0, &self.pool);
+        }
+    }
+
+    /// Has the output of the call that has just ended wait, if the call asked for that.
+    fn set_gate(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        let Some(ticket) = conn.control.hold.take() else { return };
+        self.queue_deferred(token);
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        let queued = conn.queued_bytes();
+        conn.control.gates.get_or_insert_default().set(queued, ticket);
+        self.list_for_flush(token);
+    }
+
+    /// Sends output that has waited for tickets up to `reached`. Whether none waits any more.
+    pub(super) fn open_gates(&mut self, token: Token, reached: u64) -> bool {
+        let Some(conn) = self.conn(token) else { return true };
+        let was_stalled = conn.is_stalled();
+        let is_open = conn.control.gates.as_mut().is_none_or(|gates| gates.open(reached));
+        if is_open {
+            conn.control.gates = None;
+        }
+        if was_stalled && !conn.is_stalled() {
+            self.make_ready(token);
+        }
+        self.list_for_flush(token);
+        is_open
+    }
+
+    /// Throws away what waits for a ticket, and whatever is written from now on.
+    pub(super) fn drop_held(&mut self, token: Token) {
+        let Some(conn) = self.conn(token) else { return };
+        let sendable = conn.sendable_bytes();
+        conn.control.gates = None;
+        conn.control.is_cut = true;
+        if sendable == 0 {
+            conn.queue = None;
+        } else if let Some(queue) = conn.queue.as_mut() {
+            queue.truncate(sendable);
+        }
     }
 
     /// Sends a part; what the socket does not take is queued.
@@ -132,9 +191,10 @@ impl<S> Core<S> {
             if !conn.can_flush() {
                 return;
             }
+            let sendable = conn.sendable_bytes();
             let Some(queue) = conn.queue.as_mut() else { return };
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = queue.slices(&mut slices);
+            let count = queue.slices(&mut slices, sendable);
             let slices = &slices[..count];
             let len: usize = slices.iter().map(|slice| slice.len()).sum();
             let socket = conn.socket.as_fd();
@@ -147,9 +207,14 @@ impl<S> Core<S> {
                 Err(error) => return self.doom(token, CloseReason::Io(error)),
             };
             queue.advance(sent);
+            if let Some(gates) = conn.control.gates.as_mut() {
+                gates.advance(sent);
+            }
             self.metrics.bytes_out += sent as u64;
             if queue.bytes() == 0 {
                 conn.queue = None;
+            }
+            if sent == sendable {
                 self.stop_waiting_for_room(token);
                 return self.finish_flushing(token);
             }
@@ -188,11 +253,15 @@ impl<S> Core<S> {
         }
     }
 
-    /// Closes a connection that leaves too much output unread.
+    /// Closes a connection that leaves too much output unread. What is held back is not its fault.
     pub(super) fn judge(&mut self, token: Token) {
+        let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.sendable_bytes());
+        self.judge_bytes(token, pending);
+    }
+
+    fn judge_bytes(&mut self, token: Token, pending: usize) {
         let now_ms = self.now.monotonic_ms;
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
-        let pending = conn.queued_bytes();
         let control = &mut conn.control;
         let since_ms = &mut control.above_soft_since_ms;
         match self.limits.judge(control.class, pending, since_ms, now_ms) {

@@ -8,7 +8,7 @@
 //! | `suspend` | none; the session waits to be resumed, or ends when its peer does |
 //! | `wait` | none; the session waits to be resumed whatever its peer does |
 //! | `yield` | `yielded`, and the rest of the input in another turn |
-//! | `hold` | `held`, kept until released |
+//! | `hold n` | `held`; from this batch on output is kept until released up to `n` |
 //! | `turn` | `turn`, sent at the end of the turn |
 //! | `timer ms` | none; `timer` when it fires, which also resumes |
 //! | `class n` | none; chooses output limits |
@@ -124,7 +124,7 @@ impl Lines {
                 return Flow::Yield;
             }
             "hold" => {
-                io.hold_output();
+                io.hold_output(number());
                 reply(io, "held");
             }
             "turn" => {

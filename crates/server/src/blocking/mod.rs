@@ -23,7 +23,6 @@ use tierce_wire::number;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use crate::clients::{Client, ClientFlags};
-use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::reply::Reply;
@@ -224,36 +223,28 @@ enum Content {
     InVain(Reason),
 }
 
-/// Writes the answer to a client that has waited. Returns the place in the log that has to be on the
-/// device before it is sent, if it waits for that.
-pub(crate) fn answer(
-    server: &Server,
-    conn: &mut ConnMut<'_, AnySession>,
-    answer: &Answer,
-) -> Option<u64> {
-    let (AnySession::Resp(session), output) = conn.split() else { return None };
+/// Writes the answer to a client that has waited. Whether there was such a client.
+pub(crate) fn answer(server: &Server, conn: &mut ConnMut<'_, AnySession>, answer: &Answer) -> bool {
+    let (AnySession::Resp(session), output) = conn.split() else { return false };
     let is_its_own = session
         .blocked
         .as_ref()
         .is_some_and(|waiting| Arc::ptr_eq(&waiting.waiter, &answer.waiter));
     if !is_its_own {
-        return None;
+        return false;
     }
-    let waiting = end_waiting(session)?;
-    if server.durability.refuses_writes() {
-        // What it tells of may be lost.
-        conn.close();
-        return None;
+    let Some(waiting) = end_waiting(session) else { return false };
+    if answer.tells_of_a_write() && server.durability.refuses_writes() {
+        // What it tells of may be lost. What the client is waiting for besides is not.
+        let journal = server.durability.journal();
+        conn.release(journal.map_or(u64::MAX, |journal| journal.durable()));
+        conn.close_without_held();
+        return false;
     }
-    let mut awaited = None;
     match &answer.content {
         Content::Served { reply, logged_at } => {
             if let Some(at) = *logged_at {
-                session.logged_at = at;
-                let live = server.config.live();
-                let policy = session.durability.unwrap_or_else(|| live.appendfsync());
-                session.awaits_device |= policy == SyncPolicy::Always;
-                awaited = session.awaits_device.then_some(at);
+                session.acknowledgements.note(at, session.sync_policy(server));
             }
             if waiting.is_heard {
                 output.buffer().extend_from_slice(reply);
@@ -263,12 +254,9 @@ pub(crate) fn answer(
             write_in_vain(&waiting, *reason, &mut Reply::new(output, session.proto));
         }
     }
-    if awaited.is_some() {
-        conn.hold_output();
-    }
     conn.clear_timer();
     conn.resume();
-    awaited
+    true
 }
 
 fn write_in_vain(waiting: &Waiting, reason: Reason, reply: &mut Reply<'_>) {
@@ -326,6 +314,10 @@ fn post(server: &Server, waiter: Arc<Waiter>, conn: ConnKey, content: Content) {
 }
 
 impl Answer {
+    fn tells_of_a_write(&self) -> bool {
+        matches!(self.content, Content::Served { logged_at: Some(_), .. })
+    }
+
     /// The connection that it is for.
     pub(crate) fn conn(&self) -> ConnKey {
         self.conn

@@ -25,6 +25,7 @@ use tierce_cask::{Error, Wal};
 use tierce_keyspace::log::LogSink;
 
 use super::compactor::Compaction;
+use super::exposure::Exposure;
 
 /// The log of the keyspace.
 #[derive(Default)]
@@ -41,6 +42,8 @@ pub struct Journal {
     demanded: Condvar,
     pub(super) compaction: Compaction,
     syncs: AtomicU64,
+    /// How old what is not on the device is.
+    pub(crate) exposure: Exposure,
 }
 
 /// The log that is written to.

@@ -3,6 +3,7 @@
 //! * [`journal`]: the log itself; where changes go, and what happens when they cannot.
 //! * [`recovery`]: from the log back to the keys, before anybody is served.
 //! * [`syncer`]: a thread that has the log reach the device, by policy.
+//! * [`exposure`]: holding writers back where that takes too long.
 //! * [`compactor`]: writing live keys again so that the old part of the log can go.
 //! * [`keeper`]: what decides when that is done, and begins, heals and closes the log at run time.
 //! * [`home`]: where the log is, and which one counts.
@@ -17,6 +18,7 @@
 //! Only [`serving`] and [`syncer`] know a server; the others could be a crate below it.
 
 mod compactor;
+mod exposure;
 mod home;
 mod host;
 mod journal;

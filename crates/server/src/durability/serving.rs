@@ -12,10 +12,12 @@ use tierce_cask::disk::OsDisk;
 use tierce_keyspace::Keyspace;
 
 use super::compactor::CompactionFigures;
+use super::exposure;
 use super::home::{LogHome, LogOptions};
 use super::host::{Host, KeeperSettings, Operator, Severity, Switched};
 use super::journal::Journal;
 use super::keeper::{Keeper, Next};
+use super::policy::SyncPolicy;
 use super::syncer::Syncer;
 use crate::config::Peer;
 use crate::error::CommandError;
@@ -110,6 +112,32 @@ impl Durability {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.journal.is_wounded() && self.journal.is_on()
+    }
+
+    /// Whether writes under this policy have to wait for a sync that takes too long.
+    #[must_use]
+    #[inline]
+    pub fn holds_back(&self, policy: SyncPolicy) -> bool {
+        policy == SyncPolicy::EverySecond && self.journal.exposure.is_too_long()
+    }
+
+    /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
+    /// before.
+    #[must_use]
+    pub fn hold_back(&self) -> u64 {
+        self.journal.exposure.hold();
+        exposure::LOOK_AGAIN_MS
+    }
+
+    /// How often writers were held back.
+    #[must_use]
+    pub fn delays(&self) -> u64 {
+        self.journal.exposure.delays()
+    }
+
+    /// Moves the time on by which that is decided: for tests.
+    pub(crate) fn advance_clock(&self, ms: u64) {
+        self.journal.exposure.advance(ms);
     }
 
     /// The reply to a write while they are refused.

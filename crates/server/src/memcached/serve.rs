@@ -66,6 +66,9 @@ pub fn serve(
     if let Some(flow) = session.waits.for_pause(server, io) {
         return flow;
     }
+    if let Some(flow) = session.waits.for_device(server, io) {
+        return flow;
+    }
     if let Some(flow) = session.waits.for_room(server, io) {
         return flow;
     }

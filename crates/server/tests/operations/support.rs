@@ -11,7 +11,7 @@ use std::time::Duration;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_server::config::{Invocation, Settings, parse};
-use tierce_server::{Instance, Stopper};
+use tierce_server::{Instance, Stopper, SyncClock};
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
 
@@ -23,6 +23,8 @@ pub struct TestServer {
     pub port: u16,
     /// Exists as long as the server.
     pub dir: PathBuf,
+    /// By which it is decided whether a sync takes too long.
+    pub clock: SyncClock,
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,9 +57,9 @@ impl TestServer {
             "--port {port} --bind 127.0.0.1 --dir {path} --threads 2 --loglevel nothing {options}"
         );
         let instance = Instance::start_limited(settings(&line), disk, spilled).unwrap();
-        let stopper = instance.stopper();
+        let (stopper, clock) = (instance.stopper(), instance.sync_clock());
         let thread = Some(std::thread::spawn(move || instance.wait()));
-        Self { port, dir, stopper, thread }
+        Self { port, dir, clock, stopper, thread }
     }
 
     pub fn client(&self) -> Client {

@@ -51,8 +51,7 @@ fn hrandfield(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     let count = repetitions(count, hash.len(), hash.allocated_bytes())?;
     begin(reply, count, with_values);
-    let draw = std::iter::repeat_with(|| hash.sample(&mut random, now_ms));
-    draw.take(count).flatten().for_each(|field| show(reply, field, with_values));
+    hash.sample_repeatedly(count, &mut random, now_ms, |field| show(reply, field, with_values));
     Ok(())
 }
 

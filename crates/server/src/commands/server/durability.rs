@@ -3,9 +3,12 @@
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
+use crate::blocking::Patience;
 use crate::command::{Flags, Group, Spec};
+use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::waiting::Awaited;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("bgrewriteaof", 1, Group::Server, compact)
@@ -37,8 +40,9 @@ fn compact(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Replies at once that the log is on the device, and keeps the reply back until it is. There are
-/// no replicas: who asks for some learns that there is none without waiting for the timeout.
+/// Without a timeout it replies at once that the log is on the device, and keeps the reply back until it
+/// is, so that a pipeline goes on. With one, the session waits. There are no replicas: who asks for some
+/// learns that there is none without waiting for the timeout.
 fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let integer = |text: &[u8]| number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER);
     let local = integer(&args[1])?;
@@ -48,12 +52,7 @@ fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if integer(&args[2])? < 0 {
         return Err(CommandError::new("ERR value is out of range, must be positive"));
     }
-    if number::parse_i64(&args[3])
-        .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?
-        < 0
-    {
-        return Err(CommandError::new("ERR timeout is negative"));
-    }
+    let patience = Patience::from_ms(&args[3])?;
     // What this connection did in a shard that is still locked goes to the log now.
     ctx.locker.release();
     let Some(journal) = ctx.server.durability.journal() else {
@@ -68,8 +67,15 @@ fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Ok(());
     };
     if local > 0 {
-        ctx.session.logged_at = journal.appended();
-        ctx.session.awaits_device |= journal.durable() < ctx.session.logged_at;
+        let position = journal.appended();
+        match patience {
+            Patience::Ms(patience_ms) if position > journal.durable() => {
+                ctx.session.acknowledgements.note(position, SyncPolicy::No);
+                ctx.session.wait_for(Awaited::Device { position, patience_ms });
+                return Ok(());
+            }
+            _ => ctx.session.acknowledgements.note(position, SyncPolicy::Always),
+        }
     }
     ctx.reply.array(2);
     ctx.reply.int(local);

@@ -316,7 +316,7 @@ fn log_of_writes(report: &mut Report<'_>) {
         report.line("aof_base_size", compaction.base_bytes);
         report.constants(&[("aof_pending_rewrite", "0"), ("aof_buffer_length", "0")]);
         report.line("aof_pending_bio_fsync", u8::from(figures.durable < figures.appended));
-        report.constants(&[("aof_delayed_fsync", "0")]);
+        report.line("aof_delayed_fsync", report.server.durability.delays());
         report.line("log_records", figures.appended);
         report.line("log_records_durable", figures.durable);
         report.line("log_syncs", figures.syncs);
@@ -343,7 +343,10 @@ fn stats(report: &mut Report<'_>) {
         ("instantaneous_input_repl_kbps", "0.00"),
         ("instantaneous_output_repl_kbps", "0.00"),
     ]);
-    report.line("rejected_connections", report.totals.get(Stat::RejectedConnections));
+    report.line(
+        "rejected_connections",
+        traffic.dropped + report.totals.get(Stat::RejectedConnections),
+    );
     let keys = server.key_stats();
     report.constants(&[("sync_full", "0"), ("sync_partial_ok", "0"), ("sync_partial_err", "0")]);
     report.line("expired_keys", keys.expired);

@@ -112,8 +112,7 @@ fn srandmember(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         (Some(set), Some(count)) => {
             let count = repetitions(count, set.len(), set.allocated_bytes())?;
             reply.array(count);
-            let draw = std::iter::repeat_with(|| set.sample(&mut random));
-            draw.take(count).flatten().for_each(|member| reply.element(member));
+            set.sample_repeatedly(count, &mut random, |member| reply.element(member));
         }
     }
     Ok(())

@@ -55,8 +55,9 @@ fn zrandmember(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     if count < 0 {
         let wanted = repetitions(count, set.len(), set.allocated_bytes())?;
         scores.begin(reply, wanted);
-        let drawn = std::iter::repeat_with(|| set.sample(&mut random)).take(wanted).flatten();
-        drawn.for_each(|(member, score)| scores.entry(reply, member, score));
+        set.sample_repeatedly(wanted, &mut random, |(member, score)| {
+            scores.entry(reply, member, score);
+        });
     } else {
         draw_distinct(&set, (count as usize).min(set.len()), random, scores, reply);
     }

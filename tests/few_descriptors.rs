@@ -1,0 +1,66 @@
+//! A limit of open files that is lower than the number of those who want to connect.
+
+use tierce_harness::{Connection, TempDir, free_port, wait_until};
+
+use crate::launch;
+
+const FILES: u64 = 160;
+
+#[test]
+fn clients_leave_the_log_its_files() {
+    let (dir, port) = (TempDir::new(), free_port());
+    let unix = dir.path().join("tierce.sock");
+    let server = launch()
+        .files_max(FILES)
+        .with("threads", "1")
+        .with("appendonly", "yes")
+        .with("unixsocket", unix.to_str().expect("UTF-8"))
+        .with("memcached-port", &port.to_string())
+        .start();
+    let mut first = server.connect();
+    let maxclients: u64 = first.ask("CONFIG GET maxclients").items()[1].text().parse().unwrap();
+    assert!((FILES / 2..FILES - 32).contains(&maxclients), "{maxclients}");
+    let memcached = ([127, 0, 0, 1], port).into();
+    // Two waves: what lingers of the first one counts in the second.
+    for _ in 0..2 {
+        let storm: Vec<Connection> = (0..FILES)
+            .flat_map(|_| [server.connect(), Connection::unix(&unix), Connection::tcp(memcached)])
+            .collect();
+        // All of them have been looked at when the last one has been.
+        let mut last = server.connect();
+        assert_eq!(last.rest(), b"-ERR max number of clients reached\r\n");
+        first.check("SET a 1", "+OK");
+        first.check("SAVE", "+OK");
+        let before = passes(&mut first);
+        first.check("BGREWRITEAOF", "+Background append only file rewriting started");
+        wait_until("the log is compacted", || passes(&mut first) > before);
+        first.check("SET a 2", "+OK");
+        let figures = first.ask("INFO").text().to_owned();
+        for line in [
+            format!("connected_clients:{maxclients}\r\n"),
+            "aof_last_write_status:ok\r\n".to_owned(),
+            "aof_last_bgrewrite_status:ok\r\n".to_owned(),
+        ] {
+            assert!(figures.contains(&line), "no {line}: {figures}");
+        }
+        drop(storm);
+        wait_until("they have gone", || {
+            first.ask("INFO clients").text().contains("connected_clients:1\r\n")
+        });
+    }
+}
+
+/// How often the log was compacted.
+fn passes(c: &mut Connection) -> u64 {
+    let figures = c.ask("INFO persistence").text().to_owned();
+    let line = figures.lines().find_map(|line| line.strip_prefix("aof_rewrites:"));
+    line.expect("the figure").parse().expect("a number")
+}
+
+#[test]
+fn a_limit_that_leaves_no_room_is_told_at_the_start() {
+    let port = free_port().to_string();
+    let outcome = launch().files_max(40).with("threads", "1").with("port", &port).run();
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.errors.contains("ulimit -n must be 61 or more"), "{}", outcome.errors);
+}
