@@ -332,6 +332,35 @@ fn a_damaged_file_is_refused_in_one_line() {
     in_dir(&dir).start().connect().check("DBSIZE", ":1");
 }
 
+/// An RDB file with these keys and values in database 0, without a checksum.
+fn file_of(entries: &[&[u8]]) -> Vec<u8> {
+    [&b"REDIS0010\xfe\x00"[..], &entries.concat(), b"\xff\0\0\0\0\0\0\0\0"].concat()
+}
+
+#[test]
+fn a_value_that_cannot_be_is_named_with_its_key() {
+    let dir = TempDir::new();
+    let twice = file_of(&[b"\x00\x01a\x01v", b"\x02\x05label\x02\x01m\x01m"]);
+    std::fs::write(dump_file(&dir), twice).expect("the file");
+    let launch = Launch::new(program()).with("port", &free_port().to_string());
+    let path = dir.path().display().to_string();
+    let outcome = launch.with("dir", &path).with("appendonly", "no").run();
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let expected = "dump.rdb: the key label, near offset 28: it has the same member twice";
+    assert!(outcome.errors.contains(expected), "{outcome:?}");
+}
+
+/// Redis has written such files, and loads them.
+#[test]
+fn empty_collections_are_left_out_of_a_file() {
+    let dir = TempDir::new();
+    let entries: [&[u8]; 3] = [b"\x00\x01a\x01v", b"\x02\x05empty\x00", b"\x01\x01l\x01\x01e"];
+    std::fs::write(dump_file(&dir), file_of(&entries)).expect("the file");
+    let server = in_dir(&dir).start();
+    server.connect().check("DBSIZE", ":2");
+    assert!(server.output().contains("the key empty before offset"), "{}", server.output());
+}
+
 #[test]
 fn a_file_without_checksum_is_loaded_and_a_name_can_be_chosen() {
     let dir = TempDir::new();

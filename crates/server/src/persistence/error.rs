@@ -58,6 +58,18 @@ pub enum LoadError {
         /// What is wrong, and where.
         source: tierce_rdb::Error,
     },
+    /// The value of a key is damaged.
+    #[error("{}: the key {key}, near offset {offset}: {flaw}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key, escaped.
+        key: String,
+        /// How far the file was read.
+        offset: u64,
+        /// What is wrong.
+        flaw: String,
+    },
     /// The file is whole, but this server cannot hold what is in it.
     #[error("{}, near byte {offset}: {what}", path.display())]
     Unsupported {

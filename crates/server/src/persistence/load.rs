@@ -10,7 +10,7 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
-use super::values::Assembly;
+use super::values::{Assembly, Flaw};
 use crate::log::Log;
 
 /// A load that takes longer says how far it is, each time that so much has passed.
@@ -26,6 +26,8 @@ pub struct LoadReport {
     pub keys: u64,
     /// Keys that were left out because their time had come.
     pub expired: u64,
+    /// Keys that were left out because their collection has no elements.
+    pub empty: u64,
 }
 
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
@@ -64,9 +66,10 @@ pub fn load(
         reported: begun,
     };
     loader.run(verifies)?;
-    let LoadReport { keys, expired } = loader.report;
+    let LoadReport { keys, expired, empty } = loader.report;
     log.notice(format_args!(
-        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before",
+        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
+         out as empty",
         begun.elapsed().as_secs_f64()
     ));
     Ok(Some(loader.report))
@@ -147,19 +150,31 @@ impl Loader<'_> {
         let (mut stored, mut loading) = (Ok(()), loading);
         let visited = reader.visit_value(|part| {
             match (&mut loading, part) {
-                (Some(loading), part) => loading.add(part),
+                (Some(loading), part) => loading.add(part)?,
                 (None, Part::String(bytes)) => {
                     let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
                     stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
                 }
                 (None, _) => {}
             }
-            Ok::<_, Error>(())
+            Ok::<_, Flaw>(())
         });
-        visited.map_err(|source| format_error(self.path, source))?;
-        if let Some(loading) = loading {
-            let mut db = locker.db(db, key.hash(), *now_ms);
-            stored = db.put_collection(key, loading.finish(), deadline_ms).map(drop);
+        let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
+        match whole {
+            Ok(None) => {}
+            Ok(Some(collection)) => {
+                let mut db = locker.db(db, key.hash(), *now_ms);
+                stored = db.put_collection(key, collection, deadline_ms).map(drop);
+            }
+            Err(Flaw::Empty) => {
+                self.leave_out_empty(entry);
+                return Ok(());
+            }
+            Err(flaw) => {
+                let (path, offset) = (self.path.to_owned(), self.reader.offset());
+                let key = entry.key.escape_ascii().to_string();
+                return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
+            }
         }
         stored.map_err(|error| {
             self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
@@ -170,6 +185,21 @@ impl Loader<'_> {
             self.tell();
         }
         Ok(())
+    }
+
+    /// Faults of Redis have left such keys in files, and Redis leaves them out as well.
+    fn leave_out_empty(&mut self, entry: &Entry) {
+        const TOLD_MAX: u64 = 10;
+        self.report.empty += 1;
+        if self.report.empty <= TOLD_MAX {
+            self.log.warning(format_args!(
+                "{}: the key {} before offset {} was left out, for its {:?} has no elements",
+                self.path.display(),
+                entry.key.escape_ascii(),
+                self.reader.offset(),
+                entry.kind()
+            ));
+        }
     }
 
     /// Tells the operator how far it is, now and then.
