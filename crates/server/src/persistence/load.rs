@@ -1,5 +1,6 @@
 //! Loads an RDB file into a keyspace.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -30,6 +31,19 @@ pub struct LoadReport {
     pub empty: u64,
 }
 
+/// Names of keys, with their databases.
+pub(super) type Names = HashSet<(DbIndex, Vec<u8>)>;
+
+/// What becomes of the values that are read.
+pub(super) enum Purpose<'n> {
+    /// They are stored.
+    Load,
+    /// They are stored, and their keys noted.
+    LoadAndNote(&'n mut Names),
+    /// Nothing: whoever must not stop halfway looks at the whole file first.
+    Verify,
+}
+
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
 /// already is replaced.
 ///
@@ -44,6 +58,17 @@ pub fn load(
     log: &Log,
     verifies: bool,
 ) -> Result<Option<LoadReport>, LoadError> {
+    read(path, &mut keyspace.locker(), log, verifies, Purpose::Load)
+}
+
+/// The same with a locker, which may hold all shards.
+pub(super) fn read(
+    path: &Path,
+    locker: &mut Locker<'_>,
+    log: &Log,
+    verifies: bool,
+    purpose: Purpose<'_>,
+) -> Result<Option<LoadReport>, LoadError> {
     let io_error = |source| LoadError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -57,9 +82,10 @@ pub fn load(
     let mut loader = Loader {
         path,
         reader,
-        keyspace,
-        locker: keyspace.locker(),
+        keyspace: locker.keyspace(),
+        locker,
         log,
+        purpose,
         now_ms: crate::clock::unix_ms(),
         report: LoadReport::default(),
         total_bytes,
@@ -79,12 +105,13 @@ fn format_error(path: &Path, source: Error) -> LoadError {
     LoadError::Format { path: path.to_owned(), source }
 }
 
-struct Loader<'a> {
+struct Loader<'a, 'k> {
     path: &'a Path,
     reader: Reader<File>,
-    keyspace: &'a Keyspace,
-    locker: Locker<'a>,
+    keyspace: &'k Keyspace,
+    locker: &'a mut Locker<'k>,
     log: &'a Log,
+    purpose: Purpose<'a>,
     now_ms: i64,
     report: LoadReport,
     total_bytes: u64,
@@ -92,7 +119,7 @@ struct Loader<'a> {
     reported: Instant,
 }
 
-impl Loader<'_> {
+impl Loader<'_, '_> {
     fn run(&mut self, verifies: bool) -> Result<(), LoadError> {
         loop {
             let event = match self.reader.next_event() {
@@ -146,12 +173,13 @@ impl Loader<'_> {
             return Ok(());
         }
         let key = self.keyspace.key(&entry.key);
+        let stores = !matches!(self.purpose, Purpose::Verify);
         let Self { reader, locker, now_ms, .. } = self;
         let (mut stored, mut loading) = (Ok(()), loading);
         let visited = reader.visit_value(|part| {
             match (&mut loading, part) {
                 (Some(loading), part) => loading.add(part)?,
-                (None, Part::String(bytes)) => {
+                (None, Part::String(bytes)) if stores => {
                     let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
                     stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
                 }
@@ -161,11 +189,11 @@ impl Loader<'_> {
         });
         let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
         match whole {
-            Ok(None) => {}
-            Ok(Some(collection)) => {
+            Ok(Some(collection)) if stores => {
                 let mut db = locker.db(db, key.hash(), *now_ms);
                 stored = db.put_collection(key, collection, deadline_ms).map(drop);
             }
+            Ok(_) => {}
             Err(Flaw::Empty) => {
                 self.leave_out_empty(entry);
                 return Ok(());
@@ -179,6 +207,9 @@ impl Loader<'_> {
         stored.map_err(|error| {
             self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
         })?;
+        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+            names.insert((db, entry.key.clone()));
+        }
         self.report.keys += 1;
         if self.report.keys.is_multiple_of(KEYS_PER_LOOK) {
             self.locker.release();

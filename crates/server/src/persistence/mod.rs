@@ -23,6 +23,7 @@ mod load;
 mod offer;
 mod pace;
 mod points;
+mod reload;
 mod save;
 mod saver;
 mod state;
@@ -39,6 +40,7 @@ pub use error::{LoadError, SaveError};
 pub use file::Install;
 pub use load::load;
 pub use offer::offer_import;
+pub(crate) use reload::{ReloadError, ReloadOptions, reload};
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
 
