@@ -33,6 +33,14 @@ pub enum SaveError {
         /// What the system says.
         source: io::Error,
     },
+    /// The file has a place where no snapshot may be.
+    #[error("{} {reason}", path.display())]
+    Place {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The server ends and nobody wants the snapshot any more.
     #[error("the save was given up because the server ends")]
     GivenUp,

@@ -114,6 +114,12 @@ pub enum TransferError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// What was to be written has the place of a file of the data directory.
+    #[error("{} is a place of the server's own files", path.display())]
+    OwnFile {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// The file system refuses something.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
