@@ -45,6 +45,7 @@ mod stream_commands;
 mod string_commands;
 
 // The server and its clients.
+mod check_and_start;
 mod client_commands;
 mod clients_that_wait;
 mod command_table;

@@ -7,11 +7,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
+use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
 use super::values::{Assembly, Flaw};
+use crate::config::LogLevel;
 use crate::log::Log;
 
 /// A load that takes longer says how far it is, each time that so much has passed.
@@ -61,7 +62,20 @@ pub fn load(
     read(path, &mut keyspace.locker(), log, verifies, Purpose::Load)
 }
 
-/// The same with a locker, which may hold all shards.
+/// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
+///
+/// # Errors
+/// As there, and when there is no file.
+pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
+    let failed = |source| LoadError::Io { path: path.to_owned(), source };
+    let options = Options { databases, shards: 1, ..Options::default() };
+    let keyspace = Keyspace::new(options).map_err(|error| failed(io::Error::other(error)))?;
+    let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
+    let read = read(path, &mut keyspace.locker(), &log, true, Purpose::Verify)?;
+    read.map(|report| report.keys).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
+/// As [`load`] with a locker, which may hold all shards.
 pub(super) fn read(
     path: &Path,
     locker: &mut Locker<'_>,

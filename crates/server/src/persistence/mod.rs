@@ -40,6 +40,7 @@ pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
 pub use load::load;
+pub(crate) use load::verify;
 pub use offer::offer_import;
 pub(crate) use place::{OwnFiles, is_own_name};
 pub(crate) use reload::{ReloadError, ReloadOptions, reload};
