@@ -64,6 +64,7 @@ mod limits;
 mod many_connections;
 
 // The process.
+mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;
 mod snapshots_of_large_collections;

@@ -261,3 +261,19 @@ fn a_score_that_is_no_number_is_zero() {
     set.insert(b"a", f64::NAN, &limits);
     assert_eq!(set.score(b"a"), Some(0.0));
 }
+
+/// Limits of the configuration that no block could hold.
+#[test]
+fn limits_beyond_what_a_block_holds_are_not_followed() {
+    let limits = PackedLimits { entries_max: usize::MAX, value_len_max: usize::MAX };
+    let mut long = SortedSet::new();
+    for number in 0..10_u8 {
+        long.insert(&vec![number; 10_000], f64::from(number), &limits);
+    }
+    assert_eq!((long.len(), long.encoding()), (10, "skiplist"));
+    let mut many = SortedSet::new();
+    for number in 0..2000_u16 {
+        many.insert(&number.to_be_bytes(), 1.0, &limits);
+    }
+    assert_eq!((many.len(), many.encoding()), (2000, "skiplist"));
+}
