@@ -110,3 +110,42 @@ fn what_is_no_payload_is_refused() {
     c.check("EXISTS copy", ":0");
     c.check("RESTORE copy 0", "-ERR wrong number of arguments for 'restore' command");
 }
+
+/// A payload of these bytes with the version and checksum that they need.
+fn payload(value: &[u8]) -> Vec<u8> {
+    let summed = [value, b"\x0a\x00"].concat();
+    [&summed[..], &tierce_rdb::crc64(0, &summed).to_le_bytes()].concat()
+}
+
+/// Whatever is wrong is found before anything changes.
+#[test]
+fn a_damaged_value_with_a_right_checksum_changes_nothing() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("RPUSH copy former", ":1");
+    let of_nan = [&b"\x05\x01\x01m"[..], &f64::NAN.to_le_bytes()].concat();
+    let damaged: &[(&str, &[u8])] = &[
+        ("a set of no members", b"\x02\x00"),
+        ("a list of no elements", b"\x01\x00"),
+        ("a list of no nodes", b"\x12\x00"),
+        ("a list of empty nodes", b"\x12\x01\x02\x07\x07\0\0\0\0\0\xff"),
+        ("a hash of no fields", b"\x04\x00"),
+        ("a byte after a string", b"\x00\x01a!"),
+        ("a byte after a set", b"\x02\x01\x01a!"),
+        ("a member twice", b"\x02\x02\x01a\x01a"),
+        ("a field twice", b"\x04\x02\x01f\x01v\x01f\x01w"),
+        ("a score that is no number", &of_nan),
+        ("an intset out of order", b"\x0b\x0c\x02\0\0\0\x02\0\0\0\x02\0\x01\0"),
+        ("a field that expires in 1970", b"\x18\0\0\0\0\0\0\0\0\x01\x01\x01f\x01v"),
+        ("entries of a stream that are not there", b"\x13\0\x05\x01\0\0\0\0\0\x05\0"),
+        ("two groups of one name", b"\x13\0\0\x01\0\0\0\0\0\x05\x02\x01g\0\0\0\0\0\x01g\0\0\0\0\0"),
+    ];
+    for (what, value) in damaged {
+        let reply = restore(&mut c, &payload(value), &["0", "REPLACE"]).to_string();
+        assert_eq!(reply, "-ERR Bad data format", "{what}");
+        c.check("LRANGE copy 0 -1", r#"["former"]"#);
+    }
+    let sound = payload(b"\x02\x02\x01a\x01b");
+    assert_eq!(restore(&mut c, &sound, &["0", "REPLACE"]).to_string(), "+OK");
+    c.check("SCARD copy", ":2");
+}

@@ -189,7 +189,7 @@ fn a_backup_is_a_copy_of_one_moment() {
     c.check("BACKUP copy.rdb NOW", "-ERR syntax error");
     c.check(
         "BACKUP wal/MANIFEST REPLACE",
-        "-ERR a backup cannot be written into the directory of the log",
+        "-ERR a backup cannot have the place of the server's own files",
     );
     assert!(c.ask("BACKUP absent/copy.rdb").text().starts_with("ERR the directory"));
     let outside = scratch.path().join("outside.rdb");

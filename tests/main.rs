@@ -45,6 +45,7 @@ mod stream_commands;
 mod string_commands;
 
 // The server and its clients.
+mod check_and_start;
 mod client_commands;
 mod clients_that_wait;
 mod command_table;
@@ -53,6 +54,7 @@ mod config_commands;
 mod config_sources;
 mod info;
 mod monitor;
+mod named_files;
 mod slowlog_and_latency;
 
 // The limits.
@@ -66,6 +68,7 @@ mod memory_goes_back;
 
 // The process.
 mod released_formats;
+mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;
 mod snapshots_of_large_collections;

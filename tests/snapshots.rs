@@ -332,6 +332,35 @@ fn a_damaged_file_is_refused_in_one_line() {
     in_dir(&dir).start().connect().check("DBSIZE", ":1");
 }
 
+/// An RDB file with these keys and values in database 0, without a checksum.
+fn file_of(entries: &[&[u8]]) -> Vec<u8> {
+    [&b"REDIS0010\xfe\x00"[..], &entries.concat(), b"\xff\0\0\0\0\0\0\0\0"].concat()
+}
+
+#[test]
+fn a_value_that_cannot_be_is_named_with_its_key() {
+    let dir = TempDir::new();
+    let twice = file_of(&[b"\x00\x01a\x01v", b"\x02\x05label\x02\x01m\x01m"]);
+    std::fs::write(dump_file(&dir), twice).expect("the file");
+    let launch = Launch::new(program()).with("port", &free_port().to_string());
+    let path = dir.path().display().to_string();
+    let outcome = launch.with("dir", &path).with("appendonly", "no").run();
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let expected = "dump.rdb: the key label, near offset 28: it has the same member twice";
+    assert!(outcome.errors.contains(expected), "{outcome:?}");
+}
+
+/// Redis has written such files, and loads them.
+#[test]
+fn empty_collections_are_left_out_of_a_file() {
+    let dir = TempDir::new();
+    let entries: [&[u8]; 3] = [b"\x00\x01a\x01v", b"\x02\x05empty\x00", b"\x01\x01l\x01\x01e"];
+    std::fs::write(dump_file(&dir), file_of(&entries)).expect("the file");
+    let server = in_dir(&dir).start();
+    server.connect().check("DBSIZE", ":2");
+    assert!(server.output().contains("the key empty before offset"), "{}", server.output());
+}
+
 #[test]
 fn a_file_without_checksum_is_loaded_and_a_name_can_be_chosen() {
     let dir = TempDir::new();
@@ -366,4 +395,119 @@ fn debug_reload_goes_over_the_disk() {
     c.check("SET b 3", "+OK");
     c.check("DEBUG RELOAD NOSAVE NOFLUSH", "+OK");
     c.check("MGET a b", "[\"1\", \"3\"]");
+}
+
+/// Pushes to a list until it is told to end, and returns how many pushes were acknowledged.
+fn push_until(server: &Server, key: &str, end: &AtomicBool) -> i64 {
+    let mut c = server.connect();
+    let mut acknowledged = 0;
+    while !end.load(Ordering::Relaxed) {
+        acknowledged += 1;
+        c.check(&format!("RPUSH {key} {acknowledged}"), &format!(":{acknowledged}"));
+    }
+    acknowledged
+}
+
+/// Reloads while others write, then kills the server: nothing that was acknowledged is lost.
+fn reload_under_writes(dir: &TempDir, shards: &str) {
+    const RELOADS: usize = 30;
+    let durable = || {
+        let launch = launch().with("dir", &dir.path().display().to_string());
+        let launch = launch.with("appendonly", "yes").with("enable-debug-command", "yes");
+        launch.with("shards", shards).with("threads", "3").start()
+    };
+    let server = durable();
+    let mut c = server.connect();
+    c.check("MSET a 1 b 2", "+OK");
+    let end = AtomicBool::new(false);
+    let pushed: Vec<i64> = std::thread::scope(|scope| {
+        let push = |key: &'static str| {
+            let (server, end) = (&server, &end);
+            scope.spawn(move || push_until(server, key, end))
+        };
+        let writers = [push("list:1"), push("list:2")];
+        (0..RELOADS).for_each(|_| c.check("DEBUG RELOAD", "+OK"));
+        end.store(true, Ordering::Relaxed);
+        writers.map(|writer| writer.join().expect("a writer")).into()
+    });
+    let lengths = |c: &mut Connection| {
+        ["list:1", "list:2"].map(|key| c.ask(&format!("LLEN {key}")).to_string())
+    };
+    let expected = [0, 1].map(|at| format!(":{}", pushed[at]));
+    assert_eq!(lengths(&mut c), expected);
+    c.check("DEBUG RELOAD", "+OK");
+    kill(server);
+    let server = durable();
+    let mut c = server.connect();
+    assert_eq!(lengths(&mut c), expected);
+    c.check("MGET a b", r#"["1", "2"]"#);
+}
+
+#[test]
+fn debug_reload_loses_nothing_that_others_write() {
+    reload_under_writes(&TempDir::new(), "0");
+}
+
+#[test]
+fn debug_reload_works_with_a_single_shard() {
+    reload_under_writes(&TempDir::new(), "1");
+}
+
+/// The log has everything at each moment, wherever the death falls.
+#[test]
+fn a_death_during_debug_reload_loses_nothing() {
+    const KEYS: usize = 3000;
+    for round in 0..4 {
+        let dir = TempDir::new();
+        let durable =
+            || in_dir(&dir).with("appendonly", "yes").with("enable-debug-command", "yes").start();
+        let server = durable();
+        let mut c = server.connect();
+        for key in 0..KEYS {
+            c.request(&["SET", &format!("k{key}"), "value"]);
+        }
+        (0..KEYS).for_each(|_| c.expect("+OK"));
+        // Some rounds die in the save, others in the load or behind it.
+        (0..round).for_each(|_| c.check("DEBUG RELOAD", "+OK"));
+        c.send("DEBUG RELOAD\r\n");
+        c.send("PING\r\n");
+        server.connect().check("DBSIZE", &format!(":{KEYS}"));
+        kill(server);
+        durable().connect().check("DBSIZE", &format!(":{KEYS}"));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_loaded_leaves_all_as_it_was() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("enable-debug-command", "yes").start();
+    let mut c = server.connect();
+    let failed = "-ERR Error trying to load the RDB dump, check server logs.";
+    c.check("SET a 1", "+OK");
+    c.check("DEBUG RELOAD NOSAVE", failed);
+    let damaged = file_of(&[b"\x00\x01a\x01v", b"\x02\x05label\x02\x01m\x01m"]);
+    std::fs::write(dump_file(&dir), damaged).expect("the file");
+    c.check("DEBUG RELOAD NOSAVE", failed);
+    c.check("KEYS *", r#"["a"]"#);
+    c.check("GET a", "\"1\"");
+    assert!(server.output().contains("the key label"), "{}", server.output());
+}
+
+#[test]
+fn who_waits_for_a_key_gets_it_from_debug_reload() {
+    let dir = TempDir::new();
+    let server = in_dir(&dir).with("enable-debug-command", "yes").start();
+    let mut c = server.connect();
+    c.check("RPUSH list element", ":1");
+    c.check("SAVE", "+OK");
+    c.check("DEL list", ":1");
+    let mut waiting = server.connect();
+    waiting.send("BLPOP list 0\r\n");
+    wait_until("it waits", || {
+        let clients = c.ask("INFO clients").text().to_owned();
+        clients.contains("blocked_clients:1")
+    });
+    c.check("DEBUG RELOAD NOSAVE", "+OK");
+    waiting.expect(r#"["list", "element"]"#);
+    c.check("EXISTS list", ":0");
 }

@@ -20,6 +20,10 @@ pub(crate) const SHARD_BITS_MAX: u32 = 10;
 /// The longest key in bytes.
 pub const KEY_LEN_MAX: usize = 64 * 1024;
 
+/// Longest value, and longest element of a collection, whatever the options say: lengths are kept in 32 bits,
+/// and a block of elements ends at 3.5 GiB.
+pub const VALUE_LEN_MAX: usize = 3 << 30;
+
 /// The hash of a key under the keyspace's seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(pub(crate) u64);

@@ -12,7 +12,7 @@ use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::collections::limits::{LimitCells, Limits};
 use crate::garbage::{Fate, Garbage, Piece};
-use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
+use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
 use crate::locker::Locker;
 use crate::log::batch::Outlet;
 use crate::log::{LogSink, Sizes};
@@ -188,7 +188,7 @@ impl Keyspace {
             alarm: Alarm::default(),
             pressure: Pressure::new(),
             limits: LimitCells::new(&Limits::default()),
-            value_len_max: AtomicUsize::new(value_len_max),
+            value_len_max: AtomicUsize::new(value_len_max.min(VALUE_LEN_MAX)),
             databases,
             garbage: Garbage::default(),
             version_base,
@@ -245,7 +245,7 @@ impl Keyspace {
 
     /// Changes that bound. Values that are longer already stay.
     pub fn set_value_len_max(&self, len: usize) {
-        self.value_len_max.store(len, Ordering::Relaxed);
+        self.value_len_max.store(len.min(VALUE_LEN_MAX), Ordering::Relaxed);
     }
 
     /// Up to which size collections are compact.

@@ -23,6 +23,8 @@ const COMPRESSED: u8 = 0xc3;
 const COMPRESS_MIN: usize = 21;
 /// Compression must save this many bytes, as in Redis.
 const COMPRESS_GAIN_MIN: usize = 4;
+/// Longest string that is read. A compressed one may say that it is ninety times as long as it takes.
+const STRING_LEN_MAX: u64 = 3 << 30;
 /// Longest text of an integer of 32 bits.
 const INT_TEXT_MAX: usize = 11;
 
@@ -57,6 +59,9 @@ impl<R: Read> Input<R> {
     /// Replaces `string` by the next string, which may be in any form.
     pub(crate) fn string(&mut self, string: &mut Vec<u8>, expected: &'static str) -> Result<()> {
         let form = match self.length_or_form(expected)? {
+            Length::Plain(len) if len > STRING_LEN_MAX => {
+                return Err(self.corrupt("a string of at most 3 GiB"));
+            }
             Length::Plain(len) => return self.read_into(string, len, expected),
             Length::Special(form) => form,
         };
@@ -82,6 +87,9 @@ impl<R: Read> Input<R> {
     fn compressed_string(&mut self, string: &mut Vec<u8>, expected: &'static str) -> Result<()> {
         let compressed_len = self.length("the length of a compressed string")?;
         let len = self.length("the length of a string that is compressed")?;
+        if len > STRING_LEN_MAX {
+            return Err(self.corrupt("a string of at most 3 GiB"));
+        }
         let mut compressed = std::mem::take(&mut self.compressed);
         let read = self.read_into(&mut compressed, compressed_len, expected);
         string.clear();
@@ -227,7 +235,7 @@ mod tests {
     #[test]
     fn an_announced_length_takes_no_memory() {
         let mut string = Vec::new();
-        let lie = [LENGTH_64, 0x10, 0, 0, 0, 0, 0, 0, 0, b'x'];
+        let lie = [LENGTH_64, 0, 0, 0, 0, 0x80, 0, 0, 0, b'x'];
         let error = Input::new(&lie[..], Summing::Off).string(&mut string, "it").unwrap_err();
         assert_eq!(error.to_string(), "the input ends at offset 10, expected it");
         assert!(string.capacity() < 1024);

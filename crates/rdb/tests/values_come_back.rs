@@ -47,7 +47,8 @@ fn group() -> impl Strategy<Value = Group> {
     };
     let consumer = (string(), time_ms(), option::of(time_ms()));
     (string(), id(), option::of(0..1000_u64), vec(consumer, 0..3), pending()).prop_map(
-        |(name, last_delivered, entries_read, consumers, mut pending)| {
+        |(name, last_delivered, entries_read, mut consumers, mut pending)| {
+            consumers.dedup_by(|a, b| a.0 == b.0);
             // An entry is pending with one consumer only.
             let mut share = |_| pending.split_off(pending.len() / 2);
             let consumers: Vec<_> = consumers
@@ -78,10 +79,10 @@ fn stream() -> impl Strategy<Value = Stream> {
     let state = (id(), id(), any::<u64>()).prop_map(|(last_id, max_deleted_id, entries_added)| {
         StreamState { last_id, max_deleted_id, entries_added }
     });
-    (entries, state, vec(group(), 0..3)).prop_map(|(entries, state, groups)| Stream {
-        entries,
-        state,
-        groups,
+    (entries, state, vec(group(), 0..3)).prop_map(|(entries, mut state, mut groups)| {
+        state.last_id = state.last_id.max(entries.last().map_or(state.last_id, |last| last.id));
+        groups.dedup_by(|a, b| a.name == b.name);
+        Stream { entries, state, groups }
     })
 }
 
@@ -94,13 +95,13 @@ fn hash(expiry: impl Strategy<Value = Option<u64>>) -> impl Strategy<Value = Val
 
 /// Values that all versions can hold.
 fn value() -> impl Strategy<Value = Value> {
-    let integers = btree_set(any::<i64>(), 0..600).prop_map(|members| {
+    let integers = btree_set(any::<i64>(), 1..600).prop_map(|members| {
         Value::Set(members.into_iter().map(|member| member.to_string().into_bytes()).collect())
     });
     prop_oneof![
         string().prop_map(Value::String),
         vec(string(), 0..140).prop_map(Value::List),
-        btree_set(string(), 0..140).prop_map(|members| Value::Set(members.into_iter().collect())),
+        btree_set(string(), 1..140).prop_map(|members| Value::Set(members.into_iter().collect())),
         integers,
         btree_map(string(), score(), 0..140)
             .prop_map(|members| Value::SortedSet(members.into_iter().collect())),

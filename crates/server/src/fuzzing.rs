@@ -2,9 +2,12 @@
 //!
 //! It panics when a promise is broken. No part of the crate's interface.
 
-use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Value};
-use tierce_rdb::{Error, Kind, Part, Value as Decoded, WriterOptions, crc64, dump};
+use std::sync::Arc;
 
+use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Value};
+use tierce_rdb::{Kind, Value as Decoded, WriterOptions, crc64, dump};
+
+use crate::persistence::transfer::Executor;
 use crate::persistence::values::{self, Assembly};
 
 /// Memory for a byte of a payload, at most. A compressed one may be some ninety times as long by itself.
@@ -15,9 +18,40 @@ const MEMORY_FOR_A_BYTE: usize = 64 << 10;
 pub fn restored(data: &[u8]) {
     let summed = [data, &12_u16.to_le_bytes()].concat();
     let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
+    replaces_or_changes_nothing(&payload);
     let Some(dumped) = dump_of_restored(&payload) else { return };
     let again = dump_of_restored(&dumped).expect("its own payload");
     assert_eq!(decoded(&dumped), decoded(&again));
+}
+
+/// RESTORE with REPLACE answers OK, and then DUMP and RESTORE make the same of what is there; or it answers an
+/// error, and the key is as it was.
+fn replaces_or_changes_nothing(payload: &[u8]) {
+    let options = Options { shards: 1, databases: 1, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+    let mut executor = Executor::new(Arc::clone(&keyspace)).expect("a server that serves nobody");
+    let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+    executor.execute(&words(&[b"RPUSH", b"key", b"former", b"12"])).expect("a list");
+    let dump_of_key = || {
+        let key = keyspace.key(b"key");
+        let mut locker = keyspace.locker();
+        let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+        db.get(key).expect("a value in memory").map(|value| dump_of(&value))
+    };
+    let mut restore =
+        |payload: &[u8]| executor.execute(&words(&[b"RESTORE", b"key", b"0", payload, b"REPLACE"]));
+    let former = dump_of_key();
+    let done = restore(payload);
+    let now = dump_of_key();
+    match done {
+        Err(_) => assert_eq!(now, former, "refused"),
+        Ok(()) => {
+            let now = now.expect("what was restored is there");
+            restore(&now).expect("its own payload");
+            let again = dump_of_key().expect("what was restored is there");
+            assert_eq!(decoded(&now), decoded(&again));
+        }
+    }
 }
 
 /// Restores a payload, looks at what there is then, and dumps that; `None` if it is refused, is none of a
@@ -30,12 +64,8 @@ fn dump_of_restored(payload: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut loading = Assembly::begin(parsed.kind(), keyspace.limits())?;
-    let add = |part: Part<'_>| {
-        loading.add(part);
-        Ok::<_, Error>(())
-    };
-    parsed.visit(add).ok()?;
-    let collection = loading.finish();
+    parsed.visit(|part| loading.add(part)).ok()?;
+    let collection = loading.finish().ok()?;
     let used = collection.allocated_bytes();
     assert!(used <= MEMORY_FOR_A_BYTE * payload.len(), "{used} bytes");
 

@@ -169,7 +169,7 @@ impl AnyService {
     fn after_input(
         &self,
         worker: &mut Worker,
-        session: &AnySession,
+        session: &mut AnySession,
         io: &mut Io<'_>,
         flow: Flow,
     ) -> Flow {

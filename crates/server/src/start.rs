@@ -21,7 +21,7 @@ use crate::durability::{self, Durability, Journal, LogHome, LogOptions, Recovery
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, Cause, LoadError};
+use crate::persistence::{self, Cause, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
@@ -54,6 +54,9 @@ pub enum StartError {
         /// How many there are.
         there: usize,
     },
+    /// Directives name files that must not be the same.
+    #[error("{0}")]
+    Files(String),
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -138,6 +141,8 @@ impl Instance {
         crate::memory::resident_at_start();
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
+        let own = OwnFiles::of(&settings, &startup.dir).with_snapshot(&settings);
+        own.conflict().map_or(Ok(()), |conflict| Err(StartError::Files(conflict)))?;
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
@@ -166,6 +171,7 @@ impl Instance {
             Durability::new(journal, log_home),
             log,
         ));
+        server.persistence.set_home(startup.dir.clone());
         // Before anybody is served, who might need it.
         server.spill.set_limits(spilled);
         server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;

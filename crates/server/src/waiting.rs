@@ -53,7 +53,7 @@ impl Waiting {
     pub fn position(&self) -> Option<u64> {
         match self.awaited {
             Awaited::Device { position, .. } => Some(position),
-            Awaited::Save(_) | Awaited::Shutdown => None,
+            Awaited::Save(_) | Awaited::Shutdown | Awaited::LogSwitch { .. } => None,
         }
     }
 
@@ -62,7 +62,7 @@ impl Waiting {
     pub fn until_ms(&self, now_ms: u64) -> Option<u64> {
         match self.awaited {
             Awaited::Device { patience_ms, .. } => Some(now_ms.saturating_add(patience_ms)),
-            Awaited::Save(_) | Awaited::Shutdown => None,
+            Awaited::Save(_) | Awaited::Shutdown | Awaited::LogSwitch { .. } => None,
         }
     }
 }

@@ -158,6 +158,11 @@ fn told_of_import(imported: &Imported) -> String {
     if imported.expired > 0 {
         let _ = writeln!(text, "left out: {} whose time had come", count(imported.expired, "key"));
     }
+    if imported.empty > 0 {
+        let keys = count(imported.empty, "key");
+        let _ =
+            writeln!(text, "left out: {keys} whose collections have no elements, as Redis does");
+    }
     if let Some((path, offset)) = &imported.cut_off {
         let path = path.display();
         let _ = writeln!(

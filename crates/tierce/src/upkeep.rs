@@ -5,31 +5,39 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use tierce_cask::{CheckReport, ColdCheckReport, Error, RepairReport};
+use tierce_server::inspection::{self, Contents, Start};
 
 use crate::shown::{Shown, Unit};
 
-/// Verify every record of a store, which must not be open.
+/// Verify a data directory, a log or a store, which must not be open.
 ///
-/// The log of a server is the directory `wal` in its data directory. With it, the files of values that
-/// were moved to disk are verified (`maxmemory-policy spill`), which are in the directory `cold` beside it;
-/// they can be named alone, too.
+/// Of a server's data directory, everything is verified: the log, the values that were moved to disk
+/// (`maxmemory-policy spill`), the snapshot. Then a start is tried, which changes nothing and needs memory
+/// as the server does; the last line says whether a server starts on it, and what it loses. The directory
+/// of the log that counts may be named instead. Of any other store, and of a directory `cold` alone, the
+/// records are verified.
 ///
 /// Reads the manifest, all segments and all hint files, and names the file and the offset of
 /// whatever is damaged. Nothing is changed. A torn tail is no damage: it is what a kill or a power
 /// cut leaves of a write that was not acknowledged as durable, and opening the store cuts it off. A
 /// hint file that is missing or damaged is none either: opening takes longer without it.
 ///
-/// Exit code 0: the store is sound. 1: damage was found. 2: the check could not be made, because the
-/// store is in use, there is none, or files cannot be read.
+/// Exit code 0: all is sound, and a server starts. 1: damage was found, or a server would not start;
+/// the last line tells. 2: the check could not be made, because the store is in use, there is none, or
+/// files cannot be read.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The store's directory
+    /// The directory
     dir: PathBuf,
+    /// Number of databases, as the server's directive of that name
+    #[arg(long, default_value = "16")]
+    databases: NonZeroUsize,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -56,7 +64,7 @@ pub struct RepairArgs {
 }
 
 /// How it went, as an exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     /// Sound, or saved completely.
     Sound = 0,
@@ -78,22 +86,111 @@ impl CheckArgs {
         if self.dir.file_name().is_some_and(|name| name == SPILLED) && self.dir.is_dir() {
             return self.check_spilled(&self.dir).into();
         }
+        let verdict = match self.data_dir() {
+            Ok(Some((dir, contents))) => self.check_data(&dir, &contents),
+            Ok(None) => self.check_store(&self.dir),
+            Err(error) => {
+                print(&format!("{error}\na start is refused\n"));
+                Verdict::Damaged
+            }
+        };
+        verdict.into()
+    }
+
+    /// The data directory that was named, or whose log was.
+    fn data_dir(&self) -> std::io::Result<Option<(PathBuf, Contents)>> {
+        if !self.dir.is_dir() {
+            return Ok(None);
+        }
+        if !self.dir.join(MANIFEST).exists()
+            && let Some(contents) = inspection::contents(&self.dir)?
+        {
+            return Ok(Some((self.dir.clone(), contents)));
+        }
+        let Some(parent) = self.dir.canonicalize()?.parent().map(Path::to_owned) else {
+            return Ok(None);
+        };
+        let is_log =
+            |contents: &Contents| contents.log.canonicalize().ok() == self.dir.canonicalize().ok();
+        // What cannot be read up there is of no interest to a store on its own.
+        let contents = inspection::contents(&parent).ok().flatten();
+        Ok(contents.filter(is_log).map(|contents| (parent, contents)))
+    }
+
+    /// Checks all that is in a data directory, and whether a server starts there.
+    fn check_data(&self, dir: &Path, contents: &Contents) -> Verdict {
+        let mut verdict = Verdict::Sound;
+        for other in &contents.others {
+            print(&format!("{}: no part of the log that counts\n", other.display()));
+        }
+        if contents.log.join(MANIFEST).exists() {
+            verdict = verdict.max(self.check_store(&contents.log));
+        }
+        if let Some(cold) = &contents.cold {
+            verdict = verdict.max(self.check_spilled(cold));
+        }
+        if let Some(snapshot) = &contents.snapshot {
+            verdict = verdict.max(self.check_snapshot(snapshot));
+        }
+        if verdict == Verdict::Impossible {
+            return verdict;
+        }
+        match inspection::start(dir, self.databases.get()) {
+            Ok(Start::Succeeds { keys }) => {
+                let keys = count(keys, "key");
+                let but = match verdict {
+                    Verdict::Sound => "",
+                    _ => "; keys whose values are damaged answer errors, if there are any",
+                };
+                print(&format!("a start succeeds: {keys}{but}\n"));
+                verdict
+            }
+            Ok(Start::Loses { refusal, keys }) => {
+                print(&format!(
+                    "{refusal}\na start is refused; with `spill-lost-values accept` it succeeds: {}, of \
+                     which those above have lost their values\n",
+                    count(keys, "key")
+                ));
+                Verdict::Damaged
+            }
+            Ok(Start::Fails { refusal }) => {
+                print(&format!("{refusal}\na start is refused\n"));
+                Verdict::Damaged
+            }
+            Err(error) => {
+                eprintln!("tierce check: {error}");
+                Verdict::Impossible
+            }
+        }
+    }
+
+    fn check_snapshot(&self, path: &Path) -> Verdict {
+        match inspection::snapshot(path, self.databases.get()) {
+            Ok(keys) => {
+                print(&format!("{}: a sound snapshot of {}\n", path.display(), count(keys, "key")));
+                Verdict::Sound
+            }
+            Err(error) => {
+                print(&format!(
+                    "damage: {error}\n`appendonly no` does not start with this snapshot\n"
+                ));
+                Verdict::Damaged
+            }
+        }
+    }
+
+    /// Checks a store, and tells.
+    fn check_store(&self, dir: &Path) -> Verdict {
         let mut shown = Shown::new("check", Unit::Bytes, self.quiet);
         let result =
-            tierce_cask::check(&self.dir, |progress| shown.update(progress.done, progress.total));
+            tierce_cask::check(dir, |progress| shown.update(progress.done, progress.total));
         drop(shown);
-        let verdict = match result {
+        match result {
             Ok(report) => {
                 print(&checked(&report));
                 if report.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged }
             }
             Err(error) => impossible("check", &error),
-        };
-        match (verdict, spilled_beside(&self.dir)) {
-            (Verdict::Sound | Verdict::Damaged, Some(cold)) => {
-                (verdict as u8).max(self.check_spilled(&cold) as u8).into()
-            }
-            _ => verdict.into(),
         }
     }
 
@@ -117,12 +214,8 @@ impl CheckArgs {
 /// The directory of spilled values in a data directory.
 const SPILLED: &str = "cold";
 
-/// The spilled values of the server whose log is in a directory, if there are any.
-fn spilled_beside(log: &Path) -> Option<PathBuf> {
-    let log = log.canonicalize().ok()?;
-    let is_log = log.file_name()?.to_str()?.starts_with("wal");
-    Some(log.with_file_name(SPILLED)).filter(|cold| is_log && cold.is_dir())
-}
+/// The file that makes a directory a store.
+const MANIFEST: &str = "MANIFEST";
 
 impl RepairArgs {
     /// Repairs and tells.
@@ -193,8 +286,7 @@ fn checked_spilled(report: &ColdCheckReport) -> String {
         let problems = count(report.problems.len() as u64, "problem");
         let _ = writeln!(
             text,
-            "{problems} found; the server answers errors for keys whose values were there, if any: a \
-             power cut leaves damage where no key has its value"
+            "{problems} found in spilled values; a power cut leaves damage where no key has its value"
         );
     }
     text

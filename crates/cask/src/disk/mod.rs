@@ -1,8 +1,9 @@
 //! The only door to the file system.
 //!
 //! Everything the engine does to files goes through [`Disk`], [`DiskFile`] and [`DiskMap`], of which
-//! there are two implementations: [`OsDisk`], the real one, and [`SimDisk`], which lives in memory
-//! and tears writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call.
+//! there are three implementations: [`OsDisk`], the real one; [`SimDisk`], which lives in memory
+//! and tears writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call; and
+//! [`ShadowDisk`], which shows the real one and keeps changes to itself.
 //!
 //! What the engine assumes of a disk, and no more:
 //! * `sync_data` makes the file's bytes and length survive a power cut; before it, any subset of
@@ -15,11 +16,13 @@ mod descriptors;
 mod map;
 mod os;
 pub(crate) mod reads;
+mod shadow;
 mod sim;
 pub(crate) mod space;
 
 pub use os::OsDisk;
 pub use reads::ReadDriver;
+pub use shadow::ShadowDisk;
 pub use sim::{Fault, Moment, SimDisk};
 pub use space::Space;
 

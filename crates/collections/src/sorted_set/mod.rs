@@ -157,7 +157,9 @@ impl SortedSet {
             (Some(at), Some(old)) if old != score => small.change(at, member, score),
             (Some(_), _) => {}
             (None, _)
-                if small.len() < limits.entries_max && member.len() <= limits.value_len_max =>
+                if small.len() < limits.entries_max
+                    && member.len() <= limits.value_len_max
+                    && small.has_room_for(member.len()) =>
             {
                 small.add(member, score);
             }

@@ -15,6 +15,15 @@ use crate::text_int::{IntText, parse_int};
 /// Elements of a pair.
 const PAIR: usize = 2;
 
+/// Whatever the configuration says, a small sorted set has no more members: each is looked for by looking at all.
+/// Tests have smaller limits.
+const MEMBERS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+
+/// Nor more bytes than this, with a member that is new: far from where a block ends.
+const BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
+
+const _: () = assert!(PAIR * MEMBERS_MAX <= Packed::LEN_MAX && 2 * BYTES_MAX <= Packed::BYTES_MAX);
+
 /// Whole numbers below this are integers and doubles alike.
 const WHOLE_MAX: f64 = (1u64 << 53) as f64;
 
@@ -107,6 +116,12 @@ impl Small {
         self.range(0..self.len())
             .take_while(|(member, score)| bound.is_behind(*member, *score))
             .count()
+    }
+
+    /// Whether a further member of this length may be added.
+    #[inline]
+    pub(super) fn has_room_for(&self, member_len: usize) -> bool {
+        self.len() < MEMBERS_MAX && self.packed.bytes_len().saturating_add(member_len) <= BYTES_MAX
     }
 
     /// Adds a member that is not there.

@@ -280,3 +280,19 @@ fn repeated_draws_find_all_members_of_any_sorted_set() {
         assert_eq!((times, drawn.len()), (4_000, members as usize));
     }
 }
+
+/// Limits of the configuration that no block could hold.
+#[test]
+fn limits_beyond_what_a_block_holds_are_not_followed() {
+    let limits = PackedLimits { entries_max: usize::MAX, value_len_max: usize::MAX };
+    let mut long = SortedSet::new();
+    for number in 0..10_u8 {
+        long.insert(&vec![number; 10_000], f64::from(number), &limits);
+    }
+    assert_eq!((long.len(), long.encoding()), (10, "skiplist"));
+    let mut many = SortedSet::new();
+    for number in 0..2000_u16 {
+        many.insert(&number.to_be_bytes(), 1.0, &limits);
+    }
+    assert_eq!((many.len(), many.encoding()), (2000, "skiplist"));
+}

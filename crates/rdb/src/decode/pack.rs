@@ -93,6 +93,9 @@ pub(super) fn quicklist2<R: Read, E: From<Error>>(
         match input.length("the kind of a node of a list")? {
             NODE_PLAIN => {
                 pack.read_next(input)?;
+                if pack.bytes.is_empty() {
+                    return Err(input.corrupt("an element of a list that is large").into());
+                }
                 visit(Part::Element(&pack.bytes))?;
             }
             NODE_PACKED => {

@@ -112,7 +112,11 @@ pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     let earliest = time_ms(input, "the earliest expiry of a field")?;
     each_field(input, visit, |input| match input.length("the expiry of a field")? {
         0 => Ok(None),
-        relative => field_expiry(input, earliest.saturating_add(relative - 1)).map(Some),
+        relative => match earliest.saturating_add(relative - 1) {
+            // Nowhere else does zero stand for a deadline.
+            0 => Err(input.corrupt("an expiry of a field after 1970")),
+            expiry => field_expiry(input, expiry).map(Some),
+        },
     })
 }
 

@@ -2,8 +2,11 @@
 //!
 //! A listpack begins with a master entry, whose identity stands outside and whose fields lend their
 //! names to the entries that have the same ones. Entries have their identity as a difference to it.
+//!
+//! What is said twice has to agree: numbers of entries and elements, the last identity, names of groups
+//! and consumers, pending entries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -24,7 +27,7 @@ pub(super) fn stream<R: Read, E: From<Error>>(
     visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut pack = Vec::new();
-    let mut previous = None;
+    let (mut previous, mut len) = (None, 0);
     for _ in 0..input.length("the number of listpacks of a stream")? {
         input.string(&mut pack, "the identity of a listpack of a stream")?;
         let expected = "an identity of 16 bytes";
@@ -37,12 +40,25 @@ pub(super) fn stream<R: Read, E: From<Error>>(
                 let expected = "stream entries in ascending order before it";
                 return Err(Error::Corrupt { offset: end, expected }.into());
             }
+            len += 1;
             visit(Part::StreamEntry(entry))
         })?;
     }
-    visit(Part::StreamState(&state(input, encoding)?))?;
+    let (state, announced) = state(input, encoding)?;
+    if announced != len {
+        return Err(input.corrupt("the number of entries that a stream has").into());
+    }
+    if previous.is_some_and(|last| last > state.last_id) {
+        return Err(input.corrupt("a last identity not below that of an entry").into());
+    }
+    visit(Part::StreamState(&state))?;
+    let mut names = HashSet::new();
     for _ in 0..input.length("the number of groups of a stream")? {
-        visit(Part::Group(&group(input, encoding)?))?;
+        let group = group(input, encoding)?;
+        visit(Part::Group(&group))?;
+        if !names.insert(group.name) {
+            return Err(input.corrupt("a group of a name of its own").into());
+        }
     }
     Ok(())
 }
@@ -63,27 +79,38 @@ fn entries<E: From<Error>>(
     let expected = "a well-formed listpack of stream entries before it";
     let blame = |Malformed| Error::Corrupt { offset: end, expected };
     let mut items = Items::new(Packing::Listpack, pack).map_err(blame)?;
-    let names = master_entry(&mut items).map_err(blame)?;
+    let (count, names) = master_entry(&mut items).map_err(blame)?;
+    let mut missing = count;
     let mut entry = StreamEntry::default();
     while let Some(flags) = items.next() {
         let flags = flags.and_then(|flags| flags.integer().ok_or(Malformed)).map_err(blame)?;
         read_entry(&mut items, flags, master, &names, &mut entry).map_err(blame)?;
         if flags & DELETED == 0 {
+            missing.valid = missing.valid.checked_sub(1).ok_or(Malformed).map_err(blame)?;
             visit(&entry)?;
+        } else {
+            missing.deleted = missing.deleted.checked_sub(1).ok_or(Malformed).map_err(blame)?;
         }
     }
-    Ok(())
+    let complete = missing.valid == 0 && missing.deleted == 0;
+    if complete { Ok(()) } else { Err(blame(Malformed).into()) }
+}
+
+/// How many entries a listpack says that it has.
+#[derive(Clone, Copy)]
+struct Count {
+    valid: u64,
+    deleted: u64,
 }
 
 /// Numbers of valid and of deleted entries, number of fields, their names, 0.
-fn master_entry(items: &mut Items<'_>) -> Result<Vec<Arc<[u8]>>, Malformed> {
-    let _valid = integer(items)?;
-    let _deleted = integer(items)?;
+fn master_entry(items: &mut Items<'_>) -> Result<(Count, Vec<Arc<[u8]>>), Malformed> {
+    let count = Count { valid: number(items)?, deleted: number(items)? };
     let mut names = Vec::new();
-    for _ in 0..integer(items)? {
+    for _ in 0..number(items)? {
         names.push(string(items)?.into());
     }
-    if integer(items)? == 0 { Ok(names) } else { Err(Malformed) }
+    if integer(items)? == 0 { Ok((count, names)) } else { Err(Malformed) }
 }
 
 /// Differences of the identity, fields, and the number of elements that the entry takes.
@@ -98,20 +125,28 @@ fn read_entry(
     entry.id.ms = master.ms.wrapping_add(integer(items)? as u64);
     entry.id.seq = master.seq.wrapping_add(integer(items)? as u64);
     entry.fields.clear();
-    if flags & SAME_FIELDS != 0 {
+    // Flags, the two differences and the fields; then how many elements that were.
+    let elements = if flags & SAME_FIELDS != 0 {
         for name in names {
             entry.fields.push((Arc::clone(name), string(items)?));
         }
+        3 + entry.fields.len()
     } else {
-        for _ in 0..integer(items)? {
+        for _ in 0..number(items)? {
             entry.fields.push((string(items)?.into(), string(items)?));
         }
-    }
-    integer(items).map(drop)
+        4 + 2 * entry.fields.len()
+    };
+    if number(items)? == elements as u64 { Ok(()) } else { Err(Malformed) }
 }
 
 fn integer(items: &mut Items<'_>) -> Result<i64, Malformed> {
     items.expect()?.integer().ok_or(Malformed)
+}
+
+/// An integer that counts something.
+fn number(items: &mut Items<'_>) -> Result<u64, Malformed> {
+    u64::try_from(integer(items)?).map_err(|_| Malformed)
 }
 
 fn string(items: &mut Items<'_>) -> Result<Vec<u8>, Malformed> {
@@ -122,17 +157,18 @@ fn id<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<StreamId>
     Ok(StreamId { ms: input.length(expected)?, seq: input.length(expected)? })
 }
 
-fn state<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<StreamState> {
+/// What is known beside the entries, and how many of them there should be.
+fn state<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<(StreamState, u64)> {
     let len = input.length("the length of a stream")?;
     let last_id = id(input, "the last identity of a stream")?;
     if encoding == Encoding::Stream {
-        return Ok(StreamState { last_id, entries_added: len, ..StreamState::default() });
+        return Ok((StreamState { last_id, entries_added: len, ..StreamState::default() }, len));
     }
     // The first identity is that of the first entry, so it is of no interest.
     id(input, "the first identity of a stream")?;
     let max_deleted_id = id(input, "the highest deleted identity of a stream")?;
     let entries_added = input.length("how many entries were added to a stream")?;
-    Ok(StreamState { last_id, max_deleted_id, entries_added })
+    Ok((StreamState { last_id, max_deleted_id, entries_added }, len))
 }
 
 fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
@@ -144,9 +180,13 @@ fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
         _ => Some(input.length("how much a group has read")?).filter(|&read| read != u64::MAX),
     };
     let mut pending = pending(input)?;
-    let mut consumers = Vec::new();
+    let (mut consumers, mut names) = (Vec::new(), HashSet::new());
     for _ in 0..input.length("the number of consumers")? {
-        consumers.push(consumer(input, encoding, &mut pending)?);
+        let consumer = consumer(input, encoding, &mut pending)?;
+        if !names.insert(consumer.name.clone()) {
+            return Err(input.corrupt("a consumer of a name of its own"));
+        }
+        consumers.push(consumer);
     }
     if !pending.is_empty() {
         return Err(input.corrupt("a consumer for each pending entry before it"));

@@ -1,4 +1,4 @@
-//! Intset: integers of one width in ascending order.
+//! Intset: integers of one width in strictly ascending order, at least one.
 //!
 //! Width in bytes (4), number (4), integers; all little-endian.
 
@@ -8,6 +8,7 @@ use super::{Cursor, Item, Malformed};
 pub(crate) struct Items<'a> {
     width: usize,
     rest: Cursor<'a>,
+    previous: Option<i64>,
 }
 
 impl<'a> Items<'a> {
@@ -16,7 +17,7 @@ impl<'a> Items<'a> {
         let width = u32::from_le_bytes(rest.array()?) as usize;
         let count = u32::from_le_bytes(rest.array()?) as usize;
         let whole = matches!(width, 2 | 4 | 8) && Some(rest.0.len()) == count.checked_mul(width);
-        if whole { Ok(Items { width, rest }) } else { Err(Malformed) }
+        if whole && count > 0 { Ok(Items { width, rest, previous: None }) } else { Err(Malformed) }
     }
 
     pub(super) fn next(&mut self) -> Option<Result<Item<'a>, Malformed>> {
@@ -28,7 +29,10 @@ impl<'a> Items<'a> {
             4 => self.rest.array().map(|bytes| i32::from_le_bytes(bytes).into()),
             _ => self.rest.array().map(i64::from_le_bytes),
         };
-        Some(integer.map(Item::Integer))
+        Some(integer.and_then(|integer| match self.previous.replace(integer) {
+            Some(previous) if previous >= integer => Err(Malformed),
+            _ => Ok(Item::Integer(integer)),
+        }))
     }
 }
 
@@ -49,4 +53,26 @@ pub(crate) fn encode(integers: &[i64]) -> Vec<u8> {
         bytes.extend_from_slice(&integer.to_le_bytes()[..width]);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<i64>, Malformed> {
+        let mut items = Items::new(bytes)?;
+        let mut integers = Vec::new();
+        while let Some(item) = items.next() {
+            integers.extend(item?.integer());
+        }
+        Ok(integers)
+    }
+
+    #[test]
+    fn integers_stand_in_ascending_order() {
+        assert_eq!(read(&encode(&[-70_000, 1, 2])), Ok(vec![-70_000, 1, 2]));
+        for wrong in [&[][..], &[1, 1], &[2, 1]] {
+            assert_eq!(read(&encode(wrong)), Err(Malformed), "{wrong:?}");
+        }
+    }
 }

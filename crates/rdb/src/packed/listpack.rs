@@ -53,8 +53,9 @@ impl<'a> Items<'a> {
         let before = self.rest.0.len();
         let item = self.item()?;
         let len = before - self.rest.0.len();
-        self.rest.take(back_len_width(len))?;
-        Ok(item)
+        let width = back_len_width(len);
+        let is_right = self.rest.take(width)?.iter().copied().eq(back_len(len, width));
+        if is_right { Ok(item) } else { Err(Malformed) }
     }
 
     fn item(&mut self) -> Result<Item<'a>, Malformed> {
@@ -94,6 +95,15 @@ fn back_len_width(len: usize) -> usize {
         0x20_0000..=0xfff_ffff => 4,
         _ => 5,
     }
+}
+
+/// The length behind an element: highest bits first, and all bytes but the first have the upper bit
+/// set, since it is read from behind.
+fn back_len(len: usize, width: usize) -> impl Iterator<Item = u8> {
+    (0..width).rev().map(move |at| {
+        let mark = if at + 1 == width { 0 } else { 0x80 };
+        mark | (len >> (7 * at)) as u8 & 0x7f
+    })
 }
 
 /// Makes a listpack.
@@ -158,15 +168,10 @@ impl Builder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends the length of the element that begins at `start`: highest bits first, and all bytes
-    /// but the first have the upper bit set, since it is read from behind.
+    /// Appends the length of the element that begins at `start`.
     fn end_element(&mut self, start: usize) {
         let len = self.bytes.len() - start;
-        let width = back_len_width(len);
-        for at in (0..width).rev() {
-            let mark = if at + 1 == width { 0 } else { 0x80 };
-            self.bytes.push(mark | (len >> (7 * at)) as u8 & 0x7f);
-        }
+        self.bytes.extend(back_len(len, back_len_width(len)));
         self.count += 1;
     }
 
@@ -238,6 +243,18 @@ mod tests {
             let mut builder = Builder::new();
             builder.push_integer(integer);
             assert_eq!(builder.len() - HEADER_LEN - 1, len, "{integer}");
+        }
+    }
+
+    #[test]
+    fn a_length_behind_an_element_that_lies_is_found() {
+        for len in [1, 100, 200, 20_000] {
+            let mut builder = Builder::new();
+            builder.push(&vec![b'x'; len]);
+            let mut bytes = builder.finish();
+            let last_of_len = bytes.len() - 2;
+            bytes[last_of_len] ^= 1;
+            assert_eq!(Items::new(&bytes).unwrap().next(), Some(Err(Malformed)), "{len}");
         }
     }
 

@@ -20,6 +20,11 @@ const COUNT_UNKNOWN: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: Cursor<'a>,
+    /// How long the ziplist is, and where its header says that the last element begins.
+    len: usize,
+    last: usize,
+    /// Where the element before begins and how long it is; none before the first.
+    previous: Option<(usize, usize)>,
     /// What the header announced, less what was found; `None` if it does not say.
     missing: Option<u16>,
 }
@@ -28,17 +33,19 @@ impl<'a> Items<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Cursor(bytes);
         let len = u32::from_le_bytes(rest.array()?);
-        let _last_offset: [u8; 4] = rest.array()?;
+        let last = u32::from_le_bytes(rest.array()?) as usize;
         let count = u16::from_le_bytes(rest.array()?);
-        if len as usize != bytes.len() {
+        if len as usize != bytes.len() || last >= bytes.len() {
             return Err(Malformed);
         }
-        Ok(Items { rest, missing: (count != COUNT_UNKNOWN).then_some(count) })
+        let (len, missing) = (bytes.len(), (count != COUNT_UNKNOWN).then_some(count));
+        Ok(Items { rest, len, last, previous: None, missing })
     }
 
     pub(super) fn next(&mut self) -> Option<Result<Item<'a>, Malformed>> {
         if let [END] = self.rest.0 {
             let complete = self.missing.is_none_or(|missing| missing == 0);
+            let complete = complete && self.previous.is_none_or(|(start, _)| start == self.last);
             return if complete { None } else { Some(Err(Malformed)) };
         }
         Some(self.element())
@@ -48,12 +55,22 @@ impl<'a> Items<'a> {
         if let Some(missing) = &mut self.missing {
             *missing = missing.checked_sub(1).ok_or(Malformed)?;
         }
-        let rest = &mut self.rest;
-        match rest.byte()? {
+        let start = self.len - self.rest.0.len();
+        let previous_len = match self.rest.byte()? {
             END => return Err(Malformed),
-            PREVIOUS_LEN_32 => drop(rest.take(4)?),
-            _ => {}
+            PREVIOUS_LEN_32 => u32::from_le_bytes(self.rest.array()?) as usize,
+            len => len.into(),
+        };
+        if previous_len != self.previous.map_or(0, |(_, len)| len) {
+            return Err(Malformed);
         }
+        let item = self.item()?;
+        self.previous = Some((start, self.len - self.rest.0.len() - start));
+        Ok(item)
+    }
+
+    fn item(&mut self) -> Result<Item<'a>, Malformed> {
+        let rest = &mut self.rest;
         let first = rest.byte()?;
         let integer = match first {
             0x00..=0x3f => return Ok(Item::Bytes(rest.take(first.into())?)),
@@ -61,7 +78,8 @@ impl<'a> Items<'a> {
                 let len = u16::from_be_bytes([first & 0x3f, rest.byte()?]);
                 return Ok(Item::Bytes(rest.take(len.into())?));
             }
-            STRING_32 => {
+            // The lower bits are of no meaning.
+            STRING_32..=0xbf => {
                 let len = u32::from_be_bytes(rest.array()?);
                 return Ok(Item::Bytes(rest.take(len as usize)?));
             }
@@ -135,5 +153,21 @@ mod tests {
         let strings = [Item::Bytes(b"ab"), Item::Bytes(&[b'x'; 300]), Item::Bytes(&[b'y'; 0x4000])];
         let expected: Vec<_> = strings.into_iter().chain(integers.map(Item::Integer)).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn lengths_and_places_that_lie_are_found() {
+        let read = |bytes: &[u8]| -> Result<usize, Malformed> {
+            let items = super::super::Items::new(super::super::Packing::Ziplist, bytes)?;
+            items.map(|item| item.map(drop)).collect::<Result<Vec<_>, _>>().map(|all| all.len())
+        };
+        let whole = ziplist(&[vec![2, b'a', b'b'], vec![1, b'c']]);
+        assert_eq!(read(&whole), Ok(2));
+        // Length, place of the last element, number of elements, length of the element before.
+        for at in [0, 4, 8, 10, 14] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            assert_eq!(read(&bytes), Err(Malformed), "byte {at}");
+        }
     }
 }

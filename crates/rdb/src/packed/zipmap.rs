@@ -1,6 +1,6 @@
 //! Zipmap: the packed form of hashes before Redis 2.6.
 //!
-//! Number of fields (1, 254 and above for "count them"), names and values, 255. Each is its length (1
+//! Number of fields (1, 254 for "count them"), names and values, 255. Each is its length (1
 //! byte, or 254 and 4 bytes) and its bytes. Between a value's length and its bytes stands how many
 //! unused bytes follow it.
 
@@ -8,11 +8,15 @@ use super::{Cursor, Item, Malformed};
 
 const END: u8 = 0xff;
 const LEN_32: u8 = 0xfe;
+/// The number of fields when they are too many for its byte.
+const COUNT_UNKNOWN: u8 = 0xfe;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: Cursor<'a>,
     next: Next,
+    /// What the header announced, less what was found; `None` if it does not say.
+    missing: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +28,24 @@ enum Next {
 impl<'a> Items<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Cursor(bytes);
-        // Redis itself counts when in doubt, so the number is not held against the bytes.
-        rest.byte()?;
-        Ok(Items { rest, next: Next::Name })
+        let count = rest.byte()?;
+        let missing = (count != COUNT_UNKNOWN).then_some(count);
+        Ok(Items { rest, next: Next::Name, missing })
     }
 
     pub(super) fn next(&mut self) -> Option<Result<Item<'a>, Malformed>> {
         match self.next {
-            Next::Name if self.rest.0 == [END] => None,
+            Next::Name if self.rest.0 == [END] => {
+                let complete = self.missing.is_none_or(|missing| missing == 0);
+                if complete { None } else { Some(Err(Malformed)) }
+            }
             Next::Name => {
+                if let Some(missing) = &mut self.missing {
+                    match missing.checked_sub(1) {
+                        Some(left) => *missing = left,
+                        None => return Some(Err(Malformed)),
+                    }
+                }
                 self.next = Next::Value;
                 Some(self.string(Next::Name))
             }

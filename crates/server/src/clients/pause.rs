@@ -1,6 +1,7 @@
-//! `CLIENT PAUSE`: commands wait, connections stay.
+//! `CLIENT PAUSE`: commands wait, connections stay. And writes that wait while the server is at something that
+//! has to be one step.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use crate::command::{Flags, Spec};
 
@@ -22,7 +23,12 @@ pub struct Pause {
     /// Unix milliseconds; zero when there is none.
     until_ms: AtomicI64,
     mode: AtomicU8,
+    /// How many hold writes back for as long as they take.
+    holders: AtomicU32,
 }
+
+/// Whoever is held back without knowing for how long looks again after so long, if nobody resumes it before.
+const LOOK_EVERY_MS: i64 = 100;
 
 impl Pause {
     /// Begins or prolongs a pause. As in Redis, a running pause is never made shorter or weaker.
@@ -38,13 +44,28 @@ impl Pause {
         self.until_ms.store(0, Relaxed);
     }
 
+    /// Holds writes back, beside any other pause, until [`Pause::let_go`].
+    pub fn hold(&self) {
+        self.holders.fetch_add(1, Relaxed);
+    }
+
+    /// Ends what [`Pause::hold`] began; the caller wakes the sessions that wait.
+    pub fn let_go(&self) {
+        self.holders.fetch_sub(1, Relaxed);
+    }
+
+    fn is_held(&self) -> bool {
+        self.holders.load(Relaxed) > 0
+    }
+
     /// Until when a command with these facts has to wait, if it has to.
     #[must_use]
     #[inline]
     pub fn holds(&self, spec: &Spec, now_ms: i64) -> Option<i64> {
         let until_ms = self.until_ms.load(Relaxed);
         if until_ms <= now_ms {
-            return None;
+            let waits = self.is_held() && spec.flags.contains(Flags::WRITE);
+            return waits.then_some(now_ms + LOOK_EVERY_MS);
         }
         let held = if self.mode.load(Relaxed) == PauseMode::All as u8 {
             // Whoever paused must be able to look after the server and to end it.
@@ -61,7 +82,7 @@ impl Pause {
     #[must_use]
     #[inline]
     pub fn is_on(&self, now_ms: i64) -> bool {
-        self.until_ms.load(Relaxed) > now_ms
+        self.until_ms.load(Relaxed) > now_ms || self.is_held()
     }
 
     /// The running pause: what it is for and how long it lasts, in milliseconds.
@@ -69,6 +90,9 @@ impl Pause {
     pub fn remaining(&self, now_ms: i64) -> Option<(PauseMode, i64)> {
         let left = self.until_ms.load(Relaxed) - now_ms;
         let all = self.mode.load(Relaxed) == PauseMode::All as u8;
-        (left > 0).then_some((if all { PauseMode::All } else { PauseMode::Write }, left))
+        if left <= 0 {
+            return self.is_held().then_some((PauseMode::Write, LOOK_EVERY_MS));
+        }
+        Some((if all { PauseMode::All } else { PauseMode::Write }, left))
     }
 }

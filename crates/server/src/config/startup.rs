@@ -96,6 +96,21 @@ impl Settings {
             .collect()
     }
 
+    /// All files that directives name and the server writes or reads, and the configuration itself.
+    #[must_use]
+    pub(crate) fn named_files(&self) -> Vec<(&'static str, PathBuf)> {
+        const NAMES: [(&str, DirectiveId); 5] = [
+            ("logfile", DirectiveId::of("logfile")),
+            ("pidfile", DirectiveId::of("pidfile")),
+            ("unixsocket", DirectiveId::of("unixsocket")),
+            ("memcached-unixsocket", DirectiveId::of("memcached-unixsocket")),
+            ("pedrokv-unixsocket", DirectiveId::of("pedrokv-unixsocket")),
+        ];
+        let named = NAMES.into_iter().filter_map(|(name, id)| Some((name, self.path(id)?)));
+        let file = self.file().map(|file| ("the configuration file", file.to_owned()));
+        file.into_iter().chain(named).collect()
+    }
+
     /// The directory of the data, absolute. It may change at run time.
     #[must_use]
     pub fn dir(&self) -> PathBuf {

@@ -2,8 +2,8 @@
 //!
 //! BACKUP lets a client choose the name of a file that the server writes, and so needs some care. In
 //! the data directory and below it everybody may who may say BACKUP at all; elsewhere only who may
-//! also change where the server writes (`enable-protected-configs`). Nothing is overwritten without
-//! REPLACE, and nothing is ever written among the files of the log.
+//! also change where the server writes (`enable-protected-configs`). The name ends in `.rdb`, and is none of
+//! the server's own files (`place.rs`). Nothing is overwritten without REPLACE, and with it only snapshots.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::file::Install;
+use super::place::{OwnFiles, is_replaceable};
 use crate::config::{DirectiveId, Peer, Settings};
-use crate::durability;
 
 /// A file that a snapshot is to be written to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,9 +44,18 @@ pub enum BackupError {
          to set this option in the configuration file, and then restart the server."
     )]
     Outside,
-    /// The path leads among the files of the log.
-    #[error("a backup cannot be written into the directory of the log")]
-    InLog,
+    /// The name could be that of anything.
+    #[error("the name of a backup has to end in .rdb")]
+    NotRdb,
+    /// The path is one of the server's own files, or leads among them.
+    #[error("a backup cannot have the place of the server's own files")]
+    Own,
+    /// There is a file that is no snapshot.
+    #[error("{} is no snapshot, and REPLACE replaces nothing else", path.display())]
+    NotASnapshot {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is something of that name.
     #[error("{} exists already{}", path.display(), if *is_file { "; REPLACE overwrites it" } else { "" })]
     Exists {
@@ -66,6 +75,7 @@ impl Backup {
         path: &[u8],
         install: Install,
         settings: &Settings,
+        home: &Path,
         peer: Peer,
     ) -> Result<Self, BackupError> {
         const PROTECTED: DirectiveId = DirectiveId::of("enable-protected-configs");
@@ -83,17 +93,22 @@ impl Backup {
         };
         let data_dir = settings.dir();
         let (dir, data_dir) = (real(dir)?, real(&data_dir)?);
-        let inside = dir.strip_prefix(&data_dir).ok().and_then(|inside| inside.iter().next());
-        if inside.is_some_and(|name| durability::is_log_name(name.as_bytes())) {
-            return Err(BackupError::InLog);
+        let path = dir.join(name);
+        if OwnFiles::of(settings, home).with_snapshot(settings).has(&path) {
+            return Err(BackupError::Own);
+        }
+        if !name.as_bytes().ends_with(b".rdb") {
+            return Err(BackupError::NotRdb);
         }
         if !dir.starts_with(&data_dir) && !settings.allows(PROTECTED, peer) {
             return Err(BackupError::Outside);
         }
-        let path = dir.join(name);
         match fs::symlink_metadata(&path) {
             Ok(found) if install == Install::New || !found.is_file() => {
                 Err(BackupError::Exists { path, is_file: found.is_file() })
+            }
+            Ok(_) if !is_replaceable(&path).unwrap_or(false) => {
+                Err(BackupError::NotASnapshot { path })
             }
             _ => Ok(Self { path, install }),
         }

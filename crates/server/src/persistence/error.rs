@@ -33,6 +33,14 @@ pub enum SaveError {
         /// What the system says.
         source: io::Error,
     },
+    /// The file has a place where no snapshot may be.
+    #[error("{} {reason}", path.display())]
+    Place {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The server ends and nobody wants the snapshot any more.
     #[error("the save was given up because the server ends")]
     GivenUp,
@@ -57,6 +65,18 @@ pub enum LoadError {
         path: PathBuf,
         /// What is wrong, and where.
         source: tierce_rdb::Error,
+    },
+    /// The value of a key is damaged.
+    #[error("{}: the key {key}, near offset {offset}: {flaw}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key, escaped.
+        key: String,
+        /// How far the file was read.
+        offset: u64,
+        /// What is wrong.
+        flaw: String,
     },
     /// The file is whole, but this server cannot hold what is in it.
     #[error("{}, near byte {offset}: {what}", path.display())]

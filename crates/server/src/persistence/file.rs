@@ -50,7 +50,9 @@ impl NewFile {
         let dir = directory_of(target);
         fs::create_dir_all(dir).map_err(io_error("create the directory", dir))?;
         let path = dir.join(format!("temp-{}.rdb", std::process::id()));
-        let file = File::create(&path).map_err(io_error("create", &path))?;
+        // What an earlier process of this number may have left; never what a link points to.
+        let _ = fs::remove_file(&path);
+        let file = File::create_new(&path).map_err(io_error("create", &path))?;
         Ok(Self { file, path, syncing, unsynced: 0, is_installed: false })
     }
 

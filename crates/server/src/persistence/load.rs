@@ -1,16 +1,18 @@
 //! Loads an RDB file into a keyspace.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
+use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
-use super::values::Assembly;
+use super::values::{Assembly, Flaw};
+use crate::config::LogLevel;
 use crate::log::Log;
 
 /// A load that takes longer says how far it is, each time that so much has passed.
@@ -26,6 +28,21 @@ pub struct LoadReport {
     pub keys: u64,
     /// Keys that were left out because their time had come.
     pub expired: u64,
+    /// Keys that were left out because their collection has no elements.
+    pub empty: u64,
+}
+
+/// Names of keys, with their databases.
+pub(super) type Names = HashSet<(DbIndex, Vec<u8>)>;
+
+/// What becomes of the values that are read.
+pub(super) enum Purpose<'n> {
+    /// They are stored.
+    Load,
+    /// They are stored, and their keys noted.
+    LoadAndNote(&'n mut Names),
+    /// Nothing: whoever must not stop halfway looks at the whole file first.
+    Verify,
 }
 
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
@@ -42,6 +59,30 @@ pub fn load(
     log: &Log,
     verifies: bool,
 ) -> Result<Option<LoadReport>, LoadError> {
+    read(path, &mut keyspace.locker(), log, verifies, Purpose::Load)
+}
+
+/// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
+///
+/// # Errors
+/// As there, and when there is no file.
+pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
+    let failed = |source| LoadError::Io { path: path.to_owned(), source };
+    let options = Options { databases, shards: 1, ..Options::default() };
+    let keyspace = Keyspace::new(options).map_err(|error| failed(io::Error::other(error)))?;
+    let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
+    let read = read(path, &mut keyspace.locker(), &log, true, Purpose::Verify)?;
+    read.map(|report| report.keys).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
+/// As [`load`] with a locker, which may hold all shards.
+pub(super) fn read(
+    path: &Path,
+    locker: &mut Locker<'_>,
+    log: &Log,
+    verifies: bool,
+    purpose: Purpose<'_>,
+) -> Result<Option<LoadReport>, LoadError> {
     let io_error = |source| LoadError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -55,18 +96,20 @@ pub fn load(
     let mut loader = Loader {
         path,
         reader,
-        keyspace,
-        locker: keyspace.locker(),
+        keyspace: locker.keyspace(),
+        locker,
         log,
+        purpose,
         now_ms: crate::clock::unix_ms(),
         report: LoadReport::default(),
         total_bytes,
         reported: begun,
     };
     loader.run(verifies)?;
-    let LoadReport { keys, expired } = loader.report;
+    let LoadReport { keys, expired, empty } = loader.report;
     log.notice(format_args!(
-        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before",
+        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
+         out as empty",
         begun.elapsed().as_secs_f64()
     ));
     Ok(Some(loader.report))
@@ -76,12 +119,13 @@ fn format_error(path: &Path, source: Error) -> LoadError {
     LoadError::Format { path: path.to_owned(), source }
 }
 
-struct Loader<'a> {
+struct Loader<'a, 'k> {
     path: &'a Path,
     reader: Reader<File>,
-    keyspace: &'a Keyspace,
-    locker: Locker<'a>,
+    keyspace: &'k Keyspace,
+    locker: &'a mut Locker<'k>,
     log: &'a Log,
+    purpose: Purpose<'a>,
     now_ms: i64,
     report: LoadReport,
     total_bytes: u64,
@@ -89,7 +133,7 @@ struct Loader<'a> {
     reported: Instant,
 }
 
-impl Loader<'_> {
+impl Loader<'_, '_> {
     fn run(&mut self, verifies: bool) -> Result<(), LoadError> {
         loop {
             let event = match self.reader.next_event() {
@@ -143,33 +187,64 @@ impl Loader<'_> {
             return Ok(());
         }
         let key = self.keyspace.key(&entry.key);
+        let stores = !matches!(self.purpose, Purpose::Verify);
         let Self { reader, locker, now_ms, .. } = self;
         let (mut stored, mut loading) = (Ok(()), loading);
         let visited = reader.visit_value(|part| {
             match (&mut loading, part) {
-                (Some(loading), part) => loading.add(part),
-                (None, Part::String(bytes)) => {
+                (Some(loading), part) => loading.add(part)?,
+                (None, Part::String(bytes)) if stores => {
                     let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
                     stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
                 }
                 (None, _) => {}
             }
-            Ok::<_, Error>(())
+            Ok::<_, Flaw>(())
         });
-        visited.map_err(|source| format_error(self.path, source))?;
-        if let Some(loading) = loading {
-            let mut db = locker.db(db, key.hash(), *now_ms);
-            stored = db.put_collection(key, loading.finish(), deadline_ms).map(drop);
+        let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
+        match whole {
+            Ok(Some(collection)) if stores => {
+                let mut db = locker.db(db, key.hash(), *now_ms);
+                stored = db.put_collection(key, collection, deadline_ms).map(drop);
+            }
+            Ok(_) => {}
+            Err(Flaw::Empty) => {
+                self.leave_out_empty(entry);
+                return Ok(());
+            }
+            Err(flaw) => {
+                let (path, offset) = (self.path.to_owned(), self.reader.offset());
+                let key = entry.key.escape_ascii().to_string();
+                return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
+            }
         }
         stored.map_err(|error| {
             self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
         })?;
+        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+            names.insert((db, entry.key.clone()));
+        }
         self.report.keys += 1;
         if self.report.keys.is_multiple_of(KEYS_PER_LOOK) {
             self.locker.release();
             self.tell();
         }
         Ok(())
+    }
+
+    /// Faults of Redis have left such keys in files, and Redis leaves them out as well.
+    fn leave_out_empty(&mut self, entry: &Entry) {
+        const TOLD_MAX: u64 = 10;
+        self.report.empty += 1;
+        if self.report.empty <= TOLD_MAX {
+            self.log.warning(format_args!(
+                "{}: the key {} before offset {} was left out, for its {:?} has no elements",
+                self.path.display(),
+                entry.key.escape_ascii(),
+                self.reader.offset(),
+                entry.kind()
+            ));
+        }
     }
 
     /// Tells the operator how far it is, now and then.

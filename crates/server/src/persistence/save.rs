@@ -1,5 +1,7 @@
 //! Writes a snapshot of the keyspace into an RDB file.
 
+use std::path::PathBuf;
+
 use tierce_keyspace::{DbIndex, Piece, SavedDb, SavedEntry, SavedLarge, Snapshot};
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
@@ -7,6 +9,7 @@ use super::backup::Backup;
 use super::error::SaveError;
 use super::file::{Install, NewFile, Syncing};
 use super::pace::Pace;
+use super::place::{OwnFiles, is_replaceable};
 use super::snapshot_path;
 use super::values;
 use crate::config::{DirectiveId, Settings};
@@ -30,7 +33,7 @@ pub(super) fn save(
     let settings = server.config.settings();
     let (target, install) = match backup {
         Some(backup) => (backup.path.clone(), backup.install),
-        None => (snapshot_path(&settings), Install::Replace),
+        None => (checked_path(server, &settings)?, Install::Replace),
     };
     let syncing =
         if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
@@ -73,6 +76,23 @@ pub(super) fn save(
     let (file, bytes) = encoder.finish().map_err(explain)?;
     file.install(&target, install)?;
     Ok(Saved { keys, bytes })
+}
+
+/// Where SAVE writes to, unless something else is there.
+fn checked_path(server: &Server, settings: &Settings) -> Result<PathBuf, SaveError> {
+    let path = snapshot_path(settings);
+    if OwnFiles::of(settings, server.persistence.home()).has(&path) {
+        let reason = "is a place of the server's own files: choose another dir or dbfilename";
+        return Err(SaveError::Place { path, reason });
+    }
+    match is_replaceable(&path) {
+        Ok(true) => Ok(path),
+        Ok(false) => {
+            let reason = "is no snapshot, and nothing else is replaced";
+            Err(SaveError::Place { path, reason })
+        }
+        Err(source) => Err(SaveError::Io { action: "read", path, source }),
+    }
 }
 
 fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {

@@ -1,5 +1,7 @@
 //! What is known about saves: the running one, the last one, and who waits.
 
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -92,6 +94,8 @@ pub struct Persistence {
     /// See [`Persistence::refuses_writes`].
     refuses_writes: AtomicBool,
     is_given_up: AtomicBool,
+    /// See [`Persistence::home`].
+    home: OnceLock<PathBuf>,
 }
 
 struct State {
@@ -147,7 +151,19 @@ impl Persistence {
             keys: AtomicU64::new(0),
             refuses_writes: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
+            home: OnceLock::new(),
         }
+    }
+
+    /// Says where the log and the spilled values are.
+    pub fn set_home(&self, dir: PathBuf) {
+        _ = self.home.set(dir);
+    }
+
+    /// The data directory of the start. `dir` may be another one since.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.get().map_or(Path::new("."), PathBuf::as_path)
     }
 
     /// Whether writes are refused because the last background save failed.

@@ -2,9 +2,11 @@
 
 use std::io::Write;
 
+use tierce_collections::hash::Former;
 use tierce_collections::{Collection, CollectionKind};
 use tierce_keyspace::{
-    CollectionPart, IntText, LargeHead, Limits, SavedCollection, SavedDb, SavedValue,
+    CollectionPart, CollectionType, IntText, LargeHead, Limits, SavedCollection, SavedDb,
+    SavedValue,
 };
 use tierce_rdb::{
     CollectionWriter, Kind, Part, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValueWriter,
@@ -135,7 +137,22 @@ fn fields<'a>(
     })
 }
 
-/// A collection that is being put together from the parts of a file.
+/// Why the bytes of a value are none, though their checksum may be right.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Flaw {
+    /// They are not what the format has there.
+    #[error(transparent)]
+    Format(#[from] tierce_rdb::Error),
+    /// A collection has something twice that it can have once.
+    #[error("it has the same {0} twice")]
+    Twice(&'static str),
+    /// A collection other than a stream has no elements. There are no such keys.
+    #[error("it has no elements")]
+    Empty,
+}
+
+/// A collection that is being put together from the parts of a file, apart from the keyspace: nothing
+/// there changes before all of it is known to be sound.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     collection: Collection,
@@ -158,25 +175,47 @@ impl Assembly {
     }
 
     /// Adds a part.
-    pub(crate) fn add(&mut self, part: Part<'_>) {
+    ///
+    /// # Errors
+    /// If it is there already and can be there once. Of streams, the decoder sees to that.
+    pub(crate) fn add(&mut self, part: Part<'_>) -> Result<(), Flaw> {
         let Self { collection, limits } = self;
-        match (collection, part) {
-            (Collection::List(list), Part::Element(bytes)) => list.push_back(bytes, limits.list),
-            (Collection::SortedSet(set), Part::Scored { member, score }) => {
-                set.insert(member, score, &limits.sorted_set);
+        let (is_new, what) = match (collection, part) {
+            (Collection::List(list), Part::Element(bytes)) => {
+                list.push_back(bytes, limits.list);
+                return Ok(());
             }
-            (Collection::Stream(stream), part) => streams::load(stream, part, limits.stream),
+            (Collection::Stream(stream), part) => {
+                streams::load(stream, part, limits.stream);
+                return Ok(());
+            }
+            (Collection::SortedSet(set), Part::Scored { member, score }) => {
+                (set.insert(member, score, &limits.sorted_set).is_none(), "member")
+            }
             (Collection::Hash(hash), Part::Field { name, value, expiry_ms }) => {
                 let deadline_ms = expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-                hash.put(name, value, deadline_ms, limits.hash);
+                let former = hash.put(name, value, deadline_ms, limits.hash);
+                (matches!(former, Former::Absent), "field")
             }
-            (Collection::Set(set), Part::Member(member)) => _ = set.add(member, limits.set),
+            (Collection::Set(set), Part::Member(member)) => (set.add(member, limits.set), "member"),
             (collection, part) => unreachable!("{part:?} in {collection:?} with {limits:?}"),
-        }
+        };
+        if is_new { Ok(()) } else { Err(Flaw::Twice(what)) }
     }
 
     /// What was put together.
-    pub(crate) fn finish(self) -> Collection {
-        self.collection
+    ///
+    /// # Errors
+    /// If that is nothing.
+    pub(crate) fn finish(self) -> Result<Collection, Flaw> {
+        let is_empty = match &self.collection {
+            Collection::List(list) => list.is_empty(),
+            Collection::Set(set) => set.is_empty(),
+            Collection::SortedSet(set) => set.is_empty(),
+            Collection::Hash(hash) => hash.is_empty(),
+            // A stream without entries is one all the same.
+            Collection::Stream(_) => false,
+        };
+        if is_empty { Err(Flaw::Empty) } else { Ok(self.collection) }
     }
 }

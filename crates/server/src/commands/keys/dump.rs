@@ -1,7 +1,8 @@
 //! DUMP, RESTORE: single values in the format of Redis, to be carried elsewhere.
 
-use tierce_keyspace::{Expiry, SavedValue};
-use tierce_rdb::{Error, Kind, Part, WriterOptions, dump};
+use tierce_collections::Collection;
+use tierce_keyspace::{Expiry, Limits, SavedValue};
+use tierce_rdb::{Kind, Value, WriterOptions, dump};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -9,7 +10,7 @@ use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::persistence::values::{self, Assembly};
+use crate::persistence::values::{self, Assembly, Flaw};
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("dump", 2, Group::Generic, dump)
@@ -111,6 +112,33 @@ impl RestoreOptions {
     }
 }
 
+/// The value in a payload, whole and sound.
+enum Restored {
+    String(Vec<u8>),
+    Collection(Collection),
+}
+
+impl Restored {
+    fn read(payload: &dump::Payload<'_>, limits: Limits) -> Result<Self, CommandError> {
+        let read = || -> Result<Self, Flaw> {
+            let Some(mut loading) = Assembly::begin(payload.kind(), limits) else {
+                return match payload.value()? {
+                    Value::String(string) => Ok(Self::String(string)),
+                    other => unreachable!("{:?} is put together from parts", other.kind()),
+                };
+            };
+            payload.visit(|part| loading.add(part))?;
+            loading.finish().map(Self::Collection)
+        };
+        if payload.kind() == Kind::Module {
+            return Err(CommandError::new(
+                "ERR Bad data format: this version lacks values of modules",
+            ));
+        }
+        read().map_err(|_| BAD_FORMAT)
+    }
+}
+
 fn restore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = RestoreOptions::parse(args.from(4))?;
     let (now_ms, limits) = (ctx.now_ms, ctx.server.keyspace.limits());
@@ -123,31 +151,16 @@ fn restore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         dump::PayloadError::UnknownType { .. } => BAD_FORMAT,
         _ => WRONG_PAYLOAD,
     })?;
-    let mut loading = Assembly::begin(payload.kind(), limits);
-    if payload.kind() != Kind::String && loading.is_none() {
-        return Err(CommandError::text(format!(
-            "ERR Bad data format: this version lacks values of type {:?}",
-            payload.kind()
-        )));
-    }
-    let mut stored = Ok(());
-    payload
-        .visit(|part| {
-            match (&mut loading, part) {
-                (Some(loading), part) => loading.add(part),
-                (None, Part::String(bytes)) => stored = db.set(key, bytes, expiry),
-                (None, _) => {}
+    // All of it, before anything changes.
+    match Restored::read(&payload, limits)? {
+        Restored::String(bytes) => db.set(key, &bytes[..], expiry)?,
+        Restored::Collection(collection) => {
+            let deadline_ms = if let Expiry::At(at_ms) = expiry { Some(at_ms) } else { None };
+            if deadline_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                db.remove(key);
+            } else {
+                db.put_collection(key, collection, deadline_ms)?;
             }
-            Ok::<_, Error>(())
-        })
-        .map_err(|_| BAD_FORMAT)?;
-    stored?;
-    if let Some(loading) = loading {
-        let deadline_ms = if let Expiry::At(at_ms) = expiry { Some(at_ms) } else { None };
-        if deadline_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            db.remove(key);
-        } else {
-            db.put_collection(key, loading.finish(), deadline_ms)?;
         }
     }
     if let Some(seconds) = options.idle_seconds {

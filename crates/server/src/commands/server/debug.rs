@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tierce_keyspace::{Expiry, Freeing};
+use tierce_keyspace::Expiry;
 use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
@@ -15,7 +15,7 @@ use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::persistence::{self, Cause};
+use crate::persistence::{self, ReloadError, ReloadOptions};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
@@ -63,8 +63,7 @@ const SUBCOMMANDS: &[Sub] = &[
          attrib, push, verbatim, true, false, bignum.", protocol),
     sub("quicklist-packed-threshold", 3, "size", "Does nothing, successfully.", accept),
     sub("reload", -2, "[MERGE] [NOFLUSH] [NOSAVE]",
-        "Saves a snapshot, empties all databases and loads it again. Stops this worker, and others \
-         see databases that are not complete.", reload),
+        "Saves a snapshot and loads it in the place of all databases. Others wait meanwhile.", reload),
     sub("set-active-expire", 3, "<0 | 1>",
         "Switches the removal of expired keys that nobody asks for.", set_active_expire),
     sub("sleep", 3, "seconds", "Stops the worker of this connection for so long.", sleep),
@@ -120,52 +119,36 @@ fn no_log(_ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     Err(CommandError::new("ERR DEBUG LOADAOF needs a log of writes, and this version has none"))
 }
 
-/// What RELOAD leaves out.
-#[derive(Clone, Copy, Default)]
-struct ReloadOptions {
-    keeps_keys: bool,
-    skips_save: bool,
-}
-
-impl ReloadOptions {
-    fn parse(options: Args<'_>) -> Result<Self, CommandError> {
-        let mut parsed = Self::default();
-        for option in options.iter() {
-            match option.to_ascii_lowercase().as_slice() {
-                // Keys that are there already are replaced in any case.
-                b"merge" => {}
-                b"noflush" => parsed.keeps_keys = true,
-                b"nosave" => parsed.skips_save = true,
-                _ => {
-                    return Err(CommandError::new(
-                        "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
-                    ));
-                }
+fn reload_options(options: Args<'_>) -> Result<ReloadOptions, CommandError> {
+    let mut parsed = ReloadOptions::default();
+    for option in options.iter() {
+        match option.to_ascii_lowercase().as_slice() {
+            // Keys that are there already are replaced in any case.
+            b"merge" => {}
+            b"noflush" => parsed.keeps_keys = true,
+            b"nosave" => parsed.skips_save = true,
+            _ => {
+                return Err(CommandError::new(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
             }
         }
-        Ok(parsed)
     }
+    Ok(parsed)
 }
 
 fn reload(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let options = ReloadOptions::parse(args.from(2))?;
+    let options = reload_options(args.from(2))?;
     let server = ctx.server;
-    ctx.locker.release();
-    if !options.skips_save {
-        let saved = server.begin_save(ctx.locker, ctx.now_ms, Cause::Foreground, None);
-        let saved = saved.map_err(|error| error.to_string());
-        saved
-            .and_then(|ticket| server.persistence.wait(ticket))
-            .map_err(|error| CommandError::text(format!("ERR {error}")))?;
-    }
-    if !options.keeps_keys {
-        ctx.locker.flush(server.keyspace.db_indices(), Freeing::Now);
-    }
-    let path = persistence::snapshot_path(&server.config.settings());
-    let loaded = persistence::load(&path, &server.keyspace, &server.log, true);
-    loaded.map_err(|error| {
-        server.log.warning(format_args!("{error}"));
-        CommandError::new("ERR Error trying to load the RDB dump, check server logs.")
+    let done = persistence::reload(server, ctx.locker, ctx.now_ms, options);
+    done.map_err(|error| {
+        server.log.warning(format_args!("DEBUG RELOAD: {error}"));
+        match error {
+            ReloadError::Load(_) | ReloadError::Missing(_) => {
+                CommandError::new("ERR Error trying to load the RDB dump, check server logs.")
+            }
+            error => CommandError::text(format!("ERR {error}")),
+        }
     })?;
     ctx.reply.ok();
     Ok(())

@@ -80,7 +80,8 @@ fn backup(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         Some(_) => return Err(CommandError::SYNTAX),
     };
     let (settings, peer) = (ctx.server.config.settings(), ctx.session.client.peer());
-    let backup = Backup::check(&args[1], install, &settings, peer)
+    let home = ctx.server.persistence.home();
+    let backup = Backup::check(&args[1], install, &settings, home, peer)
         .map_err(|error| CommandError::text(format!("ERR {error}")))?;
     let ticket = begin(ctx, Cause::Backup, Some(backup))?;
     ctx.session.wait_for(Awaited::Save(ticket));

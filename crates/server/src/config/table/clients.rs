@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Directive] = &[
         .redis("normal 0 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60"),
     row("client-query-buffer-limit", Kind::Memory(REQUEST_LIMIT_MIN, i64::MAX as u64), "1gb",
         "Bytes that one request may have. A client that sends more is closed."),
-    row("proto-max-bulk-len", Kind::Memory(REQUEST_LIMIT_MIN, i64::MAX as u64), "512mb",
+    row("proto-max-bulk-len", Kind::Memory(REQUEST_LIMIT_MIN, tierce_keyspace::VALUE_LEN_MAX as u64), "512mb",
         "Bytes that one argument of a request, and so one value, may have."),
     row("maxmemory-clients", Kind::MemoryOrPercent, "0",
         "Memory for the buffers of all clients together, in bytes or percent of maxmemory. \

@@ -4,6 +4,7 @@ use super::super::directive::{Directive, row};
 use super::super::kind::{Invalid, Kind};
 use super::super::value::Value;
 use super::{BYTES, COUNT_OR_SIZE};
+use crate::persistence::is_own_name;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
@@ -81,7 +82,14 @@ pub(super) const ROWS: &[Directive] = &[
 
 fn snapshot_name(value: &Value) -> Result<(), Invalid> {
     const REASON: &str = "dbfilename can't be a path, just a filename";
-    not_a_path(value, REASON)
+    not_a_path(value, REASON)?;
+    match value {
+        Value::Text(name) if matches!(&name[..], b"" | b"." | b"..") => Err(Invalid::new(REASON)),
+        Value::Text(name) if is_own_name(name) => {
+            Err(Invalid::new("dbfilename can't be a name of the server's own files"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn log_name(value: &Value) -> Result<(), Invalid> {

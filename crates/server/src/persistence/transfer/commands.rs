@@ -26,7 +26,7 @@ use crate::session::Session;
 
 /// Why a command was not executed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The table has no such command, or it has no place in a file of changes.
     Unknown,
     /// This was the reply.
@@ -34,14 +34,14 @@ pub(super) enum Refusal {
 }
 
 /// A server that serves nobody.
-pub(super) struct Executor {
+pub(crate) struct Executor {
     server: Server,
     session: Session,
     output: Output,
 }
 
 impl Executor {
-    pub(super) fn new(keyspace: Arc<Keyspace>) -> Result<Self, TransferError> {
+    pub(crate) fn new(keyspace: Arc<Keyspace>) -> Result<Self, TransferError> {
         let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
         let config = Arc::new(Config::new(Settings::default()));
         let listening = Listening::nowhere();
@@ -58,7 +58,7 @@ impl Executor {
     }
 
     /// Executes one command.
-    pub(super) fn execute(&mut self, args: &[Vec<u8>]) -> Result<(), Refusal> {
+    pub(crate) fn execute(&mut self, args: &[Vec<u8>]) -> Result<(), Refusal> {
         let mut owned = OwnedArgs::new();
         for arg in args {
             owned.push(arg).map_err(|error| Refusal::Failed(error.to_string()))?;

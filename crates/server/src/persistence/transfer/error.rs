@@ -86,6 +86,18 @@ pub enum TransferError {
         /// What the server replied.
         reason: String,
     },
+    /// The value of a key is damaged.
+    #[error("{}: the key {key}, near offset {offset}: {flaw}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// The key, escaped.
+        key: String,
+        /// How far the file was read.
+        offset: u64,
+        /// What is wrong.
+        flaw: String,
+    },
     /// Something that this server cannot hold.
     #[error("{}, near offset {offset}: {what}", path.display())]
     Unsupported {
@@ -99,6 +111,12 @@ pub enum TransferError {
     /// What was to be written exists.
     #[error("{} exists already, and nothing is overwritten", path.display())]
     Exists {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// What was to be written has the place of a file of the data directory.
+    #[error("{} is a place of the server's own files", path.display())]
+    OwnFile {
         /// The file or directory.
         path: PathBuf,
     },

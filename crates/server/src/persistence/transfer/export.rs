@@ -12,10 +12,10 @@ use super::error::TransferError;
 use super::store::Store;
 use super::{Progress, Stage};
 use crate::durability;
-use crate::persistence::SaveError;
 use crate::persistence::file::{Install, NewFile, Syncing};
 use crate::persistence::save::Encoder;
 use crate::persistence::values;
+use crate::persistence::{OwnFiles, SaveError};
 
 /// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
 const AOF_NAME: &str = "appendonly.aof";
@@ -67,6 +67,9 @@ pub fn export(
     }
     if fs::symlink_metadata(target).is_ok() {
         return Err(TransferError::Exists { path: target.clone() });
+    }
+    if OwnFiles::in_dir(dir).has(target) {
+        return Err(TransferError::OwnFile { path: target.clone() });
     }
     let store = Store::open(dir, *databases, &mut progress)?;
     match format {

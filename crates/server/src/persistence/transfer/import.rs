@@ -13,7 +13,7 @@ use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::store::Store;
 use super::{Progress, Stage, aof};
-use crate::persistence::values::Assembly;
+use crate::persistence::values::{Assembly, Flaw};
 
 /// Progress is told once for so many items of a file.
 const TELL_EVERY: u64 = 1024;
@@ -58,6 +58,8 @@ pub struct Imported {
     pub expired: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Keys that were left out because their collection has no elements.
+    pub empty: u64,
     /// Keys of types that this version lacks, and libraries of functions.
     pub unsupported: BTreeMap<&'static str, u64>,
     /// Commands passed over, by name.
@@ -263,17 +265,29 @@ fn entry_of(
     let (mut db, mut stored) = (locker.db(db, key.hash(), crate::clock::STOPPED_MS), Ok(()));
     let visited = reader.visit_value(|part| {
         match (&mut loading, part) {
-            (Some(loading), part) => loading.add(part),
+            (Some(loading), part) => loading.add(part)?,
             (None, Part::String(bytes)) => {
                 stored = db.set(key, bytes, deadline_ms.map_or(Expiry::Never, Expiry::At));
             }
             (None, _) => {}
         }
-        Ok::<_, Error>(())
+        Ok::<_, Flaw>(())
     });
-    visited.map_err(|source| TransferError::Format { path: path.to_owned(), source })?;
-    if let Some(loading) = loading {
-        stored = db.put_collection(key, loading.finish(), deadline_ms).map(drop);
+    match visited.and_then(|()| loading.map(Assembly::finish).transpose()) {
+        Ok(None) => {}
+        Ok(Some(collection)) => {
+            stored = db.put_collection(key, collection, deadline_ms).map(drop);
+        }
+        // Redis leaves them out as well.
+        Err(Flaw::Empty) => {
+            report.empty += 1;
+            return Ok(());
+        }
+        Err(flaw) => {
+            let (path, offset) = (path.to_owned(), reader.offset());
+            let key = entry.key.escape_ascii().to_string();
+            return Err(TransferError::Value { path, key, offset, flaw: flaw.to_string() });
+        }
     }
     stored
         .map_err(|error| unsupported(format!("the key {}: {error}", entry.key.escape_ascii())))?;

@@ -16,6 +16,7 @@ mod export;
 mod import;
 mod store;
 
+pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use import::{ImportMode, ImportOptions, Imported, import};

@@ -1,0 +1,161 @@
+//! Which names a file may not have that is written because somebody names it: a client with BACKUP, CONFIG
+//! SET or SAVE, the configuration, the user of a tool.
+//!
+//! **Invariant**: nothing that is named from outside takes the place of a file of the server itself: the
+//! logs and the files that say which of them counts, spilled values, the configuration, the server's
+//! messages, its process id, its sockets. Paths are resolved before that is decided, and names are compared
+//! without regard to case, as some file systems do.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::snapshot_path;
+use crate::config::Settings;
+use crate::durability::is_log_name;
+
+/// What a snapshot begins with.
+const MAGIC: &[u8; 5] = b"REDIS";
+
+/// Whether a file or directory of this name in a data directory is the server's, or may become so: logs and
+/// what stands beside them, spilled values, snapshots that are being written.
+pub(crate) fn is_own_name(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let begins = |with: &[u8]| {
+        name.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b'-' | b'.')))
+    };
+    is_log_name(&name)
+        || begins(b"wal")
+        || begins(b"cold")
+        || name.starts_with(b"temp-") && name.ends_with(b".rdb")
+}
+
+/// The files of a server, and the directories in which it has more.
+#[derive(Debug, Default)]
+pub(crate) struct OwnFiles {
+    homes: Vec<PathBuf>,
+    files: Vec<(&'static str, PathBuf)>,
+}
+
+impl OwnFiles {
+    /// Those of a data directory that no server uses.
+    pub(crate) fn in_dir(dir: &Path) -> Self {
+        Self { homes: vec![resolved(dir)], files: Vec::new() }
+    }
+
+    /// Those of a server. `home` is where its log is: `dir` may have been changed since it was started.
+    pub(crate) fn of(settings: &Settings, home: &Path) -> Self {
+        let homes = vec![resolved(home), resolved(&settings.dir())];
+        let files = settings.named_files().into_iter();
+        Self { homes, files: files.map(|(name, path)| (name, resolved(&path))).collect() }
+    }
+
+    /// The same, with the snapshot that SAVE writes.
+    pub(crate) fn with_snapshot(mut self, settings: &Settings) -> Self {
+        self.files.push(("dbfilename", resolved(&snapshot_path(settings))));
+        self
+    }
+
+    /// Whether this is, or is inside of, something of the server.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        let path = resolved(path);
+        let in_home = |home: &PathBuf| {
+            let first = path.strip_prefix(home).ok().and_then(|inside| inside.iter().next());
+            first.is_some_and(|name| is_own_name(name.as_encoded_bytes()))
+        };
+        self.homes.iter().any(in_home) || self.files.iter().any(|(_, own)| same(own, &path))
+    }
+
+    /// Two directives that name one file, or one that names a place of the log or the spilled values.
+    pub(crate) fn conflict(&self) -> Option<String> {
+        for (at, (name, path)) in self.files.iter().enumerate() {
+            let is_device = path.starts_with("/dev");
+            if let Some((other, _)) =
+                self.files[..at].iter().find(|(_, other)| !is_device && same(other, path))
+            {
+                return Some(format!("{other} and {name} are the same file: {}", path.display()));
+            }
+            let homes = Self { homes: self.homes.clone(), files: Vec::new() };
+            if homes.has(path) {
+                return Some(format!("{name} is a place of the server's data: {}", path.display()));
+            }
+        }
+        None
+    }
+}
+
+/// Whether a file may be replaced by a snapshot: there is none, or it is a snapshot or empty. A symbolic link
+/// is itself replaced, and not what it points to.
+pub(crate) fn is_replaceable(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+        Ok(found) if found.is_symlink() => return Ok(true),
+        Ok(found) if !found.is_file() => return Ok(false),
+        Ok(_) => {}
+    }
+    let mut begin = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin.is_empty() || begin == MAGIC)
+}
+
+/// The path without symbolic links and dots in its directory, as far as that is there. Its last part stays as
+/// it is: whoever writes there replaces it.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => match fs::canonicalize(dir) {
+            Ok(dir) => dir.join(name),
+            Err(_) => resolved(dir).join(name),
+        },
+        _ => fs::canonicalize(&path).unwrap_or(path),
+    }
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let lower = |path: &Path| path.as_os_str().as_encoded_bytes().to_ascii_lowercase();
+    lower(a) == lower(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_dir::TestDir;
+
+    #[test]
+    fn names_of_the_server_itself() {
+        for name in
+            ["wal", "WAL-9.complete", "wal.importing", "cold", "cold-unlogged", "temp-7.rdb"]
+        {
+            assert!(is_own_name(name.as_bytes()), "{name}");
+        }
+        for name in ["dump.rdb", "wallet.rdb", "colder.rdb", "template.rdb", "temp-7"] {
+            assert!(!is_own_name(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_are_resolved_before_they_are_judged() {
+        let dir = TestDir::new("place");
+        dir.write("wal/1.seg", "log");
+        dir.write("sub/x", "");
+        std::os::unix::fs::symlink(dir.path().join("wal"), dir.path().join("link")).unwrap();
+        let own = OwnFiles::in_dir(dir.path());
+        for name in ["wal/a.rdb", "sub/../wal/a.rdb", "link/a.rdb", "Cold/a.rdb", "wal-9.complete"]
+        {
+            assert!(own.has(&dir.path().join(name)), "{name}");
+        }
+        for name in ["a.rdb", "sub/a.rdb", "sub/wal/a.rdb"] {
+            assert!(!own.has(&dir.path().join(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn snapshots_are_replaced_and_nothing_else() {
+        let dir = TestDir::new("replaceable");
+        let is = |name: &str, text: &str| is_replaceable(&dir.write(name, text)).unwrap();
+        assert!(is("old.rdb", "REDIS0010") && is("empty.rdb", ""));
+        assert!(!is("t.conf", "port 1") && !is("short", "REDI"));
+        assert!(is_replaceable(&dir.path().join("absent")).unwrap());
+    }
+}

@@ -1,0 +1,172 @@
+//! `tierce check` of a data directory says what a start then does, whatever is damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tierce_harness::{Launch, TempDir, free_port, wait_until};
+
+use crate::{launch, program};
+
+const KEYS: usize = 600;
+
+/// With room for a small part of the keys; the others' values are on disk.
+fn directives(launch: Launch, dir: &Path) -> Launch {
+    launch
+        .with("appendonly", "yes")
+        .with("dir", &dir.display().to_string())
+        .with("maxmemory", "1mb")
+        .with("maxmemory-policy", "spill")
+}
+
+/// What a kill leaves of a server with a log, spilled values and a snapshot.
+fn make(dir: &Path) {
+    let mut server = directives(launch(), dir).start();
+    let mut c = server.connect();
+    for key in 0..KEYS {
+        c.call(&["SET", &format!("key:{key}"), &format!("{key}").repeat(1500)]);
+    }
+    wait_until("values are on disk", || {
+        let memory = c.ask("INFO memory").text().to_owned();
+        memory.lines().any(|line| line.starts_with("spilled_keys:") && line != "spilled_keys:0")
+    });
+    c.check("SAVE", "+OK");
+    server.signal(rustix::process::Signal::KILL);
+    server.wait_for_end();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).expect("it");
+        match path.is_dir() {
+            true => copy(&path, &to.join(name)),
+            false => _ = fs::copy(&path, to.join(name)).expect("a copy"),
+        }
+    }
+}
+
+/// All files below a directory but locks, which hold nothing, by their paths in it.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("it").path();
+        match path.is_dir() {
+            true => found.extend(files(&path).into_iter().map(|file| {
+                let name = path.file_name().expect("a name");
+                Path::new(name).join(file)
+            })),
+            false if path.ends_with("LOCK") => {}
+            false => found.push(path.file_name().expect("a name").into()),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Removed,
+    CutAt(u64),
+    FlippedAt(u64),
+}
+
+impl Damage {
+    /// Kinds of damage to a file with so many bytes that are not zeros behind the last other one.
+    fn kinds(len: u64) -> Vec<Self> {
+        let mut kinds = vec![Self::Removed, Self::CutAt(0)];
+        if len > 0 {
+            kinds.extend([1, len / 2, len - 1].map(Self::CutAt));
+            kinds.extend([0, len / 3, len - 1].map(Self::FlippedAt));
+        }
+        kinds
+    }
+
+    fn apply(self, path: &Path) {
+        match self {
+            Self::Removed => fs::remove_file(path).expect("a file"),
+            Self::CutAt(len) => {
+                let file = fs::OpenOptions::new().write(true).open(path).expect("a file");
+                file.set_len(len).expect("it is cut");
+            }
+            Self::FlippedAt(at) => {
+                let mut bytes = fs::read(path).expect("a file");
+                bytes[at as usize] ^= 0x10;
+                fs::write(path, bytes).expect("a file");
+            }
+        }
+    }
+}
+
+fn check(dir: &Path) -> (i32, String) {
+    let output = Command::new(program()).arg("check").arg(dir).output().expect("the program");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap_or_else(|| panic!("a signal: {said}{errors}")), said)
+}
+
+fn snapshot_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    files(dir)
+        .into_iter()
+        .map(|file| (file.clone(), fs::read(dir.join(file)).expect("it")))
+        .collect()
+}
+
+/// Checks and starts, and compares.
+fn compare(dir: &Path, what: &str) {
+    let before = snapshot_of(dir);
+    let (code, said) = check(dir);
+    assert!(before == snapshot_of(dir), "{what}: checking has changed something");
+    let last = said.lines().last().unwrap_or_else(|| panic!("{what}: nothing was said, {code}"));
+    assert!(matches!(code, 0 | 1), "{what}: {code} {said}");
+    if last.starts_with("a start succeeds") {
+        let server = directives(launch(), dir).start();
+        let keys = server.connect().ask("DBSIZE").to_string();
+        let expected = format!("a start succeeds: {} key", &keys[1..]);
+        assert!(last.starts_with(&expected), "{what}: {keys}, {said}");
+    } else {
+        assert!(last.starts_with("a start is refused") && code == 1, "{what}: {said}");
+        let launch = Launch::new(program()).with("port", &free_port().to_string());
+        let outcome = directives(launch, dir).run();
+        assert_eq!(outcome.code, Some(1), "{what}: {said}{outcome:?}");
+    }
+}
+
+#[test]
+fn a_check_says_what_a_start_does_for_each_damage_of_each_file() {
+    let scratch = TempDir::new();
+    let whole = scratch.path().join("whole");
+    make(&whole);
+    let sound = scratch.path().join("sound");
+    copy(&whole, &sound);
+    let (code, said) = check(&sound);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.ends_with(&format!("a start succeeds: {KEYS} keys\n")), "{said}");
+    compare(&sound, "nothing is damaged");
+    for file in files(&whole) {
+        let bytes = fs::read(whole.join(&file)).expect("a file");
+        let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1) as u64;
+        for damage in Damage::kinds(len) {
+            let dir = scratch.path().join("damaged");
+            copy(&whole, &dir);
+            damage.apply(&dir.join(&file));
+            compare(&dir, &format!("{} {damage:?}", file.display()));
+            fs::remove_dir_all(&dir).expect("it goes");
+        }
+    }
+}
+
+#[test]
+fn missing_spilled_values_are_told_with_their_number() {
+    let scratch = TempDir::new();
+    make(scratch.path());
+    let cold = scratch.path().join("cold");
+    let file = files(&cold).into_iter().find(|file| file.extension().is_some());
+    fs::remove_file(cold.join(file.expect("a file of values"))).expect("it goes");
+    for dir in [scratch.path().to_owned(), scratch.path().join("wal")] {
+        let (code, said) = check(&dir);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("a start is refused; with `spill-lost-values accept`"), "{said}");
+        assert!(said.contains("keys have lost theirs"), "{said}");
+    }
+}
