@@ -79,38 +79,37 @@ fn entries<E: From<Error>>(
     let expected = "a well-formed listpack of stream entries before it";
     let blame = |Malformed| Error::Corrupt { offset: end, expected };
     let mut items = Items::new(Packing::Listpack, pack).map_err(blame)?;
-    let (count, names) = master_entry(&mut items).map_err(blame)?;
-    let mut missing = count;
+    let Master { mut valid, mut deleted, names } = master_entry(&mut items).map_err(blame)?;
     let mut entry = StreamEntry::default();
     while let Some(flags) = items.next() {
         let flags = flags.and_then(|flags| flags.integer().ok_or(Malformed)).map_err(blame)?;
         read_entry(&mut items, flags, master, &names, &mut entry).map_err(blame)?;
         if flags & DELETED == 0 {
-            missing.valid = missing.valid.checked_sub(1).ok_or(Malformed).map_err(blame)?;
+            valid = valid.checked_sub(1).ok_or(Malformed).map_err(blame)?;
             visit(&entry)?;
         } else {
-            missing.deleted = missing.deleted.checked_sub(1).ok_or(Malformed).map_err(blame)?;
+            deleted = deleted.checked_sub(1).ok_or(Malformed).map_err(blame)?;
         }
     }
-    let complete = missing.valid == 0 && missing.deleted == 0;
-    if complete { Ok(()) } else { Err(blame(Malformed).into()) }
+    if valid == 0 && deleted == 0 { Ok(()) } else { Err(blame(Malformed).into()) }
 }
 
-/// How many entries a listpack says that it has.
-#[derive(Clone, Copy)]
-struct Count {
+/// What a listpack says of its entries.
+struct Master {
     valid: u64,
     deleted: u64,
+    /// Names of fields, which entries may share.
+    names: Vec<Arc<[u8]>>,
 }
 
 /// Numbers of valid and of deleted entries, number of fields, their names, 0.
-fn master_entry(items: &mut Items<'_>) -> Result<(Count, Vec<Arc<[u8]>>), Malformed> {
-    let count = Count { valid: number(items)?, deleted: number(items)? };
+fn master_entry(items: &mut Items<'_>) -> Result<Master, Malformed> {
+    let (valid, deleted) = (number(items)?, number(items)?);
     let mut names = Vec::new();
     for _ in 0..number(items)? {
         names.push(string(items)?.into());
     }
-    if integer(items)? == 0 { Ok((count, names)) } else { Err(Malformed) }
+    if integer(items)? == 0 { Ok(Master { valid, deleted, names }) } else { Err(Malformed) }
 }
 
 /// Differences of the identity, fields, and the number of elements that the entry takes.
