@@ -32,7 +32,9 @@ pub mod command;
 mod commands;
 mod compactness;
 pub mod config;
-mod durability;
+/// For tests that drive the log without a server.
+#[doc(hidden)]
+pub mod durability;
 mod error;
 mod eviction;
 mod execute;

@@ -13,6 +13,7 @@ use tierce_net::{
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::Client;
+use crate::durability::Switched;
 use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
 use crate::pedrokv;
@@ -65,6 +66,8 @@ pub enum Message {
     Purge,
     /// The log has reached the device, or never will.
     Durable,
+    /// The log was switched on or off, or could not be. Whoever asked for that gets a reply.
+    LogSwitched(Arc<Switched>),
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
@@ -332,6 +335,9 @@ impl Service for AnyService {
             }),
             Message::Saved { ticket, outcome } => {
                 conns.for_each(|conn| waiting::saved(conn, ticket, &outcome));
+            }
+            Message::LogSwitched(switched) => {
+                conns.for_each(|conn| waiting::log_switched(conn, &switched));
             }
             Message::StaysUp => conns.for_each(waiting::stays_up),
             Message::Answer(answer) => {

@@ -16,7 +16,7 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 use crate::clients::PauseMode;
 use crate::compactness;
 use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
-use crate::durability::{self, Durability, Journal, LogHome, RecoveryError};
+use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
@@ -117,7 +117,7 @@ impl Instance {
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
         let journal = Arc::<Journal>::default();
-        let log_home = LogHome::new(Arc::clone(&disk), &startup.dir);
+        let log_home = LogHome::new(Arc::clone(&disk), &startup.dir, LogOptions::default());
         let keyspace = keyspace_options(&config, &startup, &journal);
         let keyspace = Arc::new(Keyspace::new(keyspace)?);
         keyspace.set_limits(&compactness::configured(&config.settings()));
@@ -361,7 +361,9 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
                 return Err("values may be on disk (maxmemory-policy spill)".to_owned());
             }
             server.keyspace.set_value_len_max(value_len_max(settings));
-            server.durability.switch(on);
+            if on != server.durability.is_wanted() {
+                server.durability.switch(on);
+            }
         }
         Ok(())
     });

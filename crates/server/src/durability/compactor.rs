@@ -10,15 +10,20 @@
 //! percent, a pass begins at 2 L. It adds L itself, and writers add what they write until it ends. When the log gets to
 //! [`HURRY_FACTOR`] times the size at the beginning, the pass no longer keeps to its budget. So the
 //! log stays below about 4 L plus what is written in one pass at full speed.
+//!
+//! A pass goes in steps, none of which waits for anything but the disk; `keeper.rs` says when.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::log::{Checkpoint, Pass};
+use tierce_cask::{Error, WalMark};
+use tierce_keyspace::Keyspace;
+use tierce_keyspace::log::{Checkpoint, Pass as Progress};
 
+use super::host::KeeperSettings;
 use super::journal::{Journal, OpenLog};
-use crate::server::Server;
 
 /// A pass that lets the log grow to this many times its size at the beginning stops sparing others.
 const HURRY_FACTOR: u64 = 2;
@@ -50,8 +55,16 @@ pub(super) struct Wishes {
     pub(super) pass: bool,
     /// That there is a log, or none.
     pub(super) log: bool,
+    /// The number of the last switch.
+    pub(super) ticket: u64,
+    /// The last switch that has come to an end, and all before it.
+    pub(super) settled: u64,
+    /// Why that came to nothing, if it did.
+    pub(super) failure: Option<String>,
     /// The server ends.
     pub(super) ends: bool,
+    /// How often something was asked for or has failed.
+    pub(super) count: u64,
 }
 
 /// Figures for INFO.
@@ -76,8 +89,7 @@ pub struct CompactionFigures {
 impl Journal {
     /// Asks for a pass. `false` if one is underway.
     pub fn compact(&self) -> bool {
-        self.compaction.wishes.lock().pass = true;
-        self.compaction.changed.notify_all();
+        self.compaction.ask(|wishes| wishes.pass = true);
         self.compaction.running_since.lock().is_none()
     }
 
@@ -88,7 +100,7 @@ impl Journal {
         let passes = compaction.passes.load(Relaxed);
         CompactionFigures {
             running: compaction.running_since.lock().map(|since| since.elapsed()),
-            is_incomplete: compaction.is_incomplete.load(Relaxed),
+            is_incomplete: compaction.is_incomplete(),
             last_failed: compaction.last_failed.load(Relaxed),
             passes,
             last: (passes > 0)
@@ -100,53 +112,56 @@ impl Journal {
 }
 
 impl Compaction {
+    /// Changes what is asked for, and wakes the keeper.
+    pub(super) fn ask<T>(&self, change: impl FnOnce(&mut Wishes) -> T) -> T {
+        let mut wishes = self.wishes.lock();
+        wishes.count += 1;
+        self.changed.notify_all();
+        change(&mut wishes)
+    }
+
     pub(super) fn set_base(&self, bytes: u64) {
         self.base_bytes.store(bytes, Relaxed);
+    }
+
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.load(Relaxed)
     }
 
     pub(super) fn set_incomplete(&self, is_incomplete: bool) {
         self.is_incomplete.store(is_incomplete, Relaxed);
     }
 
-    pub(super) fn note_failure(&self) {
-        self.last_failed.store(true, Relaxed);
+    pub(super) fn set_running(&self, since: Option<Instant>) {
+        *self.running_since.lock() = since;
     }
 
-    /// Waits, unless somebody wants the pass given up. Whether that is so.
-    fn rest(&self, time: Duration, kind: Kind) -> bool {
-        let mut wishes = self.wishes.lock();
-        if !wishes.ends && wishes.log {
-            self.changed.wait_for(&mut wishes, time);
-        }
-        // A first pass is finished before the server ends: without it nothing would be kept.
-        !wishes.log || wishes.ends && kind == Kind::Again
+    /// Whether the one before had not failed.
+    pub(super) fn note_failure(&self) -> bool {
+        !self.last_failed.swap(true, Relaxed)
     }
-}
 
-/// What a pass is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// To have all keys in a new log.
-    First,
-    /// To make a log shorter.
-    Again,
-}
+    pub(super) fn note_success(&self, done: &Done) {
+        self.last_failed.store(false, Relaxed);
+        self.last_ms.store(done.took.as_millis() as i64, Relaxed);
+        self.bytes_written.fetch_add(done.written, Relaxed);
+        self.passes.fetch_add(1, Relaxed);
+    }
 
-/// Whether the log has so much in it that no longer counts that a pass is due.
-pub(super) fn is_due(journal: &Journal, server: &Server) -> bool {
-    journal.log().is_some_and(|log| is_grown(journal, &log, server))
-}
-
-fn is_grown(journal: &Journal, log: &OpenLog, server: &Server) -> bool {
-    let live = server.config.live();
-    let (percentage, min_bytes) = (live.log_growth_percentage(), live.log_bytes_min());
-    let bytes = log.wal.bytes();
-    let is_beyond = |base| is_beyond(bytes, base, percentage);
-    percentage > 0
-        && bytes > min_bytes
-        && is_beyond(journal.compaction.base_bytes.load(Relaxed))
-        // About what a pass would write. It takes a walk through the shards to know.
-        && is_beyond(server.keyspace.memory().entries)
+    /// Whether a log of so many bytes has so much in it that no longer counts that a pass is due. `live`
+    /// says about what a pass would write; it takes a walk through the shards to know.
+    pub(super) fn is_due(
+        &self,
+        bytes: u64,
+        settings: &KeeperSettings,
+        live: impl FnOnce() -> u64,
+    ) -> bool {
+        let percentage = settings.growth_percentage;
+        percentage > 0
+            && bytes > settings.bytes_min
+            && is_beyond(bytes, self.base_bytes.load(Relaxed), percentage)
+            && is_beyond(bytes, live(), percentage)
+    }
 }
 
 /// Whether so many bytes are more than others by this percentage.
@@ -154,101 +169,127 @@ fn is_beyond(bytes: u64, base: u64, percentage: u64) -> bool {
     bytes - base.min(bytes) >= base / 100 * percentage
 }
 
-/// What a pass came to.
-struct Done {
+/// What a pass is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// To have all keys in a new log.
+    First,
+    /// To make a log shorter.
+    Again,
+}
+
+/// A pass over all keys, underway.
+pub(super) struct Pass<'k> {
+    pub(super) kind: Kind,
+    log: Arc<OpenLog>,
+    bytes_at_begin: u64,
+    /// What is before this goes at the end.
+    mark: Option<WalMark>,
+    checkpoint: Checkpoint<'k>,
+    stage: Stage,
+    begun: Instant,
     written: u64,
+    stretch: usize,
     freed: u64,
-    took: Duration,
 }
 
-/// Why a pass did not complete.
-enum Undone {
-    /// The server ends, or the log is switched off.
-    Ended,
-    Failed(String),
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Keys,
+    /// All keys are in the log, but not on the device.
+    Sync,
+    /// What is older goes.
+    Drop,
+    Done,
 }
 
-/// Writes all keys again and drops what is older. Whether that succeeded, which is reported.
-pub(super) fn pass(journal: &Journal, server: &Server, kind: Kind) -> bool {
-    *journal.compaction.running_since.lock() = Some(Instant::now());
-    let result = match journal.log() {
-        Some(log) => compact(journal, &log, server, kind),
-        None => Err(Undone::Ended),
-    };
-    *journal.compaction.running_since.lock() = None;
-    report(journal, server, result)
+/// What a pass came to.
+pub(super) struct Done {
+    pub(super) written: u64,
+    pub(super) freed: u64,
+    pub(super) took: Duration,
 }
 
-fn compact(journal: &Journal, log: &OpenLog, server: &Server, kind: Kind) -> Result<Done, Undone> {
-    let failed = |error: tierce_cask::Error| Undone::Failed(error.to_string());
-    let begun = Instant::now();
-    let wal = &log.wal;
-    let bytes_at_begin = wal.bytes();
-    let mark = wal.rotate().map_err(failed)?;
-    let mut checkpoint = Checkpoint::begin(&server.keyspace);
-    let (mut written, mut stretch) = (0, 0);
-    loop {
-        let (bytes, pass) = checkpoint.step();
-        written += bytes as u64;
-        stretch += bytes;
-        if pass == Pass::Complete {
-            break;
-        }
-        if stretch >= STRETCH_BYTES {
-            stretch = 0;
-            let hurries = wal.bytes() > bytes_at_begin * HURRY_FACTOR;
-            let ahead = ahead_of_budget(written, begun, server);
-            if journal.compaction.rest(if hurries { Duration::ZERO } else { ahead }, kind) {
-                return Err(Undone::Ended);
+/// How a pass goes on after a step.
+pub(super) enum Step {
+    /// Not before this time.
+    Underway(Duration),
+    /// It is through.
+    Done(Done),
+}
+
+impl<'k> Pass<'k> {
+    /// Begins one. For [`Kind::Again`] in a new segment, so that the part from before can go.
+    pub(super) fn begin(
+        kind: Kind,
+        log: Arc<OpenLog>,
+        keyspace: &'k Keyspace,
+        now: Instant,
+    ) -> Result<Self, Error> {
+        let bytes_at_begin = log.wal.bytes();
+        let mark = (kind == Kind::Again).then(|| log.wal.rotate()).transpose()?;
+        Ok(Self {
+            kind,
+            log,
+            bytes_at_begin,
+            mark,
+            checkpoint: Checkpoint::begin(keyspace),
+            stage: Stage::Keys,
+            begun: now,
+            written: 0,
+            stretch: 0,
+            freed: 0,
+        })
+    }
+
+    /// Goes one step further. If it fails the pass has come to nothing.
+    pub(super) fn step(
+        &mut self,
+        journal: &Journal,
+        rate: u64,
+        now: Instant,
+    ) -> Result<Step, Error> {
+        match self.stage {
+            Stage::Keys => return Ok(Step::Underway(self.log_keys(rate, now))),
+            // What takes the place of the old part has to be on the device before that goes.
+            Stage::Sync => {
+                journal.sync()?;
+                self.stage = if self.mark.is_some() { Stage::Drop } else { Stage::Done };
             }
-            if let Some(cause) = journal.wound() {
-                return Err(Undone::Failed(cause));
+            Stage::Drop => {
+                if let Some(mark) = &self.mark {
+                    self.freed = self.log.wal.drop_before(mark)?;
+                }
+                self.stage = Stage::Done;
             }
+            Stage::Done => {}
         }
+        if self.stage != Stage::Done {
+            return Ok(Step::Underway(Duration::ZERO));
+        }
+        journal.compaction.set_base(self.log.wal.bytes());
+        let took = now.saturating_duration_since(self.begun);
+        Ok(Step::Done(Done { written: self.written, freed: self.freed, took }))
     }
-    // What takes the place of the old part has to be on the device before that goes.
-    journal.sync().map_err(failed)?;
-    if let Some(cause) = journal.wound() {
-        return Err(Undone::Failed(cause));
-    }
-    let freed = wal.drop_before(&mark).map_err(failed)?;
-    journal.compaction.set_base(wal.bytes());
-    Ok(Done { written, freed, took: begun.elapsed() })
-}
 
-/// How long to wait so that `written` bytes since `begun` are within the budget.
-fn ahead_of_budget(written: u64, begun: Instant, server: &Server) -> Duration {
-    match server.config.live().compaction_bytes_per_second() {
-        0 => Duration::ZERO,
-        rate => {
-            let time = Duration::from_secs_f64(written as f64 / rate as f64);
-            time.saturating_sub(begun.elapsed())
+    /// Logs some keys. How long to wait afterwards so as to keep to the budget.
+    fn log_keys(&mut self, rate: u64, now: Instant) -> Duration {
+        let (bytes, progress) = self.checkpoint.step();
+        self.written += bytes as u64;
+        self.stretch += bytes;
+        if progress == Progress::Complete {
+            self.stage = Stage::Sync;
         }
+        if rate == 0 || self.stretch < STRETCH_BYTES || progress == Progress::Complete {
+            return Duration::ZERO;
+        }
+        self.stretch = 0;
+        let hurries =
+            self.kind == Kind::Again && self.log.wal.bytes() > self.bytes_at_begin * HURRY_FACTOR;
+        let time = Duration::from_secs_f64(self.written as f64 / rate as f64);
+        let ahead = time.saturating_sub(now.saturating_duration_since(self.begun));
+        if hurries { Duration::ZERO } else { ahead }
     }
-}
-
-fn report(journal: &Journal, server: &Server, result: Result<Done, Undone>) -> bool {
-    let compaction = &journal.compaction;
-    let succeeded = result.is_ok();
-    match result {
-        Ok(Done { written, freed, took }) => {
-            compaction.last_failed.store(false, Relaxed);
-            compaction.last_ms.store(took.as_millis() as i64, Relaxed);
-            compaction.bytes_written.fetch_add(written, Relaxed);
-            compaction.passes.fetch_add(1, Relaxed);
-            server.log.verbose(format_args!(
-                "Compacted the log in {:.1} s: {written} bytes written, {freed} bytes freed",
-                took.as_secs_f64()
-            ));
-        }
-        Err(Undone::Ended) => {}
-        Err(Undone::Failed(cause)) => {
-            if !compaction.last_failed.swap(true, Relaxed) {
-                server.log.warning(format_args!("The log could not be compacted: {cause}"));
-            }
-        }
-    }
-    succeeded
 }
 
 #[cfg(test)]

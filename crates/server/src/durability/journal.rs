@@ -4,12 +4,16 @@
 //! there is no way back when the log cannot take it: the journal is *wounded* then. From that moment
 //! writes are refused, and connections whose replies have not been sent are closed without them:
 //! nothing is acknowledged that is not in the log. Memory is ahead of the log by what was not
-//! acknowledged; readers see it. A wound for lack of space heals: the compactor writes all keys again
-//! once there is room, after which the log holds what memory holds. Any other failure stays until the
-//! server is started again, or the log is switched off.
+//! acknowledged; readers see it.
 //!
-//! The log can be switched on and off while the server runs (`keeper.rs`). Positions grow all the
-//! time, from one log to the next.
+//! **A log that has failed takes nothing more**, for what came later would be an edit of a state that it
+//! does not have. It is latched before the shard of the change it could not take is unlocked, so it stays
+//! what it was, with all that was acknowledged. The wound keeps its first cause until there is another log
+//! with all keys in it (`keeper.rs`).
+//!
+//! **Positions** grow all the time, from one log to the next, so that a session can compare one that it got
+//! from a log before. While there is a wound, what is durable stays as it was when it came: that a new log
+//! has reached the device says nothing about the log before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +21,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
-use tierce_cask::Wal;
+use tierce_cask::{Error, Wal};
 use tierce_keyspace::log::LogSink;
 
 use super::compactor::Compaction;
@@ -25,9 +29,12 @@ use super::compactor::Compaction;
 /// The log of the keyspace.
 #[derive(Default)]
 pub struct Journal {
-    /// There while it is switched on, and once the keyspace has been loaded: nothing is appended
-    /// before.
+    /// Whether there is a log, or is to be one again after a wound.
+    is_on: AtomicBool,
+    /// Where changes go. There once the keyspace has been loaded, unless it is switched off or wounded.
     log: ArcSwapOption<OpenLog>,
+    /// Where the last log ended.
+    top: AtomicU64,
     is_wounded: AtomicBool,
     wound: Mutex<Option<Wound>>,
     demand: Mutex<Demand>,
@@ -41,6 +48,8 @@ pub(super) struct OpenLog {
     pub(super) wal: Wal,
     /// What its positions are counted from.
     base: u64,
+    /// It has failed, and takes nothing any more.
+    is_latched: AtomicBool,
 }
 
 impl OpenLog {
@@ -51,12 +60,18 @@ impl OpenLog {
     fn durable(&self) -> u64 {
         self.base + self.wal.durable()
     }
+
+    pub(super) fn is_latched(&self) -> bool {
+        self.is_latched.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Wound {
     cause: String,
     heals: bool,
+    /// What was durable when it came.
+    durable: u64,
 }
 
 /// What the syncer is asked for.
@@ -85,45 +100,60 @@ pub struct JournalFigures {
 impl LogSink for Journal {
     #[inline]
     fn append(&self, record: &[u8]) {
-        // Somebody who has not heard yet that the log was switched off.
-        let Some(log) = &*self.log.load() else { return };
-        if let Err(error) = log.wal.append(record)
-            && self.is_on()
-        {
-            self.hurt(&error);
+        // Somebody who has not heard yet that the log was switched off, or while there is a wound.
+        let log = self.log.load();
+        let Some(log) = &*log else { return };
+        if log.is_latched() {
+            return;
+        }
+        if let Err(error) = log.wal.append(record) {
+            self.hurt(log, &error);
         }
     }
 }
 
 impl Journal {
-    /// Whether changes go to a log.
+    /// Whether changes go to a log, or would if it had not failed.
     #[must_use]
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.log.load().is_some()
+        self.is_on.load(Ordering::Acquire)
     }
 
-    /// The log, while it is switched on.
+    /// The log, while there is one.
     pub(super) fn log(&self) -> Option<Arc<OpenLog>> {
         self.log.load_full()
     }
 
-    /// Has changes go to `wal`. The caller is the only one that opens and closes.
+    /// Has changes go to `wal`. The caller is the only one that opens and closes, and has closed the one
+    /// before.
     pub(super) fn open(&self, wal: Wal) {
-        let base = self.demand.lock().position;
+        debug_assert!(self.log.load().is_none());
+        // Beyond every position that anybody has got.
+        let base = self.top.load(Ordering::Acquire).max(self.demand.lock().position);
         self.compaction.set_base(wal.bytes());
-        // That of a log before.
-        *self.wound.lock() = None;
-        self.is_wounded.store(false, Ordering::Release);
-        self.log.store(Some(Arc::new(OpenLog { wal, base })));
+        self.log.store(Some(Arc::new(OpenLog { wal, base, is_latched: AtomicBool::new(false) })));
+        self.is_on.store(true, Ordering::Release);
     }
 
-    /// Everything is on the device when this returns, and nothing is appended any more.
-    pub(super) fn close(&self) -> Result<(), tierce_cask::Error> {
-        let Some(log) = self.log.swap(None) else { return Ok(()) };
+    /// Switches the log off: everything is on the device when this returns, nothing is appended any more,
+    /// and nobody waits for it.
+    pub(super) fn close(&self) -> Result<(), Error> {
+        let closed = self.suspend();
+        self.is_on.store(false, Ordering::Release);
+        self.heal();
+        closed
+    }
+
+    /// Closes the log without switching it off: one that has failed, while another is not there yet.
+    pub(super) fn suspend(&self) -> Result<(), Error> {
+        let Some(log) = self.log.load_full() else { return Ok(()) };
+        // Before positions come from here.
+        self.top.fetch_max(log.appended(), Ordering::AcqRel);
+        self.log.store(None);
         let closed = log.wal.close();
-        let mut demand = self.demand.lock();
-        demand.position = demand.position.max(log.appended());
+        // Some may have come in between.
+        self.top.fetch_max(log.appended(), Ordering::AcqRel);
         closed
     }
 
@@ -131,14 +161,20 @@ impl Journal {
     #[must_use]
     #[inline]
     pub fn appended(&self) -> u64 {
-        self.log.load().as_ref().map_or(0, |log| log.appended())
+        let log = self.log.load();
+        log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.appended())
     }
 
     /// Everything up to this position survives a power cut, or nothing is to be waited for any more
     /// because the log was switched off.
     #[must_use]
     pub fn durable(&self) -> u64 {
-        self.log.load().as_ref().map_or(u64::MAX, |log| log.durable())
+        // In this order: a wound comes before the log that is opened because of it.
+        let log = self.log.load();
+        if let Some(wound) = self.wounded() {
+            return wound.durable;
+        }
+        log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.durable())
     }
 
     /// Whether writes have to be refused.
@@ -148,10 +184,29 @@ impl Journal {
         self.is_wounded.load(Ordering::Acquire)
     }
 
+    fn wounded(&self) -> Option<Wound> {
+        if !self.is_wounded() {
+            return None;
+        }
+        self.wound.lock().clone()
+    }
+
     /// Why writes are refused.
     #[must_use]
     pub fn wound(&self) -> Option<String> {
-        self.wound.lock().as_ref().map(|wound| wound.cause.clone())
+        self.wounded().map(|wound| wound.cause)
+    }
+
+    /// Whether there is a wound that a new log heals without being asked for.
+    pub(super) fn may_heal(&self) -> bool {
+        self.wounded().is_some_and(|wound| wound.heals)
+    }
+
+    /// Accepts writes again: a log holds all keys.
+    pub(super) fn heal(&self) {
+        let mut wound = self.wound.lock();
+        *wound = None;
+        self.is_wounded.store(false, Ordering::Release);
     }
 
     /// Has the log synced soon, at least up to `position`.
@@ -164,21 +219,30 @@ impl Journal {
     /// Figures for INFO.
     #[must_use]
     pub fn figures(&self) -> JournalFigures {
-        let log = self.log();
         JournalFigures {
-            bytes: log.as_ref().map_or(0, |log| log.wal.bytes()),
-            appended: log.as_ref().map_or(0, |log| log.appended()),
-            durable: log.as_ref().map_or(0, |log| log.durable()),
+            bytes: self.log().map_or(0, |log| log.wal.bytes()),
+            appended: self.appended(),
+            durable: self.durable(),
             syncs: self.syncs.load(Ordering::Relaxed),
             wound: self.wound(),
         }
     }
 
     /// Has everything appended so far reach the device.
-    pub(crate) fn sync(&self) -> Result<(), tierce_cask::Error> {
-        let Some(log) = self.log() else { return Ok(()) };
+    ///
+    /// # Errors
+    /// What the disk says, or that the log has failed before.
+    pub fn sync(&self) -> Result<(), Error> {
+        let Some(log) = self.log() else { return self.check() };
+        if log.is_latched() {
+            return self.check();
+        }
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        log.wal.sync().map(drop).inspect_err(|error| self.hurt(error))
+        log.wal.sync().map(drop).inspect_err(|error| self.hurt(&log, error))
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.wound().map_or(Ok(()), |cause| Err(Error::ReadOnly { cause }))
     }
 
     /// Waits until a place beyond `announced` is demanded, for `at_most`; `None` at the end.
@@ -200,30 +264,35 @@ impl Journal {
     }
 
     #[cold]
-    fn hurt(&self, error: &tierce_cask::Error) {
-        let heals = error.is_no_space();
-        let mut wound = self.wound.lock();
-        if wound.as_ref().is_none_or(|wound| wound.heals) {
-            *wound = Some(Wound { cause: error.to_string(), heals });
+    fn hurt(&self, log: &Arc<OpenLog>, error: &Error) {
+        // With the change's shard still locked: nothing that builds on it is appended.
+        log.is_latched.store(true, Ordering::Release);
+        {
+            let mut wound = self.wound.lock();
+            // Whoever is so late that the log was closed already: what he did is in memory, and will be in
+            // the log that is opened next.
+            if !self.log.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, log)) {
+                return;
+            }
+            wound.get_or_insert_with(|| Wound {
+                cause: error.to_string(),
+                heals: heals(error),
+                durable: log.durable(),
+            });
+            self.is_wounded.store(true, Ordering::Release);
         }
-        self.is_wounded.store(true, Ordering::Release);
+        self.compaction.ask(|_| {});
     }
+}
 
-    /// Whether all keys have to be written again, which may heal the log.
-    pub(super) fn may_heal(&self) -> bool {
-        self.wound.lock().as_ref().is_some_and(|wound| wound.heals)
-    }
-
-    /// Forgets a wound before an attempt to heal it; writes stay refused.
-    pub(super) fn begin_healing(&self) {
-        *self.wound.lock() = None;
-    }
-
-    /// Accepts writes again, unless the attempt has hurt anew.
-    pub(super) fn end_healing(&self) {
-        let wound = self.wound.lock();
-        if wound.is_none() {
-            self.is_wounded.store(false, Ordering::Release);
+/// Whether the cause may pass by itself: a full disk, or no file descriptor to be had.
+fn heals(error: &Error) -> bool {
+    /// ENFILE and EMFILE.
+    const NO_DESCRIPTOR: [i32; 2] = [23, 24];
+    match error {
+        Error::Io { source, .. } => {
+            source.raw_os_error().is_some_and(|code| NO_DESCRIPTOR.contains(&code))
         }
+        _ => error.is_no_space(),
     }
 }

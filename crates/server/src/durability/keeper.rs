@@ -1,101 +1,123 @@
-//! The thread that opens, compacts and closes the log while the server runs.
+//! What opens, compacts, heals and closes the log while the server runs.
 //!
-//! `CONFIG SET appendonly yes` has it begin a new log beside whatever is there, to which all changes
-//! go from that moment, and write all keys to it in a pass. Only then does the new log count
-//! ([`LogHome`]): a crash before that leaves what counted before. `CONFIG SET appendonly no` has it
-//! close the log; what is in it stays on disk.
+//! One mechanism serves `CONFIG SET appendonly yes` and the healing of a wound: a new log is begun beside
+//! whatever is there, all changes go to it from that moment, and all keys are written to it in a pass. Only
+//! then does the new log count ([`LogHome`]), does a wound end, and may the log before be removed. A crash
+//! before that leaves what counted before, which holds everything that was acknowledged: while there is a
+//! wound no write is. `CONFIG SET appendonly no` closes the log; what is in it stays on disk.
 //!
 //! A change that was made before the log was there is in the pass, and one that was made after it is
 //! in the log. There is none between: whoever changes keys looks for the log after having locked
 //! their shard, and the pass locks each shard after the log was there.
+//!
+//! If an attempt fails, what it made is removed and the wound stays, with the cause that it had. The next
+//! attempt comes after as long as this one took, within bounds.
+//!
+//! All of this is a state machine: [`Keeper::step`] does what is next and says when to come back. It reads no
+//! clock, starts no thread and waits for nothing but the disk.
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tierce_cask::{Wal, WalOptions};
+use tierce_cask::Wal;
+use tierce_keyspace::Keyspace;
 
-use super::compactor::{self, Kind};
+use super::compactor::{Done, Kind, Pass, Step};
 use super::home::LogHome;
+use super::host::{Host, Severity, Switched};
 use super::journal::Journal;
 use super::recovery::RecoveryError;
-use super::syncer::Syncer;
-use crate::server::Server;
-use crate::service::Message;
 
 /// How often the size of the log is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The thread; dropping it ends it.
-pub(super) struct Keeper {
-    journal: Arc<Journal>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The least and the longest time between two attempts to do what has failed.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(500);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// What it works on.
-struct Kept {
+/// What keeps the log; see the head of the module.
+pub struct Keeper<'k> {
+    keyspace: &'k Keyspace,
     journal: Arc<Journal>,
     home: LogHome,
-    /// Has the log reach the device, while there is one.
-    syncer: Option<Syncer>,
-    /// The log that does not count yet, because not all keys are in it.
-    incomplete: Option<PathBuf>,
+    host: Arc<dyn Host>,
+    /// The log that takes changes but does not count yet.
+    incomplete: Option<Incomplete>,
+    pass: Option<Pass<'k>>,
+    /// A pass goes on then.
+    pass_goes_on: Option<Instant>,
+    /// What has failed is tried again then.
+    retry_at: Option<Instant>,
+    look_at: Option<Instant>,
+    /// At the end there is one more attempt to heal, not more.
+    has_tried_at_end: bool,
+}
+
+/// A log that does not count yet.
+struct Incomplete {
+    path: PathBuf,
+    begun: Instant,
+    /// All keys are in it and on the device.
+    is_full: bool,
+}
+
+/// When [`Keeper::step`] is to be called again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// At once.
+    Now,
+    /// After this time, or when something is asked for.
+    After(Duration),
+    /// When something is asked for.
+    Asked,
+    /// Never: the end has come.
+    End,
 }
 
 /// What is to be done next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
-    /// There shall be a log, and there is none.
-    Open,
+    /// There shall be a log, and there is none, or none that works.
+    Begin,
     /// There shall be no log, and there is one.
     Close,
-    /// Somebody asked for a pass.
+    /// It is as was asked.
+    Settle(u64),
+    /// The log that was to count has failed.
+    Abandon,
+    /// A pass can begin.
     Pass,
+    /// A pass, or what comes after it, goes on.
+    Step,
+    /// All keys are in the log, which shall count.
+    Complete,
     /// It is time to see how large the log is.
     Look,
-}
-
-impl Keeper {
-    pub(super) fn start(
-        journal: &Arc<Journal>,
-        home: &LogHome,
-        server: &Arc<Server>,
-    ) -> io::Result<Self> {
-        let is_on = journal.is_on();
-        {
-            let mut wishes = journal.compaction.wishes.lock();
-            wishes.log = is_on;
-            wishes.ends = false;
-        }
-        let mut kept = Kept {
-            journal: Arc::clone(journal),
-            home: home.clone(),
-            syncer: is_on.then(|| Syncer::start(journal, server)).transpose()?,
-            incomplete: None,
-        };
-        let weak = Arc::downgrade(server);
-        let thread = thread::Builder::new().name("log-keeper".into());
-        let thread = thread.spawn(move || kept.run(&weak))?;
-        Ok(Self { journal: Arc::clone(journal), thread: Some(thread) })
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.journal.compaction.wishes.lock().ends = true;
-        self.journal.compaction.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    Wait(Next),
 }
 
 impl Journal {
-    /// Has a log begun, or the present one closed, unless that is how it is already.
-    pub fn switch(&self, on: bool) {
-        self.compaction.wishes.lock().log = on;
-        self.compaction.changed.notify_all();
+    /// Asks for a log, or that there is none. The ticket comes back with [`Host::switched`].
+    pub fn switch(&self, on: bool) -> u64 {
+        self.compaction.ask(|wishes| {
+            wishes.log = on;
+            wishes.ticket += 1;
+            wishes.ticket
+        })
+    }
+
+    /// The ticket of a switch that has not come to an end.
+    #[must_use]
+    pub fn switching(&self) -> Option<u64> {
+        let wishes = self.compaction.wishes.lock();
+        (wishes.ticket != wishes.settled).then_some(wishes.ticket)
+    }
+
+    /// Why the last switch came to nothing, if it did.
+    #[must_use]
+    pub fn switch_failure(&self) -> Option<String> {
+        self.compaction.wishes.lock().failure.clone()
     }
 
     /// Whether there is a log, or one is about to be begun.
@@ -104,119 +126,351 @@ impl Journal {
         self.compaction.wishes.lock().log
     }
 
-    /// Waits for something to do; `None` at the end.
-    fn next_task(&self) -> Option<Task> {
+    /// Asks the keeper to come to an end. What was asked for before is done.
+    pub fn end_keeping(&self) {
+        self.compaction.ask(|wishes| wishes.ends = true);
+    }
+
+    /// There is to be a log, since there is one.
+    pub(super) fn note_wanted(&self) {
+        self.compaction.ask(|wishes| wishes.log = true);
+    }
+
+    /// How often something was asked for; to be handed to [`Self::await_asked`].
+    pub(super) fn asked(&self) -> u64 {
+        self.compaction.wishes.lock().count
+    }
+
+    /// Waits until more was asked for than `seen`.
+    pub(super) fn await_asked(&self, seen: u64, at_most: Option<Duration>) {
         let compaction = &self.compaction;
         let mut wishes = compaction.wishes.lock();
-        loop {
-            let is_on = self.is_on();
-            if wishes.ends {
-                return None;
-            }
-            if wishes.log != is_on {
-                return Some(if is_on { Task::Close } else { Task::Open });
-            }
-            if std::mem::take(&mut wishes.pass) && is_on {
-                return Some(Task::Pass);
-            }
-            if !is_on {
-                compaction.changed.wait(&mut wishes);
-            } else if compaction.changed.wait_for(&mut wishes, LOOK_EVERY).timed_out() {
-                return Some(Task::Look);
-            }
+        if wishes.count != seen {
+            return;
         }
+        match at_most {
+            Some(time) => _ = compaction.changed.wait_for(&mut wishes, time),
+            None => compaction.changed.wait(&mut wishes),
+        }
+    }
+
+    /// Whether the log that counts says all that has happened and has reached the device: only then may
+    /// go what it says is not needed. Without a log that is so, too.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
+        if !self.is_on() {
+            return Ok(!self.is_wanted());
+        }
+        if self.is_wounded() || self.compaction.is_incomplete() {
+            return Ok(false);
+        }
+        self.sync()?;
+        // A log may have taken the place of another one meanwhile.
+        Ok(!self.is_wounded() && !self.compaction.is_incomplete())
     }
 }
 
-impl Kept {
-    fn run(&mut self, server: &Weak<Server>) {
-        while let Some(task) = self.journal.next_task() {
-            let Some(server) = server.upgrade() else { return };
-            match task {
-                Task::Open => self.open(&server),
-                Task::Close => self.close(&server),
-                Task::Pass => self.pass(&server),
-                Task::Look if self.is_pass_due(&server) => self.pass(&server),
-                Task::Look => {}
+impl<'k> Keeper<'k> {
+    /// Of a journal that has its log already, or none.
+    #[must_use]
+    pub fn new(
+        keyspace: &'k Keyspace,
+        journal: Arc<Journal>,
+        home: LogHome,
+        host: Arc<dyn Host>,
+    ) -> Self {
+        Self {
+            keyspace,
+            journal,
+            home,
+            host,
+            incomplete: None,
+            pass: None,
+            pass_goes_on: None,
+            retry_at: None,
+            look_at: None,
+            has_tried_at_end: false,
+        }
+    }
+
+    /// Does what is next, and says when to be called again.
+    pub fn step(&mut self, now: Instant) -> Next {
+        match self.next_task(now) {
+            Task::Begin => self.begin(now),
+            Task::Close => self.close(),
+            Task::Settle(ticket) => self.settle(ticket, None),
+            Task::Abandon => self.abandon(now),
+            Task::Pass => self.begin_pass(now),
+            Task::Step => self.step_pass(now),
+            Task::Complete => self.complete(now),
+            Task::Look => self.look(now),
+            Task::Wait(next) => return next,
+        }
+        Next::Now
+    }
+
+    fn next_task(&mut self, now: Instant) -> Task {
+        let mut wishes = self.journal.compaction.wishes.lock();
+        let is_on = self.journal.is_on();
+        if wishes.log != is_on {
+            return if is_on { Task::Close } else { Task::Begin };
+        }
+        if wishes.ticket != wishes.settled {
+            return Task::Settle(wishes.ticket);
+        }
+        let ends = wishes.ends;
+        let wants_pass = std::mem::take(&mut wishes.pass);
+        drop(wishes);
+        if !is_on {
+            return Task::Wait(if ends { Next::End } else { Next::Asked });
+        }
+        let has_failed = self.journal.log().is_none_or(|log| log.is_latched());
+        let task = match (&self.incomplete, has_failed) {
+            (Some(_), true) => return Task::Abandon,
+            (Some(incomplete), false) if incomplete.is_full => self.later(Task::Complete, now),
+            (Some(_), false) => self.pass_step(now, ends),
+            (None, true) if self.journal.may_heal() && ends && !self.has_tried_at_end => {
+                Task::Begin
             }
+            (None, true) if self.journal.may_heal() => self.later(Task::Begin, now),
+            (None, true) => Task::Wait(Next::Asked),
+            (None, false) if ends => Task::Wait(Next::End),
+            (None, false) if self.pass.is_some() => self.pass_step(now, false),
+            (None, false) if wants_pass => Task::Pass,
+            (None, false) => self.look_or_wait(now),
+        };
+        match task {
+            // What is left to do is tried again after the next start.
+            Task::Wait(_) if ends => Task::Wait(Next::End),
+            task => task,
         }
     }
 
-    fn open(&mut self, server: &Arc<Server>) {
-        if let Err(error) = self.try_open(server) {
-            // Nobody is acknowledged anything that he could not expect: without a log nothing is
-            // durable. Tried again at the next CONFIG SET.
-            self.journal.compaction.note_failure();
-            self.journal.switch(false);
-            server.log.warning(format_args!("The log could not be begun: {error}"));
+    /// This task, once the time for another attempt has come.
+    fn later(&self, task: Task, now: Instant) -> Task {
+        match self.retry_at {
+            Some(at) if at > now => Task::Wait(Next::After(at - now)),
+            _ => task,
         }
     }
 
-    fn try_open(&mut self, server: &Arc<Server>) -> Result<(), RecoveryError> {
+    fn pass_step(&self, now: Instant, hurries: bool) -> Task {
+        match self.pass_goes_on {
+            Some(at) if at > now && !hurries => Task::Wait(Next::After(at - now)),
+            _ => Task::Step,
+        }
+    }
+
+    fn look_or_wait(&mut self, now: Instant) -> Task {
+        let at = *self.look_at.get_or_insert(now + LOOK_EVERY);
+        if at > now { Task::Wait(Next::After(at - now)) } else { Task::Look }
+    }
+
+    /// Begins a log that is to take the place of whatever there is.
+    fn begin(&mut self, now: Instant) {
+        let heals = self.journal.is_on();
+        self.give_up_pass();
+        self.retry_at = None;
+        self.has_tried_at_end = self.journal.compaction.wishes.lock().ends;
+        // For its lock, its descriptors and the space it has set aside. What it holds stays on disk.
+        if heals && let Err(error) = self.journal.suspend() {
+            self.warn(format_args!("The log that failed could not be closed: {error}"));
+        }
+        match self.try_begin(now) {
+            Ok(()) => {
+                let what = "A log is begun; it counts when all keys are in it";
+                self.host.tell(Severity::Notice, format_args!("{what}"));
+            }
+            Err(error) if heals => self.note_failed_attempt(now, now, &error.to_string()),
+            Err(error) => self.refuse_to_begin(&error.to_string()),
+        }
+    }
+
+    fn try_begin(&mut self, now: Instant) -> Result<(), RecoveryError> {
         let path = self.home.begin()?;
-        let disk = Arc::clone(&self.home.disk);
-        let (wal, _) = Wal::open_on(disk, &path, WalOptions::default(), |_| Ok(()))
-            .map_err(|error| RecoveryError::of(&path, error))?;
-        self.incomplete = Some(path);
+        let (disk, options) = (Arc::clone(&self.home.disk), self.home.options.wal.clone());
+        let wal = match Wal::open_on(disk, &path, options, |_| Ok(())) {
+            Ok((wal, _)) => wal,
+            Err(error) => {
+                self.discard(&path);
+                return Err(RecoveryError::of(&path, error));
+            }
+        };
+        self.incomplete = Some(Incomplete { path, begun: now, is_full: false });
         self.journal.compaction.set_incomplete(true);
         self.journal.open(wal);
-        server.keyspace.begin_logging();
-        self.syncer = Some(Syncer::start(&self.journal, server)?);
-        server.log.notice("A log is begun; it counts when all keys are in it");
-        self.pass(server);
+        self.keyspace.begin_logging();
+        self.begin_pass(now);
         Ok(())
     }
 
-    fn close(&mut self, server: &Server) {
-        server.keyspace.end_logging();
-        self.syncer = None;
+    /// There is no log, as before; whoever has asked for it is told.
+    fn refuse_to_begin(&mut self, cause: &str) {
+        self.journal.compaction.note_failure();
+        self.warn(format_args!("The log could not be begun: {cause}"));
+        let ticket = {
+            let mut wishes = self.journal.compaction.wishes.lock();
+            wishes.log = false;
+            wishes.ticket
+        };
+        self.host.take_back();
+        self.settle(ticket, Some(cause.to_owned()));
+    }
+
+    fn settle(&mut self, ticket: u64, failure: Option<String>) {
+        {
+            let mut wishes = self.journal.compaction.wishes.lock();
+            wishes.settled = wishes.settled.max(ticket);
+            wishes.failure.clone_from(&failure);
+        }
+        self.host.switched(&Switched { ticket, is_on: self.journal.is_on(), failure });
+    }
+
+    /// The log that was to count has failed before it did. Nothing is lost with it: what was acknowledged is
+    /// in the one that counts, or was never said to be in any.
+    fn abandon(&mut self, now: Instant) {
+        self.give_up_pass();
+        if let Err(error) = self.journal.suspend() {
+            self.host.tell(
+                Severity::Verbose,
+                format_args!("The new log could not be closed before its removal: {error}"),
+            );
+        }
+        let Some(Incomplete { path, begun, .. }) = self.incomplete.take() else { return };
+        self.discard(&path);
+        let cause = self.journal.wound().unwrap_or_default();
+        self.note_failed_attempt(now, begun, &cause);
+    }
+
+    fn note_failed_attempt(&mut self, now: Instant, begun: Instant, cause: &str) {
+        let took = now.saturating_duration_since(begun);
+        self.retry_at = Some(now + took.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX));
+        if self.journal.compaction.note_failure() {
+            self.warn(format_args!("The log could not be written anew: {cause}"));
+        }
+    }
+
+    fn discard(&self, path: &std::path::Path) {
+        if let Err(error) = self.home.discard(path) {
+            self.warn(format_args!("{} could not be removed: {error}", path.display()));
+        }
+    }
+
+    fn close(&mut self) {
+        self.keyspace.end_logging();
+        self.give_up_pass();
+        self.retry_at = None;
         if let Err(error) = self.journal.close() {
-            server.log.warning(format_args!("The log could not be closed: {error}"));
+            self.warn(format_args!("The log could not be closed: {error}"));
         }
         self.journal.compaction.set_incomplete(false);
-        if let Some(path) = self.incomplete.take()
-            && let Err(error) = self.home.clear(&path)
-        {
-            server.log.warning(format_args!("{} could not be removed: {error}", path.display()));
+        if let Some(Incomplete { path, .. }) = self.incomplete.take() {
+            self.discard(&path);
         }
         // Nobody waits for a device any more.
-        server.post_to_all(&Message::Durable);
-        server.log.notice("The log is closed; from now on data is in memory only");
+        self.host.device_reached();
+        let what = "The log is closed; from now on data is in memory only";
+        self.host.tell(Severity::Notice, format_args!("{what}"));
     }
 
-    fn is_pass_due(&self, server: &Server) -> bool {
-        let journal = &self.journal;
-        let is_missing = self.incomplete.is_some() && !journal.is_wounded();
-        is_missing || journal.may_heal() || compactor::is_due(journal, server)
-    }
-
-    fn pass(&mut self, server: &Server) {
-        let heals = self.journal.may_heal();
-        if heals {
-            self.journal.begin_healing();
-        }
+    fn begin_pass(&mut self, now: Instant) {
+        let Some(log) = self.journal.log() else { return };
         let kind = if self.incomplete.is_some() { Kind::First } else { Kind::Again };
-        if compactor::pass(&self.journal, server, kind) {
-            self.note_complete(server);
-        }
-        if heals {
-            self.journal.end_healing();
+        match Pass::begin(kind, log, self.keyspace, now) {
+            Ok(pass) => {
+                self.pass = Some(pass);
+                self.pass_goes_on = None;
+                self.journal.compaction.set_running(Some(now));
+            }
+            Err(error) => self.note_failed_pass(&error.to_string()),
         }
     }
 
-    /// Has a new log count once all keys are in it.
-    fn note_complete(&mut self, server: &Server) {
-        let Some(path) = &self.incomplete else { return };
-        match self.home.complete(path) {
-            Ok(()) => {
-                server.log.notice(format_args!("All keys are in the log in {}", path.display()));
-                self.incomplete = None;
-                self.journal.compaction.set_incomplete(false);
-            }
+    fn step_pass(&mut self, now: Instant) {
+        let hurries = self.journal.is_wounded();
+        let rate = if hurries { 0 } else { self.host.settings().bytes_per_second };
+        let Some(pass) = &mut self.pass else {
+            // It failed, though the log has not.
+            return self.begin_pass(now);
+        };
+        match pass.step(&self.journal, rate, now) {
+            Ok(Step::Underway(ahead)) => self.pass_goes_on = Some(now + ahead),
+            Ok(Step::Done(done)) => self.note_passed(&done),
             Err(error) => {
-                self.journal.compaction.note_failure();
-                server.log.warning(format_args!("The log could not be completed: {error}"));
+                self.give_up_pass();
+                self.note_failed_pass(&error.to_string());
+                // A new log with all keys but the end of the pass is begun anew.
+                self.pass_goes_on = Some(now + RETRY_AFTER_MIN);
             }
         }
+    }
+
+    fn give_up_pass(&mut self) {
+        self.pass = None;
+        self.pass_goes_on = None;
+        self.journal.compaction.set_running(None);
+    }
+
+    fn note_passed(&mut self, done: &Done) {
+        self.give_up_pass();
+        self.journal.compaction.note_success(done);
+        if let Some(incomplete) = &mut self.incomplete {
+            incomplete.is_full = true;
+        }
+        self.host.tell(
+            Severity::Verbose,
+            format_args!(
+                "Compacted the log in {:.1} s: {} bytes written, {} bytes freed",
+                done.took.as_secs_f64(),
+                done.written,
+                done.freed
+            ),
+        );
+    }
+
+    fn note_failed_pass(&mut self, cause: &str) {
+        if self.journal.compaction.note_failure() {
+            self.warn(format_args!("The log could not be compacted: {cause}"));
+        }
+    }
+
+    /// Has a new log count now that all keys are in it.
+    fn complete(&mut self, now: Instant) {
+        let Some(Incomplete { path, .. }) = &self.incomplete else { return };
+        if let Err(error) = self.home.complete(path) {
+            // Both logs hold what was acknowledged, and either may count until this succeeds.
+            self.retry_at = Some(now + RETRY_AFTER_MIN);
+            if self.journal.compaction.note_failure() {
+                self.warn(format_args!("The log could not be completed: {error}"));
+            }
+            return;
+        }
+        let Some(Incomplete { path, .. }) = self.incomplete.take() else { return };
+        self.retry_at = None;
+        self.journal.compaction.set_incomplete(false);
+        self.journal.heal();
+        self.host.device_reached();
+        self.host
+            .tell(Severity::Notice, format_args!("All keys are in the log in {}", path.display()));
+        if let Err(error) = self.home.clear_others(&path) {
+            // They do not count, and the next start removes them.
+            self.warn(format_args!("What is left of the log before could not be removed: {error}"));
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        self.look_at = None;
+        let Some(log) = self.journal.log() else { return };
+        let settings = self.host.settings();
+        let live = || self.keyspace.memory().entries;
+        if self.journal.compaction.is_due(log.wal.bytes(), &settings, live) {
+            self.begin_pass(now);
+        }
+    }
+
+    fn warn(&self, line: std::fmt::Arguments<'_>) {
+        self.host.tell(Severity::Warning, line);
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tierce_cask::disk::Disk;
-use tierce_cask::{Wal, WalOptions, WalRecovery};
+use tierce_cask::{Wal, WalRecovery};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Replay, ReplayError};
 
+use super::home::{LogHome, LogOptions};
+use super::host::{Operator, Severity};
 use super::journal::Journal;
-use crate::log::Log;
 
 /// A line about the progress of loading appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -86,45 +87,64 @@ impl RecoveryError {
     }
 }
 
-/// Loads the log in `dir` into the journal's keyspace, and has changes go there from then on.
-/// Returns whether there was any record in it.
-pub(super) fn recover(
+/// Loads what the log in the data directory holds into the keyspace, which from then on writes
+/// there.
+///
+/// Returns whether there was any record in the log: there is none in a new one. With `accepts_losses`,
+/// values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
+/// all of it has been loaded.
+///
+/// # Errors
+/// When the log cannot be read, with the file and what can be done.
+pub fn recover(
     journal: &Journal,
     keyspace: &Arc<Keyspace>,
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    log: &Log,
+    home: &LogHome,
+    operator: &dyn Operator,
     accepts_losses: bool,
 ) -> Result<bool, RecoveryError> {
     let begun = Instant::now();
     let mut reported = begun;
-    let losses = if accepts_losses { Losses::Accept(log) } else { Losses::Refuse };
-    let (wal, found) = replay(keyspace, disk, dir, losses, |bytes| {
+    let losses = if accepts_losses { Losses::Accept(operator) } else { Losses::Refuse };
+    let dir = home.current()?;
+    home.check_values(&dir)?;
+    let (wal, found) = load(keyspace, &home.disk, &dir, &home.options, losses, |bytes| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
-            log.notice(format_args!("Loading the log: {} MB so far", bytes / 1_000_000));
+            let megabytes = bytes / 1_000_000;
+            operator.tell(Severity::Notice, format_args!("Loading the log: {megabytes} MB so far"));
         }
     })?;
     for torn in &found.torn_tails {
-        log.warning(format_args!(
-            "The log ended in {} bytes that were never durable; they were cut off from {} at offset \
-             {}: {}",
-            torn.bytes,
-            torn.path.display(),
-            torn.offset,
-            torn.reason
-        ));
+        operator.tell(
+            Severity::Warning,
+            format_args!(
+                "The log ended in {} bytes that were never durable; they were cut off from {} at                  offset {}: {}",
+                torn.bytes,
+                torn.path.display(),
+                torn.offset,
+                torn.reason
+            ),
+        );
     }
     let keys: u64 = keyspace.db_indices().map(|db| keyspace.len(db)).sum();
     if found.records > 0 {
-        log.notice(format_args!(
-            "Loaded {keys} keys from {} MB of log in {:.2} s",
-            found.bytes / 1_000_000,
-            begun.elapsed().as_secs_f64()
-        ));
+        operator.tell(
+            Severity::Notice,
+            format_args!(
+                "Loaded {keys} keys from {} MB of log in {:.2} s",
+                found.bytes / 1_000_000,
+                begun.elapsed().as_secs_f64()
+            ),
+        );
     }
     journal.open(wal);
+    journal.note_wanted();
     keyspace.begin_logging();
+    if let Err(error) = home.clear_others(&dir) {
+        let line = format_args!("What is left of another log could not be removed: {error}");
+        operator.tell(Severity::Warning, line);
+    }
     Ok(found.records > 0)
 }
 
@@ -134,12 +154,26 @@ pub(crate) fn replay(
     disk: Arc<dyn Disk>,
     dir: &Path,
     losses: Losses<'_>,
+    tell: impl FnMut(u64),
+) -> Result<(Wal, WalRecovery), RecoveryError> {
+    load(keyspace, &disk, dir, &LogOptions::default(), losses, tell)
+}
+
+fn load(
+    keyspace: &Arc<Keyspace>,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &LogOptions,
+    losses: Losses<'_>,
     mut tell: impl FnMut(u64),
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = options.loaders.unwrap_or_else(cores).get();
     let cold_dir = dir.parent().map(crate::spill::logged_dir).unwrap_or_default();
     let cold_failed = |error| RecoveryError::of(&cold_dir, error);
-    crate::spill::open_logged(keyspace, Arc::clone(&disk), &cold_dir).map_err(cold_failed)?;
+    let cold_options = options.cold.clone();
+    crate::spill::open_logged(keyspace, Arc::clone(disk), &cold_dir, cold_options)
+        .map_err(cold_failed)?;
     let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
     let (mut bytes, mut told) = (0, 0);
     let take = |record: &[u8]| {
@@ -150,7 +184,7 @@ pub(crate) fn replay(
         }
         replay.record(record).map_err(|error| error.to_string())
     };
-    let opened = Wal::open_on(disk, dir, WalOptions::default(), take)
+    let opened = Wal::open_on(Arc::clone(disk), dir, options.wal.clone(), take)
         .map_err(|error| RecoveryError::of(dir, error))?;
     let finished = replay.finish();
     finished.map_err(|error| RecoveryError::Operation { dir: dir.to_owned(), error })?;
@@ -169,7 +203,7 @@ pub(crate) enum Losses<'l> {
     /// Nothing is loaded.
     Refuse,
     /// The operator is told, and whoever asks for such a value gets an error.
-    Accept(&'l Log),
+    Accept(&'l dyn Operator),
 }
 
 impl Losses<'_> {
@@ -180,20 +214,24 @@ impl Losses<'_> {
         mut flaws: Vec<tierce_cask::Error>,
     ) -> Result<(), RecoveryError> {
         let lost = keyspace.lost_values(EXAMPLES_MAX);
-        let Self::Accept(log) = self else {
+        let Self::Accept(operator) = self else {
             let (dir, error) = (dir.to_owned(), flaws.swap_remove(0));
             return Err(RecoveryError::Lost { dir, error, keys: lost.keys });
         };
         for flaw in flaws {
-            log.warning(format_args!("Values on disk are gone: {flaw}"));
+            let line = format_args!("Values on disk are gone: {flaw}");
+            operator.tell(Severity::Warning, line);
         }
         let names = lost.examples.iter().map(|(_, key)| key.escape_ascii().to_string());
-        log.warning(format_args!(
-            "{} keys have no value any more and answer errors until they are written or deleted, \
-             among them: {}",
-            lost.keys,
-            names.collect::<Vec<_>>().join(" ")
-        ));
+        operator.tell(
+            Severity::Warning,
+            format_args!(
+                "{} keys have no value any more and answer errors until they are written or \
+                 deleted, among them: {}",
+                lost.keys,
+                names.collect::<Vec<_>>().join(" ")
+            ),
+        );
         Ok(())
     }
 }

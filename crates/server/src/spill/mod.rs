@@ -109,6 +109,10 @@ impl Spill {
             // Before the log's threads run, which know what is wanted, there is one or there is none.
             let durability = &server.durability;
             let is_logged = durability.journal().is_some() || durability.is_wanted();
+            // What is there may belong to a log that still counts.
+            if is_logged && !durability.settle().is_ok_and(|is_complete| is_complete) {
+                return Err("the log is not complete yet".to_owned());
+            }
             let store = open_new(Arc::clone(disk), dir, is_logged);
             keyspace.set_cold_store(store.map_err(|error| error.to_string())?);
         }
@@ -226,10 +230,11 @@ pub fn open_logged(
     keyspace: &Keyspace,
     disk: Arc<dyn Disk>,
     dir: &Path,
+    options: ColdOptions,
 ) -> Result<(), tierce_cask::Error> {
     let is_there = disk.list(dir).is_ok_and(|paths| !paths.is_empty());
     if is_there && keyspace.cold_store().is_none() {
-        let store = ColdStore::open(disk, dir, ColdOptions::default())?;
+        let store = ColdStore::open(disk, dir, options)?;
         keyspace.set_cold_store(Arc::new(store));
     }
     Ok(())

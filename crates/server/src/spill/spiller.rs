@@ -306,11 +306,10 @@ fn remove_dead(server: &Server, store: &ColdStore) -> Result<(), tierce_cask::Er
         return Ok(());
     }
     server.keyspace.locker().pass_all_shards();
-    if let Some(journal) = server.durability.journal() {
-        journal.sync()?;
-        if journal.is_wounded() {
-            return Ok(());
-        }
+    // A log that has failed, or is about to make place for another one, may still refer to them, and is
+    // what the next start may have to rely on.
+    if !server.durability.settle()? {
+        return Ok(());
     }
     store.remove(&dead)
 }

@@ -4,8 +4,10 @@ use tierce_wire::resp::Args;
 
 use super::{help, help_spec};
 use crate::command::{Flags, Group, Spec};
+use crate::durability::Reached;
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::waiting::{self, Awaited};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
@@ -67,7 +69,22 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     // Whoever watches a directive may have to look at all shards.
     ctx.locker.release();
     ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
+    let appendonly = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"appendonly"));
+    if let Some((_, value)) = appendonly {
+        return await_log(ctx, value.eq_ignore_ascii_case(b"yes"));
+    }
     ctx.reply.ok();
+    Ok(())
+}
+
+/// Replies when there is a log, or none, as the client wants it; only the client waits for the disk. The
+/// configuration may be another one already, if there can be no log.
+fn await_log(ctx: &mut Context<'_, '_>, on: bool) -> Done {
+    match ctx.server.durability.reached(on) {
+        Reached::Now => ctx.reply.ok(),
+        Reached::Later(ticket) => ctx.session.wait_for(Awaited::LogSwitch { ticket, on }),
+        Reached::Never(cause) => return Err(waiting::not_switched(&cause)),
+    }
     Ok(())
 }
 

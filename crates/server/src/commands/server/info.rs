@@ -297,7 +297,7 @@ fn log_of_writes(report: &mut Report<'_>) {
     let figures = journal.map(|journal| journal.figures()).unwrap_or_default();
     let status = |failed: bool| if failed { "err" } else { "ok" };
     let is_wanted = report.server.durability.is_wanted();
-    report.line("aof_enabled", u8::from(is_wanted));
+    report.line("aof_enabled", u8::from(journal.is_some()));
     // A log that is about to be begun is as good as underway.
     let is_coming = is_wanted && (journal.is_none() || compaction.is_incomplete);
     let is_rewritten = compaction.running.is_some() || is_coming;

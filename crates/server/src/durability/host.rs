@@ -1,0 +1,59 @@
+//! What the log needs of the program around it, and no more: so that it can be driven without threads,
+//! sockets and sessions.
+
+use std::fmt;
+
+/// Who reads what the log has to say about itself.
+pub trait Operator: Send + Sync {
+    /// A line.
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>);
+}
+
+/// The program around the log.
+pub trait Host: Operator {
+    /// Settings that may change while it runs.
+    fn settings(&self) -> KeeperSettings;
+
+    /// Whoever waits for the device shall look again: the log has reached it, or there is none any more.
+    fn device_reached(&self);
+
+    /// There is no log although one was asked for. Settings that say otherwise are put back, before
+    /// anybody hears of it by [`Self::switched`].
+    fn take_back(&self);
+
+    /// What [`Journal::switch`](super::Journal::switch) asked for has come to an end.
+    fn switched(&self, switched: &Switched);
+}
+
+/// How important a line is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    /// For those who want to know everything.
+    Verbose,
+    /// What an operator wants to see.
+    Notice,
+    /// What an operator has to see.
+    Warning,
+}
+
+/// Settings that the keeper follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeeperSettings {
+    /// The log is compacted when it has grown by so many percent; zero for never.
+    pub growth_percentage: u64,
+    /// A log that is not larger is not compacted.
+    pub bytes_min: u64,
+    /// Compaction writes so much a second at most; zero for no limit.
+    pub bytes_per_second: u64,
+}
+
+/// The end of a switch, and of all before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Switched {
+    /// Which one.
+    pub ticket: u64,
+    /// Whether there is a log now.
+    pub is_on: bool,
+    /// Why there is none although one was asked for.
+    pub failure: Option<String>,
+}

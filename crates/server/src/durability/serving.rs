@@ -1,0 +1,239 @@
+//! The log of a server: its threads, and what they need of it.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tierce_cask::disk::OsDisk;
+use tierce_keyspace::Keyspace;
+
+use super::compactor::CompactionFigures;
+use super::home::{LogHome, LogOptions};
+use super::host::{Host, KeeperSettings, Operator, Severity, Switched};
+use super::journal::Journal;
+use super::keeper::{Keeper, Next};
+use super::syncer::Syncer;
+use crate::config::Peer;
+use crate::error::CommandError;
+use crate::log::Log;
+use crate::server::Server;
+use crate::service::Message;
+use crate::waiting::SWITCHED_BY_ANOTHER;
+
+/// The log and its threads.
+pub struct Durability {
+    journal: Arc<Journal>,
+    home: LogHome,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// What a client that has switched the log may be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reached {
+    /// It is as he wants it.
+    Now,
+    /// It will be, or not, when the switch with this ticket has come to an end.
+    Later(u64),
+    /// It is not, for this reason.
+    Never(String),
+}
+
+impl Durability {
+    /// Around a journal, which has a log or not.
+    #[must_use]
+    pub(crate) fn new(journal: Arc<Journal>, home: LogHome) -> Self {
+        Self { journal, home, threads: Mutex::default() }
+    }
+
+    /// For a server that never has a log: that of a tool.
+    pub(crate) fn without_log() -> Self {
+        let home = LogHome::new(Arc::new(OsDisk), Path::new(""), LogOptions::default());
+        Self::new(Arc::default(), home)
+    }
+
+    /// The log, if there is one, or would be if it had not failed.
+    #[must_use]
+    #[inline]
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        Some(&self.journal).filter(|journal| journal.is_on())
+    }
+
+    /// Has a log begun, or the present one closed, soon.
+    pub fn switch(&self, on: bool) {
+        self.journal.switch(on);
+    }
+
+    /// How far that has come.
+    #[must_use]
+    pub fn reached(&self, on: bool) -> Reached {
+        if let Some(ticket) = self.journal.switching() {
+            return Reached::Later(ticket);
+        }
+        match self.journal.wound() {
+            Some(cause) if on => Reached::Never(cause),
+            _ if on != self.journal.is_on() => {
+                let failure = self.journal.switch_failure();
+                Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))
+            }
+            _ => Reached::Now,
+        }
+    }
+
+    /// Whether there is a log, or one is about to be begun.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.journal.is_wanted()
+    }
+
+    /// Has everything reach the device. Whether the log that counts says all that has happened, so that what
+    /// it does not need may be removed; see [`Journal::settle`].
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
+        self.journal.settle()
+    }
+
+    /// Figures for INFO.
+    #[must_use]
+    pub fn compaction_figures(&self) -> CompactionFigures {
+        self.journal.compaction_figures()
+    }
+
+    /// Whether writes have to be refused because the log cannot take them.
+    #[must_use]
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.journal.is_wounded() && self.journal.is_on()
+    }
+
+    /// The reply to a write while they are refused.
+    #[must_use]
+    pub fn misconfigured(&self) -> CommandError {
+        let cause =
+            self.journal.wound().unwrap_or_else(|| "the log is being written anew".to_owned());
+        CommandError::text(format!("MISCONF Errors writing to the AOF file: {cause}"))
+    }
+
+    /// Starts the threads that keep the log.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(&self, server: &Arc<Server>) -> io::Result<()> {
+        let syncer = Syncer::start(&self.journal, server)?;
+        let keeper = KeeperThread::start(&self.journal, &self.home, server)?;
+        *self.threads.lock() = Some(Threads { _keeper: keeper, _syncer: syncer });
+        Ok(())
+    }
+
+    /// Ends the threads and closes the log; everything is on the device then.
+    pub fn stop(&self, log: &Log) {
+        drop(self.threads.lock().take());
+        if let Err(error) = self.journal.close() {
+            log.warning(format_args!("The log could not be closed: {error}"));
+        }
+    }
+}
+
+/// They end in this order when they are dropped.
+struct Threads {
+    _keeper: KeeperThread,
+    _syncer: Syncer,
+}
+
+/// The thread that calls [`Keeper::step`]; dropping it waits for its end.
+struct KeeperThread {
+    journal: Arc<Journal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl KeeperThread {
+    fn start(journal: &Arc<Journal>, home: &LogHome, server: &Arc<Server>) -> io::Result<Self> {
+        let host = Arc::new(ServerHost(Arc::downgrade(server)));
+        let (keyspace, home) = (Arc::clone(&server.keyspace), home.clone());
+        let of_thread = Arc::clone(journal);
+        let thread = thread::Builder::new().name("log-keeper".into());
+        let thread = thread.spawn(move || run(&keyspace, of_thread, home, host))?;
+        Ok(Self { journal: Arc::clone(journal), thread: Some(thread) })
+    }
+}
+
+impl Drop for KeeperThread {
+    fn drop(&mut self) {
+        self.journal.end_keeping();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(keyspace: &Keyspace, journal: Arc<Journal>, home: LogHome, host: Arc<dyn Host>) {
+    let mut keeper = Keeper::new(keyspace, Arc::clone(&journal), home, host);
+    loop {
+        let seen = journal.asked();
+        match keeper.step(Instant::now()) {
+            Next::Now => {}
+            Next::After(time) => journal.await_asked(seen, Some(time)),
+            Next::Asked => journal.await_asked(seen, None),
+            Next::End => return,
+        }
+    }
+}
+
+/// A server, as the log sees it. It may be gone before the log.
+struct ServerHost(Weak<Server>);
+
+impl Operator for ServerHost {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        if let Some(server) = self.0.upgrade() {
+            server.log.tell(severity, line);
+        }
+    }
+}
+
+impl Host for ServerHost {
+    fn settings(&self) -> KeeperSettings {
+        let server = self.0.upgrade();
+        server.map_or(KeeperSettings::default(), |server| {
+            let live = server.config.live();
+            KeeperSettings {
+                growth_percentage: live.log_growth_percentage(),
+                bytes_min: live.log_bytes_min(),
+                bytes_per_second: live.compaction_bytes_per_second(),
+            }
+        })
+    }
+
+    fn device_reached(&self) {
+        if let Some(server) = self.0.upgrade() {
+            server.post_to_all(&Message::Durable);
+        }
+    }
+
+    fn take_back(&self) {
+        if let Some(server) = self.0.upgrade() {
+            // That is so already, and nobody can refuse it.
+            let _ = server.config.set(&[(b"appendonly", b"no")], Peer::Local);
+        }
+    }
+
+    fn switched(&self, switched: &Switched) {
+        let Some(server) = self.0.upgrade() else { return };
+        server.post_to_all(&Message::LogSwitched(Arc::new(switched.clone())));
+    }
+}
+
+impl Operator for Log {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        match severity {
+            Severity::Verbose => self.verbose(line),
+            Severity::Notice => self.notice(line),
+            Severity::Warning => self.warning(line),
+        }
+    }
+}
