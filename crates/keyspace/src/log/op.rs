@@ -11,16 +11,16 @@
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::{Change, Removal};
+use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
 use crate::entry::{Content, Entry, Kind, Spilled};
 use crate::key::KEY_LEN_MAX;
 use crate::keyspace::DbIndex;
-use crate::value::{StrView, Value};
-use tierce_collections::IntText;
+use crate::value::{BLOB_LEN_MIN, StrView, Value};
+use tierce_collections::{Collection, IntText};
 
-const CODE_MASK: u8 = 0x0f;
+pub(super) const CODE_MASK: u8 = 0x0f;
 const DEADLINE: u8 = 0x10;
 /// Of `Put`.
 const RAW: u8 = 0x20;
@@ -90,7 +90,7 @@ pub(crate) enum Effect<'a> {
         deadline_ms: Option<i64>,
         flags: u32,
     },
-    /// The deadline counts only for a whole value.
+    /// Without a deadline the key keeps the one it has, unless the value is whole.
     Edit {
         is_whole: bool,
         deadline_ms: Option<i64>,
@@ -139,9 +139,24 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
-/// Appends what `change` made of the key in `entry`; nothing for a key that expired in memory.
+/// Where operations are appended.
+pub(crate) trait Out {
+    /// Where what is short goes.
+    fn ops(&mut self) -> &mut Vec<u8>;
+
+    /// Appends bytes that may be many.
+    fn long(&mut self, bytes: &[u8]);
+
+    /// A collection that takes more bytes than this is appended in parts of about as many.
+    fn part_len(&self) -> usize;
+
+    /// Passes on what there is, if that is much.
+    fn cut(&mut self);
+}
+
+/// Appends what `change` made of the key in `entry`.
 #[inline]
-pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, change: Change) {
+pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, change: Change) {
     match change {
         Change::Stored => encode_entry(out, db, entry),
         Change::Written { offset, len } => encode_write(out, db, entry, offset, len),
@@ -149,20 +164,19 @@ pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, chang
         Change::Edited => {}
         Change::Deadline => {
             let deadline_ms = entry.deadline_ms();
-            encode_key(out, Code::Deadline, 0, db, entry.key(), deadline_ms);
+            encode_key(out.ops(), Code::Deadline, 0, db, entry.key(), deadline_ms);
         }
-        // What is loaded again expires again, but its value on disk may be gone by then.
-        Change::Removed(Removal::Expired) if entry.place().is_none() => {}
-        Change::Removed(_) => encode_key(out, Code::Remove, 0, db, entry.key(), None),
+        Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
 }
 
-/// Appends an operation that puts the key of `entry` there as it is. Of a value that is on disk it says
+/// Appends operations that put the key of `entry` there as it is. Of a value that is on disk they say
 /// where.
 #[inline]
-pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
+pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, client_flags) = (entry.key(), entry.deadline_ms(), entry.flags());
     let has_flags = if client_flags == 0 { 0 } else { FLAGS };
+    let out = to.ops();
     if let Some(place) = entry.place() {
         let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, place));
         encode_key(out, Code::Spilled, has_flags, db, key, deadline_ms);
@@ -174,9 +188,7 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
     let string = match entry.value() {
         Value::Str(string) => string,
         Value::Collection(collection) => {
-            let start = begin_edits(out, db, key, WHOLE, deadline_ms);
-            collections::encode(&collection, &mut Writer::new(out));
-            return end_edits(out, start);
+            return encode_collection(to, db, key, &collection, deadline_ms);
         }
     };
     let bytes = match string {
@@ -187,28 +199,79 @@ pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
             }
             return push_varint(out, zigzag(value));
         }
-        StrView::Bytes(bytes) => bytes,
+        StrView::Bytes(bytes) => {
+            out.reserve(key.len() + bytes.len() + 32);
+            bytes
+        }
         StrView::Shared(blob) => blob.get(),
     };
-    out.reserve(key.len() + bytes.len() + 32);
     let raw = if entry.kind() == Kind::Raw { RAW } else { 0 };
     encode_key(out, Code::Put, has_flags | raw, db, key, deadline_ms);
     if client_flags != 0 {
         push_varint(out, client_flags.into());
     }
     push_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    if bytes.len() < BLOB_LEN_MIN { out.extend_from_slice(bytes) } else { to.long(bytes) }
+}
+
+fn encode_collection(
+    to: &mut impl Out,
+    db: DbIndex,
+    key: &[u8],
+    collection: &Collection,
+    deadline_ms: Option<i64>,
+) {
+    let part_len = to.part_len();
+    if collection.allocated_bytes() > part_len {
+        return encode_in_parts(to, db, key, collection, deadline_ms);
+    }
+    let out = to.ops();
+    let start = begin_edits(out, db, key, WHOLE, deadline_ms);
+    collections::encode(collection, &mut Writer::new(out));
+    end_edits(out, start);
+}
+
+/// Appends a collection as several operations, of which the first begins it anew. For where nothing comes
+/// between them.
+#[cold]
+fn encode_in_parts(
+    to: &mut impl Out,
+    db: DbIndex,
+    key: &[u8],
+    collection: &Collection,
+    deadline_ms: Option<i64>,
+) {
+    let part_len = to.part_len();
+    let (mut cursor, mut flags, mut deadline_ms) = (0, WHOLE, deadline_ms);
+    loop {
+        let out = to.ops();
+        let op = out.len();
+        let start = begin_edits(out, db, key, flags, deadline_ms);
+        cursor = collections::encode_stretch(collection, cursor, part_len, &mut Writer::new(out));
+        if out.len() > start {
+            end_edits(out, start);
+            (flags, deadline_ms) = (0, None);
+        } else {
+            // The end of a table may be empty.
+            out.truncate(op);
+        }
+        to.cut();
+        if cursor == 0 {
+            return;
+        }
+    }
 }
 
 #[cold]
-fn encode_write(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
+fn encode_write(to: &mut impl Out, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
     let Ok(value) = entry.string() else { return };
     let mut text = IntText::new();
     let bytes = value.bytes(&mut text);
+    let out = to.ops();
     encode_key(out, Code::Write, 0, db, entry.key(), None);
     push_varint(out, offset as u64);
     push_varint(out, len as u64);
-    out.extend_from_slice(&bytes[offset..offset + len]);
+    to.long(&bytes[offset..offset + len]);
 }
 
 /// Appends the beginning of an operation on a collection, up to where its edits go. What is returned is
@@ -438,8 +501,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::change::Removal;
     use crate::entry::Attributes;
     use crate::usage::Access;
+
+    impl Out for Vec<u8> {
+        fn ops(&mut self) -> &mut Vec<u8> {
+            self
+        }
+
+        fn long(&mut self, bytes: &[u8]) {
+            self.extend_from_slice(bytes);
+        }
+
+        fn part_len(&self) -> usize {
+            usize::MAX
+        }
+
+        fn cut(&mut self) {}
+    }
 
     fn decode(record: &[u8]) -> Vec<String> {
         let mut reader = Reader::new(record);
@@ -502,12 +582,11 @@ mod tests {
         let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), Access::default());
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Written { offset: 2, len: 3 });
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Deadline);
-        let expired = Change::Removed(Removal::Expired);
-        encode_change(&mut record, DbIndex::ZERO, &entry, expired);
-        let deleted = Change::Removed(Removal::Deleted);
-        encode_change(&mut record, DbIndex::ZERO, &entry, deleted);
+        for why in [Removal::Expired, Removal::Deleted] {
+            encode_change(&mut record, DbIndex::ZERO, &entry, Change::Removed(why));
+        }
         let ops = decode(&record);
-        assert_eq!(ops.len(), 5, "that a key expired is not logged: {ops:?}");
+        assert_eq!(ops.len(), 6, "{ops:?}");
         assert!(ops[2].contains("Write { offset: 2, bytes: [99, 100, 101] }"), "{ops:?}");
         assert!(ops[3].contains("Deadline(Some(7))"), "{ops:?}");
     }
