@@ -67,20 +67,24 @@ impl Past {
         self.claims.open.iter_mut().for_each(|held| (held.written, held.synced) = (last, last));
     }
 
-    /// The log is closed. If another one counted at that time, that goes on to do so.
+    /// The log is closed. Another one that counted goes on to do so.
     pub fn note_closed(&mut self) {
-        let last = self.last();
-        if let Some(held) = self.claims.open.take()
-            && self.claims.former.is_none()
-        {
-            self.claims.former = Some(Held { closed: Some(last), ..held });
-        }
+        self.retire();
+        self.claims.open = None;
     }
 
     /// A log is begun beside the one that counts.
     pub fn note_begun(&mut self) {
+        self.retire();
         let last = self.last();
         self.claims.open = Some(Held { written: last, synced: last, closed: None });
+    }
+
+    /// The open log takes nothing more. It is the one that counts, unless another one still does.
+    fn retire(&mut self) {
+        let last = self.last();
+        let open = self.claims.open.map(|held| Held { closed: Some(last), ..held });
+        self.claims.former = self.claims.former.or(open);
     }
 
     /// The open log counts, with everything in it.

@@ -4,10 +4,12 @@
 mod claims;
 mod commands;
 mod contents;
-mod durable;
 mod history;
+mod life;
 mod model;
+mod saving;
 mod shrink;
+mod start;
 mod world;
 
 use std::fmt::Write as _;

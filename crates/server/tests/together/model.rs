@@ -107,11 +107,6 @@ impl Contents {
         self.0.retain(|_, entry| !entry.is_touched_by(now_ms) || Rc::make_mut(entry).purge(now_ms));
     }
 
-    /// Whether anything of a key that is there is due.
-    pub fn is_due(&self, place: &Place, now_ms: i64) -> bool {
-        self.0.get(place).is_some_and(|entry| entry.is_touched_by(now_ms))
-    }
-
     /// Leaves what every protocol knows.
     pub fn forget_attributes(&mut self) {
         for entry in self.0.values_mut() {

@@ -3,17 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::history::Step;
-use crate::world::{Failure, World};
+use crate::world::{self, Failure};
 
 /// Runs a history. A panic is a failure like any other.
 pub fn run(seed: u64, steps: &[Step]) -> Result<(), Failure> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(seed)?;
-        for (number, step) in steps.iter().enumerate() {
-            world.step(step).map_err(|failure| format!("step {number}, {step:?}: {failure}"))?;
-        }
-        world.finish().map_err(|failure| format!("at the end: {failure}"))
-    }));
+    let outcome = catch_unwind(AssertUnwindSafe(|| world::run(seed, steps)));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
