@@ -111,6 +111,20 @@ impl Store {
             })?;
             spares.iter().for_each(|spare| spare.doom());
         }
-        self.seal_filled()
+        self.seal_filled()?;
+        self.let_go_of_tails()
+    }
+
+    /// Notes that everything is in segments, if it is.
+    fn let_go_of_tails(&self) -> Result<()> {
+        let is_everything = self.filled.lock().is_empty() && !self.is_latched();
+        if !is_everything || self.manifest.lock().tails.is_empty() {
+            return Ok(());
+        }
+        match self.update_manifest(|manifest| manifest.tails.clear()) {
+            // It is only that the tails are missed if they are lost, without need.
+            Err(error) if error.is_transient() => Ok(()),
+            result => result,
+        }
     }
 }

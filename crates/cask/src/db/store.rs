@@ -121,7 +121,7 @@ impl Store {
     #[expect(clippy::too_many_arguments, reason = "called once, by opening, which made each part")]
     pub(crate) fn new(
         home: Arc<SegmentHome>,
-        options: Options,
+        mut options: Options,
         order: HintOrder,
         index: Index,
         segments: Segments,
@@ -129,6 +129,8 @@ impl Store {
         lock: Box<dyn DiskLock>,
         counters: Counters,
     ) -> Self {
+        let lanes = lanes_in_use(&options, manifest.shards);
+        options.fit_to_device(home.disk.space(&home.dir), lanes);
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
             passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
@@ -140,7 +142,7 @@ impl Store {
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..lanes_in_use(&options, manifest.shards))
+            lanes: (0..lanes)
                 .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
                 .collect(),
             bell: Bell::default(),

@@ -5,7 +5,7 @@
 
 use super::descriptors;
 use super::map::OsMap;
-use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, Space};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -129,6 +129,12 @@ impl Disk for OsDisk {
         // A store is being opened, which will want to write.
         descriptors::fill();
         Ok(Box::new(OsLock(fd.into())))
+    }
+
+    fn space(&self, dir: &Path) -> Option<Space> {
+        let found = fs::statvfs(dir).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Some(Space { total: bytes(found.f_blocks), free: bytes(found.f_bavail) })
     }
 
     fn entropy(&self) -> u64 {

@@ -14,7 +14,7 @@
 //!
 //! Not simulated: sectors that decay after having been synced, other than by [`SimDisk::flip_bit`].
 
-use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, Space};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IoSlice};
@@ -533,6 +533,12 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(Box::new(SimLock { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn space(&self, _dir: &Path) -> Option<Space> {
+        let sim = self.0.lock();
+        let total = sim.capacity?;
+        Some(Space { total, free: total.saturating_sub(sim.files.used()) })
     }
 
     fn entropy(&self) -> u64 {
