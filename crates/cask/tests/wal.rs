@@ -246,6 +246,29 @@ fn a_full_disk_refuses_records_and_loses_none() {
     }
 }
 
+/// A start on a full disk may fail, at any of its calls, and takes nothing away: with space again all is there.
+#[test]
+fn a_start_that_fails_on_a_full_disk_loses_nothing() {
+    let mut failed = 0;
+    for seed in 0..24 {
+        let disk = SimDisk::new(seed);
+        let (wal, _) = open(&disk, seed).unwrap();
+        // In the second half of the seeds there is a segment without records, made in advance.
+        let records = if seed < 12 { 30 } else { 0 };
+        (0..records).for_each(|number| wal.append(&record(number)).unwrap());
+        let dead = disk.now();
+        for left in (0..2000).step_by(50) {
+            let image = dead.after_kill(seed);
+            image.set_capacity(Some(image.used() + left));
+            failed += u64::from(open(&image, seed).is_err());
+            image.set_capacity(None);
+            let (_, numbers) = open(&image, seed).unwrap();
+            assert_eq!(numbers, (0..records).collect::<Vec<_>>(), "seed {seed}, {left} bytes left");
+        }
+    }
+    assert!(failed > 20, "only {failed} starts have failed");
+}
+
 #[test]
 fn a_failed_sync_ends_writing_until_the_log_is_opened_again() {
     let disk = SimDisk::new(1);

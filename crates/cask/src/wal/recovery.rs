@@ -102,7 +102,9 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest.next_seq = replay.next_seq;
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
-    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go: a start that fails
+    // before, on a full disk or for a record that the caller does not know, leaves all that is listed.
+    doomed.iter().for_each(|segment| segment.doom());
     drop(doomed);
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
@@ -151,7 +153,7 @@ fn complete_segments(
 }
 
 /// Has the records taken, and lists the segments as what they are now: those to keep, and those
-/// without records, whose files go when they are dropped.
+/// without records, which are to go.
 fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest: &mut Manifest,
     segments: Vec<Arc<Segment>>,
@@ -176,7 +178,6 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
             kept.push(segment);
         } else {
             entry.state = State::Doomed;
-            segment.doom();
             doomed.push(segment);
         }
     }
