@@ -125,9 +125,18 @@ impl World {
         if self.is_full && self.random.below(2) == 0 {
             image.set_capacity(Some(image.used() + self.random.below(600)));
             // It may start or not.
-            if std::env::var("TRACE").is_ok() { image.record_trace(); }
+            if std::env::var("TRACE").is_ok() {
+                image.record_trace();
+            }
             let r = Started::on(&image, &mut self.random).map(drop);
-            if std::env::var("TRACE").is_ok() { println!("full start {:?}:\n{}\nFILES {:?}", r, image.take_trace().join("\n"), image.paths()); }
+            if std::env::var("TRACE").is_ok() {
+                println!(
+                    "full start {:?}:\n{}\nFILES {:?}",
+                    r,
+                    image.take_trace().join("\n"),
+                    image.paths()
+                );
+            }
             image.set_capacity(None);
         }
         Ok(image)
