@@ -47,10 +47,10 @@ pub(crate) fn open(
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
-    // Only now, when the manifest lists them as doomed, may the empty ones' files go: an opening that
-    // fails before, on a full disk for instance, leaves all that is listed.
-    let empty = recovered.extract_if(.., |recovered| recovered.hint.is_none());
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+    let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
     empty.for_each(|recovered| recovered.segment.doom());
+    recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
     let store =

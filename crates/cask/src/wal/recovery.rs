@@ -102,8 +102,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest.next_seq = replay.next_seq;
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
-    // Only now, when the manifest lists them as doomed, may the empty ones' files go: a start that fails
-    // before, on a full disk or for a record that the caller does not know, leaves all that is listed.
+    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
     doomed.iter().for_each(|segment| segment.doom());
     drop(doomed);
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;

@@ -273,7 +273,7 @@ impl<'k> Keeper<'k> {
         let heals = self.journal.is_on();
         self.give_up_pass();
         self.retry_at = None;
-        self.has_tried_at_end = self.journal.compaction.wishes.lock().ends;
+        self.has_tried_at_end |= heals && self.journal.compaction.wishes.lock().ends;
         // For its lock, its descriptors and the space it has set aside. What it holds stays on disk.
         if heals && let Err(error) = self.journal.suspend() {
             self.warn(format_args!("The log that failed could not be closed: {error}"));

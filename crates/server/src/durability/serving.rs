@@ -67,14 +67,15 @@ impl Durability {
         self.journal.switch(on);
     }
 
-    /// How far that has come.
+    /// How far it has come with a switch, which `has_changed` something or found it set that way.
     #[must_use]
-    pub fn reached(&self, on: bool) -> Reached {
+    pub fn reached(&self, on: bool, has_changed: bool) -> Reached {
         if let Some(ticket) = self.journal.switching() {
             return Reached::Later(ticket);
         }
         match self.journal.wound() {
-            Some(cause) if on => Reached::Never(cause),
+            // A new log may have failed since; then the switch itself has not.
+            Some(cause) if on && !has_changed => Reached::Never(cause),
             _ if on != self.journal.is_on() => {
                 let failure = self.journal.switch_failure();
                 Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))

@@ -4,6 +4,7 @@ use tierce_wire::resp::Args;
 
 use super::{help, help_spec};
 use crate::command::{Flags, Group, Spec};
+use crate::config::DirectiveId;
 use crate::durability::Reached;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -68,10 +69,13 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let peer = ctx.session.client.peer();
     // Whoever watches a directive may have to look at all shards.
     ctx.locker.release();
-    ctx.server.config.set(&pairs, peer).map_err(|error| CommandError::text(error.to_string()))?;
+    let changes = ctx.server.config.set(&pairs, peer);
+    let changes = changes.map_err(|error| CommandError::text(error.to_string()))?;
     let appendonly = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"appendonly"));
     if let Some((_, value)) = appendonly {
-        return await_log(ctx, value.eq_ignore_ascii_case(b"yes"));
+        const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+        let has_changed = changes.iter().any(|change| change.id == APPENDONLY);
+        return await_log(ctx, value.eq_ignore_ascii_case(b"yes"), has_changed);
     }
     ctx.reply.ok();
     Ok(())
@@ -79,8 +83,8 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 /// Replies when there is a log, or none, as the client wants it; only the client waits for the disk. The
 /// configuration may be another one already, if there can be no log.
-fn await_log(ctx: &mut Context<'_, '_>, on: bool) -> Done {
-    match ctx.server.durability.reached(on) {
+fn await_log(ctx: &mut Context<'_, '_>, on: bool, has_changed: bool) -> Done {
+    match ctx.server.durability.reached(on, has_changed) {
         Reached::Now => ctx.reply.ok(),
         Reached::Later(ticket) => ctx.session.wait_for(Awaited::LogSwitch { ticket, on }),
         Reached::Never(cause) => return Err(waiting::not_switched(&cause)),

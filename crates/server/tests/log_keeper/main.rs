@@ -1,0 +1,264 @@
+//! The log is begun, compacted, healed and closed, on a disk that fails at any one of all operations, of
+//! every kind; and after a crash at any moment the start finds every write that was acknowledged.
+
+mod disk;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use disk::{FaultyDisk, Mishap};
+use tierce_cask::disk::{Fault, Moment, SimDisk};
+use tierce_server::durability::Switched;
+use world::{World, contents, found, start};
+
+/// A disk with a log in which there is a large list.
+fn prepared() -> Moment {
+    let disk = SimDisk::new(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("an empty disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    world.fill();
+    for _ in 0..20 {
+        assert!(world.write());
+    }
+    world.journal.sync().expect("the disk works");
+    disk.now()
+}
+
+/// Everything that the keeper does, with writes between its steps.
+fn live(world: &mut World<'_>, mut look: impl FnMut(&World<'_>)) {
+    const STEPS_MAX: usize = 400;
+    for wish in ["compact", "off", "on", "off", "on and end"] {
+        match wish {
+            "compact" => _ = world.journal.compact(),
+            "off" => _ = world.journal.switch(false),
+            _ => _ = world.journal.switch(true),
+        }
+        if wish == "on and end" {
+            world.journal.end_keeping();
+        }
+        for _ in 0..STEPS_MAX {
+            world.write();
+            if !world.step() {
+                break;
+            }
+            look(world);
+        }
+        look(world);
+    }
+}
+
+/// Every so many operations are tried; all of them with `TIERCE_FAULT_STRIDE=1`.
+fn stride() -> usize {
+    std::env::var("TIERCE_FAULT_STRIDE").ok().and_then(|n| n.parse().ok()).unwrap_or(3)
+}
+
+/// Lives with one mishap, and looks at what a crash would leave right after it and at the end. `false` once
+/// there are not as many operations.
+fn survives(prepared: &Moment, at: u64, mishap: Mishap, syncs: bool) -> bool {
+    let context = format!("{mishap:?} at operation {at}, syncs: {syncs}");
+    let disk = FaultyDisk::new(prepared.after_kill(at));
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), syncs);
+    disk.fail_at(disk.operations() + at, mishap);
+    let mut is_checked = false;
+    live(&mut world, |world| {
+        if !is_checked && !disk.is_unharmed() {
+            is_checked = true;
+            world.check(&disk.inner, at, &context);
+        }
+    });
+    if disk.is_unharmed() {
+        return false;
+    }
+    if mishap == Mishap::Death {
+        // What it did since is nothing that a start could know of.
+        return true;
+    }
+    world.check(&disk.inner, at, &context);
+    if mishap != Mishap::Broken {
+        // It has passed, and so has what came of it.
+        assert!(!world.journal.is_wounded(), "{context}: {:#?}", world.program.told.lock());
+    }
+    true
+}
+
+#[test]
+fn one_mishap_at_any_operation_loses_nothing_that_was_acknowledged() {
+    let prepared = prepared();
+    for mishap in [Mishap::NoSpace, Mishap::NoDescriptor, Mishap::Broken, Mishap::Death] {
+        let first = 1 + mishap as u64 % stride() as u64;
+        let operations = (first..)
+            .step_by(stride())
+            .take_while(|at| survives(&prepared, *at, mishap, at % 2 == 0))
+            .count();
+        assert!(operations * stride() > 200, "only {operations} operations");
+    }
+}
+
+/// A start is itself a series of operations. One that fails leaves everything for the next one.
+#[test]
+fn a_start_that_fails_removes_nothing() {
+    let prepared = prepared();
+    // The disk in the middle of a switch, with all that a start has to sort out.
+    let disk = prepared.after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    disk.record_history();
+    live(&mut world, |_| {});
+    let moments = disk.take_history();
+    for moment in moments.iter().step_by(19 * stride()) {
+        let expected = found(&moment.after_kill(1));
+        for mishap in [Mishap::NoSpace, Mishap::Broken, Mishap::Death] {
+            for at in (1..).step_by(stride()) {
+                let disk = FaultyDisk::new(moment.after_kill(1));
+                disk.fail_at(at, mishap);
+                let _ = start(Arc::new(disk.clone()));
+                if disk.is_unharmed() {
+                    break;
+                }
+                let image = disk.inner.now().after_kill(at);
+                let context = format!("call {}, {mishap:?} at operation {at}", moment.calls);
+                let found = start(Arc::new(image)).map(|(keyspace, _)| contents(&keyspace));
+                assert!(
+                    found.unwrap_or_else(|e| panic!("{context}: {e}")) == expected,
+                    "{context}"
+                );
+            }
+        }
+    }
+}
+
+/// While the disk is full nothing is acknowledged and the cause stays the same, whatever else fails; and
+/// once there is space writes are accepted again, without a start.
+#[test]
+fn a_disk_that_fills_up_and_stays_full_heals_when_there_is_space() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    for round in 0..3 {
+        disk.set_capacity(Some(disk.used() + 20_000));
+        while world.write() {
+            world.step();
+        }
+        let cause = world.journal.wound().expect("a cause");
+        assert!(cause.contains("no space left"), "{cause}");
+        // Attempts come and fail, some of them for another reason.
+        for step in 0..200 {
+            if step % 40 == 0 {
+                disk.inject(Fault::Sync, 0);
+            }
+            world.step();
+            assert!(!world.write(), "acknowledged on a full disk");
+            assert_eq!(world.journal.wound().as_ref(), Some(&cause));
+            if step % 20 == 0 {
+                world.check(&disk, step, "full");
+            }
+        }
+        disk.set_capacity(None);
+        let steps = (0..).take_while(|_| world.step() && world.journal.is_wounded()).count();
+        assert!(steps < 1000 && world.write(), "{steps} steps, {:?}", world.program.told.lock());
+        world.check(&disk, round, "healed");
+    }
+}
+
+/// What a failed sync left on the device nobody knows, and only the operator says what to do.
+#[test]
+fn a_sync_that_failed_heals_by_off_and_on_only() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    disk.inject(Fault::Sync, 0);
+    assert!(!world.write());
+    for _ in 0..20 {
+        world.step();
+        world.now += Duration::from_secs(60);
+    }
+    assert!(world.journal.is_wounded());
+    let ticket = world.journal.switch(false);
+    assert!(world.run(100));
+    let is_off = Switched { ticket, is_on: false, failure: None };
+    assert_eq!(world.answer(), Some(is_off));
+    assert!(!world.journal.is_on() && world.write());
+    world.journal.switch(true);
+    assert!(world.run(1000) && world.write());
+    world.check(&disk, 1, "on again");
+}
+
+/// A switch that fails is answered with the cause, and can be tried again.
+#[test]
+fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    world.journal.switch(false);
+    assert!(world.run(100));
+    disk.set_capacity(Some(disk.used()));
+    for _ in 0..3 {
+        let ticket = world.journal.switch(true);
+        assert!(world.run(100));
+        let answer = world.answer().expect("an answer");
+        assert_eq!((answer.ticket, answer.is_on), (ticket, false));
+        assert!(answer.failure.is_some_and(|cause| cause.contains("no space left")));
+        assert!(!world.journal.is_on() && !world.journal.is_wanted());
+        world.check(&disk, ticket, "as it was left");
+    }
+    disk.set_capacity(None);
+    let ticket = world.journal.switch(true);
+    assert!(world.run(1000));
+    assert_eq!(world.answer(), Some(Switched { ticket, is_on: true, failure: None }));
+    assert!(world.write());
+    world.check(&disk, 9, "on");
+}
+
+/// Neither a pass that is underway nor the end makes the keeper forget that there is to be a log.
+#[test]
+fn a_switch_that_is_queued_is_not_lost_at_the_end() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    world.journal.switch(false);
+    assert!(world.run(100));
+    world.write();
+    world.journal.switch(true);
+    world.journal.end_keeping();
+    assert!(world.run(1000));
+    world.check(&disk, 1, "at the end");
+    assert_eq!(world.kept, world.memory, "the log counts");
+}
+
+/// Making a new log count fails between its steps: it is tried again, without another pass, and what
+/// was half done destroys nothing.
+#[test]
+fn completing_a_log_is_tried_again() {
+    for fault in [Fault::Open, Fault::SyncDir] {
+        for ends_in_off in [false, true] {
+            let disk = prepared().after_kill(1);
+            let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+            let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+            world.journal.switch(false);
+            assert!(world.run(100));
+            world.journal.switch(true);
+            let passes = world.journal.compaction_figures().passes;
+            while world.journal.compaction_figures().passes == passes {
+                assert!(world.step());
+            }
+            disk.inject(fault, 0);
+            assert!(world.step());
+            assert!(world.journal.compaction_figures().is_incomplete, "{fault:?}");
+            world.check(&disk, 1, "between the steps");
+            if ends_in_off {
+                world.journal.switch(false);
+                assert!(world.run(100));
+                // It is as if it had not been begun.
+                assert_ne!(world.kept, world.memory);
+                assert_eq!(found(&disk.now().after_power_cut(3)), world.kept);
+            } else {
+                assert!(world.run(100));
+                assert_eq!(world.journal.compaction_figures().passes, passes + 1);
+                assert_eq!(world.kept, world.memory);
+                assert_eq!(found(&disk.now().after_power_cut(3)), world.memory);
+            }
+        }
+    }
+}

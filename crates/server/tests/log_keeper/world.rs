@@ -1,0 +1,248 @@
+//! A keyspace with its log and keeper, without a server; and what a start must find after a crash.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tierce_cask::WalOptions;
+use tierce_cask::disk::{Disk, SimDisk};
+use tierce_collections::List;
+use tierce_keyspace::log::LogSink;
+use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options};
+use tierce_server::durability::{
+    Host, Journal, Keeper, KeeperSettings, LogHome, LogOptions, Next, Operator, RecoveryError,
+    Severity, Switched, recover,
+};
+
+pub const DIR: &str = "/data";
+const NOW_MS: i64 = 1_000_000;
+
+/// A list of so many elements is written in parts.
+const LARGE_LIST: usize = 130;
+
+/// Elements of lists; a string is a list of one.
+pub type State = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// Remembers what it was told.
+#[derive(Default)]
+pub struct Program {
+    pub told: Mutex<Vec<String>>,
+    pub switched: Mutex<Vec<Switched>>,
+}
+
+impl Operator for Program {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        self.told.lock().push(format!("{severity:?} {line}"));
+    }
+}
+
+impl Host for Program {
+    fn settings(&self) -> KeeperSettings {
+        KeeperSettings::default()
+    }
+
+    fn device_reached(&self) {}
+
+    fn take_back(&self) {}
+
+    fn switched(&self, switched: &Switched) {
+        self.switched.lock().push(switched.clone());
+    }
+}
+
+pub fn log_home(disk: Arc<dyn Disk>) -> LogHome {
+    let wal = WalOptions {
+        segment_size_bytes: 60_000,
+        tail_bytes: 16 << 10,
+        background_threads: false,
+        ..WalOptions::default()
+    };
+    let loaders = Some(NonZeroUsize::MIN);
+    LogHome::new(disk, Path::new(DIR), LogOptions { wal, loaders, ..LogOptions::default() })
+}
+
+/// A keyspace whose changes go to the journal once that has a log.
+pub fn keyspace(journal: &Arc<Journal>) -> Arc<Keyspace> {
+    let log = Some(Arc::clone(journal) as Arc<dyn LogSink>);
+    let options = Options { shards: 2, databases: 1, log, ..Options::default() };
+    Arc::new(Keyspace::new(options).expect("sound options"))
+}
+
+/// Starts on what is on a disk.
+pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<Journal>), RecoveryError> {
+    let journal = Arc::<Journal>::default();
+    let keyspace = keyspace(&journal);
+    recover(&journal, &keyspace, &log_home(disk), &Program::default(), false)?;
+    Ok((keyspace, journal))
+}
+
+pub fn contents(keyspace: &Keyspace) -> State {
+    let mut names = Vec::new();
+    let add = |entry: &tierce_keyspace::Entry| names.push(entry.key().to_vec());
+    keyspace.locker().for_each(DbIndex::ZERO, NOW_MS, add);
+    let elements = |name: &Vec<u8>| {
+        let (key, mut locker) = (keyspace.key(name), keyspace.locker());
+        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        match db.collection::<List>(key) {
+            Ok(list) => list.expect("it is there").iter().map(|element| element.to_vec()).collect(),
+            Err(_) => vec![db.string(key).expect("a string").expect("it is there").to_vec()],
+        }
+    };
+    names.iter().map(|name| (name.clone(), elements(name))).collect()
+}
+
+/// What a start finds.
+pub fn found(image: &SimDisk) -> State {
+    let (keyspace, _) = start(Arc::new(image.clone())).unwrap_or_else(|error| panic!("{error}"));
+    contents(&keyspace)
+}
+
+/// Everything there is at run time, and what of it was acknowledged.
+pub struct World<'k> {
+    keyspace: &'k Keyspace,
+    pub journal: Arc<Journal>,
+    pub program: Arc<Program>,
+    pub keeper: Keeper<'k>,
+    pub now: Instant,
+    /// What the log that counts holds.
+    pub kept: State,
+    /// What is in memory. A start may find it instead where a log is about to count, or a change was not
+    /// acknowledged.
+    pub memory: State,
+    /// Each write is synced before it is acknowledged.
+    syncs: bool,
+    writes: u64,
+}
+
+impl<'k> World<'k> {
+    pub fn new(
+        keyspace: &'k Keyspace,
+        journal: Arc<Journal>,
+        disk: Arc<dyn Disk>,
+        syncs: bool,
+    ) -> Self {
+        let program = Arc::<Program>::default();
+        let host = Arc::clone(&program) as Arc<dyn Host>;
+        let keeper = Keeper::new(keyspace, Arc::clone(&journal), log_home(disk), host);
+        let memory = contents(keyspace);
+        let kept = memory.clone();
+        let now = Instant::now();
+        Self { keyspace, journal, program, keeper, now, kept, memory, syncs, writes: 0 }
+    }
+
+    fn list(&self, name: &[u8], elements: &[Vec<u8>]) {
+        let (key, mut locker) = (self.keyspace.key(name), self.keyspace.locker());
+        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        let push = |list: &mut tierce_keyspace::Editor<'_, List>| {
+            list.push_back(elements.iter().map(Vec::as_slice));
+            Ok::<_, Error>(())
+        };
+        db.edit(key, Missing::Create, push).expect("a list");
+    }
+
+    /// Whether there is a log that counts and holds all that was acknowledged.
+    fn is_kept(&self) -> bool {
+        let journal = &self.journal;
+        journal.is_on() && !journal.is_wounded() && !journal.compaction_figures().is_incomplete
+    }
+
+    /// Executes the next write, unless writes are refused. Whether it was acknowledged.
+    pub fn write(&mut self) -> bool {
+        if self.journal.is_wounded() {
+            return false;
+        }
+        self.writes += 1;
+        let element = format!("{:0600}", self.writes).into_bytes();
+        if self.writes % 3 == 0 {
+            let name = [b'k', (self.writes % 7) as u8];
+            let key = self.keyspace.key(&name);
+            let mut locker = self.keyspace.locker();
+            let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+            db.set(key, &element, Expiry::Never).expect("short");
+            self.memory.insert(name.to_vec(), vec![element]);
+        } else {
+            self.list(b"list", &[element.clone()]);
+            self.memory.entry(b"list".to_vec()).or_default().push(element);
+        }
+        // Errors are in the journal as a wound.
+        let _ = if self.syncs { self.journal.sync() } else { Ok(()) };
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        !self.journal.is_wounded()
+    }
+
+    /// Makes a list that a pass writes in parts.
+    pub fn fill(&mut self) {
+        let elements: Vec<_> = (0..LARGE_LIST).map(|n| format!("{n:0600}").into_bytes()).collect();
+        self.list(b"list", &elements);
+        self.memory.insert(b"list".to_vec(), elements);
+        self.journal.sync().expect("the disk works");
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+    }
+
+    /// One step of the keeper. Waits only as far as the clock is concerned; `false` when nothing is left to
+    /// do before something is asked for, or but to look at the log now and then.
+    pub fn step(&mut self) -> bool {
+        let next = self.keeper.step(self.now);
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        let is_settled = self.is_kept() && self.journal.compaction_figures().running.is_none();
+        match next {
+            Next::Now => true,
+            Next::After(time) => {
+                self.now += time;
+                !is_settled
+            }
+            Next::Asked | Next::End => false,
+        }
+    }
+
+    /// Steps and writes by turns until nothing is left to do, or for `steps_max`. Whether it came to an end.
+    pub fn run(&mut self, steps_max: usize) -> bool {
+        for _ in 0..steps_max {
+            if !self.step() {
+                return true;
+            }
+            self.write();
+        }
+        false
+    }
+
+    /// The last answer to a switch.
+    pub fn answer(&self) -> Option<Switched> {
+        self.program.switched.lock().last().cloned()
+    }
+
+    /// What a crash now leaves is what was acknowledged, perhaps with what was not.
+    pub fn check(&self, disk: &SimDisk, seed: u64, context: &str) {
+        let kill = disk.now().after_kill(seed);
+        let cut = self.syncs.then(|| disk.now().after_power_cut(seed));
+        for image in [Some(kill), cut].into_iter().flatten() {
+            let found = found(&image);
+            if found == self.kept || found == self.memory {
+                continue;
+            }
+            let sizes = |state: &State| {
+                state
+                    .iter()
+                    .map(|(name, list)| (name.escape_ascii().to_string(), list.len()))
+                    .collect::<Vec<_>>()
+            };
+            panic!(
+                "{context}: found {:?}, was acknowledged {:?}, in memory {:?}\n{:#?}",
+                sizes(&found),
+                sizes(&self.kept),
+                sizes(&self.memory),
+                self.program.told.lock(),
+            );
+        }
+    }
+}
