@@ -89,7 +89,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
-        if matches!(change, Change::Stored | Change::Written { .. }) {
+        if matches!(change, Change::Stored | Change::Written { .. } | Change::Marked) {
             self.renew_version(hash, entry);
         }
         if self.stats.waiters.get() > 0 {

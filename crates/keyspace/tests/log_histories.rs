@@ -11,8 +11,8 @@ use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Sizes};
 use tierce_keyspace::{
-    CollectionPart, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options, Removal,
-    SavedValue,
+    CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options,
+    Removal, SavedValue,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -76,7 +76,10 @@ fn state(keyspace: &Keyspace) -> State {
             let (mut copy, value) = (Vec::new(), entry.value());
             let mut parts: Vec<_> = match SavedValue::of(&value, &mut copy) {
                 SavedValue::Collection(saved) => saved.parts().map(part).collect(),
-                string => vec![(format!("{string:?} {}", entry.flags()), None)],
+                string => {
+                    let (flags, marks) = (entry.flags(), entry.marks());
+                    vec![(format!("{string:?} {flags} {} {}", marks.stale, marks.won), None)]
+                }
             };
             let is_ordered = ["quicklist", "listpack"].contains(&entry.encoding());
             if !is_ordered || parts.iter().any(|(part, _)| !part.starts_with("Element")) {
@@ -117,6 +120,10 @@ enum Kind {
     Stream,
 }
 
+/// What somebody adds to a key; others may put something else there.
+const KINDS: [Kind; KEYS as usize] =
+    [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
+
 type Place = (usize, u8);
 
 #[derive(Debug, Clone)]
@@ -127,6 +134,10 @@ enum Action {
     /// Elements from a number on, so many, with a deadline if they are fields.
     Add(Kind, Place, u16, u16, Option<i64>),
     Take(Kind, Place, u16, u16),
+    /// What memcached's protocols do: a store with flags, an invalidation, a reader that wins.
+    Store(Place, u32),
+    Stale(Place),
+    Win(Place),
     Remove(Place),
     Deadline(Place, i64),
     Persist(Place),
@@ -145,37 +156,31 @@ enum Action {
 
 fn action() -> impl Strategy<Value = Action> {
     let place = || (0..DATABASES, 0..KEYS);
-    let kind = || {
-        prop_oneof![
-            Just(Kind::List),
-            Just(Kind::Set),
-            Just(Kind::SortedSet),
-            Just(Kind::Hash),
-            Just(Kind::Stream)
-        ]
-    };
     let len = || prop_oneof![8 => 0..60usize, 2 => 200..900usize, 1 => 16_000..17_000usize];
     let after_ms = || prop_oneof![2 => Just(None), 1 => (1i64..600).prop_map(Some)];
     prop_oneof![
-        4 => (place(), len(), after_ms()).prop_map(|(p, l, d)| Action::Set(p, l, d)),
+        1 => (place(), len(), after_ms()).prop_map(|(p, l, d)| Action::Set(p, l, d)),
         2 => (place(), len()).prop_map(|(p, l)| Action::Append(p, l)),
         2 => (place(), prop_oneof![0..100u64, 16_000..40_000u64], 1..300usize).prop_map(|(p, o, l)| Action::SetRange(p, o, l)),
-        20 => (kind(), place(), 0..60u16, 1..30u16, after_ms())
-            .prop_map(|(k, p, from, count, d)| Action::Add(k, p, from, count, d)),
-        8 => (kind(), place(), 0..60u16, 1..30u16)
-            .prop_map(|(k, p, from, count)| Action::Take(k, p, from, count)),
-        2 => place().prop_map(Action::Remove),
+        24 => (place(), 0..60u16, 1..30u16, after_ms())
+            .prop_map(|(p, from, count, d)| Action::Add(KINDS[usize::from(p.1)], p, from, count, d)),
+        8 => (place(), 0..60u16, 1..30u16)
+            .prop_map(|(p, from, count)| Action::Take(KINDS[usize::from(p.1)], p, from, count)),
+        1 => (place(), any::<u32>()).prop_map(|(p, flags)| Action::Store(p, flags)),
+        2 => place().prop_map(Action::Stale),
+        2 => place().prop_map(Action::Win),
+        1 => place().prop_map(Action::Remove),
         5 => (place(), 1i64..600).prop_map(|(p, d)| Action::Deadline(p, d)),
         1 => place().prop_map(Action::Persist),
         3 => (place(), place()).prop_map(|(a, b)| Action::Rename(a, b)),
         3 => (place(), place()).prop_map(|(a, b)| Action::Copy(a, b)),
         1 => (0..DATABASES, len()).prop_map(|(d, l)| Action::All(d, l)),
-        1 => (0..DATABASES).prop_map(Action::Flush),
+        2 => (0..DATABASES).prop_map(Action::Flush),
         1 => Just(Action::Swap),
         3 => (0..200i64).prop_map(Action::Tick),
         3 => (0..200i64).prop_map(Action::Reap),
         3 => Just(Action::BeginCheckpoint),
-        20 => (1..6u8).prop_map(Action::Checkpoint),
+        24 => (1..12u8).prop_map(Action::Checkpoint),
     ]
 }
 
@@ -221,6 +226,16 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         }
         Action::Take(kind, place, from, count) => {
             _ = with(keyspace, place, now, |db, key| take(db, key, kind, from..from + count));
+        }
+        Action::Store(place, flags) => {
+            let store = |db: &mut Db<'_>, key: Key<'_>| {
+                db.store(key, b"stored", flags, Expiry::Keep, Condition::Always)
+            };
+            with(keyspace, place, now, store).unwrap();
+        }
+        Action::Stale(place) => _ = with(keyspace, place, now, |db, key| db.make_stale(key)),
+        Action::Win(place) => {
+            with(keyspace, place, now, |db, key| db.mark(key, |marks| marks.won = true));
         }
         Action::Remove(place) => _ = with(keyspace, place, now, |db, key| db.remove(key)),
         Action::Deadline(place, after_ms) => {
@@ -377,6 +392,7 @@ impl History {
         let mut dropped = vec![(0, 0)];
         for action in actions {
             match action {
+                Action::BeginCheckpoint if pass.is_some() => {}
                 Action::BeginCheckpoint => {
                     pass = Some((records.len(), Checkpoint::begin(&keyspace)));
                 }
@@ -430,7 +446,7 @@ proptest! {
 
     #[test]
     fn a_log_that_ends_anywhere_holds_what_some_command_left(
-        actions in proptest::collection::vec(action(), 1..120),
+        actions in proptest::collection::vec(action(), 1..200),
         sizes in sizes(),
         ends in proptest::collection::vec(any::<prop::sample::Index>(), 8),
     ) {

@@ -2,11 +2,12 @@
 //!
 //! | part | bytes | |
 //! |---|---|---|
-//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` or `WHOLE`, bit 6 `FLAGS` |
+//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` or `WHOLE`, bit 6 `FLAGS`, bit 7 `MARKS` |
 //! | database | varint | for `Swap` two of them, and nothing follows |
 //! | key | varint length, then the bytes | not for `Flush` |
 //! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
 //! | flags | varint | what a client of memcached stored with the value, with `FLAGS` |
+//! | marks | 1 | what readers and invalidations have left on the value, with `MARKS` |
 //! | value | | see [`Code`] |
 //!
 //! Varints are LEB128, at most ten bytes.
@@ -14,7 +15,7 @@
 use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
-use crate::entry::{Content, Entry, Kind, Spilled};
+use crate::entry::{Attributes, Content, Entry, Kind, Marks, Spilled};
 use crate::key::KEY_LEN_MAX;
 use crate::keyspace::DbIndex;
 use crate::value::{BLOB_LEN_MIN, StrView, Value};
@@ -27,6 +28,7 @@ const RAW: u8 = 0x20;
 /// Of `Edit`: the key begins anew with it.
 const WHOLE: u8 = 0x20;
 const FLAGS: u8 = 0x40;
+const MARKS: u8 = 0x80;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,9 @@ enum Code {
     Edit = 8,
     /// The key has a value that is on disk: 13 bytes, see [`Spilled`].
     Spilled = 9,
+    // 10 is that of a piece.
+    /// The string has these marks: a byte.
+    Mark = 11,
 }
 
 /// An operation, decoded.
@@ -77,10 +82,11 @@ pub(crate) enum Effect<'a> {
     Put {
         value: Stored<'a>,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     },
     Remove,
     Deadline(Option<i64>),
+    Mark(Marks),
     Write {
         offset: u64,
         bytes: &'a [u8],
@@ -88,7 +94,7 @@ pub(crate) enum Effect<'a> {
     Spilled {
         spilled: Spilled,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     },
     /// Without a deadline the key keeps the one it has, unless the value is whole.
     Edit {
@@ -166,6 +172,10 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
             let deadline_ms = entry.deadline_ms();
             encode_key(out.ops(), Code::Deadline, 0, db, entry.key(), deadline_ms);
         }
+        Change::Marked => {
+            encode_key(out.ops(), Code::Mark, 0, db, entry.key(), None);
+            out.ops().push(entry.marks().to_log());
+        }
         Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
 }
@@ -174,15 +184,13 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
 /// where.
 #[inline]
 pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
-    let (key, deadline_ms, client_flags) = (entry.key(), entry.deadline_ms(), entry.flags());
-    let has_flags = if client_flags == 0 { 0 } else { FLAGS };
+    let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
+    let head = head_of(&attributes);
     let out = to.ops();
     if let Some(place) = entry.place() {
         let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, place));
-        encode_key(out, Code::Spilled, has_flags, db, key, deadline_ms);
-        if client_flags != 0 {
-            push_varint(out, client_flags.into());
-        }
+        encode_key(out, Code::Spilled, head, db, key, deadline_ms);
+        push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());
     }
     let string = match entry.value() {
@@ -193,10 +201,8 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     };
     let bytes = match string {
         StrView::Int(value) => {
-            encode_key(out, Code::PutInt, has_flags, db, key, deadline_ms);
-            if client_flags != 0 {
-                push_varint(out, client_flags.into());
-            }
+            encode_key(out, Code::PutInt, head, db, key, deadline_ms);
+            push_attributes(out, head, &attributes);
             return push_varint(out, zigzag(value));
         }
         StrView::Bytes(bytes) => {
@@ -206,12 +212,28 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
         StrView::Shared(blob) => blob.get(),
     };
     let raw = if entry.kind() == Kind::Raw { RAW } else { 0 };
-    encode_key(out, Code::Put, has_flags | raw, db, key, deadline_ms);
-    if client_flags != 0 {
-        push_varint(out, client_flags.into());
-    }
+    encode_key(out, Code::Put, head | raw, db, key, deadline_ms);
+    push_attributes(out, head, &attributes);
     push_varint(out, bytes.len() as u64);
     if bytes.len() < BLOB_LEN_MIN { out.extend_from_slice(bytes) } else { to.long(bytes) }
+}
+
+/// The bits of a head that say which attributes follow.
+#[inline]
+fn head_of(attributes: &Attributes) -> u8 {
+    let flags = if attributes.flags == 0 { 0 } else { FLAGS };
+    let marks = if attributes.marks.to_log() == 0 { 0 } else { MARKS };
+    flags | marks
+}
+
+#[inline]
+fn push_attributes(out: &mut Vec<u8>, head: u8, attributes: &Attributes) {
+    if head & FLAGS != 0 {
+        push_varint(out, attributes.flags.into());
+    }
+    if head & MARKS != 0 {
+        out.push(attributes.marks.to_log());
+    }
 }
 
 fn encode_collection(
@@ -390,7 +412,9 @@ impl<'a> Reader<'a> {
         }
         let deadline_ms = if has_deadline { Some(self.i64()?) } else { None };
         let flags = if head & FLAGS != 0 { self.flags()? } else { 0 };
-        let effect = self.effect(code, head & RAW != 0, deadline_ms, flags)?;
+        let marks = if head & MARKS != 0 { self.marks()? } else { Marks::NONE };
+        let attributes = Attributes { flags, marks, ..Attributes::NONE };
+        let effect = self.effect(code, head & RAW != 0, deadline_ms, attributes)?;
         Ok(Op::Key { db, key, effect })
     }
 
@@ -399,7 +423,7 @@ impl<'a> Reader<'a> {
         code: u8,
         raw: bool,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     ) -> Result<Effect<'a>, Malformed> {
         const PUT: u8 = Code::Put as u8;
         const PUT_INT: u8 = Code::PutInt as u8;
@@ -408,15 +432,16 @@ impl<'a> Reader<'a> {
         const WRITE: u8 = Code::Write as u8;
         const EDIT: u8 = Code::Edit as u8;
         const SPILLED: u8 = Code::Spilled as u8;
+        const MARK: u8 = Code::Mark as u8;
         Ok(match code {
             PUT => {
                 let bytes = self.bytes()?;
                 let value = if raw { Stored::Raw(bytes) } else { Stored::Embedded(bytes) };
-                Effect::Put { value, deadline_ms, flags }
+                Effect::Put { value, deadline_ms, attributes }
             }
             PUT_INT => {
                 let value = Stored::Int(unzigzag(self.varint()?));
-                Effect::Put { value, deadline_ms, flags }
+                Effect::Put { value, deadline_ms, attributes }
             }
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
@@ -426,8 +451,9 @@ impl<'a> Reader<'a> {
                 let spilled = bytes.and_then(Spilled::decode);
                 let spilled =
                     spilled.ok_or(self.malformed("a value of an unknown type on disk"))?;
-                Effect::Spilled { spilled, deadline_ms, flags }
+                Effect::Spilled { spilled, deadline_ms, attributes }
             }
+            MARK => Effect::Mark(self.marks()?),
             EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
@@ -436,6 +462,11 @@ impl<'a> Reader<'a> {
     fn flags(&mut self) -> Result<u32, Malformed> {
         let flags = self.varint()?;
         u32::try_from(flags).map_err(|_| self.malformed("flags of more than 32 bits"))
+    }
+
+    fn marks(&mut self) -> Result<Marks, Malformed> {
+        let bits = self.byte()?;
+        Marks::of_log(bits).ok_or(self.malformed("marks of an unknown kind"))
     }
 
     /// A length and as many bytes.
@@ -502,7 +533,6 @@ mod tests {
 
     use super::*;
     use crate::change::Removal;
-    use crate::entry::Attributes;
     use crate::usage::Access;
 
     impl Out for Vec<u8> {
@@ -539,19 +569,21 @@ mod tests {
             int in any::<i64>(),
             deadline_ms in proptest::option::of(any::<i64>()),
             raw in any::<bool>(),
-            client_flags in prop_oneof![Just(0), any::<u32>()],
+            flags in prop_oneof![Just(0), any::<u32>()],
+            (stale, won) in any::<(bool, bool)>(),
         ) {
             let kind = if raw { Kind::Raw } else { Kind::Embedded };
             for content in [Content::Int(int), Content::of_bytes(&value, kind)] {
                 let mut entry = Entry::new(&key, content, deadline_ms, Access::default());
-                entry.set_attributes(Attributes::of_flags(client_flags));
+                let kept = Attributes { flags, marks: Marks { stale, won, fetched: false }, ..Attributes::NONE };
+                entry.set_attributes(Attributes { marks: Marks { fetched: true, ..kept.marks }, ..kept });
                 let mut record = Vec::new();
                 encode_entry(&mut record, DbIndex::ZERO, &entry);
                 let (op, bytes) = Reader::new(&record).next().unwrap().unwrap();
                 prop_assert_eq!(bytes, &record[..]);
-                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at, flags } } = op
+                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at, attributes } } = op
                 else { panic!("{op:?}") };
-                prop_assert_eq!(flags, client_flags);
+                prop_assert_eq!(attributes, kept);
                 prop_assert_eq!(found, &key[..]);
                 prop_assert_eq!(at, deadline_ms);
                 let again = Entry::new(&key, value.content(), at, Access::default());

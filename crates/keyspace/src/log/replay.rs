@@ -378,12 +378,14 @@ fn apply(
         shadows.forget(index, key.bytes());
     }
     match effect {
-        Effect::Put { value, deadline_ms, flags } => {
-            put(&mut db, value.content(), deadline_ms, Attributes::of_flags(flags));
+        Effect::Put { value, deadline_ms, attributes } => {
+            put(&mut db, value.content(), deadline_ms, attributes);
         }
-        Effect::Spilled { spilled, deadline_ms, flags } => {
-            put_spilled(keyspace, &mut db, key, spilled, deadline_ms, flags, access)?;
+        Effect::Spilled { spilled, deadline_ms, attributes } => {
+            hold(keyspace, &mut db, key, spilled)?;
+            put(&mut db, Content::Spilled(spilled), deadline_ms, attributes);
         }
+        Effect::Mark(marks) => _ = db.mark(key, |present| *present = marks),
         Effect::Remove => _ = db.remove(key),
         Effect::Deadline(Some(deadline_ms)) => _ = db.set_deadline(key, deadline_ms),
         Effect::Deadline(None) => _ = db.clear_deadline(key),
@@ -402,23 +404,17 @@ fn apply(
     Ok(())
 }
 
-/// Puts a key there whose value is on disk.
-fn put_spilled(
+/// Has the store keep a value on disk that a key gets.
+fn hold(
     keyspace: &Keyspace,
     db: &mut Db<'_>,
     key: Key<'_>,
     spilled: Spilled,
-    deadline_ms: Option<i64>,
-    flags: u32,
-    access: Access,
 ) -> Result<(), ReplayError> {
     let store = keyspace.cold_store().ok_or(ReplayError::NoColdStore)?;
     if db.peek(key).and_then(Entry::place) != Some(spilled.place) {
         store.hold(spilled.place);
     }
-    let (content, attributes) = (Content::Spilled(spilled), Attributes::of_flags(flags));
-    let entry = Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
-    db.put(key, entry).expect("a key of a log is not too long");
     Ok(())
 }
 
