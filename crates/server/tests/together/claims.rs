@@ -25,6 +25,9 @@ pub struct Claims {
     pub open: Option<Held>,
     /// The one from before, as long as the open one does not count.
     pub former: Option<Held>,
+    /// The open one takes the place of one that has failed, and nobody has switched it off: what is
+    /// acknowledged meanwhile would have to come back, too.
+    pub heals: bool,
 }
 
 /// All states, and what is certain of them.
@@ -37,7 +40,7 @@ pub struct Past {
 impl Past {
     pub fn new() -> Self {
         let held = Held { written: 0, synced: 0, closed: None };
-        let claims = Claims { open: Some(held), former: None };
+        let claims = Claims { open: Some(held), ..Claims::default() };
         Self { states: vec![Contents::default()], claims }
     }
 
@@ -59,6 +62,9 @@ impl Past {
     pub fn note_written(&mut self) {
         let last = self.last();
         self.claims.open.iter_mut().for_each(|held| held.written = last);
+        if self.claims.heals {
+            self.claims.former.iter_mut().for_each(|held| held.written = last);
+        }
     }
 
     /// Everything so far is on the device.
@@ -70,11 +76,12 @@ impl Past {
     /// The log is closed. Another one that counted goes on to do so.
     pub fn note_closed(&mut self) {
         self.retire();
-        self.claims.open = None;
+        (self.claims.open, self.claims.heals) = (None, false);
     }
 
-    /// A log is begun beside the one that counts.
+    /// A log is begun beside the one that counts, which was closed before or has failed.
     pub fn note_begun(&mut self) {
+        self.claims.heals = self.claims.open.is_some() && self.claims.former.is_none();
         self.retire();
         let last = self.last();
         self.claims.open = Some(Held { written: last, synced: last, closed: None });
@@ -89,7 +96,7 @@ impl Past {
 
     /// The open log counts, with everything in it.
     pub fn note_complete(&mut self) {
-        self.claims.former = None;
+        (self.claims.former, self.claims.heals) = (None, false);
         self.note_synced();
     }
 
@@ -126,8 +133,8 @@ impl Past {
             Crash::PowerCut => place,
         };
         self.states.truncate(place + 1);
-        self.claims =
-            Claims { open: Some(Held { written: place, synced, closed: None }), former: None };
+        let held = Held { written: place, synced, closed: None };
+        self.claims = Claims { open: Some(held), ..Claims::default() };
         true
     }
 }

@@ -5,9 +5,6 @@
 
 use crate::model::{Stream, Value};
 
-/// Whether the log keeps what memcached's clients have called out of date.
-const STALE_MARKS_ARE_KEPT: bool = false;
-
 /// A number that names an element, a member, a field, a group or a text.
 pub type Number = u16;
 
@@ -267,7 +264,7 @@ impl Random {
             6..=8 => Edit::Append(number),
             9 | 10 => Edit::SetRange { offset: self.small(200), number },
             11 | 12 => Edit::Increment(self.below(9) as i64 - 4),
-            13 if STALE_MARKS_ARE_KEPT => Edit::MarkStale,
+            13 => Edit::MarkStale,
             _ => {
                 let flags = self.below(3) as u32 * 7;
                 Edit::Store { number, ttl: self.some_ttl(4), flags }

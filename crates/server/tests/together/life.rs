@@ -29,9 +29,16 @@ pub struct Life<'k, 'w> {
     /// Values that were copied for the disk.
     batch: SpillBatch,
     saving: Option<Saving>,
+    /// Time that passed for the keeper alone.
+    patience: Duration,
+    /// What was asked for last: a log, or none.
+    wants_log: bool,
     /// How the process ends when the disk gets to the moment that was asked for.
     doom: Option<Crash>,
 }
+
+/// More than a pass and two attempts to heal take.
+const REST_STEPS: usize = 400;
 
 /// What is seen of the log from outside.
 struct Sight {
@@ -52,6 +59,8 @@ impl<'k, 'w> Life<'k, 'w> {
             dawn: Instant::now(),
             batch: SpillBatch::default(),
             saving: None,
+            patience: Duration::ZERO,
+            wants_log: true,
             doom: None,
         }
     }
@@ -76,7 +85,23 @@ impl<'k, 'w> Life<'k, 'w> {
         self.world.disk.set_capacity(None);
         self.world.disk.clear_faults();
         self.check_memory()?;
+        self.come_to_rest()?;
         Ok(None)
+    }
+
+    /// On a disk that works again the log is whole, or is off, after some time.
+    fn come_to_rest(&mut self) -> Result<(), Failure> {
+        for _ in 0..REST_STEPS {
+            let Next::After(_) = self.keep()? else { continue };
+            self.patience += Duration::from_secs(60);
+        }
+        let journal = &self.started.journal;
+        let (wound, is_incomplete) = (journal.wound(), self.sight().is_incomplete);
+        match wound {
+            Some(cause) if is_passing(&cause) => Err(format!("this does not heal: {cause}")),
+            None if is_incomplete => Err("the log does not become complete".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     fn act(&mut self, step: &Step) -> Result<(), Failure> {
@@ -93,8 +118,15 @@ impl<'k, 'w> Life<'k, 'w> {
                 }
             }
             Step::Compact => _ = self.started.journal.compact(),
-            Step::SwitchLog(on) => _ = self.started.journal.switch(*on),
-            Step::Keep(times) => (0..*times).for_each(|_| _ = self.keep()),
+            Step::SwitchLog(on) => {
+                self.wants_log = *on;
+                self.started.journal.switch(*on);
+            }
+            Step::Keep(times) => {
+                for _ in 0..*times {
+                    self.keep()?;
+                }
+            }
             Step::Gather(rounds) => {
                 let mut locker = self.keyspace.locker();
                 for _ in 0..*rounds {
@@ -194,11 +226,11 @@ impl<'k, 'w> Life<'k, 'w> {
     }
 
     /// The keeper does what is next, and what that makes certain is noted.
-    fn keep(&mut self) -> Next {
+    fn keep(&mut self) -> Result<Next, Failure> {
         let before = self.sight();
         // Its clock runs faster, so that it sees many seconds in a history.
         let since = Duration::from_millis(100 * self.world.age_ms());
-        let next = self.keeper.step(self.dawn + since);
+        let next = self.keeper.step(self.dawn + since + self.patience);
         let after = self.sight();
         let past = &mut self.world.past;
         match (before.is_incomplete, after.is_incomplete) {
@@ -217,7 +249,12 @@ impl<'k, 'w> Life<'k, 'w> {
         // A log that was called complete, without that having been synced, may count.
         self.world.may_count |= after.is_incomplete && self.world.has_newer_mark();
         self.note_written();
-        next
+        let journal = &self.started.journal;
+        let is_settled = journal.switching().is_none() && journal.switch_failure().is_none();
+        if is_settled && self.wants_log != journal.is_on() {
+            return Err(format!("the log was switched, and on is {}", journal.is_on()));
+        }
+        Ok(next)
     }
 
     fn store(&self) -> &'k Arc<ColdStore> {
@@ -226,7 +263,7 @@ impl<'k, 'w> Life<'k, 'w> {
 
     /// As the server does. Whether it succeeded.
     fn spill(&mut self) -> bool {
-        let durable = if self.started.journal.is_wanted() { Durable::Yes } else { Durable::No };
+        let durable = if self.started.journal.may_refer() { Durable::Yes } else { Durable::No };
         let written = self.store().write(self.batch.values(), durable);
         if let Ok(places) = &written {
             self.keyspace.locker().spill(&self.batch, places, self.world.now_ms);
@@ -274,10 +311,11 @@ impl<'k, 'w> Life<'k, 'w> {
         self.saving = None;
         self.started.journal.end_keeping();
         for _ in 0..1000 {
-            if matches!(self.keep(), Next::End) {
-                break;
+            match self.keep()? {
+                Next::End => break,
+                Next::After(time) => self.patience += time,
+                _ => {}
             }
-            self.world.now_ms += 1;
         }
         self.note_written();
         let moment = self.world.disk.now();
@@ -311,6 +349,11 @@ impl<'k, 'w> Life<'k, 'w> {
         }
         Err(format!("a reader sees something else:\n{}", difference(&expected, &found)))
     }
+}
+
+/// Whether the cause of a wound is one that passes.
+fn is_passing(cause: &str) -> bool {
+    cause.contains("no space") || cause.contains("file descriptor")
 }
 
 fn fail(disk: &tierce_cask::disk::SimDisk, fault: Fault, skip: u64) {

@@ -125,18 +125,7 @@ impl World {
         if self.is_full && self.random.below(2) == 0 {
             image.set_capacity(Some(image.used() + self.random.below(600)));
             // It may start or not.
-            if std::env::var("TRACE").is_ok() {
-                image.record_trace();
-            }
-            let r = Started::on(&image, &mut self.random).map(drop);
-            if std::env::var("TRACE").is_ok() {
-                println!(
-                    "full start {:?}:\n{}\nFILES {:?}",
-                    r,
-                    image.take_trace().join("\n"),
-                    image.paths()
-                );
-            }
+            drop(Started::on(&image, &mut self.random));
             image.set_capacity(None);
         }
         Ok(image)
