@@ -115,12 +115,10 @@ impl LogHome {
         let name =
             |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         io::Error::other(format!(
-            "there is no log in {}, though {} is there: put the log back, or move all of {}*, {}* and \
-             cold away to begin without data",
+            "there is no log in {}, though {} is there: put the log back, or, if the other one is not \
+             needed, move it away",
             log.display(),
             name(witness),
-            FIRST_NAME,
-            NAME_PREFIX,
         ))
     }
 

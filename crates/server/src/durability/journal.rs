@@ -158,12 +158,11 @@ impl Journal {
     /// Closes the log without switching it off: one that has failed, while another is not there yet.
     pub(super) fn suspend(&self) -> Result<(), Error> {
         let Some(log) = self.log.load_full() else { return Ok(()) };
-        // Before positions come from here.
+        log.is_latched.store(true, Ordering::Release);
+        // In place until it is on the device, for those who wait for that.
+        let closed = log.wal.close();
         self.top.fetch_max(log.appended(), Ordering::AcqRel);
         self.log.store(None);
-        let closed = log.wal.close();
-        // Some may have come in between.
-        self.top.fetch_max(log.appended(), Ordering::AcqRel);
         closed
     }
 

@@ -73,6 +73,39 @@ fn a_full_disk_refuses_writes_until_there_is_space() {
     assert_eq!(again.client().call("MGET first healed"), "[1, 1]");
 }
 
+/// The disk stays full for a while, and something else fails meanwhile: the cause stays what it was, nothing
+/// is acknowledged, and writes are accepted again when there is space.
+#[test]
+fn a_disk_that_stays_full_heals_whatever_else_fails() {
+    let disk = SimDisk::new(4);
+    let server = start(&disk);
+    assert_eq!(server.client().call("SET first 1"), "OK");
+    disk.set_capacity(Some(disk.used()));
+    let acknowledged = write_until_refused(&server);
+    let mut client = server.client();
+    for fault in [Fault::Sync, Fault::Write, Fault::Open, Fault::Remove, Fault::SyncDir] {
+        disk.inject(fault, 0);
+    }
+    let begun = Instant::now();
+    loop {
+        let reply = client.call("SET another 1");
+        assert!(reply.starts_with("-MISCONF") && reply.contains("no space left"), "{reply}");
+        // An attempt to heal has come and failed.
+        if client.call("INFO persistence").contains("aof_last_bgrewrite_status:err") {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "no attempt is made");
+    }
+    is_there(&disk.now().after_kill(1), acknowledged);
+    disk.set_capacity(None);
+    while client.call("SET healed 1") != "OK" {
+        assert!(begun.elapsed() < Duration::from_secs(30), "writes are refused for ever");
+        std::thread::yield_now();
+    }
+    let again = start(&disk.now().after_power_cut(2));
+    assert_eq!(again.client().call("MGET first healed"), "[1, 1]");
+}
+
 #[test]
 fn a_failed_sync_refuses_writes_until_the_next_start() {
     let disk = SimDisk::new(2);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tierce_cask::disk::SimDisk;
+use tierce_cask::disk::{Fault, SimDisk};
+use tierce_server::Instance;
 
-use crate::support::{Client, TestServer};
+use crate::support::{Client, TestServer, free_port, settings};
 
 /// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
@@ -134,6 +135,98 @@ fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
             return;
         }
     }
+}
+
+/// The disk is full when the log is to be begun: the client gets the cause, nothing says that there is a
+/// log, and once there is space it can be asked for again.
+#[test]
+fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
+    let disk = SimDisk::new(4);
+    let server = start(&disk, "no");
+    let mut client = server.client();
+    assert_eq!(client.call("SET before 1"), "OK");
+    disk.set_capacity(Some(disk.used()));
+    for _ in 0..2 {
+        let reply = client.call("CONFIG SET appendonly yes");
+        assert!(reply.starts_with("-ERR CONFIG SET failed"), "{reply}");
+        assert!(reply.contains("no space left"), "{reply}");
+        assert!(client.call("CONFIG GET appendonly").contains("no"));
+        assert!(is(&mut client, "aof_enabled", "0"));
+        assert_eq!(client.call("SET without 1"), "OK", "as before");
+    }
+    disk.set_capacity(None);
+    switch_on(&mut client);
+    assert_eq!(client.call("SET after 1"), "OK");
+    assert_eq!(client.call("WAITAOF 1 0 0"), "[:1, :0]");
+    let image = disk.now().after_power_cut(1);
+    assert_eq!(values(&start(&image, "yes"), "before without after"), "[1, 1, 1]");
+}
+
+/// Asked for and not yet begun when the server ends: the log is there at the next start.
+#[test]
+fn a_log_that_was_asked_for_last_is_not_lost_at_the_end() {
+    let disk = SimDisk::new(5);
+    let mut server = start(&disk, "no");
+    let mut client = server.client();
+    assert_eq!(client.call("SET key 1"), "OK");
+    client.send("CONFIG SET appendonly yes");
+    client.send("SHUTDOWN NOSAVE");
+    while client.read().is_some() {}
+    server.join();
+    assert_eq!(values(&start(&disk.now().after_power_cut(1), "yes"), "key"), "[1]");
+}
+
+/// To make the new log count fails half-way, and the log is switched off then: what is left of it must
+/// not take the place of the log that counts.
+#[test]
+fn a_log_that_was_half_completed_takes_no_place() {
+    let disk = SimDisk::new(6);
+    let server = start(&disk, "yes");
+    let mut client = server.client();
+    assert_eq!(client.call("SET key old"), "OK");
+    switch_off(&mut client);
+    assert_eq!(client.call("SET key new"), "OK");
+    // Every sync of a directory from that of the new log's last files on.
+    for skip in 0..12 {
+        disk.inject(Fault::SyncDir, skip);
+        let begun = client.call("CONFIG SET appendonly yes") == "OK";
+        if begun {
+            wait_until("an outcome", || {
+                is_complete(&mut client)
+                    || is(&mut client, "aof_last_bgrewrite_status", "err")
+                    || is(&mut client, "aof_last_write_status", "err")
+            });
+        }
+        switch_off(&mut client);
+        for image in [disk.now().after_kill(skip), disk.now().after_power_cut(skip)] {
+            let found = values(&start(&image, "yes"), "key");
+            assert!(found == "[old]" || found == "[new]", "{skip}: {found}");
+        }
+    }
+}
+
+/// A file that says that a log counts which is not there: the start refuses and removes nothing.
+#[test]
+fn a_start_without_the_log_that_counts_refuses() {
+    let disk = SimDisk::new(7);
+    let server = start(&disk, "yes");
+    assert_eq!(server.client().call("SET key 1"), "OK");
+    drop(server);
+    let witness = std::env::temp_dir().join("wal-9.complete");
+    disk.set_content(&witness, b"a snapshot, perhaps".to_vec());
+    let before = disk.paths();
+    let dir = std::env::temp_dir();
+    let line = format!(
+        "--port {} --dir {} --appendonly yes --loglevel nothing",
+        free_port(),
+        dir.display()
+    );
+    let refused = Instance::start_on(settings(&line), Arc::new(disk.clone()));
+    let error = refused.err().expect("it refuses").to_string();
+    assert!(error.contains("there is no log in") && error.contains("wal-9.complete"), "{error}");
+    assert_eq!(disk.paths(), before);
+    disk.erase(&witness);
+    assert_eq!(values(&start(&disk, "yes"), "key"), "[1]");
 }
 
 /// Somebody writes and waits for the device all the time; every reply comes.
