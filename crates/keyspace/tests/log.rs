@@ -332,6 +332,34 @@ fn a_part_that_is_written_is_logged_alone() {
     assert!(records[1].len() < 32, "{} bytes", records[1].len());
 }
 
+/// Whoever only meets a key that has expired need not wait until the log of that is on the device.
+#[test]
+fn an_expired_key_is_logged_for_nobody() {
+    let (keyspace, records) = logged();
+    let names = [name(1), name(2)];
+    let [expired, other] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
+    let set = || {
+        with(&keyspace, 0, 1, NOW_MS, |db, key| db.set(key, "v", Expiry::At(NOW_MS + 10)).unwrap());
+    };
+    set();
+    let mut locker = keyspace.locker();
+    let before = records.len();
+    assert!(!locker.db(DbIndex::ZERO, expired.hash(), NOW_MS + 10).exists(expired));
+    locker.release();
+    assert!(!locker.take_logged());
+    assert_eq!(records.len(), before + 1, "the removal is logged all the same");
+    // Who changes something as well has to wait.
+    set();
+    let before = records.len();
+    let deadline_ms = NOW_MS + 10;
+    let mut both = locker.lock_many(&[expired.hash(), other.hash()]);
+    assert!(!both.db(DbIndex::ZERO, expired.hash(), deadline_ms).exists(expired));
+    both.db(DbIndex::ZERO, other.hash(), deadline_ms).set(other, "v", Expiry::Never).unwrap();
+    drop(both);
+    assert!(locker.take_logged());
+    assert_eq!(records.len(), before + 1);
+}
+
 /// Zero bytes that nobody wrote are not logged.
 #[test]
 fn a_string_that_begins_far_behind_its_end_is_logged_as_what_was_written() {

@@ -198,9 +198,9 @@ mod tests {
                 let bytes = vec![number as u8 + 1; *len];
                 let mut out = batch.to(&outlet);
                 if len % 2 == 0 {
-                    out.long(&bytes)
+                    out.long(&bytes);
                 } else {
-                    out.ops().extend_from_slice(&bytes)
+                    out.ops().extend_from_slice(&bytes);
                 }
                 out.cut();
                 expected.extend(bytes);
