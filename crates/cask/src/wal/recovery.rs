@@ -152,7 +152,7 @@ fn complete_segments(
 }
 
 /// Has the records taken, and lists the segments as what they are now: those to keep, and those
-/// without records, whose files go when they are dropped.
+/// without records, which are to go.
 fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest: &mut Manifest,
     segments: Vec<Arc<Segment>>,

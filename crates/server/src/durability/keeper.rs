@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
+use tierce_keyspace::planted::{self, Fault};
 
 use super::compactor::{Done, Kind, Pass, Step};
 use super::home::LogHome;
@@ -101,7 +102,9 @@ impl Journal {
     /// Asks for a log, or that there is none. The ticket comes back with [`Host::switched`].
     pub fn switch(&self, on: bool) -> u64 {
         self.compaction.ask(|wishes| {
-            wishes.log = on;
+            let is_ignored =
+                planted::is(Fault::RefusedLogIsNotBegun) && wishes.failure.take().is_some();
+            wishes.log = on && !is_ignored;
             wishes.ticket += 1;
             wishes.ticket
         })
@@ -154,14 +157,22 @@ impl Journal {
         }
     }
 
+    /// Whether a log refers to values on disk, or may do so later, so that these have to be durable: there
+    /// is one, or there was, or is to be.
+    #[must_use]
+    pub fn may_refer(&self) -> bool {
+        self.is_wanted() || self.is_on() || self.was_on()
+    }
+
     /// Whether the log that counts says all that has happened and has reached the device: only then may
-    /// go what it says is not needed. Without a log that is so, too.
+    /// go what it says is not needed. So it is without a log, unless one was switched off: what that one
+    /// refers to stays as it does.
     ///
     /// # Errors
     /// What the disk says.
     pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
         if !self.is_on() {
-            return Ok(!self.is_wanted());
+            return Ok(!self.may_refer());
         }
         if self.is_wounded() || self.compaction.is_incomplete() {
             return Ok(false);
@@ -280,6 +291,9 @@ impl<'k> Keeper<'k> {
         }
         match self.try_begin(now) {
             Ok(()) => {
+                if planted::is(Fault::WoundEndsTooEarly) {
+                    self.journal.heal();
+                }
                 let what = "A log is begun; it counts when all keys are in it";
                 self.host.tell(Severity::Notice, format_args!("{what}"));
             }
