@@ -194,10 +194,11 @@ fn rows_that_tools_read() {
 fn details_by_prefix() {
     let both = start();
     both.check(b"set a:1 0 0 1\r\nx\r\nstats detail dump\r\n", b"STORED\r\nEND\r\n");
-    both.check(b"stats detail on\r\n", b"OK\r\n");
+    // It holds for what follows in the same pipeline.
+    both.check(b"stats detail on\r\nget a:3\r\n", b"OK\r\nEND\r\n");
     assert_eq!(stats(&both, "settings")["detail_enabled"], "yes");
     talk(&both, b"get a:1 a:2 b\r\nset a:1 0 0 1\r\nx\r\ndelete a:1\r\ndelete a:1\r\nmg a:1\r\nincr a:1 1\r\n");
-    let dump = "PREFIX a get 2 hit 1 set 1 del 2\r\nEND\r\n";
+    let dump = "PREFIX a get 3 hit 1 set 1 del 2\r\nEND\r\n";
     both.check(b"stats detail off\r\n", b"OK\r\n");
     both.check(b"get a:1\r\nstats detail dump\r\n", format!("END\r\n{dump}").as_bytes());
     let frames = [frame(0x10, b"", b"detail dump", b""), frame(0x10, b"", b"detail on", b"")];

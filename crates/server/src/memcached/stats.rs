@@ -73,14 +73,15 @@ impl Run<'_, '_> {
         Report::Figures(figures)
     }
 
-    fn detail(&self, words: &[&str]) -> Report {
+    fn detail(&mut self, words: &[&str]) -> Report {
         let prefixes = &self.server.memcached.prefixes;
         match words.first() {
-            Some(&"on") => prefixes.switch(true),
-            Some(&"off") => prefixes.switch(false),
+            Some(&"on") => self.detailed = true,
+            Some(&"off") => self.detailed = false,
             Some(&"dump") => return Report::Dump(prefixes.report().into_bytes()),
             _ => return Report::Refused("CLIENT_ERROR usage: stats detail on|off|dump"),
         }
+        prefixes.switch(self.detailed);
         Report::Done("OK")
     }
 
