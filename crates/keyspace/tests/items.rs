@@ -55,7 +55,7 @@ fn every_kind_of_change_makes_a_new_version() {
             ("adjust", &|db| ignore(db.adjust(key, Adjust::Up(1 << 63), None).expect("a number"))),
             ("append", &|db| ignore(db.append(key, b"x").expect("appended"))),
             ("prepend", &|db| {
-                ignore(db.extend(key, b"x", End::Front, None, usize::MAX).expect("prepended"))
+                ignore(db.extend(key, b"x", End::Front, None, usize::MAX).expect("prepended"));
             }),
             ("set_range", &|db| ignore(db.set_range(key, 1, b"y").expect("written"))),
             ("make_stale", &|db| ignore(db.make_stale(key))),
