@@ -22,6 +22,8 @@ mod values_come_back_exactly;
 
 // The other protocols.
 mod memcached;
+mod memcached_edges;
+mod memcached_tools;
 mod pedrokv;
 
 // The data.

@@ -12,10 +12,7 @@ use crate::entry::{Attributes, Content, Entry, Marks};
 use crate::error::Result;
 use crate::key::Key;
 use crate::string::{Expiry, NewString};
-use crate::value::{BLOB_LEN_MIN, StrView};
-
-/// The longest text of a `u64`.
-const U64_TEXT_MAX: usize = 20;
+use crate::value::{BLOB_LEN_MIN, StrView, ValueType};
 
 /// A string with what memcached's protocols tell of it.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +30,24 @@ pub struct Item<'a> {
     pub marks: Marks,
     /// Seconds since it was last used, modulo 18 hours and 12 minutes.
     pub idle_seconds: u16,
+}
+
+/// What is known of a string without looking at it: see [`Db::summary`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Bytes of the value.
+    pub len: usize,
+    /// Its version.
+    pub version: u64,
+    /// When it expires, as Unix time in milliseconds.
+    pub deadline_ms: Option<i64>,
+    /// What readers and invalidations have left on it.
+    pub marks: Marks,
+    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    pub idle_seconds: u64,
+    /// What it costs, with its part of the index.
+    pub memory_bytes: usize,
 }
 
 /// Whether a reader wants an item's version.
@@ -131,6 +146,30 @@ impl Db<'_> {
         Ok(Some(Item { value, flags, version, deadline_ms, marks, idle_seconds }))
     }
 
+    /// What is known of a string, wherever its value is, without counting a read or a use of it; `None`
+    /// if the key holds none.
+    pub fn summary(&mut self, key: Key<'_>, version: VersionFor) -> Option<Summary> {
+        let version = self.version(key, version);
+        let memory_bytes = self.memory_bytes(key)?;
+        let idle_seconds = self.idle_seconds(key)?;
+        let entry = self.peek(key).filter(|entry| entry.value_type() == ValueType::String)?;
+        Some(Summary {
+            len: entry.string_len(),
+            version,
+            deadline_ms: entry.deadline_ms(),
+            marks: entry.attributes().marks,
+            idle_seconds,
+            memory_bytes,
+        })
+    }
+
+    /// How many keys of this shard were removed so far because their deadline had come. Who looks
+    /// before and after a read that found nothing knows whether the key was there, but over.
+    #[inline]
+    pub fn expired_so_far(&self) -> u64 {
+        self.at.stats.expired.get()
+    }
+
     /// The version of a key, without counting a read; 0 if there is no such key.
     pub fn version(&mut self, key: Key<'_>, wanted: VersionFor) -> u64 {
         if wanted == VersionFor::Comparison {
@@ -177,8 +216,8 @@ impl Db<'_> {
         Ok(Stored::Done)
     }
 
-    /// Adds bytes to a string that exists, if its version is the one wanted, if any. Flags and
-    /// deadline stay, marks are gone.
+    /// Adds bytes to a string that exists, if its version is the one wanted, if any, and if it does not
+    /// get longer than `len_max`: [`Stored::Absent`] then as well. Flags and deadline stay, marks are gone.
     ///
     /// # Errors
     ///
@@ -190,11 +229,16 @@ impl Db<'_> {
         bytes: &[u8],
         end: End,
         version: Option<u64>,
+        len_max: usize,
     ) -> Result<Stored> {
         let condition = version.map_or(Condition::Present, Condition::Version);
         let outcome = self.check_condition(key, condition);
         if outcome != Stored::Done {
             return Ok(outcome);
+        }
+        let len = self.peek(key).map_or(0, Entry::string_len);
+        if len.saturating_add(bytes.len()) > len_max {
+            return Ok(Stored::Absent);
         }
         match end {
             End::Back => drop(self.append(key, bytes)?),
@@ -281,6 +325,12 @@ impl Db<'_> {
         }
     }
 
+    /// Gives a key a version of somebody's choice, until it changes; `false` if there is no such key. Who
+    /// chooses has to see to it that no two values of the key have the same one.
+    pub fn set_version(&mut self, key: Key<'_>, version: NonZeroU64) -> bool {
+        self.annotate(key, |attributes| attributes.version = Some(version))
+    }
+
     /// Changes what readers and invalidations have left on an item. That is no mutation, but the log has
     /// it; `false` if there is no such key.
     pub fn mark(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Marks)) -> bool {
@@ -330,18 +380,48 @@ impl Db<'_> {
     }
 }
 
-/// The value as memcached reads numbers: digits, leading zeros allowed.
+/// The value as memcached reads numbers: leading blanks, a plus and leading zeros are allowed, and what
+/// stands behind a blank does not count. (Its own `decr` fills numbers up with blanks.)
 fn number(value: StrView<'_>) -> Option<u64> {
     let bytes = match value {
         StrView::Int(value) => return u64::try_from(value).ok(),
         StrView::Shared(_) => return None,
-        StrView::Bytes(bytes) => bytes,
+        StrView::Bytes(bytes) => bytes.trim_ascii_start(),
     };
-    if bytes.is_empty() || bytes.len() > U64_TEXT_MAX {
+    let bytes = bytes.strip_prefix(b"+").unwrap_or(bytes);
+    let end = bytes.iter().position(u8::is_ascii_whitespace).unwrap_or(bytes.len());
+    if end == 0 {
         return None;
     }
-    bytes.iter().try_fold(0u64, |sum, byte| {
+    bytes[..end].iter().try_fold(0u64, |sum, byte| {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 { None } else { sum.checked_mul(10)?.checked_add(digit.into()) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_memcached_reads_them() {
+        for (text, expected) in [
+            ("12", Some(12)),
+            (" 12", Some(12)),
+            ("12  ", Some(12)),
+            ("+12", Some(12)),
+            ("007", Some(7)),
+            ("000000000000000000000012", Some(12)),
+            ("1 2", Some(1)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-12", None),
+            ("12x", None),
+            ("+", None),
+            ("", None),
+            (" ", None),
+        ] {
+            assert_eq!(number(StrView::Bytes(text.as_bytes())), expected, "{text:?}");
+        }
+    }
 }

@@ -54,7 +54,9 @@ fn every_kind_of_change_makes_a_new_version() {
             ("increment", &|db| ignore(db.increment(key, 1).expect("a number"))),
             ("adjust", &|db| ignore(db.adjust(key, Adjust::Up(1 << 63), None).expect("a number"))),
             ("append", &|db| ignore(db.append(key, b"x").expect("appended"))),
-            ("prepend", &|db| ignore(db.extend(key, b"x", End::Front, None).expect("prepended"))),
+            ("prepend", &|db| {
+                ignore(db.extend(key, b"x", End::Front, None, usize::MAX).expect("prepended"));
+            }),
             ("set_range", &|db| ignore(db.set_range(key, 1, b"y").expect("written"))),
             ("make_stale", &|db| ignore(db.make_stale(key))),
             ("take and put", &|db| {
@@ -158,7 +160,7 @@ fn flags_stay_with_the_value() {
         db.set_range(key, 0, b"1").expect("written");
         db.set_deadline(key, NOW_MS + 10);
         db.clear_deadline(key);
-        db.extend(key, b"1", End::Front, None).expect("there");
+        db.extend(key, b"1", End::Front, None, usize::MAX).expect("there");
     });
     assert_eq!(flags(&mut locker, "k"), 7);
     let copy = with(&mut locker, "k", |db| db.duplicate(key)).unwrap().expect("there");
@@ -243,7 +245,7 @@ proptest! {
                 }
                 Step::Append(key) => {
                     let bytes = keyspace.key(names[key].as_bytes());
-                    let outcome = with(&mut locker, names[key], |db| db.extend(bytes, b"x", End::Back, None));
+                    let outcome = with(&mut locker, names[key], |db| db.extend(bytes, b"x", End::Back, None, usize::MAX));
                     prop_assert_eq!(outcome == Ok(Stored::Done), present[key]);
                     changes[key] += u32::from(present[key]);
                 }

@@ -104,7 +104,8 @@ fn decode_in_pieces(input: &[u8], piece: usize) -> Result<Vec<Value>, ReplyError
 }
 
 /// Limits that a fuzzer can exceed.
-const MEMCACHED_LIMITS: MemcachedLimits = MemcachedLimits { value_len_max: 40 };
+const MEMCACHED_LIMITS: MemcachedLimits =
+    MemcachedLimits { value_len_max: 40, keys_line_len_max: 4096 };
 
 /// Frames do not depend on where the input was cut, and their parts are what the header says.
 pub fn memcached_binary(data: &[u8]) {
@@ -128,7 +129,7 @@ fn frames_in_pieces(input: &[u8], piece: usize) -> (Vec<String>, usize) {
                 steps.push(format!("{request:?} {:?}", request.operation()));
             }
             binary::Step::TooLarge(request) => steps.push(format!("too large: {request:?}")),
-            binary::Step::Broken { .. } => return (steps, consumed),
+            binary::Step::Broken { .. } | binary::Step::NoRequest => return (steps, consumed),
             binary::Step::NeedMore { .. } if arrived == input.len() => return (steps, consumed),
             binary::Step::NeedMore { hint } => {
                 assert!(hint <= binary::HEADER_LEN + 255 + 65_535 + 40);
@@ -168,7 +169,7 @@ fn lines_in_pieces(input: &[u8], piece: usize) -> (Vec<String>, usize) {
                 steps.push(format!("{command:?}"));
             }
             // Where a line is too long depends on how much of it has arrived.
-            text::Step::Refused(refused) if refused.fatal => return (steps, 0),
+            text::Step::Refused(refused) if refused.fatal.is_some() => return (steps, 0),
             text::Step::Refused(refused) => steps.push(format!("{refused:?}")),
             text::Step::NeedMore { .. } if arrived == input.len() => return (steps, consumed),
             text::Step::NeedMore { .. } => arrived = (arrived + piece).min(input.len()),

@@ -6,13 +6,17 @@
 //! and fail on both sides alike. What may differ is left out of the stream or masked, see
 //! [`compare`]; the reasons are in `docs/differences.md`.
 //!
+//! Before that, what a random stream seldom hits is compared case by case ([`examples`]), and in between
+//! the counters of both.
+//!
 //! The seed is all that is random: the same seed repeats a run.
 
 mod compare;
+mod examples;
 mod stream;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,6 +31,13 @@ const DEPTH_MAX: usize = 30;
 const CONNECTIONS: usize = 2;
 /// Pipelines between two looks at all values.
 const PIPELINES_BETWEEN_AUDITS: usize = 100;
+
+/// Counters that do not depend on when a server gets round to something. (Memcached counts a number that
+/// changes as a new item if somebody holds the old one.)
+const COUNTERS: &str = "cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses delete_misses \
+                        delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
+                        cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds \
+                        auth_errors";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -56,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         reference: Side::memcached(&options.reference)?,
         stream: Stream::new(seed),
     };
+    duel.examples()?;
     duel.fight(options.commands).map_err(|difference| {
         format!("{difference}\nrepeat with: cargo xtask differential-memcached --seed {seed}")
     })?;
@@ -73,6 +85,7 @@ struct Duel {
 struct Side {
     lines: Vec<TcpStream>,
     frames: Vec<TcpStream>,
+    port: u16,
     _server: Running,
 }
 
@@ -128,7 +141,30 @@ impl Side {
             Ok(stream)
         };
         let all = || (0..CONNECTIONS).map(|_| connect()).collect::<Result<Vec<_>, _>>();
-        Ok(Self { lines: all()?, frames: all()?, _server: server })
+        Ok(Self { lines: all()?, frames: all()?, port, _server: server })
+    }
+
+    /// Sends bytes on a connection of their own, and returns everything until its end.
+    fn talk(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a listener");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        // A server that refuses what it has read so far may close before it has read everything.
+        let sent = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = Vec::new();
+        let _ = sent.and_then(|()| stream.read_to_end(&mut answer).map(drop));
+        answer
+    }
+
+    /// What each of [`COUNTERS`] shows.
+    fn counters(&mut self) -> Vec<String> {
+        let answer = self.exchange_lines(0, b"stats\r\n");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let is_compared = |line: &&str| {
+            line.split(' ')
+                .nth(1)
+                .is_some_and(|name| COUNTERS.split(' ').any(|other| name == other))
+        };
+        answer.lines().filter(is_compared).map(str::to_owned).collect()
     }
 
     /// Sends lines and reads until the answer to the `mn` behind them.
@@ -158,6 +194,29 @@ impl Side {
     }
 }
 
+fn differing(tested: &str, reference: &str, sent: &[u8]) -> String {
+    format!(
+        "the replies differ\n  tierce:    {}\n  reference: {}\n  sent:      {}",
+        tested.escape_debug(),
+        reference.escape_debug(),
+        sent.escape_ascii()
+    )
+}
+
+/// Pipelines of some commands each; no value in them looks like a command.
+fn pieces(lines: &str) -> Vec<String> {
+    const LINES: usize = 120;
+    let mut pieces = vec![String::new()];
+    for (count, line) in lines.split_inclusive("\r\n").enumerate() {
+        let is_whole = line.starts_with("m") && line.contains(' ');
+        if count / LINES > pieces.len() - 1 && is_whole {
+            pieces.push(String::new());
+        }
+        pieces.last_mut().expect("one at least").push_str(line);
+    }
+    pieces
+}
+
 fn read_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut piece = [0; 65536];
@@ -172,6 +231,47 @@ fn read_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u
 }
 
 impl Duel {
+    /// What is the same in each run.
+    fn examples(&mut self) -> Result<(), String> {
+        for lines in examples::lines() {
+            self.both(b"flush_all\r\n");
+            let (a, b) = self.both(lines.as_bytes());
+            let (a, b) = (compare::masked(&a), compare::masked(&b));
+            if a != b {
+                return Err(differing(&a, &b, lines.as_bytes()));
+            }
+        }
+        for frames in examples::frames() {
+            self.both(b"flush_all\r\n");
+            let (a, b) = self.both(&frames);
+            compare::same_frames(&a, &b)
+                .map_err(|what| format!("{what}\n  sent: {}", frames.escape_ascii()))?;
+        }
+        for lines in examples::combinations() {
+            // Few enough for both sides' sockets to take, as replies are read only afterwards.
+            for piece in pieces(&lines) {
+                self.compare_lines(0, &piece, &piece)?;
+            }
+        }
+        self.both(b"flush_all\r\nstats reset\r\n");
+        Ok(())
+    }
+
+    fn both(&self, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        (self.tested.talk(bytes), self.reference.talk(bytes))
+    }
+
+    /// Both have counted the same.
+    fn compare_counters(&mut self) -> Result<(), String> {
+        let (a, b) = (self.tested.counters(), self.reference.counters());
+        let different = a.iter().zip(&b).find(|(a, b)| a != b);
+        match different {
+            Some((a, b)) => Err(format!("counters differ\n  tierce:    {a}\n  reference: {b}")),
+            None if a.len() != b.len() => Err("a counter is missing".to_owned()),
+            None => Ok(()),
+        }
+    }
+
     fn fight(&mut self, commands: usize) -> Result<(), String> {
         let (mut sent, mut pipelines) = (0, 0);
         while sent < commands {
@@ -186,6 +286,7 @@ impl Duel {
             if pipelines % PIPELINES_BETWEEN_AUDITS == 0 {
                 let keys = KEYS.join(" ");
                 self.compare_lines(0, &format!("get {keys}\r\n"), &format!("get {keys}\r\n"))?;
+                self.compare_counters()?;
             }
         }
         Ok(())

@@ -55,6 +55,8 @@ live! {
     proto_max_bulk_len: AtomicU64<u64> = bytes("proto-max-bulk-len");
     /// Bytes of one value at most, for clients of memcached.
     item_size_max: AtomicU64<u64> = bytes("item-size-max");
+    /// Whether clients of memcached may flush everything.
+    memcached_flush_all: AtomicBool<bool> = is_on("memcached-flush-all");
     /// Bytes of one request at most.
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
     /// Bytes of data at most, 0 for no limit.

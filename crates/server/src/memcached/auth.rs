@@ -11,11 +11,11 @@ fn check(server: &Server, user: &[u8], password: &[u8]) -> bool {
     server.is_password(password) & (user == USER)
 }
 
-/// `user password`, the value of the `set` by which a client of the text protocol says who it is.
-pub fn check_words(server: &Server, words: &[u8]) -> bool {
-    let mut parts = words.splitn(2, |&byte| byte == b' ');
-    let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    check(server, user, password)
+/// `user password`, the value of the `set` by which a client of the text protocol says who it is; `None`
+/// if it is something else.
+pub fn check_words(server: &Server, words: &[u8]) -> Option<bool> {
+    let blank = words.iter().position(|&byte| byte == b' ')?;
+    Some(check(server, &words[..blank], &words[blank + 1..]))
 }
 
 /// The message of SASL PLAIN: whom to act as, who one is, and the password, zeros between them.

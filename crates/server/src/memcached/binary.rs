@@ -8,9 +8,12 @@ use tierce_wire::memcached::binary::{
     DO_NOT_CREATE, Loudness, Mode, Operation, Reply, Request, Status,
 };
 
+use super::counters::Count;
 use super::expiry::{self, from_frame};
+use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
-use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, stats};
+use super::stats::Report;
+use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth};
 use crate::foreign::write_value;
 
 /// A key that says which keys a client knows to hash; the only mechanism.
@@ -31,7 +34,7 @@ impl Run<'_, '_> {
     pub fn frame(&mut self, request: &Request<'_>, key: Key<'_>) {
         let operation = match request.operation() {
             Ok(operation) => operation,
-            Err(status) => return self.fail(request, status),
+            Err(status) => return self.refuse_frame(request, status),
         };
         if !self.may() && !is_open_to_all(&operation) {
             return self.fail(request, Status::AuthError);
@@ -46,6 +49,7 @@ impl Run<'_, '_> {
             }
             Operation::Extend { mode } => self.extend_frame(request, key, mode),
             Operation::Delete => {
+                self.note(key, Use::Delete);
                 let stored = self.delete(key, wanted(request));
                 self.tell(request, Ok(stored), Status::NotFound, 0);
             }
@@ -53,16 +57,23 @@ impl Run<'_, '_> {
                 self.adjust_frame(request, key, up, delta, initial, expiry);
             }
             Operation::Touch { expiry } => self.touch_frame(request, key, expiry),
+            Operation::Flush { .. } if !self.may_flush() => self.fail(request, Status::AuthError),
             Operation::Flush { delay } => {
                 self.flush(from_frame(delay));
                 self.done(request, 0);
             }
-            Operation::Noop | Operation::Verbosity => self.done(request, 0),
+            Operation::Noop => self.done(request, 0),
             Operation::Version => self.done_with(request, MEMCACHED_VERSION.as_bytes()),
             Operation::Stat => self.stat_frames(request),
             Operation::Quit => {
                 self.done(request, 0);
                 self.closing = true;
+            }
+            // Clients that have a password in their settings go on without.
+            Operation::SaslList | Operation::SaslAuth { .. } | Operation::SaslStep
+                if self.server.is_open() =>
+            {
+                self.fail(request, Status::UnknownCommand);
             }
             Operation::SaslList => self.done_with(request, MECHANISMS),
             Operation::SaslAuth { mechanism, message } => {
@@ -81,18 +92,31 @@ impl Run<'_, '_> {
     /// Refuses a request for the size of its value.
     #[cold]
     pub fn too_large(&mut self, request: &Request<'_>) {
-        let replaces = matches!(request.operation(), Ok(Operation::Store { mode: Mode::Set, .. }));
-        if replaces && self.session.authenticated {
-            self.drop_outdated(request.key);
+        match request.operation() {
+            Ok(Operation::Store { mode: Mode::Set, .. }) if self.session.authenticated => {
+                self.drop_outdated(request.key);
+            }
+            Ok(Operation::Store { .. } | Operation::Extend { .. } | Operation::SaslAuth { .. }) => {
+            }
+            // Others have no value.
+            _ => return self.refuse_frame(request, Status::InvalidArguments),
         }
         self.fail(request, Status::TooLarge);
+    }
+
+    /// Refuses a request for what it looks like. Nobody knows what a client takes the bytes for whose
+    /// requests have parts of the wrong lengths, so its connection ends.
+    #[cold]
+    fn refuse_frame(&mut self, request: &Request<'_>, status: Status) {
+        self.fail(request, status);
+        self.closing = status == Status::InvalidArguments;
     }
 
     /// Gives up on a connection whose frames cannot be told apart.
     #[cold]
     pub fn broken(&mut self, opaque: u32, opcode: u8) {
         let request = Request { opcode, opaque, version: 0, extras: b"", key: b"", value: b"" };
-        self.fail(&request, Status::InvalidArguments);
+        self.fail(&request, Status::UnknownCommand);
         self.closing = true;
     }
 
@@ -105,10 +129,20 @@ impl Run<'_, '_> {
         touch: Option<u32>,
     ) {
         let mut db = self.locker.db(self.db, key.hash(), self.now_ms);
+        let expired_before = db.expired_so_far();
         let item = match db.item(key, VersionFor::Anybody) {
             Ok(Some(item)) => item,
             Ok(None) => {
-                self.count_gets(0, 1);
+                let expired = db.expired_so_far() != expired_before;
+                self.note(key, Use::Get { hit: false });
+                if touch.is_some() {
+                    self.count_touch(false);
+                } else {
+                    self.count_gets(0, 1);
+                }
+                if expired {
+                    self.counters.add(Count::GetExpired, 1);
+                }
                 return self.miss(request, with_key);
             }
             Err(error) => return self.fail_with(request, error.into()),
@@ -123,8 +157,10 @@ impl Run<'_, '_> {
         if let Some(expiry) = touch {
             expiry::touch(&mut db, key, from_frame(expiry));
             self.count_touch(true);
+        } else {
+            self.count_gets(1, 0);
         }
-        self.count_gets(1, 0);
+        self.note(key, Use::Get { hit: true });
     }
 
     /// A read that found nothing; with its key in the reply if that was asked for.
@@ -144,7 +180,9 @@ impl Run<'_, '_> {
         let mut db = self.open(key);
         let version = db.version(key, VersionFor::Anybody);
         let flags = db.peek(key).map_or(0, tierce_keyspace::Entry::flags);
-        if !self.touch(key, from_frame(expiry)) {
+        let found = self.touch(key, from_frame(expiry));
+        self.note(key, Use::Get { hit: found });
+        if !found {
             return self.fail(request, Status::NotFound);
         }
         let head = reply(request, Status::Ok, version);
@@ -160,9 +198,10 @@ impl Run<'_, '_> {
         flags: u32,
         expiry: u32,
     ) {
+        self.note(key, Use::Set);
         let condition = match (mode, wanted(request)) {
-            (Mode::Add, _) => Condition::Absent,
             (_, Some(version)) => Condition::Version(version),
+            (Mode::Add, None) => Condition::Absent,
             (Mode::Replace, None) => Condition::Present,
             _ => Condition::Always,
         };
@@ -172,6 +211,7 @@ impl Run<'_, '_> {
     }
 
     fn extend_frame(&mut self, request: &Request<'_>, key: Key<'_>, mode: Mode) {
+        self.note(key, Use::Set);
         let end = if mode == Mode::Append { End::Back } else { End::Front };
         let stored = self.extend(key, request.value, end, wanted(request));
         self.tell_stored_frame(request, key, stored, Status::NotStored);
@@ -206,12 +246,11 @@ impl Run<'_, '_> {
         let value = match self.adjust(key, up, delta, wanted(request)) {
             Ok(Adjusted::To(value)) => value,
             Ok(Adjusted::Absent) if expiry == DO_NOT_CREATE => {
+                self.count_adjust_miss(up);
                 return self.fail(request, Status::NotFound);
             }
             Ok(Adjusted::Absent) => {
-                let (text, exptime) = (initial.to_string(), from_frame(expiry));
-                let (value, condition) = (text.as_bytes(), Condition::Absent);
-                match self.store(&Store { key, value, flags: 0, exptime, condition }) {
+                match self.create(key, initial.to_string().as_bytes(), from_frame(expiry)) {
                     Ok(_) => initial,
                     Err(refusal) => return self.fail_with(request, refusal),
                 }
@@ -229,15 +268,20 @@ impl Run<'_, '_> {
 
     fn stat_frames(&mut self, request: &Request<'_>) {
         let head = reply(request, Status::Ok, 0);
-        match stats::report(self.server, request.key) {
-            stats::Report::Figures(figures) => {
+        match self.report(request.key) {
+            Report::Figures(figures) => {
                 for (name, value) in figures {
                     let buffer = self.output.buffer();
                     head.write(b"", name.as_bytes(), value.as_bytes(), buffer);
                 }
             }
-            stats::Report::Reset => self.server.reset_stats(),
-            stats::Report::Unknown => return self.fail(request, Status::NotFound),
+            Report::Dump(text) if request.key.starts_with(b"detail") => {
+                head.write(b"", b"detailed", &text, self.output.buffer());
+            }
+            Report::Done(_) => {}
+            Report::Dump(_) | Report::Refused(_) | Report::Unknown => {
+                return self.fail(request, Status::NotFound);
+            }
         }
         // An empty one ends the list.
         self.done(request, 0);

@@ -18,20 +18,22 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Keys read.
-    Get = "cmd_get",
-    /// Values stored.
+    /// Values that came to be stored.
     Set = "cmd_set",
     /// Flushes.
     Flush = "cmd_flush",
     /// Keys touched.
     Touch = "cmd_touch",
-    /// Meta commands.
+    /// `me`, the only one of the meta commands that memcached counts here.
     Meta = "cmd_meta",
     /// Keys read and found.
     GetHits = "get_hits",
     /// Keys read and not found.
     GetMisses = "get_misses",
+    /// Of these, keys that were there, but over.
+    GetExpired = "get_expired",
+    /// Nothing: what is flushed is gone at once.
+    GetFlushed = "get_flushed",
     /// Deletions of nothing.
     DeleteMisses = "delete_misses",
     /// Deletions.
@@ -56,10 +58,18 @@ counts! {
     TouchMisses = "touch_misses",
     /// Values refused for their size.
     TooLarge = "store_too_large",
+    /// Values refused for lack of memory.
+    NoMemory = "store_no_memory",
     /// Authentications.
     AuthCmds = "auth_cmds",
     /// Failed ones.
     AuthErrors = "auth_errors",
+    /// Values that came, but were not stored.
+    Unstored = "",
+    /// Values that a read or an increment of nothing made.
+    Created = "",
+    /// Full batches, after which a connection goes on with the next one.
+    Yields = "conn_yields",
 }
 
 const LEN: usize = COUNTS.len();
@@ -74,6 +84,12 @@ impl Counters {
     pub fn add(&self, count: Count, by: u64) {
         let word = &self.0[count as usize];
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    /// Takes one back that was counted too early.
+    pub fn take_back(&self, count: Count) {
+        let word = &self.0[count as usize];
+        word.store(word.load(Relaxed).wrapping_sub(1), Relaxed);
     }
 }
 
@@ -102,5 +118,16 @@ impl Totals {
 
     pub fn get(&self, count: Count) -> u64 {
         self.0[count as usize]
+    }
+
+    /// Keys read.
+    pub fn gets(&self) -> u64 {
+        self.get(Count::GetHits) + self.get(Count::GetMisses)
+    }
+
+    /// Values stored.
+    pub fn stored(&self) -> u64 {
+        let came = self.get(Count::Set) + self.get(Count::Created);
+        came.saturating_sub(self.get(Count::Unstored))
     }
 }

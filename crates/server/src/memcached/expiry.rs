@@ -17,10 +17,10 @@ pub fn expiry(exptime: i64, now_ms: i64) -> Expiry {
     }
 }
 
-/// A time in the binary protocol, where negative ones are written in 32 bits.
+/// A time in the binary protocol, where none is negative.
 #[inline]
 pub fn from_frame(expiry: u32) -> i64 {
-    i64::from(expiry as i32)
+    i64::from(expiry)
 }
 
 /// Gives a key another time to live; `false` if there is no such key.
@@ -61,7 +61,7 @@ mod tests {
         ] {
             assert_eq!(expiry(exptime, now_ms), expected, "{exptime}");
         }
-        assert_eq!(from_frame(u32::MAX), -1);
+        assert_eq!(from_frame(u32::MAX), 4_294_967_295);
         assert_eq!(seconds_left(None, 0), -1);
         assert_eq!([1, 1000, 1001].map(|ms| seconds_left(Some(ms), 0)), [1, 1, 2]);
     }

@@ -14,6 +14,7 @@ use tierce_wire::memcached::text::{self, Reply};
 use super::counters::Count;
 use super::expiry::{self, seconds_left};
 use super::run::{Run, Store};
+use super::stats::SLAB_CLASS;
 use crate::foreign::write_value;
 
 /// What the flags of a reply may ask for.
@@ -35,7 +36,6 @@ impl Run<'_, '_> {
     /// Runs a meta command; `key` is absent if it has to be decoded first.
     #[inline]
     pub fn meta(&mut self, request: &Request<'_>, key: Option<Key<'_>>) {
-        self.counters.add(Count::Meta, 1);
         let mut room = [0; KEY_LEN_MAX];
         let key = match key {
             Some(key) => key,
@@ -60,9 +60,10 @@ impl Run<'_, '_> {
         if options.no_touch {
             self.locker.set_touch(Touch::Yes);
         }
-        self.count_gets(u64::from(found), u64::from(!found));
-        if options.ttl.is_some() {
-            self.count_touch(found);
+        if found && options.ttl.is_some() {
+            self.count_touch(true);
+        } else {
+            self.count_gets(u64::from(found), u64::from(!found));
         }
         if !found && !options.quiet {
             self.status("EN", request);
@@ -72,8 +73,7 @@ impl Run<'_, '_> {
     /// Creates an empty item for the reader that found none, and tells it that it has won.
     fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
         // Its time to live is set where the flags are gone through.
-        let empty = Store { key, value: b"", flags: 0, exptime: 0, condition: Condition::Absent };
-        if let Err(refusal) = self.store(&empty) {
+        if let Err(refusal) = self.create(key, b"", 0) {
             self.refused(refusal);
             return true;
         }
@@ -134,7 +134,7 @@ impl Run<'_, '_> {
             write_value(item.value, self.output);
             self.output.buffer().extend_from_slice(b"\r\n");
         }
-        let fetched = marks.fetched || options.hit;
+        let fetched = marks.fetched || options.hit && !options.no_touch;
         if won && !marks.won || fetched != marks.fetched {
             db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | won, fetched));
         }
@@ -174,6 +174,9 @@ impl Run<'_, '_> {
             Ok(Stored::Absent | Stored::Present) => "NS",
             Err(refusal) => return self.refused(refusal),
         };
+        if let (Some(given), "HD") = (options.given, status) {
+            self.open(key).set_version(key, given);
+        }
         if options.quiet && status == "HD" {
             return;
         }
@@ -208,6 +211,12 @@ impl Run<'_, '_> {
         let stored = self.make_room().is_ok()
             && self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
         self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
+        if stored {
+            // It was counted as one that did not fit.
+            self.counters.take_back(Count::CasBadval);
+            self.counters.take_back(Count::Unstored);
+            self.counters.add(Count::CasHits, 1);
+        }
         stored
     }
 
@@ -218,7 +227,10 @@ impl Run<'_, '_> {
         } else {
             match self.delete(key, options.compare) {
                 Stored::Done => "HD",
-                Stored::OtherVersion | Stored::Present => "EX",
+                Stored::OtherVersion | Stored::Present => {
+                    self.counters.add(Count::DeleteMisses, 1);
+                    "EX"
+                }
                 Stored::Absent => "NF",
             }
         };
@@ -236,7 +248,11 @@ impl Run<'_, '_> {
             return "EX";
         }
         if !db.make_stale(key) {
+            self.counters.add(Count::DeleteMisses, 1);
             return "NF";
+        }
+        if let Some(given) = options.given {
+            db.set_version(key, given);
         }
         if let Some(ttl) = options.ttl {
             expiry::touch(&mut db, key, ttl);
@@ -252,13 +268,13 @@ impl Run<'_, '_> {
         let value = match self.adjust(key, up, options.delta, compare) {
             Ok(Adjusted::To(value)) => value,
             Ok(Adjusted::Absent) => match options.vivify {
-                None => return self.status("NF", request),
+                None => {
+                    self.count_adjust_miss(up);
+                    return self.status("NF", request);
+                }
                 Some(_) => {
                     created = Created::Yes;
-                    let value = options.initial.to_string();
-                    let condition = Condition::Absent;
-                    let value = value.as_bytes();
-                    match self.store(&Store { key, value, flags: 0, exptime: 0, condition }) {
+                    match self.create(key, options.initial.to_string().as_bytes(), 0) {
                         Ok(_) => options.initial,
                         Err(refusal) => return self.refused(refusal),
                     }
@@ -273,6 +289,9 @@ impl Run<'_, '_> {
         };
         let now_ms = self.now_ms;
         let mut db = self.open(key);
+        if let Some(given) = options.given {
+            db.set_version(key, given);
+        }
         let version = match options.version {
             true => db.version(key, VersionFor::Comparison),
             false => 0,
@@ -315,22 +334,20 @@ impl Run<'_, '_> {
 
     /// For people; the last two figures have no meaning here but a place.
     fn meta_debug(&mut self, request: &Request<'_>, key: Key<'_>) {
+        self.counters.add(Count::Meta, 1);
         let now_ms = self.now_ms;
-        self.locker.set_touch(Touch::No);
-        let mut db = self.open(key);
-        let bytes = db.memory_bytes(key).unwrap_or(0);
-        let line = match db.item(key, VersionFor::Anybody) {
-            Ok(Some(item)) => format!(
-                "ME {} exp={} la={} cas={} fetch={} cls=1 size={bytes}",
+        let line = match self.open(key).summary(key, VersionFor::Anybody) {
+            Some(item) => format!(
+                "ME {} exp={} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
                 String::from_utf8_lossy(request.key_text),
                 seconds_left(item.deadline_ms, now_ms),
                 item.idle_seconds,
                 item.version,
                 if item.marks.fetched { "yes" } else { "no" },
+                item.memory_bytes,
             ),
-            _ => "EN".to_owned(),
+            None => "EN".to_owned(),
         };
-        self.locker.set_touch(Touch::Yes);
         self.line(Reply::Wanted, &line);
     }
 

@@ -6,16 +6,21 @@
 //! | `serve` | what arrived together: find the language, parse, prefetch, execute |
 //! | `run` | what executing a request needs, and what all languages do alike |
 //! | `text`, `meta`, `binary` | the commands of each language |
+//! | `admin` | commands for operators |
+//! | `dump` | all keys, for tools |
 //! | `auth` | passwords in a protocol that has none, and SASL |
 //! | `expiry` | what memcached's times mean |
-//! | `counters`, `stats` | accounts |
+//! | `counters`, `prefixes`, `stats` | accounts |
 //! | `shared` | what the workers share |
 
+mod admin;
 mod auth;
 mod binary;
 mod counters;
+mod dump;
 mod expiry;
 mod meta;
+mod prefixes;
 mod run;
 mod serve;
 mod session;

@@ -8,6 +8,7 @@ use tierce_net::Output;
 
 use super::counters::{Count, Counters};
 use super::expiry;
+use super::prefixes::Use;
 use super::session::Session;
 use crate::eviction::{self, Room};
 use crate::server::Server;
@@ -25,6 +26,8 @@ pub struct Run<'a, 'k> {
     pub refuses_writes: bool,
     /// There is a limit on memory.
     pub is_limited: bool,
+    /// Uses are counted by prefix.
+    pub detailed: bool,
     /// Set by a request after which the connection ends.
     pub closing: bool,
 }
@@ -67,7 +70,11 @@ impl<'k> Run<'_, 'k> {
     pub fn make_room(&mut self) -> Result<(), Refusal> {
         let is_short = self.is_limited
             && eviction::make_room(self.server, self.locker, self.now_ms) == Room::None;
-        if is_short { Err(Refusal::OutOfMemory) } else { Ok(()) }
+        if is_short {
+            self.counters.add(Count::NoMemory, 1);
+            return Err(Refusal::OutOfMemory);
+        }
+        Ok(())
     }
 
     /// Adds bytes to a string.
@@ -79,26 +86,45 @@ impl<'k> Run<'_, 'k> {
         version: Option<u64>,
     ) -> Result<Stored, Refusal> {
         self.make_room()?;
-        let stored = self.open(key).extend(key, bytes, end, version)?;
-        self.count_store(version.map_or(Condition::Present, Condition::Version), stored);
+        let len_max = self.server.config.live().item_size_max() as usize;
+        let stored = self.open(key).extend(key, bytes, end, version, len_max)?;
+        // A version that does not fit is not counted here.
+        self.count_store(Condition::Present, stored);
         Ok(stored)
     }
 
     /// Stores a value if its condition holds.
     #[inline]
     pub fn store(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
+        let stored = self.put(store)?;
+        self.count_store(store.condition, stored);
+        Ok(stored)
+    }
+
+    /// Stores the value of a key that was found to be absent, for a command that is not there to store.
+    pub fn create(&mut self, key: Key<'_>, value: &[u8], exptime: i64) -> Result<Stored, Refusal> {
+        let condition = Condition::Absent;
+        let stored = self.put(&Store { key, value, flags: 0, exptime, condition })?;
+        self.counters.add(Count::Created, 1);
+        Ok(stored)
+    }
+
+    #[inline]
+    fn put(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
         self.make_room()?;
         let Store { key, flags, condition, .. } = *store;
         let expiry = expiry::expiry(store.exptime, self.now_ms);
         // A large value is copied before the shard is locked.
         let value = NewString::new(store.value);
-        let stored = self.open(key).store(key, value, flags, expiry, condition)?;
-        self.count_store(condition, stored);
-        Ok(stored)
+        Ok(self.open(key).store(key, value, flags, expiry, condition)?)
     }
 
+    #[inline]
     fn count_store(&self, condition: Condition, stored: Stored) {
         self.counters.add(Count::Set, 1);
+        if stored != Stored::Done {
+            self.counters.add(Count::Unstored, 1);
+        }
         if let Condition::Version(_) = condition {
             let count = match stored {
                 Stored::Done => Count::CasHits,
@@ -120,8 +146,11 @@ impl<'k> Run<'_, 'k> {
             _ if db.remove(key) => Stored::Done,
             _ => Stored::Absent,
         };
-        let found = outcome == Stored::Done;
-        self.counters.add(if found { Count::DeleteHits } else { Count::DeleteMisses }, 1);
+        match outcome {
+            Stored::Done => self.counters.add(Count::DeleteHits, 1),
+            Stored::Absent => self.counters.add(Count::DeleteMisses, 1),
+            Stored::Present | Stored::OtherVersion => {}
+        }
         outcome
     }
 
@@ -139,12 +168,15 @@ impl<'k> Run<'_, 'k> {
         let count = match (adjusted, up) {
             (Adjusted::To(_), true) => Count::IncrHits,
             (Adjusted::To(_), false) => Count::DecrHits,
-            (Adjusted::Absent, true) => Count::IncrMisses,
-            (Adjusted::Absent, false) => Count::DecrMisses,
             _ => return Ok(adjusted),
         };
         self.counters.add(count, 1);
         Ok(adjusted)
+    }
+
+    /// Counts a change of a number that is not there, and was not created.
+    pub fn count_adjust_miss(&self, up: bool) {
+        self.counters.add(if up { Count::IncrMisses } else { Count::DecrMisses }, 1);
     }
 
     /// Gives a key another time to live; `false` if there is no such key.
@@ -162,14 +194,33 @@ impl<'k> Run<'_, 'k> {
     /// Counts reads of keys.
     #[inline]
     pub fn count_gets(&self, hits: u64, misses: u64) {
-        self.counters.add(Count::Get, hits + misses);
         self.counters.add(Count::GetHits, hits);
         self.counters.add(Count::GetMisses, misses);
     }
 
+    /// Counts a use of a key by its prefix, if that is wanted.
+    #[inline]
+    pub fn note(&self, key: Key<'_>, used: Use) {
+        if self.detailed {
+            self.server.memcached.prefixes.count(key.bytes(), used);
+        }
+    }
+
+    /// Forgets all that was counted.
+    pub fn reset_stats(&mut self) {
+        self.locker.release();
+        self.server.reset_stats();
+        self.server.memcached.reset();
+    }
+
+    /// Whether clients may flush; one that asks for it is counted in any case.
+    pub fn may_flush(&self) -> bool {
+        self.counters.add(Count::Flush, 1);
+        self.server.config.live().memcached_flush_all()
+    }
+
     /// Removes everything, now or after so many seconds.
     pub fn flush(&mut self, delay: i64) {
-        self.counters.add(Count::Flush, 1);
         let shared = &self.server.memcached;
         match expiry::expiry(delay, self.now_ms) {
             tierce_keyspace::Expiry::At(at_ms) if at_ms > self.now_ms => shared.flush_at(at_ms),

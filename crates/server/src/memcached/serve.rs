@@ -1,10 +1,12 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
 use tierce_keyspace::{DbIndex, Key, KeyHash, Locker};
-use tierce_net::{Flow, Io};
+use tierce_net::{Flow, Io, OnHangup};
 use tierce_wire::memcached::text::Command;
-use tierce_wire::memcached::{BINARY_MAGIC, Limits, binary, meta, text};
+use tierce_wire::memcached::{BINARY_MAGIC, LINE_LEN_MAX, Limits, binary, meta, text};
 
+use super::counters::Count;
+use super::dump::Progress;
 use super::run::Run;
 use super::session::{Language, Session};
 use crate::foreign::{prefetch, recycle};
@@ -14,10 +16,13 @@ use crate::stats::Stat;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
 /// overlap, and few enough for what is parsed to stay in the first-level cache.
-const REQUESTS_MAX: usize = 64;
+pub const REQUESTS_MAX: usize = 64;
 
 /// No more requests are parsed once a batch has so many keys.
 const KEYS_MAX: usize = 256;
+
+/// How long a dump waits for a client that does not read, before it looks again.
+const DUMP_PAUSE_MS: u64 = 10;
 
 /// The longest value of somebody who has not said the password, which is the password.
 const UNAUTHENTICATED_VALUE_LEN_MAX: usize = 1024;
@@ -49,6 +54,8 @@ struct Frame<'a> {
 enum End {
     /// There is more.
     Full,
+    /// What follows has to wait until what was parsed has run.
+    OfBatch,
     /// The rest is the beginning of a request, which lacks at least so many bytes.
     NeedMore(usize),
 }
@@ -82,6 +89,11 @@ pub fn serve(
     }
     let mut locker = server.keyspace.locker();
     loop {
+        if session.dump.is_some()
+            && let Some(flow) = dump(server, session, &mut locker, io)
+        {
+            return flow;
+        }
         let limits = limits(server, session);
         if server.keyspace.has_spilled()
             && let Some(flow) = fetch(server, fetcher, session, &mut locker, &limits, io)
@@ -100,6 +112,7 @@ pub fn serve(
             now_ms,
             refuses_writes: server.durability.refuses_writes(),
             is_limited: server.keyspace.has_memory_limit(),
+            detailed: server.memcached.prefixes.is_on(),
             closing: false,
         };
         let (end, consumed, requests) = match run.session.language {
@@ -128,13 +141,40 @@ pub fn serve(
         }
         match end {
             _ if closing => return Flow::Close,
-            End::Full => {}
+            End::Full => server.memcached.counters(worker).add(Count::Yields, 1),
+            End::OfBatch => {}
             End::NeedMore(hint) => {
                 if hint > 0 {
                     io.expect(io.input().len() + hint);
                 }
                 return Flow::Continue;
             }
+        }
+    }
+}
+
+/// Goes on with the reply that is being written; until it is complete the session is to come back this
+/// way.
+#[cold]
+fn dump(
+    server: &Server,
+    session: &mut Session,
+    locker: &mut Locker<'_>,
+    io: &mut Io<'_>,
+) -> Option<Flow> {
+    let now_ms = io.now().unix_ms as i64;
+    let progress = session.dump.as_mut()?.advance(locker, server.memcached.db, now_ms, io.output());
+    locker.release();
+    match progress {
+        Progress::Done => {
+            session.dump = None;
+            None
+        }
+        Progress::NextTurn => Some(Flow::Yield),
+        Progress::WhenRead => {
+            session.waits.held = true;
+            io.set_timer(io.now().monotonic_ms + DUMP_PAUSE_MS);
+            Some(Flow::Suspend(OnHangup::Wait))
         }
     }
 }
@@ -206,7 +246,9 @@ fn binary_keys<'a>(mut parser: binary::Parser, input: &'a [u8], limits: &Limits)
         let (step, len) = parser.next(&input[consumed..], limits);
         consumed += len;
         match step {
-            binary::Step::NeedMore { .. } | binary::Step::Broken { .. } => break,
+            binary::Step::NeedMore { .. }
+            | binary::Step::Broken { .. }
+            | binary::Step::NoRequest => break,
             binary::Step::Request(request) if reads_value(request.opcode) => keys.push(request.key),
             binary::Step::Request(_) | binary::Step::TooLarge(_) => {}
         }
@@ -215,12 +257,14 @@ fn binary_keys<'a>(mut parser: binary::Parser, input: &'a [u8], limits: &Limits)
 }
 
 fn limits(server: &Server, session: &Session) -> Limits {
-    let value_len_max = if session.authenticated || server.is_open() {
-        server.config.live().item_size_max() as usize
-    } else {
-        UNAUTHENTICATED_VALUE_LEN_MAX
-    };
-    Limits { value_len_max }
+    if !session.authenticated && !server.is_open() {
+        return Limits {
+            value_len_max: UNAUTHENTICATED_VALUE_LEN_MAX,
+            keys_line_len_max: LINE_LEN_MAX,
+        };
+    }
+    let value_len_max = server.config.live().item_size_max() as usize;
+    Limits { value_len_max, ..Limits::default() }
 }
 
 /// What a batch came to: why it ended, bytes done with, requests.
@@ -236,9 +280,10 @@ fn serve_lines<'a>(
     // An empty vector of a shorter life is as good as one of a longer life.
     let mut lines: Vec<Line<'a>> = std::mem::take(&mut memory.lines);
     let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
-    let (mut consumed, mut end) = (0, End::Full);
+    let mut consumed = 0;
     // The first line may be the one that says the password.
-    let requests_max = if run.may() { REQUESTS_MAX } else { 1 };
+    let (requests_max, mut end) =
+        if run.may() { (REQUESTS_MAX, End::Full) } else { (1, End::OfBatch) };
     while lines.len() < requests_max && keys.len() < KEYS_MAX {
         let (step, len) = parser.next(&input[consumed..], limits);
         consumed += len;
@@ -251,6 +296,11 @@ fn serve_lines<'a>(
             text::Step::Refused(_) => {}
         }
         lines.push(Line { step, keys_end: keys.len() });
+        // Its reply may take several turns.
+        if let text::Step::Command(Command::Admin { .. }) = step {
+            end = End::OfBatch;
+            break;
+        }
     }
     prefetch(run.locker, run.db, keys.iter().copied(), &mut memory.hashes);
     let mut keys_start = 0;
@@ -297,8 +347,9 @@ fn serve_frames<'a>(
 ) -> Served {
     let mut frames: Vec<Frame<'a>> = std::mem::take(&mut memory.frames);
     let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
-    let (mut consumed, mut end) = (0, End::Full);
-    let requests_max = if run.may() { REQUESTS_MAX } else { 1 };
+    let mut consumed = 0;
+    let (requests_max, mut end) =
+        if run.may() { (REQUESTS_MAX, End::Full) } else { (1, End::OfBatch) };
     while frames.len() < requests_max {
         let (step, len) = parser.next(&input[consumed..], limits);
         consumed += len;
@@ -310,11 +361,11 @@ fn serve_frames<'a>(
             binary::Step::Request(request) | binary::Step::TooLarge(request) => {
                 run.server.keyspace.key(request.key)
             }
-            binary::Step::Broken { .. } => run.server.keyspace.key(b""),
+            binary::Step::Broken { .. } | binary::Step::NoRequest => run.server.keyspace.key(b""),
         };
         keys.push(key);
         frames.push(Frame { step, key });
-        if let binary::Step::Broken { .. } = step {
+        if matches!(step, binary::Step::Broken { .. } | binary::Step::NoRequest) {
             break;
         }
     }
@@ -325,6 +376,7 @@ fn serve_frames<'a>(
             binary::Step::Request(request) => run.frame(&request, frame.key),
             binary::Step::TooLarge(request) => run.too_large(&request),
             binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
+            binary::Step::NoRequest => run.closing = true,
             binary::Step::NeedMore { .. } => {}
         }
         if run.closing {

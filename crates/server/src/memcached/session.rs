@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tierce_wire::memcached::{binary, text};
 
+use super::dump::Dump;
 use crate::clients::Client;
 use crate::foreign::Waits;
 
@@ -17,6 +18,8 @@ pub struct Session {
     pub authenticated: bool,
     /// What it waits for.
     pub waits: Waits,
+    /// The reply that is being written; later requests wait for it.
+    pub dump: Option<Dump>,
 }
 
 /// What a connection speaks, with the state of an incomplete request.
@@ -33,6 +36,7 @@ impl Session {
     /// A fresh session; `authenticated` when no password is set.
     #[must_use]
     pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
-        Self { client, language: Language::Unknown, authenticated, waits: Waits::default() }
+        let waits = Waits::default();
+        Self { client, language: Language::Unknown, authenticated, waits, dump: None }
     }
 }

@@ -5,9 +5,13 @@ use tierce_wire::memcached::meta::Verb;
 use tierce_wire::memcached::text::{self, Command, Mode, Refused, Reply};
 
 use super::counters::Count;
+use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
-use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, expiry, stats};
+use super::stats::Report;
+use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, expiry};
 use crate::foreign::write_value;
+
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
 impl Run<'_, '_> {
     /// Runs a command, whose keys these are.
@@ -24,6 +28,7 @@ impl Run<'_, '_> {
             Command::Store(ref store) => self.store_text(store, keys[0]),
             Command::Meta(ref request) => self.meta(request, keys.first().copied()),
             Command::Delete { reply, .. } => {
+                self.note(keys[0], Use::Delete);
                 let deleted = self.delete(keys[0], None) == Stored::Done;
                 self.line(reply, if deleted { "DELETED" } else { "NOT_FOUND" });
             }
@@ -31,6 +36,9 @@ impl Run<'_, '_> {
             Command::Touch { exptime, reply, .. } => {
                 let touched = self.touch(keys[0], exptime);
                 self.line(reply, if touched { "TOUCHED" } else { "NOT_FOUND" });
+            }
+            Command::FlushAll { reply, .. } if !self.may_flush() => {
+                self.line(reply, "CLIENT_ERROR flush_all not allowed");
             }
             Command::FlushAll { delay, reply } => {
                 self.flush(delay);
@@ -43,6 +51,7 @@ impl Run<'_, '_> {
             }
             Command::MetaNoop => self.line(Reply::Wanted, "MN"),
             Command::Stats { what } => self.stats(what),
+            Command::Admin { name, rest, reply } => self.admin(name, rest, reply),
             Command::Quit => self.closing = true,
         }
     }
@@ -50,10 +59,24 @@ impl Run<'_, '_> {
     /// Answers something that is no command.
     #[cold]
     pub fn refuse(&mut self, refused: &Refused<'_>) {
-        if let Some(key) = refused.outdated.filter(|_| self.session.authenticated) {
+        if let Some(why) = refused.fatal {
+            let addr = &self.session.client.addr;
+            self.server
+                .log
+                .warning(format_args!("Closed {addr}: {why} on the port for clients of memcached"));
+            self.closing = true;
+            return;
+        }
+        if !self.session.authenticated {
+            return self.line(Reply::Wanted, UNAUTHENTICATED);
+        }
+        if let Some(key) = refused.outdated {
             self.drop_outdated(key);
         }
-        self.closing = refused.fatal;
+        if refused.line == text::BAD_CHUNK {
+            self.counters.add(Count::Set, 1);
+            self.counters.add(Count::Unstored, 1);
+        }
         self.line(refused.reply, refused.line);
     }
 
@@ -61,12 +84,17 @@ impl Run<'_, '_> {
     fn get(&mut self, keys: &[Key<'_>], with_version: bool, touch: Option<i64>) {
         let wanted = if with_version { VersionFor::Comparison } else { VersionFor::Nobody };
         let start = self.output.mark();
-        let mut hits = 0;
+        let (mut hits, mut expired) = (0, 0);
         for &key in keys {
             let mut db = self.locker.db(self.db, key.hash(), self.now_ms);
+            let expired_before = db.expired_so_far();
             let item = match db.item(key, wanted) {
                 Ok(Some(item)) => item,
-                Ok(None) => continue,
+                Ok(None) => {
+                    expired += u64::from(db.expired_so_far() != expired_before);
+                    self.note(key, Use::Get { hit: false });
+                    continue;
+                }
                 Err(error) => {
                     self.output.truncate(start);
                     return self.refused(Refusal::Data(error));
@@ -81,19 +109,25 @@ impl Run<'_, '_> {
             if let Some(exptime) = touch {
                 expiry::touch(&mut db, key, exptime);
             }
+            self.note(key, Use::Get { hit: true });
         }
         let misses = keys.len() as u64 - hits;
-        self.count_gets(hits, misses);
         if touch.is_some() {
             self.counters.add(Count::Touch, hits + misses);
             self.counters.add(Count::TouchHits, hits);
             self.counters.add(Count::TouchMisses, misses);
+        } else {
+            self.count_gets(hits, misses);
+        }
+        if expired > 0 {
+            self.counters.add(Count::GetExpired, expired);
         }
         self.output.buffer().extend_from_slice(b"END\r\n");
     }
 
     #[inline]
     fn store_text(&mut self, store: &text::Store<'_>, key: Key<'_>) {
+        self.note(key, Use::Set);
         let condition = match store.mode {
             Mode::Set => Condition::Always,
             Mode::Add => Condition::Absent,
@@ -132,7 +166,10 @@ impl Run<'_, '_> {
                     self.write("\r\n");
                 }
             }
-            Ok(Adjusted::Absent) => self.line(reply, "NOT_FOUND"),
+            Ok(Adjusted::Absent) => {
+                self.count_adjust_miss(up);
+                self.line(reply, "NOT_FOUND");
+            }
             Ok(Adjusted::NotANumber | Adjusted::OtherVersion) => {
                 let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
                 self.line(reply, line);
@@ -142,8 +179,8 @@ impl Run<'_, '_> {
     }
 
     fn stats(&mut self, what: &[u8]) {
-        match stats::report(self.server, what) {
-            stats::Report::Figures(figures) => {
+        match self.report(what) {
+            Report::Figures(figures) => {
                 for (name, value) in figures {
                     self.write("STAT ");
                     self.write(&name);
@@ -152,11 +189,9 @@ impl Run<'_, '_> {
                 }
                 self.line(Reply::Wanted, "END");
             }
-            stats::Report::Reset => {
-                self.server.reset_stats();
-                self.line(Reply::Wanted, "RESET");
-            }
-            stats::Report::Unknown => self.line(Reply::Wanted, "ERROR"),
+            Report::Dump(text) => self.output.buffer().extend_from_slice(&text),
+            Report::Done(line) | Report::Refused(line) => self.line(Reply::Wanted, line),
+            Report::Unknown => self.line(Reply::Wanted, "ERROR"),
         }
     }
 
@@ -166,14 +201,17 @@ impl Run<'_, '_> {
         match command {
             Command::Store(store) if store.mode == Mode::Set => {
                 let granted = auth::check_words(self.server, store.data);
-                self.note_authentication(granted);
-                self.line(
-                    Reply::Wanted,
-                    if granted { "STORED" } else { "CLIENT_ERROR authentication failure" },
-                );
+                if granted.is_some() {
+                    self.note_authentication(granted == Some(true));
+                }
+                let line = match granted {
+                    Some(true) => "STORED",
+                    Some(false) => "CLIENT_ERROR authentication failure",
+                    None => "CLIENT_ERROR bad authentication token format",
+                };
+                self.line(Reply::Wanted, line);
             }
-            Command::Quit => self.closing = true,
-            _ => self.line(Reply::Wanted, "CLIENT_ERROR unauthenticated"),
+            _ => self.line(Reply::Wanted, UNAUTHENTICATED),
         }
     }
 
@@ -239,6 +277,7 @@ fn is_write(command: &Command<'_>) -> bool {
         | C::Adjust { .. }
         | C::Touch { .. }
         | C::FlushAll { .. } => true,
+        C::Admin { .. } => false,
         C::MetaNoop | C::Version | C::Verbosity { .. } | C::Stats { .. } | C::Quit => false,
     }
 }

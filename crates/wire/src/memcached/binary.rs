@@ -45,7 +45,6 @@ pub mod opcode {
     pub const FLUSHQ: u8 = 0x18;
     pub const APPENDQ: u8 = 0x19;
     pub const PREPENDQ: u8 = 0x1a;
-    pub const VERBOSITY: u8 = 0x1b;
     pub const TOUCH: u8 = 0x1c;
     pub const GAT: u8 = 0x1d;
     pub const GATQ: u8 = 0x1e;
@@ -176,7 +175,6 @@ pub enum Operation<'a> {
     Noop,
     Version,
     Stat,
-    Verbosity,
     Quit,
     SaslList,
     SaslAuth {
@@ -245,7 +243,6 @@ impl<'a> Request<'a> {
             NOOP => (Op::Noop, &[0], Key::None, false),
             VERSION => (Op::Version, &[0], Key::None, false),
             STAT => (Op::Stat, &[0], Key::Free, false),
-            VERBOSITY => (Op::Verbosity, &[0, 4], Key::None, true),
             QUIT | QUITQ => (Op::Quit, &[0], Key::None, false),
             SASL_LIST => (Op::SaslList, &[0], Key::None, false),
             SASL_AUTH => {
@@ -287,13 +284,15 @@ pub enum Step<'a> {
         /// Bytes that are missing for certain; 0 if nobody knows.
         hint: usize,
     },
-    /// There is no way on: the lengths contradict each other, or this is no request.
+    /// There is no way on: the lengths contradict each other.
     Broken {
         /// Comes back in the last reply.
         opaque: u32,
-        /// Of the request; 0 if it is none.
+        /// Of the request.
         opcode: u8,
     },
+    /// There is no way on, and nothing to reply to: this is no request.
+    NoRequest,
 }
 
 /// Finds requests, one at a time.
@@ -316,7 +315,7 @@ impl Parser {
     #[inline]
     fn request<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         if input.first().is_some_and(|&magic| magic != BINARY_MAGIC) {
-            return (Step::Broken { opaque: 0, opcode: 0 }, 0);
+            return (Step::NoRequest, 0);
         }
         let Some((header, body)) = input.split_first_chunk::<HEADER_LEN>() else {
             // A skipped value may go on.
@@ -424,8 +423,8 @@ mod tests {
         frame.extend([0; 8]);
         let broken = Step::Broken { opaque: 0x0102_0304, opcode: opcode::GET };
         assert_eq!(Parser::default().next(&frame, &Limits::default()), (broken, 0));
-        let broken = Step::Broken { opaque: 0, opcode: 0 };
-        assert_eq!(Parser::default().next(b"get k\r\n", &Limits::default()), (broken, 0));
+        let no_request = (Step::NoRequest, 0);
+        assert_eq!(Parser::default().next(b"get k\r\n", &Limits::default()), no_request);
     }
 
     #[test]

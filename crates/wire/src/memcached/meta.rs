@@ -3,8 +3,10 @@
 //! A flag is a letter, some with a token behind it. Those that ask for something are answered in the
 //! order they came in. Each may come once.
 
+use std::num::NonZeroU64;
+
+use super::number::{flags as parse_client_flags, signed, unsigned};
 use super::{KEY_LEN_MAX, base64};
-use crate::number::{parse_i64, parse_u64};
 
 /// Flags of one command.
 const FLAGS_MAX: usize = 17;
@@ -70,6 +72,8 @@ pub struct Options {
     pub client_flags: u32,
     /// `C`: the version that the value must have.
     pub compare: Option<u64>,
+    /// `E`: the version that the value gets.
+    pub given: Option<NonZeroU64>,
     /// `M`: the mode, a letter; 0 for none.
     pub mode: u8,
     /// `J`: the first value of a number.
@@ -93,6 +97,7 @@ impl Default for Options {
             recache: None,
             client_flags: 0,
             compare: None,
+            given: None,
             mode: 0,
             initial: 0,
             delta: 1,
@@ -102,6 +107,8 @@ impl Default for Options {
 
 pub(super) const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
+const INVALID_FLAG: &str = "CLIENT_ERROR invalid flag";
+const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 
 impl<'a> Request<'a> {
@@ -155,6 +162,9 @@ pub(super) fn parse<'a>(
         Ok(_) => return Err("CLIENT_ERROR error decoding key"),
         Err(error) => return Err(error),
     };
+    if options.given.is_some() && matches!(verb, Verb::Get | Verb::Debug) {
+        return Err(INVALID_FLAG);
+    }
     let request = Request { verb, key_text, flags, options };
     check_mode(&request)?;
     Ok(request)
@@ -174,12 +184,20 @@ fn check_mode(request: &Request<'_>) -> Result<(), Refused> {
 }
 
 fn parse_flags(flags: &[u8]) -> Result<Options, Refused> {
+    take_flags(flags).map_err(|error| {
+        // That there are too many is told before what is wrong with one of them.
+        if words(flags).count() > FLAGS_MAX { TOO_MANY_FLAGS } else { error }
+    })
+}
+
+#[inline]
+fn take_flags(flags: &[u8]) -> Result<Options, Refused> {
     let mut options = Options::default();
-    let mut seen = [false; 128];
+    let mut seen = [false; 127];
     for (count, word) in words(flags).enumerate() {
         let Some((&letter, token)) = word.split_first() else { continue };
         if count == FLAGS_MAX {
-            return Err("CLIENT_ERROR options flags are too long");
+            return Err(TOO_MANY_FLAGS);
         }
         match seen.get_mut(usize::from(letter)) {
             Some(seen) if !*seen => *seen = true,
@@ -192,7 +210,7 @@ fn parse_flags(flags: &[u8]) -> Result<Options, Refused> {
 
 impl Options {
     fn take(&mut self, letter: u8, token: &[u8]) -> Result<(), Refused> {
-        let seconds = || parse_i64(token).map(Some).ok_or(BAD_TOKEN);
+        let seconds = || signed(token).map(Some).ok_or(BAD_TOKEN);
         match letter {
             b'b' => self.base64 = true,
             b'q' => self.quiet = true,
@@ -204,11 +222,12 @@ impl Options {
             b'T' => self.ttl = seconds()?,
             b'N' => self.vivify = seconds()?,
             b'R' => self.recache = seconds()?,
-            b'F' => {
-                let flags = parse_u64(token).and_then(|flags| u32::try_from(flags).ok());
-                self.client_flags = flags.ok_or(BAD_TOKEN)?;
+            b'F' => self.client_flags = parse_client_flags(token).ok_or(BAD_FORMAT)?,
+            b'E' => {
+                let given = unsigned(token).and_then(NonZeroU64::new);
+                self.given = Some(given.ok_or(BAD_TOKEN)?);
             }
-            b'C' => self.compare = Some(parse_u64(token).ok_or(BAD_TOKEN)?),
+            b'C' => self.compare = Some(unsigned(token).ok_or(BAD_TOKEN)?),
             b'M' => {
                 let [mode] = token else {
                     return Err("CLIENT_ERROR incorrect length for M token");
@@ -216,11 +235,11 @@ impl Options {
                 self.mode = *mode;
             }
             b'J' => {
-                let initial = parse_u64(token);
+                let initial = unsigned(token);
                 self.initial = initial.ok_or("CLIENT_ERROR invalid numeric initial value")?;
             }
             b'D' => {
-                let delta = parse_u64(token);
+                let delta = unsigned(token);
                 self.delta = delta.ok_or("CLIENT_ERROR invalid numeric delta value")?;
             }
             b'O' if token.len() >= OPAQUE_LEN_MAX => {
@@ -228,7 +247,7 @@ impl Options {
             }
             // P and L are for proxies.
             b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'f' | b'l' => {}
-            _ => return Err("CLIENT_ERROR invalid flag"),
+            _ => return Err(INVALID_FLAG),
         }
         Ok(())
     }
@@ -262,6 +281,11 @@ mod tests {
         let refused = |verb, flags: &[u8]| parse(verb, b"key", flags).expect_err("refused");
         assert_eq!(refused(Verb::Get, b"v v"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"\xff"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, b"\x7f"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, &b"v ".repeat(18)), TOO_MANY_FLAGS);
+        assert_eq!(refused(Verb::Get, b"E5"), INVALID_FLAG);
+        assert_eq!(refused(Verb::Set(b""), b"E0"), BAD_TOKEN);
+        assert_eq!(refused(Verb::Set(b""), b"Fx"), BAD_FORMAT);
         assert_eq!(refused(Verb::Get, b"!"), "CLIENT_ERROR invalid flag");
         assert_eq!(refused(Verb::Get, b"Tx"), BAD_TOKEN);
         assert_eq!(refused(Verb::Get, b"C-1"), BAD_TOKEN);

@@ -11,6 +11,7 @@
 pub mod base64;
 pub mod binary;
 pub mod meta;
+mod number;
 pub mod text;
 
 /// The first byte of every binary request, and of no line.
@@ -24,10 +25,19 @@ pub const KEY_LEN_MAX: usize = 250;
 pub struct Limits {
     /// Bytes of a value.
     pub value_len_max: usize,
+    /// Bytes of a line that reads keys. Other lines have a limit of their own, and this one is not
+    /// below it.
+    pub keys_line_len_max: usize,
 }
+
+/// The longest line that holds one key and up to 17 short flags, as in memcached.
+pub const LINE_LEN_MAX: usize = 2048;
+
+/// The longest line that reads keys: some thousand keys of full length.
+const KEYS_LINE_LEN_MAX: usize = 1 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { value_len_max: 1 << 20 }
+        Self { value_len_max: 1 << 20, keys_line_len_max: KEYS_LINE_LEN_MAX }
     }
 }

@@ -7,21 +7,16 @@
 use memchr::memchr;
 
 use super::meta::{self, BAD_FORMAT, Verb, words};
-use super::{KEY_LEN_MAX, Limits};
-use crate::number::{parse_i64, parse_u64};
-
-/// The longest line that reads keys: some thousand keys of full length.
-const KEYS_LINE_LEN_MAX: usize = 1 << 20;
-
-/// The longest other line, which holds one key and up to 17 short flags.
-const LINE_LEN_MAX: usize = 2048;
+use super::number::{flags as parse_flags, signed, unsigned};
+use super::{KEY_LEN_MAX, LINE_LEN_MAX, Limits};
 
 /// Bytes of a value that may be announced at all.
 const DATA_LEN_MAX: u64 = i32::MAX as u64 - 2;
 
 const UNKNOWN: &str = "ERROR";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
-const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
+/// The reply to a value that does not end where it should.
+pub const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
@@ -96,8 +91,10 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], exptime: i64, reply: Reply },
     /// `flush_all`
     FlushAll { delay: i64, reply: Reply },
-    /// `stats`, with what stands behind it.
+    /// `stats`, with all that stands behind it.
     Stats { what: &'a [u8] },
+    /// A command for operators: its name, what stands behind it, and whether a reply is wanted.
+    Admin { name: &'a [u8], rest: &'a [u8], reply: Reply },
     /// `version`
     Version,
     /// `verbosity`
@@ -117,15 +114,20 @@ pub struct Refused<'a> {
     pub line: &'static str,
     /// Whether the client wants it.
     pub reply: Reply,
-    /// Whether the connection can go on.
-    pub fatal: bool,
+    /// Why the connection ends without a reply, if it does.
+    pub fatal: Option<&'static str>,
     /// A key whose old value must not survive the new one that was too large.
     pub outdated: Option<&'a [u8]>,
 }
 
 impl Refused<'_> {
     const fn new(line: &'static str) -> Self {
-        Self { line, reply: Reply::Wanted, fatal: false, outdated: None }
+        Self { line, reply: Reply::Wanted, fatal: None, outdated: None }
+    }
+
+    /// Ends the connection, as memcached does, without a word.
+    const fn fatal(why: &'static str) -> Self {
+        Self { line: "", reply: Reply::Unwanted, fatal: Some(why), outdated: None }
     }
 }
 
@@ -204,7 +206,7 @@ impl Parser {
     #[inline]
     fn command<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         let Some(end) = memchr(b'\n', &input[self.searched..]) else {
-            return self.unfinished_line(input);
+            return self.unfinished_line(input, limits);
         };
         let end = self.searched + end;
         let line = &input[..end];
@@ -273,14 +275,13 @@ impl Parser {
     }
 
     /// The input has no LF.
-    fn unfinished_line<'a>(&mut self, input: &'a [u8]) -> (Step<'a>, usize) {
+    fn unfinished_line<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         let reads_keys = [&b"get "[..], b"gets ", b"gat ", b"gats "];
         let reads_keys = reads_keys.iter().any(|name| input.starts_with(name));
-        let max = if reads_keys { KEYS_LINE_LEN_MAX } else { LINE_LEN_MAX };
+        let max = if reads_keys { limits.keys_line_len_max } else { LINE_LEN_MAX };
         if input.len() > max {
             self.searched = 0;
-            let refused = Refused::new("CLIENT_ERROR line too long");
-            return (Step::Refused(Refused { fatal: true, ..refused }), input.len());
+            return (Step::Refused(Refused::fatal("a line without end")), input.len());
         }
         self.searched = input.len();
         (Step::NeedMore { hint: 0 }, 0)
@@ -290,7 +291,7 @@ impl Parser {
 fn parse_line(line: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let (name, rest) = first_word(line);
     match name {
-        b"get" => get(rest, false),
+        b"get" | b"bget" => get(rest, false),
         b"gets" => get(rest, true),
         b"mg" => meta_command(Verb::Get, rest),
         b"ms" => meta_set(rest),
@@ -308,16 +309,26 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, Refused<'_>> {
         b"gats" => get_and_touch(rest, true),
         b"md" => meta_command(Verb::Delete, rest),
         b"ma" => meta_command(Verb::Arithmetic, rest),
+        b"me" if first_word(rest).0.is_empty() => Err(Refused::new(BAD_FORMAT)),
         b"me" => meta_command(Verb::Debug, rest),
         b"mn" => Ok(Line::Command(Command::MetaNoop)),
         b"version" => Ok(Line::Command(Command::Version)),
         b"quit" => Ok(Line::Command(Command::Quit)),
-        b"stats" => Ok(Line::Command(Command::Stats { what: first_word(rest).0 })),
+        b"stats" => Ok(Line::Command(Command::Stats { what: rest })),
         b"flush_all" => flush_all(rest),
         b"verbosity" => verbosity(rest),
+        b"slabs" | b"lru" | b"lru_crawler" | b"cache_memlimit" | b"watch" | b"refresh_certs" => {
+            Ok(Line::Command(Command::Admin { name, rest, reply: reply(last_word(rest)) }))
+        }
         b"shutdown" => Err(Refused::new("ERROR: shutdown not enabled")),
+        // What follows is headers and a body, which may hold anything.
+        _ if last_word(rest).starts_with(b"HTTP/") => Err(Refused::fatal("a request of HTTP")),
         _ => Err(Refused::new(UNKNOWN)),
     }
+}
+
+fn last_word(line: &[u8]) -> &[u8] {
+    words(line).last().unwrap_or_default()
 }
 
 /// The first word of a line and what follows it.
@@ -369,7 +380,7 @@ fn get_and_touch(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_
     if exptime.is_empty() {
         return Err(Refused::new(UNKNOWN));
     }
-    let touch = Some(parse_i64(exptime).ok_or(BAD_EXPTIME)?);
+    let touch = Some(signed(exptime).ok_or(BAD_EXPTIME)?);
     let keys = Keys(keys);
     keys.iter().try_for_each(check_key)?;
     Ok(Line::Command(Command::Get { keys, with_version, touch }))
@@ -381,12 +392,11 @@ fn store(mode: Mode, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     if count != usize::from(is_cas) + 4 && count != usize::from(is_cas) + 5 {
         return Err(Refused::new(UNKNOWN));
     }
-    let (version, last) = if is_cas { (parse_u64(fifth), sixth) } else { (Some(0), fifth) };
-    let reply = reply(last);
+    let version = if is_cas { unsigned(fifth) } else { Some(0) };
+    let reply = reply(if count == 6 { sixth } else { fifth });
     let bad = Refused { reply, ..Refused::new(BAD_FORMAT) };
-    let len = parse_u64(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(bad)? as usize;
-    let flags = parse_u64(flags).and_then(|flags| u32::try_from(flags).ok());
-    let kind = match (flags, parse_i64(exptime), version, check_key(key)) {
+    let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(bad)? as usize;
+    let kind = match (parse_flags(flags), signed(exptime), version, check_key(key)) {
         (Some(flags), Some(exptime), Some(version), Ok(())) => {
             let mode = if is_cas { Mode::Cas(version) } else { mode };
             Kind::Text(Store { mode, key, flags, exptime, data: b"", reply })
@@ -401,10 +411,10 @@ fn delete(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let reply = match (count, second, third) {
         (1, ..) | (2, b"0", _) => Reply::Wanted,
         (2, b"noreply", _) | (3, b"0", b"noreply") => Reply::Unwanted,
-        (0, ..) => return Err(Refused::new(UNKNOWN)),
+        (0 | usize::MAX, ..) => return Err(Refused::new(UNKNOWN)),
         _ => {
             let line = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
-            return Err(Refused::new(line));
+            return Err(Refused { reply: reply(third), ..Refused::new(line) });
         }
     };
     check_key(key)?;
@@ -418,7 +428,7 @@ fn adjust(up: bool, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     }
     check_key(key)?;
     let reply = reply(last);
-    let delta = parse_u64(delta).ok_or(Refused { reply, ..Refused::new(BAD_DELTA) })?;
+    let delta = unsigned(delta).ok_or(Refused { reply, ..Refused::new(BAD_DELTA) })?;
     Ok(Line::Command(Command::Adjust { key, up, delta, reply }))
 }
 
@@ -429,7 +439,7 @@ fn touch(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     }
     check_key(key)?;
     let reply = reply(last);
-    let exptime = parse_i64(exptime).ok_or(Refused { reply, ..Refused::new(BAD_EXPTIME) })?;
+    let exptime = signed(exptime).ok_or(Refused { reply, ..Refused::new(BAD_EXPTIME) })?;
     Ok(Line::Command(Command::Touch { key, exptime, reply }))
 }
 
@@ -438,7 +448,7 @@ fn flush_all(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let (delay, reply) = match (count, first) {
         (0, _) => (Some(0), Reply::Wanted),
         (1, b"noreply") => (Some(0), Reply::Unwanted),
-        (1 | 2, delay) => (parse_i64(delay), reply(second)),
+        (1 | 2, delay) => (signed(delay), reply(second)),
         _ => return Err(Refused::new(UNKNOWN)),
     };
     let delay = delay.ok_or(Refused { reply, ..Refused::new(BAD_EXPTIME) })?;
@@ -449,7 +459,7 @@ fn verbosity(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let ([level, last], count) = split::<2>(rest);
     // The last word may also be the first.
     let reply = reply(if count == 1 { level } else { last });
-    match (count, parse_u64(level)) {
+    match (count, unsigned(level)) {
         (1 | 2, Some(_)) => Ok(Line::Command(Command::Verbosity { reply })),
         (1 | 2, None) => Err(Refused { reply, ..Refused::new(BAD_FORMAT) }),
         _ => Err(Refused::new(UNKNOWN)),
@@ -472,7 +482,7 @@ fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     if key.is_empty() {
         return Err(Refused::new(UNKNOWN));
     }
-    let len = parse_u64(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
+    let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
     // What is wrong with the flags need not wait for the value.
     let kind = match meta::parse(Verb::Set(b""), key, flags) {
         Ok(_) => Kind::Meta { key, flags },
@@ -558,7 +568,7 @@ mod tests {
         assert_eq!(refusals(b"set k x 0 9\r\nflush_all\r\n"), [BAD_FORMAT]);
         assert_eq!(refusals(b"cas k 0 0 9 x\r\nflush_all\r\n"), [BAD_FORMAT]);
         assert_eq!(refusals(b"ms k 9 !\r\nflush_all\r\n"), ["CLIENT_ERROR invalid flag"]);
-        let large = Limits { value_len_max: 8 };
+        let large = Limits { value_len_max: 8, ..Limits::default() };
         let mut parser = Parser::default();
         let input = b"set k 0 0 9\r\nflush_all\r\nmn\r\n";
         let (step, len) = parser.next(input, &large);
@@ -599,9 +609,29 @@ mod tests {
         assert_eq!(parser.next(&line, &Limits::default()), (Step::NeedMore { hint: 0 }, 0));
         let line = vec![b'x'; LINE_LEN_MAX + 1];
         let (step, _) = parser.next(&line, &Limits::default());
-        assert!(matches!(step, Step::Refused(Refused { fatal: true, .. })));
+        assert!(matches!(
+            step,
+            Step::Refused(Refused { fatal: Some(_), reply: Reply::Unwanted, .. })
+        ));
         let keys = [b"get ".as_slice(), &b"key ".repeat(10_000)].concat();
         assert_eq!(parser.next(&keys, &Limits::default()), (Step::NeedMore { hint: 0 }, 0));
+        let limits = Limits { keys_line_len_max: LINE_LEN_MAX, ..Limits::default() };
+        let (step, _) = Parser::default().next(&keys, &limits);
+        assert!(matches!(step, Step::Refused(Refused { fatal: Some(_), .. })));
+    }
+
+    #[test]
+    fn a_request_of_http_ends_the_connection() {
+        for input in ["GET / HTTP/1.1\r\n", "POST /x HTTP/1.0\r\n", "OPTIONS * HTTP/1.1\n"] {
+            let Step::Refused(refused) = all(input.as_bytes())[0] else { panic!("{input}") };
+            assert_eq!(
+                (refused.fatal, refused.reply),
+                (Some("a request of HTTP"), Reply::Unwanted)
+            );
+        }
+        // What memcached knows is a command whatever follows.
+        assert!(matches!(all(b"get / HTTP/1.1\r\n")[0], Step::Command(Command::Get { .. })));
+        assert_eq!(refusals(b"Host: x\r\n"), [UNKNOWN]);
     }
 
     #[test]

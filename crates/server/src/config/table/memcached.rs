@@ -21,6 +21,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("memcached-database", Kind::Int(0, INT_MAX), "0",
         "The database that clients of memcached see.")
         .before_start(),
+    row("memcached-flush-all", Kind::Bool, "yes",
+        "Whether clients of memcached may flush their database. no answers as memcached -F does."),
     row("item-size-max", Kind::Memory(ITEM_SIZE_MIN, ITEM_SIZE_LIMIT), "1mb",
         "Bytes of one value that a client of memcached may store. Other protocols have limits of \
          their own."),
