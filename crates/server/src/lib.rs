@@ -66,7 +66,7 @@ pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
 pub use persistence::transfer;
-pub use start::{Instance, StartError, Stopper, run};
+pub use start::{Instance, StartError, Stopper, log_refusal, run};
 
 /// The version of Tierce.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

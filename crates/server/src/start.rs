@@ -1,7 +1,9 @@
 //! From a configuration to a running server, and to its end.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,7 +17,9 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::clients::PauseMode;
 use crate::compactness;
-use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::config::{
+    ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
+};
 use crate::durability::{self, Durability, Journal, LogHome, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
@@ -68,11 +72,33 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT.
+/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT. What is odd about the
+/// configuration, and why there can be no start, is written into the log, too, if that is a file.
 ///
 /// # Errors
 /// When it cannot start; the message is one line that names the cause.
-pub fn run(settings: Settings) -> Result<(), StartError> {
+pub fn run(loaded: Loaded) -> Result<(), StartError> {
+    let logfile = loaded.settings.logfile();
+    log_beside(logfile.as_deref(), &loaded.notes);
+    run_until_ended(loaded.settings).inspect_err(|error| {
+        log_beside(logfile.as_deref(), &[format!("The server cannot start: {error}")]);
+    })
+}
+
+/// Writes into the log that the server would have had what its configuration is refused for.
+pub fn log_refusal(error: &ConfigError) {
+    let ConfigError::Refused { logfile, .. } = error else { return };
+    let text = error.to_string();
+    log_beside(logfile.as_deref(), &text.lines().collect::<Vec<_>>());
+}
+
+/// Logs what the caller shows on the standard error. If the log cannot be opened, the start says so.
+fn log_beside(logfile: Option<&Path>, lines: &[impl Display]) {
+    let Some(Ok(log)) = logfile.map(|path| Log::open(Some(path), LogLevel::Notice)) else { return };
+    lines.iter().for_each(|line| log.warning(line));
+}
+
+fn run_until_ended(settings: Settings) -> Result<(), StartError> {
     // Before any other thread is there, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGINT, SIGTERM])?;
     let instance = Instance::start(settings)?;

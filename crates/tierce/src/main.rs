@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
-use tierce_server::config::{self, Invocation, Loaded, Severity, Sources, Tool};
+use tierce_server::config::{self, ConfigError, Invocation, Loaded, Severity, Sources, Tool};
 
 /// Chosen by measurement: it wastes little on entries of a few hundred bytes, is fast when another
 /// thread frees, and needs nothing but a C compiler.
@@ -32,7 +32,9 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("tierce: {error}");
+            for line in error.to_string().lines() {
+                eprintln!("tierce: {line}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -76,13 +78,13 @@ trait ParseTool: Parser {
 impl<P: Parser> ParseTool for P {}
 
 fn serve(sources: &Sources) -> Result<(), Box<dyn Error>> {
-    let loaded = load(sources)?;
+    let loaded = load(sources).inspect_err(tierce_server::log_refusal)?;
     tierce_server::memory::on_purge(purge);
-    Ok(tierce_server::run(loaded.settings)?)
+    Ok(tierce_server::run(loaded)?)
 }
 
 /// Reads the configuration and tells the user what is odd about it.
-fn load(sources: &Sources) -> Result<Loaded, Box<dyn Error>> {
+fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let loaded = sources.load(&mut io::stdin())?;
     for note in &loaded.notes {
         let label = match note.severity() {

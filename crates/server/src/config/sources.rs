@@ -56,15 +56,15 @@ impl Sources {
     /// Reads the file and checks everything.
     ///
     /// # Errors
-    /// If a file cannot be read, a value is not valid, or the command line names an unknown
-    /// directive.
+    /// If a file cannot be read, a value is not valid or refused, or a file or the command line names
+    /// an unknown directive.
     pub fn load(&self, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
         let (lines, path) = self.file.read(stdin)?;
         let mut loading = Loading::new();
         for source in [&lines, &self.arguments, &self.environment] {
             loading.apply(source)?;
         }
-        Ok(loading.finish(path))
+        loading.finish(path)
     }
 }
 
@@ -96,13 +96,15 @@ fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
     }
 }
 
-/// What a file alone would set.
+/// What the directives of a file alone would set; other lines do not count.
 ///
 /// # Errors
 /// If a value is not valid.
 pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError> {
     let mut loading = Loading::new();
-    loading.apply(lines)?;
+    let sets = |line: &&Assignment| DirectiveId::find(&line.name).is_some();
+    let lines: Vec<_> = lines.iter().filter(sets).cloned().collect();
+    loading.apply(&lines)?;
     Ok(loading.settings)
 }
 
@@ -111,13 +113,15 @@ struct Loading {
     settings: Settings,
     /// Who spoke last about each directive.
     said: Vec<Option<Assignment>>,
+    /// Lines that must not be there, and why.
+    refused_lines: Vec<(Assignment, &'static str)>,
     notes: Vec<Note>,
 }
 
 impl Loading {
     fn new() -> Self {
         let said = DirectiveId::all().map(|_| None).collect();
-        Self { settings: Settings::default(), said, notes: Vec::new() }
+        Self { settings: Settings::default(), said, refused_lines: Vec::new(), notes: Vec::new() }
     }
 
     fn apply(&mut self, source: &[Assignment]) -> Result<(), ConfigError> {
@@ -127,7 +131,7 @@ impl Loading {
                 self.assign(id, assignment, earlier.contains(&id))?;
                 earlier.push(id);
             } else if let Some(line) = FileLine::find(&assignment.name) {
-                self.keep_line(line, assignment)?;
+                self.take_line(line, assignment)?;
             } else {
                 self.unknown(assignment)?;
             }
@@ -157,7 +161,7 @@ impl Loading {
         Ok(())
     }
 
-    fn keep_line(&mut self, line: &FileLine, assignment: &Assignment) -> Result<(), ConfigError> {
+    fn take_line(&mut self, line: &FileLine, assignment: &Assignment) -> Result<(), ConfigError> {
         let assignment = assignment.clone();
         let count = assignment.args.len();
         if !(line.args_min..=line.args_max).contains(&count) {
@@ -165,9 +169,8 @@ impl Loading {
             return Err(ConfigError::Invalid { assignment, reason });
         }
         match line.handling {
-            Handling::Keep => {
-                self.notes.push(Note::NoEffect(assignment.clone()));
-                self.settings.add_line(assignment);
+            Handling::Refuse(why) => {
+                self.refused_lines.push((assignment, why));
                 Ok(())
             }
             Handling::Ignore => Ok(()),
@@ -178,26 +181,44 @@ impl Loading {
         }
     }
 
+    /// The environment may have such a name for another reason. In a file it may be a password or a
+    /// limit, misspelled.
     fn unknown(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
-        if assignment.origin == Origin::Argument {
-            let hint = directive_hint(&assignment.name, &assignment.origin);
-            return Err(ConfigError::UnknownOption { option: assignment.to_string(), hint });
+        match assignment.origin {
+            Origin::Argument => {
+                let hint = directive_hint(&assignment.name, &assignment.origin);
+                Err(ConfigError::UnknownOption { option: assignment.to_string(), hint })
+            }
+            Origin::File { .. } => {
+                Err(ConfigError::UnknownDirective { assignment: assignment.clone() })
+            }
+            Origin::Environment => {
+                self.notes.push(Note::Unknown(assignment.clone()));
+                Ok(())
+            }
         }
-        self.notes.push(Note::Unknown(assignment.clone()));
-        Ok(())
     }
 
-    fn finish(mut self, file: Option<PathBuf>) -> Loaded {
+    fn finish(mut self, file: Option<PathBuf>) -> Result<Loaded, ConfigError> {
+        let mut objections = self.refused_lines;
+        for (id, assignment) in DirectiveId::all().zip(&self.said) {
+            let objection = id.directive().objection(self.settings.value(id));
+            objections.extend(assignment.clone().zip(objection));
+        }
+        if !objections.is_empty() {
+            return Err(ConfigError::Refused { objections, logfile: self.settings.logfile() });
+        }
         for (id, assignment) in DirectiveId::all().zip(self.said) {
             let directive = id.directive();
             let changed = *self.settings.value(id) != directive.default_value();
-            if let (Effect::Later, true, Some(assignment)) = (directive.effect, changed, assignment)
+            if let (Effect::Accepted(reason), true, Some(assignment)) =
+                (directive.effect, changed, assignment)
             {
-                self.notes.push(Note::NoEffect(assignment));
+                self.notes.push(Note::NoEffect(assignment, reason));
             }
         }
         self.settings.set_file(file);
-        Loaded { settings: self.settings, notes: self.notes }
+        Ok(Loaded { settings: self.settings, notes: self.notes })
     }
 }
 
@@ -293,19 +314,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_warnings_in_files_and_errors_on_the_command_line() {
+    fn unknown_names_are_errors_but_in_the_environment() {
         let env = [("TIERCE_TIME_OUT", "1"), ("OTHER", "1")];
-        let loaded = load("nosuch 1\nprot 7000\n", "", &env).expect("valid");
+        let loaded = load("port 7000\n", "", &env).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            notes,
-            [
-                "-:1: nosuch: unknown directive, ignored",
-                "-:2: prot: unknown directive, ignored; did you mean port?",
-                "TIERCE_TIME_OUT: unknown directive, ignored; did you mean TIERCE_TIMEOUT?",
-            ]
-        );
+        let expected = "TIERCE_TIME_OUT: unknown directive, ignored; did you mean TIERCE_TIMEOUT?";
+        assert_eq!(notes, [expected]);
         assert!(loaded.notes.iter().all(|note| note.severity() == Severity::Warning));
+        let error = load("port 1\nrequirepas x\n", "", &[]).expect_err("unknown");
+        assert_eq!(error, "-:2: requirepas: unknown directive; did you mean requirepass?");
         let error = load("", "--prot 7000", &[]).expect_err("unknown");
         let expected = "--prot: unknown option; did you mean --port?; see tierce --help";
         assert_eq!(error, expected);
@@ -313,21 +330,15 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_named_if_it_differs_from_the_default() {
-        let conf = "appendonly no\nactivedefrag yes\nslave-priority 5\nuser bob on\nport 1\n\
+        let conf = "appendonly no\nactiverehashing no\nslave-priority 5\nport 1\n\
                     list-max-ziplist-value 3\n";
-        let loaded = load(conf, "--hz 10 --daemonize yes", &[]).expect("valid");
+        let loaded = load(conf, "--hz 10 --io-threads 4", &[]).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        let effect = "kept, but has no effect in this version";
-        assert_eq!(
-            notes,
-            [
-                format!("-:4: user: {effect}"),
-                format!("--daemonize: {effect}"),
-                format!("-:2: activedefrag: {effect}"),
-                format!("-:3: slave-priority: {effect}"),
-            ]
-        );
-        assert_eq!(loaded.settings.lines().len(), 1);
+        let begins = ["--io-threads: ", "-:2: activerehashing: ", "-:3: slave-priority: "];
+        assert_eq!(notes.len(), begins.len(), "{notes:?}");
+        for (note, begin) in notes.iter().zip(begins) {
+            assert!(note.starts_with(&format!("{begin}accepted without effect. ")), "{note}");
+        }
     }
 
     #[test]
@@ -355,8 +366,8 @@ mod tests {
         let conf = "requirepass a b\n";
         let error = load(conf, "", &[]).expect_err("two arguments");
         assert_eq!(error, "-:1: requirepass: wrong number of arguments");
-        let loaded = load("masterauth hunter2", "", &[]).expect("valid");
-        assert!(loaded.notes.iter().all(|note| !note.to_string().contains("hunter2")));
+        let error = load("masterauth hunter2", "", &[]).expect_err("no replicas");
+        assert!(!error.contains("hunter2"), "{error}");
         assert_eq!(environment::read([("TIERCE_REQUIREPASS".into(), "a b".into())]).len(), 1);
     }
 }
