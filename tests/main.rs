@@ -52,6 +52,7 @@ mod config_commands;
 mod config_sources;
 mod info;
 mod monitor;
+mod redis_conf;
 mod redis_directives;
 mod slowlog_and_latency;
 

@@ -58,6 +58,7 @@ mod slowlog;
 mod spill;
 mod start;
 mod stats;
+mod supervision;
 #[cfg(test)]
 mod test_dir;
 mod waiting;
@@ -67,6 +68,7 @@ pub use listening::ListeningError;
 pub use log::LogError;
 pub use persistence::transfer;
 pub use start::{Instance, StartError, Stopper, log_refusal, run};
+pub use supervision::wants_background;
 
 /// The version of Tierce.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

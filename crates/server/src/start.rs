@@ -28,6 +28,7 @@ use crate::persistence::{self, Cause, LoadError};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
+use crate::supervision::{self, Supervisor};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -74,13 +75,14 @@ pub enum StartError {
 
 /// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT. What is odd about the
 /// configuration, and why there can be no start, is written into the log, too, if that is a file.
+/// `on_ready` is called once, when clients are served.
 ///
 /// # Errors
 /// When it cannot start; the message is one line that names the cause.
-pub fn run(loaded: Loaded) -> Result<(), StartError> {
+pub fn run(loaded: Loaded, on_ready: impl FnOnce()) -> Result<(), StartError> {
     let logfile = loaded.settings.logfile();
     log_beside(logfile.as_deref(), &loaded.notes);
-    run_until_ended(loaded.settings).inspect_err(|error| {
+    run_until_ended(loaded.settings, on_ready).inspect_err(|error| {
         log_beside(logfile.as_deref(), &[format!("The server cannot start: {error}")]);
     })
 }
@@ -98,12 +100,16 @@ fn log_beside(logfile: Option<&Path>, lines: &[impl Display]) {
     lines.iter().for_each(|line| log.warning(line));
 }
 
-fn run_until_ended(settings: Settings) -> Result<(), StartError> {
+fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), StartError> {
     // Before any other thread is there, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGINT, SIGTERM])?;
     let instance = Instance::start(settings)?;
     watch_signals(signals, &instance.server);
     announce(&instance);
+    let log = &instance.server.log;
+    supervision::warn_if_alone(&instance.server.config.settings(), log);
+    instance.supervisor.ready(log);
+    on_ready();
     instance.wait();
     Ok(())
 }
@@ -115,6 +121,7 @@ pub struct Instance {
     /// Carries out saves.
     saver: JoinHandle<()>,
     startup: Startup,
+    supervisor: Supervisor,
     /// Removed when the server has ended.
     _pid_file: Option<PidFile>,
 }
@@ -138,6 +145,7 @@ impl Instance {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        let supervisor = Supervisor::of(&settings);
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
@@ -176,7 +184,7 @@ impl Instance {
         watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, saver, startup, _pid_file: pid_file })
+        Ok(Self { server, runtime, saver, startup, supervisor, _pid_file: pid_file })
     }
 
     /// Ends the server from anywhere.
@@ -188,13 +196,13 @@ impl Instance {
     /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, saver, .. } = self;
+        let Self { server, runtime, saver, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
             log.notice(match reason {
                 Shutdown::Command { .. } => "A client asked for shutdown",
-                Shutdown::Signal => "A signal asks for shutdown",
+                Shutdown::Signal { .. } => "A signal asks for shutdown",
                 Shutdown::Owner => "The program asks for shutdown",
             });
             let saves = reason.saves(&server.config);
@@ -204,6 +212,7 @@ impl Instance {
             log.warning("Error trying to save the DB, can't exit.");
             stay_up(&server);
         };
+        supervisor.stopping(log);
         runtime.handle().drain(DRAIN_MAX);
         runtime.join();
         // The last clones, so that Unix sockets leave no file behind.
@@ -534,12 +543,16 @@ fn watch_signals(mut signals: Signals, server: &Arc<Server>) {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            for (count, _) in signals.forever().enumerate() {
+            const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
+            const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
+            for (count, signal) in signals.forever().enumerate() {
                 if count > 0 {
                     server.log.warning("A second signal: ending without sending the last replies");
                     std::process::exit(1);
                 }
-                server.request_shutdown(Shutdown::Signal);
+                let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };
+                let reason = Shutdown::on_signal(&server.config.settings(), directive);
+                server.request_shutdown(reason);
             }
         })
         .expect("a thread at start-up");

@@ -1,5 +1,6 @@
 //! The `tierce` program: the server, and its tools as subcommands.
 
+mod background;
 mod shown;
 mod transfer;
 mod upkeep;
@@ -9,6 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use background::{Background, Side};
 use clap::Parser;
 use mimalloc::MiMalloc;
 use tierce_server::config::{self, ConfigError, Invocation, Loaded, Severity, Sources, Tool};
@@ -42,7 +44,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     match config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
-        Invocation::Serve(sources) => serve(&sources)?,
+        Invocation::Serve(sources) => return serve(&sources),
         Invocation::CheckConfig(sources) => {
             load(&sources)?;
             print("The configuration is valid.\n");
@@ -77,10 +79,18 @@ trait ParseTool: Parser {
 
 impl<P: Parser> ParseTool for P {}
 
-fn serve(sources: &Sources) -> Result<(), Box<dyn Error>> {
+fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
     let loaded = load(sources).inspect_err(tierce_server::log_refusal)?;
+    let mut background = None;
+    if tierce_server::wants_background(&loaded.settings) {
+        match background::detach()? {
+            Side::Server(side) => background = Some(side),
+            Side::Launcher(outcome) => return Ok(outcome),
+        }
+    }
     tierce_server::memory::on_purge(purge);
-    Ok(tierce_server::run(loaded)?)
+    tierce_server::run(loaded, || background.map_or((), Background::ready))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the configuration and tells the user what is odd about it.

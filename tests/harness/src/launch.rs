@@ -26,6 +26,7 @@ pub struct Launch {
     directives: Vec<(String, String)>,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
+    keeps_nothing: bool,
 }
 
 /// How a program ended that was expected to end by itself.
@@ -49,7 +50,15 @@ impl Launch {
             directives: Vec::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            keeps_nothing: true,
         }
+    }
+
+    /// Leaves it to a file, or to the program, what is kept on disk. Else nothing is.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.keeps_nothing = false;
+        self
     }
 
     /// With this configuration file.
@@ -98,12 +107,11 @@ impl Launch {
             let port = self.port.unwrap_or_else(free_port);
             let dir = TempDir::new();
             // Said first, so that a test may say something else.
-            let mut arguments = vec![
-                ("port", port.to_string()),
-                ("dir", dir.path().display().to_string()),
-                ("save", String::new()),
-                ("appendonly", "no".to_owned()),
-            ];
+            let mut arguments =
+                vec![("port", port.to_string()), ("dir", dir.path().display().to_string())];
+            if self.keeps_nothing {
+                arguments.extend([("save", String::new()), ("appendonly", "no".to_owned())]);
+            }
             let own = self.directives.iter().map(|(name, value)| (name.as_str(), value.clone()));
             arguments.extend(own);
             let child = self.spawn(&dir, arguments);

@@ -109,6 +109,15 @@ impl Settings {
         }
     }
 
+    /// Some words out of a choice.
+    #[must_use]
+    pub fn words(&self, id: DirectiveId) -> &[&'static str] {
+        match self.value(id) {
+            Value::Words(words) => words,
+            _ => wrong_kind(id),
+        }
+    }
+
     /// A word that names a `SyncPolicy`, as its number.
     #[must_use]
     pub fn sync_policy_code(&self, id: DirectiveId) -> u8 {

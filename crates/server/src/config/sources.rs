@@ -14,6 +14,7 @@ use super::kind::Invalid;
 use super::origin::{Assignment, Origin};
 use super::settings::Settings;
 use super::table::{FileLine, Handling};
+use super::value::Value;
 
 /// Where the configuration comes from; files are not read yet.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +65,7 @@ impl Sources {
         for source in [&lines, &self.arguments, &self.environment] {
             loading.apply(source)?;
         }
+        loading.imply();
         loading.finish(path)
     }
 }
@@ -96,6 +98,18 @@ fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
     }
 }
 
+const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+const SAVE: DirectiveId = DirectiveId::of("save");
+
+/// The save points of a file with these settings that does not name any.
+pub(super) fn implied_save_points(settings: &Settings) -> Value {
+    let directive = SAVE.directive();
+    match directive.redis_default.filter(|_| !settings.is_on(APPENDONLY)) {
+        Some(points) => directive.parse(&[points.as_bytes()], None).expect("a default of Redis"),
+        None => directive.default_value(),
+    }
+}
+
 /// What the directives of a file alone would set; other lines do not count.
 ///
 /// # Errors
@@ -105,6 +119,7 @@ pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError>
     let sets = |line: &&Assignment| DirectiveId::find(&line.name).is_some();
     let lines: Vec<_> = lines.iter().filter(sets).cloned().collect();
     loading.apply(&lines)?;
+    loading.imply();
     Ok(loading.settings)
 }
 
@@ -113,6 +128,8 @@ struct Loading {
     settings: Settings,
     /// Who spoke last about each directive.
     said: Vec<Option<Assignment>>,
+    /// A file has switched the log off.
+    file_keeps_no_log: bool,
     /// Lines that must not be there, and why.
     refused_lines: Vec<(Assignment, &'static str)>,
     notes: Vec<Note>,
@@ -121,7 +138,13 @@ struct Loading {
 impl Loading {
     fn new() -> Self {
         let said = DirectiveId::all().map(|_| None).collect();
-        Self { settings: Settings::default(), said, refused_lines: Vec::new(), notes: Vec::new() }
+        Self {
+            settings: Settings::default(),
+            said,
+            file_keeps_no_log: false,
+            refused_lines: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     fn apply(&mut self, source: &[Assignment]) -> Result<(), ConfigError> {
@@ -156,6 +179,9 @@ impl Loading {
             .parse(&args, Some(current))
             .map_err(|reason| ConfigError::Invalid { assignment: assignment.clone(), reason })?;
         let value = if adds_up { current.followed_by(value) } else { value };
+        if id == APPENDONLY && matches!(assignment.origin, Origin::File { .. }) {
+            self.file_keeps_no_log = value == Value::Bool(false);
+        }
         self.settings.replace(id, value);
         self.said[id.index()] = Some(assignment.clone());
         Ok(())
@@ -196,6 +222,15 @@ impl Loading {
                 self.notes.push(Note::Unknown(assignment.clone()));
                 Ok(())
             }
+        }
+    }
+
+    /// Adds what a file means without saying it. Redis takes snapshots where it is told to keep no log:
+    /// nothing else would keep the data.
+    fn imply(&mut self) {
+        let keeps_no_log = self.file_keeps_no_log && !self.settings.is_on(APPENDONLY);
+        if keeps_no_log && self.said[SAVE.index()].is_none() {
+            self.settings.replace(SAVE, implied_save_points(&self.settings));
         }
     }
 
@@ -283,6 +318,22 @@ mod tests {
         check("save 60 1", "--save --port 1", &[], "save", "");
         check("save 60 1", "", &[("TIERCE_SAVE", "")], "save", "");
         check("", "", &[("TIERCE_SAVE", "60 1 300 10")], "save", "60 1 300 10");
+    }
+
+    #[test]
+    fn a_file_without_a_log_has_the_save_points_of_redis() {
+        const POINTS: &str = "3600 1 300 100 60 10000";
+        check("appendonly no", "", &[], "save", POINTS);
+        check("appendonly no", "--appendonly no", &[], "save", POINTS);
+        check("appendonly no\nsave \"\"", "", &[], "save", "");
+        check("appendonly no\nsave 5 5", "", &[], "save", "5 5");
+        check("appendonly no", "--save 5 5", &[], "save", "5 5");
+        check("appendonly no", "", &[("TIERCE_SAVE", "")], "save", "");
+        // There is a log after all, or nobody thought of Redis.
+        check("appendonly no", "--appendonly yes", &[], "save", "");
+        check("appendonly no\nappendonly yes", "", &[], "save", "");
+        check("port 1", "--appendonly no", &[], "save", "");
+        check("", "", &[("TIERCE_APPENDONLY", "no")], "save", "");
     }
 
     #[test]

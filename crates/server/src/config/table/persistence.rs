@@ -11,7 +11,8 @@ pub(super) const ROWS: &[Directive] = &[
         "Directory of the data. A relative path starts where the server is started.")
         .redis(".").protected(),
     row("save", Kind::SavePoints, "",
-        "Take a snapshot after so many seconds with so many changes. Empty: never.")
+        "Take a snapshot after so many seconds with so many changes, and when the server ends. Empty: \
+         never. A file that says `appendonly no` and nothing of this means the points of Redis.")
         .redis("3600 1 300 100 60 10000"),
     row("dbfilename", Kind::Text, "dump.rdb",
         "Name of the snapshot in `dir`.")
