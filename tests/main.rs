@@ -12,6 +12,7 @@
 //! another one: `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks what came with 7.2).
 
 // The protocol.
+mod failed_transactions;
 mod hello_and_auth;
 mod inline_commands;
 mod pipelines_of_any_depth;

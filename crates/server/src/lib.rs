@@ -61,6 +61,7 @@ mod stats;
 mod supervision;
 #[cfg(test)]
 mod test_dir;
+mod transaction;
 mod waiting;
 
 pub use commands::table as command_table;

@@ -45,6 +45,8 @@ pub struct Session {
     pub logged_at: u64,
     /// Its replies are kept back until the log is on the device up to `logged_at`.
     pub awaits_device: bool,
+    /// It has begun a transaction, which can only fail; see [`transaction`](crate::transaction).
+    pub transaction_fails: bool,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -82,6 +84,7 @@ impl Session {
             durability: None,
             logged_at: 0,
             awaits_device: false,
+            transaction_fails: false,
             closing: false,
         }
     }
