@@ -28,6 +28,7 @@ mod pedrokv;
 // The data.
 mod bitmap_commands;
 mod concurrent_counters;
+mod data_of_redis;
 mod dump_restore;
 mod durability;
 mod expiry;

@@ -24,7 +24,7 @@ use crate::durability::{self, Durability, Journal, LogHome, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, Cause, LoadError};
+use crate::persistence::{self, AdoptError, Cause, LoadError};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
@@ -65,6 +65,9 @@ pub enum StartError {
     /// The log of the data.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    /// Data that Redis left.
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
     /// The values on disk.
     #[error("maxmemory-policy spill: {0}")]
     Spill(String),
@@ -150,19 +153,8 @@ impl Instance {
         check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
-        let journal = Arc::<Journal>::default();
         let log_home = LogHome::new(Arc::clone(&disk), &startup.dir);
-        let keyspace = keyspace_options(&config, &startup, &journal);
-        let keyspace = Arc::new(Keyspace::new(keyspace)?);
-        keyspace.set_limits(&compactness::configured(&config.settings()));
-        if settings_say_log(&config) {
-            const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
-            let accepts = config.settings().word(LOST) == "accept";
-            let is_new = !durability::recover(&journal, &keyspace, &log_home, &log, accepts)?;
-            if is_new {
-                persistence::offer_import(&config.settings(), &log);
-            }
-        }
+        let (keyspace, journal) = open_data(&config, &startup, &log_home, &log)?;
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
         let server = Arc::new(Server::new(
@@ -257,6 +249,7 @@ fn stay_up(server: &Server) {
 /// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
 fn load_snapshot(server: &Server) -> Result<(), StartError> {
     const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
+    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
     if server.durability.journal().is_some() {
         // As in Redis, the log is what counts when there is one.
         return Ok(());
@@ -264,7 +257,12 @@ fn load_snapshot(server: &Server) -> Result<(), StartError> {
     let settings = server.config.settings();
     let path = persistence::snapshot_path(&settings);
     let verifies = settings.is_on(VERIFIES);
-    if let Some(loaded) = persistence::load(&path, &server.keyspace, &server.log, verifies)? {
+    let load = if settings.is_on(SKIP) {
+        persistence::load_without_unsupported
+    } else {
+        persistence::load
+    };
+    if let Some(loaded) = load(&path, &server.keyspace, &server.log, verifies)? {
         server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
     }
     Ok(())
@@ -317,6 +315,50 @@ fn raise_descriptors(clients: u64) -> Result<(), u64> {
     let granted = tierce_net::raise_fd_limit(clients + OTHER_DESCRIPTORS);
     let fitting = granted.saturating_sub(OTHER_DESCRIPTORS).max(1);
     if fitting < clients { Err(fitting) } else { Ok(()) }
+}
+
+/// The keys that the log holds. A log that was never written to takes over what Redis left.
+fn open_data(
+    config: &Config,
+    startup: &Startup,
+    home: &LogHome,
+    log: &Log,
+) -> Result<(Arc<Keyspace>, Arc<Journal>), StartError> {
+    let (keyspace, journal, is_used) = recover(config, startup, home, log)?;
+    // One that was begun at run time holds what was there then, even if that was nothing.
+    if is_used || !settings_say_log(config) || !durability::log_dir(&startup.dir)?.ends_with("wal")
+    {
+        return Ok((keyspace, journal));
+    }
+    let settings = config.settings();
+    let Some(found) = persistence::find_data_of_redis(&settings) else {
+        return Ok((keyspace, journal));
+    };
+    // The import opens the log by itself.
+    drop((keyspace, journal));
+    persistence::adopt(&found, &settings, log)?;
+    let (keyspace, journal, _) = recover(config, startup, home, log)?;
+    Ok((keyspace, journal))
+}
+
+/// The keys that the log holds, if there is to be one, and whether there has ever been any record in it.
+fn recover(
+    config: &Config,
+    startup: &Startup,
+    home: &LogHome,
+    log: &Log,
+) -> Result<(Arc<Keyspace>, Arc<Journal>, bool), StartError> {
+    const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
+    let journal = Arc::<Journal>::default();
+    let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &journal))?);
+    let settings = config.settings();
+    keyspace.set_limits(&compactness::configured(&settings));
+    let mut is_used = false;
+    if settings_say_log(config) {
+        let accepts = settings.word(LOST) == "accept";
+        is_used = durability::recover(&journal, &keyspace, home, log, accepts)?;
+    }
+    Ok((keyspace, journal, is_used))
 }
 
 fn settings_say_log(config: &Config) -> bool {

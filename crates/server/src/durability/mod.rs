@@ -117,7 +117,7 @@ impl Durability {
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
 /// there.
 ///
-/// Returns whether there was any record in the log: there is none in a new one. With `accepts_losses`,
+/// Returns whether there has ever been a record in the log: not in a new one. With `accepts_losses`,
 /// values that the log says are on disk may be gone, which the operator is told.
 ///
 /// # Errors

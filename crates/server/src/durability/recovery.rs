@@ -87,7 +87,7 @@ impl RecoveryError {
 }
 
 /// Loads the log in `dir` into the journal's keyspace, and has changes go there from then on.
-/// Returns whether there was any record in it.
+/// Returns whether there has ever been a record in it.
 pub(super) fn recover(
     journal: &Journal,
     keyspace: &Arc<Keyspace>,
@@ -123,9 +123,10 @@ pub(super) fn recover(
             begun.elapsed().as_secs_f64()
         ));
     }
+    let is_used = found.records > 0 || wal.was_ever_written();
     journal.open(wal);
     keyspace.begin_logging();
-    Ok(found.records > 0)
+    Ok(is_used)
 }
 
 /// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling `tell` now and then how many bytes that were.

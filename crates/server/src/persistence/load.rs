@@ -10,6 +10,8 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
+use super::transfer::Unfit;
+use super::transfer::import::lacking;
 use super::values::Assembly;
 use crate::log::Log;
 
@@ -42,6 +44,29 @@ pub fn load(
     log: &Log,
     verifies: bool,
 ) -> Result<Option<LoadReport>, LoadError> {
+    load_or_leave_out(path, keyspace, log, verifies, Unfit::Refuse)
+}
+
+/// The same, but what this version lacks is left out and logged.
+///
+/// # Errors
+/// When the file is damaged.
+pub fn load_without_unsupported(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+) -> Result<Option<LoadReport>, LoadError> {
+    load_or_leave_out(path, keyspace, log, verifies, Unfit::LeaveOut)
+}
+
+fn load_or_leave_out(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+    unfit: Unfit,
+) -> Result<Option<LoadReport>, LoadError> {
     let io_error = |source| LoadError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -58,6 +83,7 @@ pub fn load(
         keyspace,
         locker: keyspace.locker(),
         log,
+        unfit,
         now_ms: crate::clock::unix_ms(),
         report: LoadReport::default(),
         total_bytes,
@@ -82,6 +108,7 @@ struct Loader<'a> {
     keyspace: &'a Keyspace,
     locker: Locker<'a>,
     log: &'a Log,
+    unfit: Unfit,
     now_ms: i64,
     report: LoadReport,
     total_bytes: u64,
@@ -101,15 +128,10 @@ impl Loader<'_> {
             match event {
                 Event::Entry(entry) => self.entry(&entry)?,
                 Event::SelectDb(number) => _ = self.db(number)?,
-                Event::Function(_) => {
-                    return Err(
-                        self.unsupported("a library of functions, which this version lacks")
-                    );
+                Event::Function(_) => self.leave_out("a library of functions")?,
+                Event::ModuleAux { name } => {
+                    self.leave_out(&format!("data of the module {name}"))?;
                 }
-                Event::ModuleAux { name } => self.log.warning(format_args!(
-                    "{}: data of the module {name} were left out",
-                    self.path.display()
-                )),
                 // Remarks and sizes, which nothing here depends on.
                 _ => {}
             }
@@ -128,11 +150,9 @@ impl Loader<'_> {
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
         let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
         if entry.kind() != Kind::String && loading.is_none() {
-            let key = entry.key.escape_ascii();
-            let kind = entry.kind();
-            return Err(self.unsupported(format_args!(
-                "the key {key} holds a value of type {kind:?}, which this version lacks"
-            )));
+            // The reader passes over the value by itself.
+            let (key, kind) = (entry.key.escape_ascii(), entry.kind());
+            return self.leave_out(&format!("the value of type {kind:?} of the key {key}"));
         }
         let db = self.db(entry.db)?;
         let deadline_ms =
@@ -180,6 +200,16 @@ impl Loader<'_> {
         self.reported = Instant::now();
         let percent = self.reader.offset() as f64 * 100.0 / self.total_bytes.max(1) as f64;
         self.log.notice(format_args!("Loading: {percent:.0} %, {} keys", self.report.keys));
+    }
+
+    /// Tells of something that this version lacks, or gives up.
+    fn leave_out(&self, what: &str) -> Result<(), LoadError> {
+        if self.unfit == Unfit::Refuse {
+            return Err(self.unsupported(lacking(what)));
+        }
+        let path = self.path.display();
+        self.log.warning(format_args!("{path}: left out {what}, which this version lacks"));
+        Ok(())
     }
 
     fn unsupported(&self, what: impl Display) -> LoadError {

@@ -42,6 +42,10 @@ pub(super) const ROWS: &[Directive] = &[
     row("aof-load-truncated", Kind::Bool, "yes",
         "Take over an append-only file of Redis whose end is torn, without what is torn. The end of \
          Tierce's own log is always cut off where it was never durable."),
+    row("skip-unsupported", Kind::Bool, "no",
+        "Leave out of files of Redis what this version cannot hold (libraries of functions, values and \
+         data of modules), and log it. Otherwise such a file ends the start.")
+        .before_start(),
     row("aof-use-rdb-preamble", Kind::Bool, "yes",
         "Start a rewritten log with a snapshot.")
         .accepted("The log has a format of its own."),
