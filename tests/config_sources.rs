@@ -74,6 +74,12 @@ fn mistakes_are_one_line_and_exit_code_1() {
     check_refused(&bare().file(&file).run(), "unknown.conf:2: requirepas: unknown directive");
     let file = dir.write("quotes.conf", "requirepass \"open\n");
     check_refused(&bare().file(&file).run(), "quotes.conf:1");
+    let file = dir.write("outer.conf", "timeout 5\ninclude /no/such.conf\n");
+    check_refused(&bare().file(&file).run(), "outer.conf:2: include: cannot read /no/such.conf");
+    check_refused(
+        &bare().with("port", "0").with("unixsocket", "s").with("dir", "/dev/null").run(),
+        "dir /dev/null: ",
+    );
     check_refused(&bare().file(dir.path()).run(), dir.path().to_str().expect("UTF-8"));
 }
 
@@ -85,6 +91,18 @@ fn help_and_version() {
         assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""), "{argument}");
         assert!(outcome.output.starts_with("tierce ") || argument == "--help-directives");
     }
+    for tool in ["bench", "race", "check", "repair", "import", "export"] {
+        let outcome = bare().argument(tool).argument("--help").run();
+        assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""), "{tool}");
+        let usage = format!("Usage: tierce {tool} ");
+        assert!(outcome.output.contains(&usage), "{outcome:?}");
+        assert!(!outcome.output.contains("command line of"), "{outcome:?}");
+    }
+    check_refused(&bare().argument("nosuchtool").argument("--help").run(), "no such tool");
+    check_refused(
+        &bare().argument("imprt").argument("--help").run(),
+        "did you mean tierce import?",
+    );
     let help = bare().argument("--help").run().output;
     assert!(help.contains("Usage:") && help.contains("port"), "{help}");
     assert!(help.lines().all(|line| line.len() <= 80), "{help}");

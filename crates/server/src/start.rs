@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -65,6 +65,14 @@ pub enum StartError {
     /// The log of the data.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    /// The data directory.
+    #[error("dir {}: {source}", dir.display())]
+    Dir {
+        /// Its path.
+        dir: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// Data that Redis left.
     #[error(transparent)]
     Adopt(#[from] AdoptError),
@@ -356,7 +364,11 @@ fn recover(
     let mut is_used = false;
     if settings_say_log(config) {
         let accepts = settings.word(LOST) == "accept";
-        is_used = durability::recover(&journal, &keyspace, home, log, accepts)?;
+        let recovered = durability::recover(&journal, &keyspace, home, log, accepts);
+        is_used = recovered.map_err(|error| match error {
+            RecoveryError::Io(source) => StartError::Dir { dir: startup.dir.clone(), source },
+            error => error.into(),
+        })?;
     }
     Ok((keyspace, journal, is_used))
 }

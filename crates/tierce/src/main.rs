@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use background::{Background, Side};
-use clap::Parser;
+use clap::{Args, Parser};
 use mimalloc::MiMalloc;
 use tierce_server::config::{self, ConfigError, Invocation, Loaded, Severity, Sources, Tool};
 
@@ -22,11 +22,11 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// What `tierce NAME` runs instead of the server.
 const TOOLS: [Tool; 6] = [
-    Tool { name: "bench", about: "Load a server, or compare two, and report what it cost." },
-    Tool { name: "race", about: "Race the storage engine against the disk it is on." },
-    Tool { name: "check", about: "Verify every record of a store." },
-    Tool { name: "repair", about: "Save what can be saved of a damaged store." },
-    Tool { name: "import", about: "Import data of Redis into a data directory." },
+    Tool { name: "bench", about: "Measure a server under load, or compare two." },
+    Tool { name: "race", about: "Measure the storage engine against the disk it is on." },
+    Tool { name: "check", about: "Verify every record on disk." },
+    Tool { name: "repair", about: "Copy what is intact in a damaged store to a new one." },
+    Tool { name: "import", about: "Import data from Redis into a data directory." },
     Tool { name: "export", about: "Export a data directory for Redis." },
 ];
 
@@ -59,25 +59,28 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
 
 fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>> {
     match name {
-        "race" => tierce_bench::race::run(&Race::parse_tool("tierce race", args).args)?,
-        "check" => return Ok(Check::parse_tool("tierce check", args).args.run()),
-        "import" => return Ok(Import::parse_tool("tierce import", args).args.run()),
-        "export" => return Ok(Export::parse_tool("tierce export", args).args.run()),
-        "repair" => return Ok(Repair::parse_tool("tierce repair", args).args.run()),
-        _ => tierce_bench::run(Bench::parse_tool("tierce bench", args).args)?,
+        "race" => tierce_bench::race::run(&parse(name, args))?,
+        "check" => return Ok(parse::<upkeep::CheckArgs>(name, args).run()),
+        "import" => return Ok(parse::<transfer::ImportArgs>(name, args).run()),
+        "export" => return Ok(parse::<transfer::ExportArgs>(name, args).run()),
+        "repair" => return Ok(parse::<upkeep::RepairArgs>(name, args).run()),
+        _ => tierce_bench::run(parse(name, args))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command line of a tool, behind its name.
-trait ParseTool: Parser {
-    /// Parses it, or prints help or what is wrong, and ends the program.
-    fn parse_tool(name: &str, args: Vec<OsString>) -> Self {
-        Self::parse_from(std::iter::once(OsString::from(name)).chain(args))
-    }
+// The command line of a tool, whose help is that of its arguments: so this is no doc comment.
+#[derive(Parser)]
+struct CommandLine<A: Args> {
+    #[command(flatten)]
+    args: A,
 }
 
-impl<P: Parser> ParseTool for P {}
+/// Parses what follows the name of a tool, or prints help or what is wrong, and ends the program.
+fn parse<A: Args>(tool: &str, args: Vec<OsString>) -> A {
+    let name = OsString::from(format!("tierce {tool}"));
+    CommandLine::parse_from(std::iter::once(name).chain(args)).args
+}
 
 fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
     let loaded = load(sources).inspect_err(tierce_server::log_refusal)?;
@@ -104,54 +107,6 @@ fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         eprintln!("tierce: {label}: {note}");
     }
     Ok(loaded)
-}
-
-/// The command line of `tierce bench`.
-#[derive(Parser)]
-#[command(name = "tierce bench")]
-struct Bench {
-    #[command(flatten)]
-    args: tierce_bench::cli::BenchArgs,
-}
-
-/// The command line of `tierce race`.
-#[derive(Parser)]
-#[command(name = "tierce race")]
-struct Race {
-    #[command(flatten)]
-    args: tierce_bench::race::RaceArgs,
-}
-
-/// The command line of `tierce check`.
-#[derive(Parser)]
-#[command(name = "tierce check")]
-struct Check {
-    #[command(flatten)]
-    args: upkeep::CheckArgs,
-}
-
-/// The command line of `tierce repair`.
-#[derive(Parser)]
-#[command(name = "tierce repair")]
-struct Repair {
-    #[command(flatten)]
-    args: upkeep::RepairArgs,
-}
-
-/// The command line of `tierce import`.
-#[derive(Parser)]
-#[command(name = "tierce import")]
-struct Import {
-    #[command(flatten)]
-    args: transfer::ImportArgs,
-}
-
-/// The command line of `tierce export`.
-#[derive(Parser)]
-#[command(name = "tierce export")]
-struct Export {
-    #[command(flatten)]
-    args: transfer::ExportArgs,
 }
 
 /// Prints to standard output; a reader that has gone away (`tierce --help | head`) is no error.

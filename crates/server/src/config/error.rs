@@ -22,6 +22,14 @@ pub enum ConfigError {
         /// What the user may have meant.
         hint: String,
     },
+    /// A file that another one includes cannot be read.
+    #[error("{assignment}: {error}")]
+    Included {
+        /// The line that includes it.
+        assignment: Assignment,
+        /// What is wrong.
+        error: Box<Self>,
+    },
     /// A file is too large to be a configuration.
     #[error("{}: larger than {limit} bytes, hardly a configuration", path.display())]
     TooLarge {
@@ -73,6 +81,14 @@ pub enum ConfigError {
     UnknownOption {
         /// What was said.
         option: String,
+        /// What the user may have meant.
+        hint: String,
+    },
+    /// A first word that is no tool, where no file can be meant.
+    #[error("{word}: there is no such tool{hint}; see tierce --help")]
+    UnknownTool {
+        /// The word.
+        word: String,
         /// What the user may have meant.
         hint: String,
     },
