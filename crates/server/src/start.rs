@@ -143,16 +143,24 @@ impl Instance {
     /// # Errors
     /// When it cannot start; the message is one line that names the cause.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
-        Self::start_on(settings, Arc::new(OsDisk))
+        Self::start_with(settings, Arc::new(OsDisk), OfRedis::TakeOver)
     }
 
     /// The same with the log on another disk than that of the operating system: for tests of what
-    /// a disk may do. Snapshots do not go there.
+    /// a disk may do. Snapshots do not go there, and files of Redis do not come from there.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
     #[doc(hidden)]
     pub fn start_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
+        Self::start_with(settings, disk, OfRedis::Leave)
+    }
+
+    fn start_with(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        of_redis: OfRedis,
+    ) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
@@ -162,7 +170,7 @@ impl Instance {
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, &log);
         let log_home = LogHome::new(Arc::clone(&disk), &startup.dir);
-        let (keyspace, journal) = open_data(&config, &startup, &log_home, &log)?;
+        let (keyspace, journal) = open_data(&config, &startup, &log_home, &log, of_redis)?;
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
         let server = Arc::new(Server::new(
@@ -325,17 +333,27 @@ fn raise_descriptors(clients: u64) -> Result<(), u64> {
     if fitting < clients { Err(fitting) } else { Ok(()) }
 }
 
+/// What becomes of data of Redis beside a log that was never written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfRedis {
+    /// They are imported.
+    TakeOver,
+    /// Nobody looks for them.
+    Leave,
+}
+
 /// The keys that the log holds. A log that was never written to takes over what Redis left.
 fn open_data(
     config: &Config,
     startup: &Startup,
     home: &LogHome,
     log: &Log,
+    of_redis: OfRedis,
 ) -> Result<(Arc<Keyspace>, Arc<Journal>), StartError> {
     let (keyspace, journal, is_used) = recover(config, startup, home, log)?;
+    let looks = of_redis == OfRedis::TakeOver && settings_say_log(config) && !is_used;
     // One that was begun at run time holds what was there then, even if that was nothing.
-    if is_used || !settings_say_log(config) || !durability::log_dir(&startup.dir)?.ends_with("wal")
-    {
+    if !looks || !durability::log_dir(&startup.dir)?.ends_with("wal") {
         return Ok((keyspace, journal));
     }
     let settings = config.settings();

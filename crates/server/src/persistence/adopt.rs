@@ -33,7 +33,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 pub struct AdoptError {
     dir: PathBuf,
     found: PathBuf,
-    error: TransferError,
+    error: Box<TransferError>,
 }
 
 /// What Redis would load: the append-only directory, the single file of earlier versions, or else the
@@ -93,7 +93,11 @@ pub fn adopt(found: &Path, settings: &Settings, log: &Log) -> Result<(), AdoptEr
             tell(progress, log);
         }
     });
-    let imported = imported.map_err(|error| AdoptError { dir, found: found.to_owned(), error })?;
+    let imported = imported.map_err(|error| AdoptError {
+        dir,
+        found: found.to_owned(),
+        error: Box::new(error),
+    })?;
     tell_result(&imported, found, begun.elapsed(), log);
     // All of it was in memory, and will be loaded once more.
     crate::memory::purge();
