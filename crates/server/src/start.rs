@@ -116,9 +116,9 @@ fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), St
     let signals = Signals::new([SIGINT, SIGTERM])?;
     let instance = Instance::start(settings)?;
     watch_signals(signals, &instance.server);
-    announce(&instance);
     let log = &instance.server.log;
     supervision::warn_if_alone(&instance.server.config.settings(), log);
+    announce(&instance);
     instance.supervisor.ready(log);
     on_ready();
     instance.wait();
