@@ -8,39 +8,12 @@ import sys
 import time
 
 
-class Server:
-    """A server in a directory of its own, killed with the block."""
+class Client:
+    """A connection to a server on the loopback."""
 
-    def __init__(self, directory, port, *options, program="redis-server"):
-        self.directory = directory
-        self.port = port
-        self.options = options
-        self.program = program
-
-    def __enter__(self):
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.log = self.directory / "log"
-        command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                   "--dir", str(self.directory), "--logfile", str(self.log),
-                   "--enable-debug-command", "yes", *self.options]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=60)
-                self.file = self.socket.makefile("rwb")
-                if self.call("PING") == b"PONG":
-                    return self
-            except (OSError, RuntimeError):
-                pass
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{self.program} did not start:\n{self.log.read_text()}")
-            time.sleep(0.02)
-
-    def __exit__(self, *_):
-        self.socket.close()
-        self.process.kill()
-        self.process.wait()
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.file = self.socket.makefile("rwb")
 
     def send(self, *args):
         self.file.write(b"*%d\r\n" % len(args))
@@ -69,6 +42,40 @@ class Server:
         self.send(*args)
         self.file.flush()
         return self.reply()
+
+
+class Server(Client):
+    """A server in a directory of its own, killed with the block."""
+
+    def __init__(self, directory, port, *options, program="redis-server"):
+        self.directory = directory
+        self.port = port
+        self.options = options
+        self.program = program
+
+    def __enter__(self):
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.log = self.directory / "log"
+        command = [self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+                   "--dir", str(self.directory), "--logfile", str(self.log),
+                   "--enable-debug-command", "yes", *self.options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                super().__init__(self.port)
+                if self.call("PING") == b"PONG":
+                    return self
+            except (OSError, RuntimeError):
+                pass
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{self.program} did not start:\n{self.log.read_text()}")
+            time.sleep(0.02)
+
+    def __exit__(self, *_):
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
 
     def state(self):
         """Everything that is compared."""

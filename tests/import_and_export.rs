@@ -28,7 +28,7 @@ fn durable(dir: &Path) -> Launch {
 }
 
 /// An append-only directory as Redis has it: a snapshot, and two files of commands.
-fn append_only_dir(parent: &Path) -> PathBuf {
+pub fn append_only_dir(parent: &Path) -> PathBuf {
     let dir = parent.join("appendonlydir");
     fs::create_dir_all(&dir).expect("a directory");
     let base: &[&[&str]] = &[&["SELECT", "0"], &["SET", "counter", "41"], &["SET", "old", "1"]];
@@ -61,7 +61,7 @@ fn append_only_dir(parent: &Path) -> PathBuf {
     dir
 }
 
-fn check_imported(launch: &Launch) {
+pub fn check_imported(launch: &Launch) {
     let server = launch.start();
     let mut c = server.connect();
     c.check("MGET counter a b old", r#"["42", "1", "2", nil]"#);
@@ -160,18 +160,21 @@ fn what_is_exported_can_be_imported() {
 }
 
 #[test]
-fn files_of_redis_are_offered_and_not_loaded() {
+fn an_import_that_fails_leaves_nothing_behind() {
     let scratch = TempDir::new();
-    let source = append_only_dir(scratch.path());
-    let server = durable(scratch.path()).start();
-    server.connect().check("DBSIZE", ":0");
-    let output = server.output();
-    let command = format!("tierce import {} --dir {}", source.display(), scratch.path().display());
-    assert!(output.contains(&command), "{output}");
-    server.connect().check("SET k v", "+OK");
-    drop(server);
-    let server = durable(scratch.path()).start();
-    assert!(!server.output().contains("tierce import"), "only beside an empty log");
+    let source = scratch.path().join("appendonly.aof");
+    fs::write(&source, encode(&["NOSUCHTHING"])).expect("a file");
+    let above = scratch.path().join("a");
+    let dir = above.join("b/data");
+    let import = ["import", text(&source), "--dir", text(&dir)];
+    assert_eq!(run(&import).0, 2);
+    assert!(!above.exists());
+    // What was there stays.
+    fs::create_dir_all(&dir).expect("a directory");
+    fs::write(dir.join("mine"), "").expect("a file");
+    assert_eq!(run(&import).0, 2);
+    let names: Vec<_> = fs::read_dir(&dir).expect("there").flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! another one: `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks what came with 7.2).
 
 // The protocol.
+mod failed_transactions;
 mod hello_and_auth;
 mod inline_commands;
 mod pipelines_of_any_depth;
@@ -29,6 +30,7 @@ mod pedrokv;
 // The data.
 mod bitmap_commands;
 mod concurrent_counters;
+mod data_of_redis;
 mod dump_restore;
 mod durability;
 mod expiry;
@@ -57,6 +59,8 @@ mod config_sources;
 mod info;
 mod monitor;
 mod named_files;
+mod redis_conf;
+mod redis_directives;
 mod slowlog_and_latency;
 
 // The limits.

@@ -14,7 +14,9 @@ use crate::digits::NUMBER_LIMIT;
 use crate::distribution::Distribution;
 use crate::pedrokv_table::PedroKvArgs;
 
-/// Load a server that speaks RESP, a protocol of memcached or PedroKV, and report throughput, latency and what it cost the server.
+/// Measure a server under load: throughput, latency, and what a request costs the server.
+///
+/// Speaks the protocols of Redis, memcached and PedroKV.
 ///
 /// Without a command, runs the tests named by -t (SET and GET). A command may be given instead,
 /// with placeholders: __key__ (prefix and 12 digits, by --distribution), __rand_int__ (12 digits,
@@ -146,7 +148,7 @@ pub(crate) struct LoadArgs {
     pub(crate) ratio: Option<(u32, u32)>,
 }
 
-/// Run two servers in alternation and put them side by side.
+/// Compare two servers, measured in turns.
 ///
 /// Each server is started on a free port, which replaces {port} in its command line, or is reached
 /// at an address where it already runs. Both live through a whole workload and only one is loaded at

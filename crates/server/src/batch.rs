@@ -19,6 +19,7 @@ use crate::server::Server;
 use crate::session::{ReplyMode, Session};
 use crate::spill::{self, Fetcher, Wanted};
 use crate::stats::{Counters, Stat};
+use crate::transaction;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
@@ -260,6 +261,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
             let args = self.batch.get(index, input);
+            if session.transaction_fails
+                && let Some(answer) = transaction::answer(session, args)
+            {
+                self.answer(session, output, answer);
+                continue;
+            }
             let command = match last {
                 Some(last) if last.is_repeated_by(args) => last.command,
                 _ => match execute::resolve(self.server, args) {
@@ -268,6 +275,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         command
                     }
                     Err(refused) => {
+                        transaction::note_unknown(session, args);
                         self.refuse(session, output, &refused);
                         continue;
                     }
@@ -379,9 +387,28 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// Replies to a request that does not come to run.
     #[cold]
     fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
+        self.reply(session, output, |reply| {
+            execute::refuse(self.server, self.counters, reply, refused);
+        });
+    }
+
+    /// Replies to a request of a transaction that fails.
+    #[cold]
+    fn answer(&self, session: &mut Session, output: &mut Output, answer: Result<(), CommandError>) {
+        match answer {
+            Ok(()) => self.reply(session, output, |reply| reply.ok()),
+            Err(error) => self.refuse(session, output, &Refused { command: None, error }),
+        }
+    }
+
+    fn reply(
+        &self,
+        session: &mut Session,
+        output: &mut Output,
+        write: impl FnOnce(&mut Reply<'_>),
+    ) {
         let mark = output.mark();
-        let mut reply = Reply::new(output, session.proto);
-        execute::refuse(self.server, self.counters, &mut reply, refused);
+        write(&mut Reply::new(output, session.proto));
         if session.reply_mode != ReplyMode::On {
             mute(session, output, Some(mark));
         }

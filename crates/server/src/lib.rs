@@ -62,8 +62,10 @@ mod slowlog;
 mod spill;
 mod start;
 mod stats;
+mod supervision;
 #[cfg(test)]
 mod test_dir;
+mod transaction;
 mod waiting;
 
 pub use commands::table as command_table;
@@ -72,7 +74,8 @@ pub use log::LogError;
 pub use persistence::transfer;
 #[doc(hidden)]
 pub use start::SyncClock;
-pub use start::{Instance, StartError, Stopper, run};
+pub use start::{Instance, StartError, Stopper, log_refusal, run};
+pub use supervision::wants_background;
 
 /// The version of Tierce.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

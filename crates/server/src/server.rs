@@ -12,7 +12,7 @@ use tierce_wire::resp::{Args, AuthState, Limits};
 use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
-use crate::config::{Config, DirectiveId, Peer};
+use crate::config::{Config, DirectiveId, Peer, Settings};
 use crate::durability::Durability;
 use crate::eviction::Excess;
 use crate::latency::LatencyMonitor;
@@ -104,8 +104,13 @@ pub enum Shutdown {
         /// Whether the server ends even if there can be none.
         force: bool,
     },
-    /// SIGTERM or SIGINT.
-    Signal,
+    /// SIGTERM or SIGINT; `shutdown-on-sigterm` and `shutdown-on-sigint` say what it means.
+    Signal {
+        /// Whether a snapshot is wanted.
+        saving: Saving,
+        /// Whether the server ends even if there can be none.
+        force: bool,
+    },
     /// The program that the server is a part of.
     Owner,
 }
@@ -122,12 +127,26 @@ pub enum Saving {
 }
 
 impl Shutdown {
+    /// What a signal means by one of the directives for them.
+    #[must_use]
+    pub fn on_signal(settings: &Settings, directive: DirectiveId) -> Self {
+        let words = settings.words(directive);
+        let saving = match (words.contains(&"save"), words.contains(&"nosave")) {
+            (true, _) => Saving::Always,
+            (_, true) => Saving::Never,
+            _ => Saving::IfConfigured,
+        };
+        Self::Signal { saving, force: words.contains(&"force") }
+    }
+
     /// Whether a snapshot is taken before the end.
     #[must_use]
     pub fn saves(self, config: &Config) -> bool {
         match self {
-            Self::Command { saving: Saving::Always, .. } => true,
-            Self::Command { saving: Saving::Never, .. } => false,
+            Self::Command { saving: Saving::Always, .. }
+            | Self::Signal { saving: Saving::Always, .. } => true,
+            Self::Command { saving: Saving::Never, .. }
+            | Self::Signal { saving: Saving::Never, .. } => false,
             _ => !config.settings().save_points().is_empty(),
         }
     }
@@ -135,7 +154,7 @@ impl Shutdown {
     /// Whether the server ends even if the snapshot fails.
     #[must_use]
     pub fn is_forced(self) -> bool {
-        matches!(self, Self::Command { force: true, .. })
+        matches!(self, Self::Command { force: true, .. } | Self::Signal { force: true, .. })
     }
 }
 

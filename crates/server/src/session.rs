@@ -45,6 +45,8 @@ pub struct Session {
     pub durability: Option<SyncPolicy>,
     /// Replies that wait for the log to be on the device.
     pub acknowledgements: Acknowledgements,
+    /// It has begun a transaction, which can only fail; see [`transaction`](crate::transaction).
+    pub transaction_fails: bool,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
 }
@@ -81,6 +83,7 @@ impl Session {
             blocked: None,
             durability: None,
             acknowledgements: Acknowledgements::default(),
+            transaction_fails: false,
             closing: false,
         }
     }

@@ -1,7 +1,9 @@
 //! From a configuration to a running server, and to its end.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,15 +18,18 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
 use crate::clients::PauseMode;
 use crate::compactness;
-use crate::config::{ClientClass, Config, DirectiveId, Peer, Settings, Startup};
+use crate::config::{
+    ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
+};
 use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, Cause, LoadError, OwnFiles};
+use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
+use crate::supervision::{self, Supervisor};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -66,6 +71,17 @@ pub enum StartError {
     /// The log of the data.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    /// The data directory.
+    #[error("dir {}: {source}", dir.display())]
+    Dir {
+        /// Its path.
+        dir: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Data that Redis left.
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
     /// The values on disk.
     #[error("maxmemory-policy spill: {0}")]
     Spill(String),
@@ -83,16 +99,43 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT.
+/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT. What is odd about the
+/// configuration, and why there can be no start, is written into the log, too, if that is a file.
+/// `on_ready` is called once, when clients are served.
 ///
 /// # Errors
 /// When it cannot start; the message is one line that names the cause.
-pub fn run(settings: Settings) -> Result<(), StartError> {
+pub fn run(loaded: Loaded, on_ready: impl FnOnce()) -> Result<(), StartError> {
+    let logfile = loaded.settings.logfile();
+    log_beside(logfile.as_deref(), &loaded.notes);
+    run_until_ended(loaded.settings, on_ready).inspect_err(|error| {
+        log_beside(logfile.as_deref(), &[format!("The server cannot start: {error}")]);
+    })
+}
+
+/// Writes into the log that the server would have had what its configuration is refused for.
+pub fn log_refusal(error: &ConfigError) {
+    let ConfigError::Refused { logfile, .. } = error else { return };
+    let text = error.to_string();
+    log_beside(logfile.as_deref(), &text.lines().collect::<Vec<_>>());
+}
+
+/// Logs what the caller shows on the standard error. If the log cannot be opened, the start says so.
+fn log_beside(logfile: Option<&Path>, lines: &[impl Display]) {
+    let Some(Ok(log)) = logfile.map(|path| Log::open(Some(path), LogLevel::Notice)) else { return };
+    lines.iter().for_each(|line| log.warning(line));
+}
+
+fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), StartError> {
     // Before any other thread is there, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGINT, SIGTERM])?;
     let instance = Instance::start(settings)?;
     watch_signals(signals, &instance.server);
+    let log = &instance.server.log;
+    supervision::warn_if_alone(&instance.server.config.settings(), log);
     announce(&instance);
+    instance.supervisor.ready(log);
+    on_ready();
     instance.wait();
     Ok(())
 }
@@ -104,6 +147,7 @@ pub struct Instance {
     /// Carries out saves.
     saver: JoinHandle<()>,
     startup: Startup,
+    supervisor: Supervisor,
     /// Removed when the server has ended.
     _pid_file: Option<PidFile>,
 }
@@ -114,11 +158,11 @@ impl Instance {
     /// # Errors
     /// When it cannot start; the message is one line that names the cause.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
-        Self::start_on(settings, Arc::new(OsDisk))
+        Self::start_with(settings, Arc::new(OsDisk), ColdLimits::default(), OfRedis::TakeOver)
     }
 
     /// The same with the log on another disk than that of the operating system: for tests of what
-    /// a disk may do. Snapshots do not go there.
+    /// a disk may do. Snapshots do not go there, and files of Redis do not come from there.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -137,6 +181,15 @@ impl Instance {
         disk: Arc<dyn Disk>,
         spilled: ColdLimits,
     ) -> Result<Self, StartError> {
+        Self::start_with(settings, disk, spilled, OfRedis::Leave)
+    }
+
+    fn start_with(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        spilled: ColdLimits,
+        of_redis: OfRedis,
+    ) -> Result<Self, StartError> {
         // Loading takes memory that would count as the server's own.
         crate::memory::resident_at_start();
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -144,23 +197,13 @@ impl Instance {
         let own = OwnFiles::of(&settings, &startup.dir).with_snapshot(&settings);
         own.conflict().map_or(Ok(()), |conflict| Err(StartError::Files(conflict)))?;
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        let supervisor = Supervisor::of(&settings);
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
-        let journal = Arc::<Journal>::default();
         let log_home = LogHome::new(Arc::clone(&disk), &startup.dir, LogOptions::default());
-        let keyspace = keyspace_options(&config, &startup, &journal);
-        let keyspace = Arc::new(Keyspace::new(keyspace)?);
-        keyspace.set_limits(&compactness::configured(&config.settings()));
-        if settings_say_log(&config) {
-            const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
-            let accepts = config.settings().word(LOST) == "accept";
-            let is_new = !durability::recover(&journal, &keyspace, &log_home, &log, accepts)?;
-            if is_new {
-                persistence::offer_import(&config.settings(), &log);
-            }
-        }
+        let (keyspace, journal) = open_data(&config, &startup, &log_home, &log, of_redis)?;
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
         let server = Arc::new(Server::new(
@@ -184,7 +227,7 @@ impl Instance {
         watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, saver, startup, _pid_file: pid_file })
+        Ok(Self { server, runtime, saver, startup, supervisor, _pid_file: pid_file })
     }
 
     /// Ends the server from anywhere.
@@ -203,13 +246,13 @@ impl Instance {
     /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, saver, .. } = self;
+        let Self { server, runtime, saver, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
             log.notice(match reason {
                 Shutdown::Command { .. } => "A client asked for shutdown",
-                Shutdown::Signal => "A signal asks for shutdown",
+                Shutdown::Signal { .. } => "A signal asks for shutdown",
                 Shutdown::Owner => "The program asks for shutdown",
             });
             let saves = reason.saves(&server.config);
@@ -219,6 +262,7 @@ impl Instance {
             log.warning("Error trying to save the DB, can't exit.");
             stay_up(&server);
         };
+        supervisor.stopping(log);
         runtime.handle().drain(DRAIN_MAX);
         runtime.join();
         // The last clones, so that Unix sockets leave no file behind.
@@ -263,6 +307,7 @@ fn stay_up(server: &Server) {
 /// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
 fn load_snapshot(server: &Server) -> Result<(), StartError> {
     const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
+    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
     if server.durability.journal().is_some() {
         // As in Redis, the log is what counts when there is one.
         return Ok(());
@@ -270,7 +315,12 @@ fn load_snapshot(server: &Server) -> Result<(), StartError> {
     let settings = server.config.settings();
     let path = persistence::snapshot_path(&settings);
     let verifies = settings.is_on(VERIFIES);
-    if let Some(loaded) = persistence::load(&path, &server.keyspace, &server.log, verifies)? {
+    let load = if settings.is_on(SKIP) {
+        persistence::load_without_unsupported
+    } else {
+        persistence::load
+    };
+    if let Some(loaded) = load(&path, &server.keyspace, &server.log, verifies)? {
         server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
     }
     Ok(())
@@ -345,6 +395,64 @@ fn raise_descriptors(clients: u64, workers: usize) -> Result<(), u64> {
 fn other_descriptors(workers: usize) -> u64 {
     let loops = (workers as u64 + 1) * DESCRIPTORS_OF_A_LOOP;
     tierce_net::DESCRIPTORS_RESERVED + OWN_DESCRIPTORS + loops
+}
+
+/// What becomes of data of Redis beside a log that was never written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfRedis {
+    /// They are imported.
+    TakeOver,
+    /// Nobody looks for them.
+    Leave,
+}
+
+/// The keys that the log holds. A log that was never written to takes over what Redis left.
+fn open_data(
+    config: &Config,
+    startup: &Startup,
+    home: &LogHome,
+    log: &Log,
+    of_redis: OfRedis,
+) -> Result<(Arc<Keyspace>, Arc<Journal>), StartError> {
+    let (keyspace, journal, is_used) = recover(config, startup, home, log)?;
+    let looks = of_redis == OfRedis::TakeOver && settings_say_log(config) && !is_used;
+    // One that was begun at run time holds what was there then, even if that was nothing.
+    if !looks || !durability::log_dir(&startup.dir)?.ends_with("wal") {
+        return Ok((keyspace, journal));
+    }
+    let settings = config.settings();
+    let Some(found) = persistence::find_data_of_redis(&settings) else {
+        return Ok((keyspace, journal));
+    };
+    // The import opens the log by itself.
+    drop((keyspace, journal));
+    persistence::adopt(&found, &settings, log)?;
+    let (keyspace, journal, _) = recover(config, startup, home, log)?;
+    Ok((keyspace, journal))
+}
+
+/// The keys that the log holds, if there is to be one, and whether there has ever been any record in it.
+fn recover(
+    config: &Config,
+    startup: &Startup,
+    home: &LogHome,
+    log: &Log,
+) -> Result<(Arc<Keyspace>, Arc<Journal>, bool), StartError> {
+    const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
+    let journal = Arc::<Journal>::default();
+    let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &journal))?);
+    let settings = config.settings();
+    keyspace.set_limits(&compactness::configured(&settings));
+    let mut is_used = false;
+    if settings_say_log(config) {
+        let accepts = settings.word(LOST) == "accept";
+        let recovered = durability::recover(&journal, &keyspace, home, log, accepts);
+        is_used = recovered.map_err(|error| match error {
+            RecoveryError::Io(source) => StartError::Dir { dir: startup.dir.clone(), source },
+            error => error.into(),
+        })?;
+    }
+    Ok((keyspace, journal, is_used))
 }
 
 fn settings_say_log(config: &Config) -> bool {
@@ -573,12 +681,16 @@ fn watch_signals(mut signals: Signals, server: &Arc<Server>) {
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            for (count, _) in signals.forever().enumerate() {
+            const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
+            const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
+            for (count, signal) in signals.forever().enumerate() {
                 if count > 0 {
                     server.log.warning("A second signal: ending without sending the last replies");
                     std::process::exit(1);
                 }
-                server.request_shutdown(Shutdown::Signal);
+                let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };
+                let reason = Shutdown::on_signal(&server.config.settings(), directive);
+                server.request_shutdown(reason);
             }
         })
         .expect("a thread at start-up");

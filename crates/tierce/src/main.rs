@@ -1,6 +1,7 @@
 //! The `tierce` program: the server, and its tools as subcommands.
 
 mod allocator;
+mod background;
 mod shown;
 mod transfer;
 mod upkeep;
@@ -10,19 +11,20 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-use tierce_server::config::{self, Invocation, Loaded, Severity, Sources, Tool};
+use background::{Background, Side};
+use clap::{Args, Parser};
+use tierce_server::config::{self, ConfigError, Invocation, Loaded, Severity, Sources, Tool};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// What `tierce NAME` runs instead of the server.
 const TOOLS: [Tool; 6] = [
-    Tool { name: "bench", about: "Load a server, or compare two, and report what it cost." },
-    Tool { name: "race", about: "Race the storage engine against the disk it is on." },
-    Tool { name: "check", about: "Verify every record of a store." },
-    Tool { name: "repair", about: "Save what can be saved of a damaged store." },
-    Tool { name: "import", about: "Import data of Redis into a data directory." },
+    Tool { name: "bench", about: "Measure a server under load, or compare two." },
+    Tool { name: "race", about: "Measure the storage engine against the disk it is on." },
+    Tool { name: "check", about: "Verify every record on disk." },
+    Tool { name: "repair", about: "Copy what is intact in a damaged store to a new one." },
+    Tool { name: "import", about: "Import data from Redis into a data directory." },
     Tool { name: "export", about: "Export a data directory for Redis." },
 ];
 
@@ -31,7 +33,9 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("tierce: {error}");
+            for line in error.to_string().lines() {
+                eprintln!("tierce: {line}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     match config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
-        Invocation::Serve(sources) => serve(&sources)?,
+        Invocation::Serve(sources) => return serve(&sources),
         Invocation::CheckConfig(sources) => {
             load(&sources)?;
             print("The configuration is valid.\n");
@@ -54,34 +58,45 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
 
 fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>> {
     match name {
-        "race" => tierce_bench::race::run(&Race::parse_tool("tierce race", args).args)?,
-        "check" => return Ok(Check::parse_tool("tierce check", args).args.run()),
-        "import" => return Ok(Import::parse_tool("tierce import", args).args.run()),
-        "export" => return Ok(Export::parse_tool("tierce export", args).args.run()),
-        "repair" => return Ok(Repair::parse_tool("tierce repair", args).args.run()),
-        _ => tierce_bench::run(Bench::parse_tool("tierce bench", args).args)?,
+        "race" => tierce_bench::race::run(&parse(name, args))?,
+        "check" => return Ok(parse::<upkeep::CheckArgs>(name, args).run()),
+        "import" => return Ok(parse::<transfer::ImportArgs>(name, args).run()),
+        "export" => return Ok(parse::<transfer::ExportArgs>(name, args).run()),
+        "repair" => return Ok(parse::<upkeep::RepairArgs>(name, args).run()),
+        _ => tierce_bench::run(parse(name, args))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command line of a tool, behind its name.
-trait ParseTool: Parser {
-    /// Parses it, or prints help or what is wrong, and ends the program.
-    fn parse_tool(name: &str, args: Vec<OsString>) -> Self {
-        Self::parse_from(std::iter::once(OsString::from(name)).chain(args))
-    }
+// The command line of a tool, whose help is that of its arguments: so this is no doc comment.
+#[derive(Parser)]
+struct CommandLine<A: Args> {
+    #[command(flatten)]
+    args: A,
 }
 
-impl<P: Parser> ParseTool for P {}
+/// Parses what follows the name of a tool, or prints help or what is wrong, and ends the program.
+fn parse<A: Args>(tool: &str, args: Vec<OsString>) -> A {
+    let name = OsString::from(format!("tierce {tool}"));
+    CommandLine::parse_from(std::iter::once(name).chain(args)).args
+}
 
-fn serve(sources: &Sources) -> Result<(), Box<dyn Error>> {
-    let loaded = load(sources)?;
+fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
+    let loaded = load(sources).inspect_err(tierce_server::log_refusal)?;
+    let mut background = None;
+    if tierce_server::wants_background(&loaded.settings) {
+        match background::detach()? {
+            Side::Server(side) => background = Some(side),
+            Side::Launcher(outcome) => return Ok(outcome),
+        }
+    }
     tierce_server::memory::on_purge(allocator::collect);
-    Ok(tierce_server::run(loaded.settings)?)
+    tierce_server::run(loaded, || background.map_or((), Background::ready))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the configuration and tells the user what is odd about it.
-fn load(sources: &Sources) -> Result<Loaded, Box<dyn Error>> {
+fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let loaded = sources.load(&mut io::stdin())?;
     for note in &loaded.notes {
         let label = match note.severity() {
@@ -91,54 +106,6 @@ fn load(sources: &Sources) -> Result<Loaded, Box<dyn Error>> {
         eprintln!("tierce: {label}: {note}");
     }
     Ok(loaded)
-}
-
-/// The command line of `tierce bench`.
-#[derive(Parser)]
-#[command(name = "tierce bench")]
-struct Bench {
-    #[command(flatten)]
-    args: tierce_bench::cli::BenchArgs,
-}
-
-/// The command line of `tierce race`.
-#[derive(Parser)]
-#[command(name = "tierce race")]
-struct Race {
-    #[command(flatten)]
-    args: tierce_bench::race::RaceArgs,
-}
-
-/// The command line of `tierce check`.
-#[derive(Parser)]
-#[command(name = "tierce check")]
-struct Check {
-    #[command(flatten)]
-    args: upkeep::CheckArgs,
-}
-
-/// The command line of `tierce repair`.
-#[derive(Parser)]
-#[command(name = "tierce repair")]
-struct Repair {
-    #[command(flatten)]
-    args: upkeep::RepairArgs,
-}
-
-/// The command line of `tierce import`.
-#[derive(Parser)]
-#[command(name = "tierce import")]
-struct Import {
-    #[command(flatten)]
-    args: transfer::ImportArgs,
-}
-
-/// The command line of `tierce export`.
-#[derive(Parser)]
-#[command(name = "tierce export")]
-struct Export {
-    #[command(flatten)]
-    args: transfer::ExportArgs,
 }
 
 /// Prints to standard output; a reader that has gone away (`tierce --help | head`) is no error.

@@ -27,6 +27,7 @@ pub struct Launch {
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
     files_max: Option<u64>,
+    keeps_nothing: bool,
 }
 
 /// How a program ended that was expected to end by itself.
@@ -51,7 +52,15 @@ impl Launch {
             arguments: Vec::new(),
             environment: Vec::new(),
             files_max: None,
+            keeps_nothing: true,
         }
+    }
+
+    /// Leaves it to a file, or to the program, what is kept on disk. Else nothing is.
+    #[must_use]
+    pub fn keeping(mut self) -> Self {
+        self.keeps_nothing = false;
+        self
     }
 
     /// With this configuration file.
@@ -107,12 +116,11 @@ impl Launch {
             let port = self.port.unwrap_or_else(free_port);
             let dir = TempDir::new();
             // Said first, so that a test may say something else.
-            let mut arguments = vec![
-                ("port", port.to_string()),
-                ("dir", dir.path().display().to_string()),
-                ("save", String::new()),
-                ("appendonly", "no".to_owned()),
-            ];
+            let mut arguments =
+                vec![("port", port.to_string()), ("dir", dir.path().display().to_string())];
+            if self.keeps_nothing {
+                arguments.extend([("save", String::new()), ("appendonly", "no".to_owned())]);
+            }
             let own = self.directives.iter().map(|(name, value)| (name.as_str(), value.clone()));
             arguments.extend(own);
             let child = self.spawn(&dir, arguments);

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::engine::{Placement, Writes};
 
-/// Race the storage engine: kills, random writes, random reads and ordered scans.
+/// Measure the storage engine: kills, random writes, random reads and ordered scans.
 ///
 /// First the raw limits of the disk are measured in the same directory, past the page cache. Then
 /// processes that write are killed with SIGKILL, and whatever they had been told was written must be

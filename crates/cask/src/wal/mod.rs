@@ -132,6 +132,12 @@ impl Wal {
         self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop)
     }
 
+    /// Whether there has ever been a record in it, be it that all were dropped since.
+    pub fn was_ever_written(&self) -> bool {
+        const FIRST_SEQ: u64 = 1;
+        self.store.next_seq.load(Ordering::Acquire) > FIRST_SEQ
+    }
+
     /// Where the log ends: a number that grows with every record.
     pub fn appended(&self) -> u64 {
         self.lane().end()

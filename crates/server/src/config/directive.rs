@@ -30,7 +30,7 @@ pub struct Directive {
     pub visibility: Visibility,
     /// Whether its values may be shown to others than its owner.
     pub secrecy: Secrecy,
-    /// Whether anything depends on it.
+    /// What becomes of values other than the default.
     pub effect: Effect,
     /// A rule beyond the kind.
     pub check: Option<Check>,
@@ -68,13 +68,23 @@ pub enum Secrecy {
     Secret,
 }
 
-/// Whether anything in this version depends on the directive.
+/// What becomes of values other than the default. Nobody may believe that something is in force
+/// which is not: what would change security, durability, the role, or who is reached where, acts
+/// or is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It does what it says.
-    Now,
-    /// It is checked, kept, shown and rewritten, and changes nothing so far.
-    Later,
+    Acts,
+    /// It tunes something that works differently here. Any value is checked, kept, shown and
+    /// rewritten, and changes nothing, for this reason.
+    Accepted(&'static str),
+    /// The start and CONFIG SET fail.
+    Refused {
+        /// Values besides the default that are no reason to fail: they act, or ask for nothing.
+        except: &'static [&'static str],
+        /// The reason, and what to do instead.
+        why: &'static str,
+    },
 }
 
 /// The chapters of the documentation.
@@ -165,7 +175,7 @@ pub(super) const fn row(
         mutability: Mutability::AtAnyTime,
         visibility: Visibility::Listed,
         secrecy: Secrecy::Open,
-        effect: Effect::Now,
+        effect: Effect::Acts,
         check: None,
     }
 }
@@ -207,8 +217,19 @@ impl Directive {
         self
     }
 
-    pub(super) const fn later(mut self) -> Self {
-        self.effect = Effect::Later;
+    /// See [`Effect::Accepted`].
+    pub(super) const fn accepted(mut self, reason: &'static str) -> Self {
+        self.effect = Effect::Accepted(reason);
+        self
+    }
+
+    /// See [`Effect::Refused`]; with the values besides the default that are not.
+    pub(super) const fn refused(
+        mut self,
+        except: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        self.effect = Effect::Refused { except, why };
         self
     }
 
@@ -227,6 +248,15 @@ impl Directive {
             check(&value)?;
         }
         Ok(value)
+    }
+
+    /// Why this value must not be in force, if it must not.
+    #[must_use]
+    pub fn objection(&self, value: &Value) -> Option<&'static str> {
+        let Effect::Refused { except, why } = self.effect else { return None };
+        let is_meant = |text: &&str| self.parse(&[text.as_bytes()], None).as_ref() == Ok(value);
+        let may_be = *value == self.default_value() || except.iter().any(is_meant);
+        (!may_be).then_some(why)
     }
 
     /// The value when nobody says anything.

@@ -22,6 +22,14 @@ pub enum ConfigError {
         /// What the user may have meant.
         hint: String,
     },
+    /// A file that another one includes cannot be read.
+    #[error("{assignment}: {error}")]
+    Included {
+        /// The line that includes it.
+        assignment: Assignment,
+        /// What is wrong.
+        error: Box<Self>,
+    },
     /// A file is too large to be a configuration.
     #[error("{}: larger than {limit} bytes, hardly a configuration", path.display())]
     TooLarge {
@@ -54,11 +62,33 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: Invalid,
     },
+    /// Values that nothing acts on, though somebody might rely on them. One line for each.
+    #[error("{}", lines(.objections))]
+    Refused {
+        /// What was said, and why it is refused.
+        objections: Vec<(Assignment, &'static str)>,
+        /// The file that the server would have logged into.
+        logfile: Option<PathBuf>,
+    },
+    /// A directive that does not exist, in a file.
+    #[error("{assignment}: unknown directive{}", directive_hint(&assignment.name, &assignment.origin))]
+    UnknownDirective {
+        /// What was said.
+        assignment: Assignment,
+    },
     /// An option on the command line that does not exist.
     #[error("{option}: unknown option{hint}; see tierce --help")]
     UnknownOption {
         /// What was said.
         option: String,
+        /// What the user may have meant.
+        hint: String,
+    },
+    /// A first word that is no tool, where no file can be meant.
+    #[error("{word}: there is no such tool{hint}; see tierce --help")]
+    UnknownTool {
+        /// The word.
+        word: String,
         /// What the user may have meant.
         hint: String,
     },
@@ -71,10 +101,10 @@ pub enum ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A directive that does not exist, in a file or in the environment.
+    /// A directive that does not exist, in the environment.
     Unknown(Assignment),
-    /// A directive that nothing acts on so far.
-    NoEffect(Assignment),
+    /// A directive that changes nothing, and why.
+    NoEffect(Assignment, &'static str),
     /// A variable that Kubernetes sets for a service called tierce.
     ServiceLink(Assignment),
 }
@@ -94,7 +124,7 @@ impl Note {
     pub fn severity(&self) -> Severity {
         match self {
             Self::Unknown(_) | Self::ServiceLink(_) => Severity::Warning,
-            Self::NoEffect(_) => Severity::Notice,
+            Self::NoEffect(..) => Severity::Notice,
         }
     }
 }
@@ -106,14 +136,20 @@ impl std::fmt::Display for Note {
                 let hint = directive_hint(&assignment.name, &assignment.origin);
                 write!(f, "{assignment}: unknown directive, ignored{hint}")
             }
-            Self::NoEffect(assignment) => {
-                write!(f, "{assignment}: kept, but has no effect in this version")
+            Self::NoEffect(assignment, reason) => {
+                write!(f, "{assignment}: accepted without effect. {reason}")
             }
             Self::ServiceLink(assignment) => {
                 write!(f, "{assignment}: ignored, it describes a service and not this server")
             }
         }
     }
+}
+
+fn lines(objections: &[(Assignment, &str)]) -> String {
+    let lines: Vec<_> =
+        objections.iter().map(|(said, why)| format!("{said}: refused, {why}")).collect();
+    lines.join("\n")
 }
 
 /// `; did you mean …?` with the directive most like `name`, written as its origin writes names.

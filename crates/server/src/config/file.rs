@@ -104,11 +104,22 @@ fn expand(
         if depth == DEPTH_MAX {
             return Err(ConfigError::TooDeep { assignment, limit: DEPTH_MAX });
         }
-        for path in matching_files(pattern)? {
-            read_into(&path, depth + 1, out)?;
-        }
+        let included = matching_files(pattern);
+        let read = included
+            .and_then(|paths| paths.iter().try_for_each(|path| read_into(path, depth + 1, out)));
+        read.map_err(|error| included_by(&assignment, error))?;
     }
     Ok(())
+}
+
+/// Adds the line that includes a file, unless the message names a line already.
+fn included_by(assignment: &Assignment, error: ConfigError) -> ConfigError {
+    match error {
+        ConfigError::Unreadable { .. } | ConfigError::TooLarge { .. } => {
+            ConfigError::Included { assignment: assignment.clone(), error: Box::new(error) }
+        }
+        other => other,
+    }
 }
 
 /// The argument of a line that includes others. A wrong number of arguments is found later.
@@ -223,10 +234,17 @@ mod tests {
     fn a_missing_file_is_an_error() {
         let dir = TestDir::new("missing");
         let missing = dir.path().join("missing.conf");
-        let main = dir.write("main.conf", &format!("include {}\n", missing.display()));
-        let error = read(&main).expect_err("missing");
-        let expected = format!("cannot read {}: No such file or directory", missing.display());
-        assert_eq!(error.to_string(), expected);
+        let main = dir.write("main.conf", &format!("port 1\ninclude {}\n", missing.display()));
+        let outer = dir.write("outer.conf", &format!("include {}\n", main.display()));
+        for path in [&main, &outer] {
+            let error = read(path).expect_err("missing");
+            let expected = format!(
+                "{}:2: include: cannot read {}: No such file or directory",
+                main.display(),
+                missing.display()
+            );
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]

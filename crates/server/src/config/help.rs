@@ -50,9 +50,8 @@ Options:
 ";
 
 const FOOTER: &str = "\
-A file is overruled by options, and these by the environment. A star marks what
-is accepted, but has no effect in this version. All directives, explained:
-tierce --help-directives, or docs/configuration.md.
+A file is overruled by options, and these by the environment. All directives,
+explained: tierce --help-directives, or docs/configuration.md.
 ";
 
 /// The text of `tierce --help`.
@@ -83,7 +82,8 @@ pub(super) fn overview(tools: &[Tool]) -> String {
 #[must_use]
 pub(super) fn directives() -> String {
     let mut text = String::from("All directives with their defaults, as in redis.conf.\n");
-    text.push_str("A star marks what is accepted, but has no effect in this version.\n");
+    text.push_str("A star marks what is accepted without an effect, an exclamation mark what is\n");
+    text.push_str("refused unless it is at its default; tierce --help DIRECTIVE tells why.\n");
     for group in Group::ALL {
         let _ = write!(text, "\n{}\n", group.title());
         for directive in listed(group) {
@@ -111,8 +111,10 @@ pub(super) fn directive(id: DirectiveId) -> String {
     if let Some(alias) = directive.alias {
         fact("alias", alias);
     }
-    if directive.effect == Effect::Later {
-        fact("effect", "none in this version; it is checked and kept");
+    match directive.effect {
+        Effect::Acts => {}
+        Effect::Accepted(reason) => fact("effect", &format!("none. {reason}")),
+        Effect::Refused { .. } => fact("refused", &refusal(directive)),
     }
     text
 }
@@ -147,8 +149,20 @@ pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
     }
 }
 
+/// Which values are refused, and why.
+pub(super) fn refusal(directive: &Directive) -> String {
+    let Effect::Refused { except, why } = directive.effect else { return String::new() };
+    let fine = std::iter::once(shown_default(directive)).chain(except.iter().copied());
+    let fine: Vec<_> = fine.map(|value| format!("`{value}`")).collect();
+    format!("All values but {} are refused: {why}.", fine.join(", "))
+}
+
 fn marked_name(directive: &Directive) -> String {
-    let mark = if directive.effect == Effect::Later { "*" } else { "" };
+    let mark = match directive.effect {
+        Effect::Acts => "",
+        Effect::Accepted(_) => "*",
+        Effect::Refused { .. } => "!",
+    };
     format!("{}{mark}", directive.name)
 }
 
@@ -214,7 +228,7 @@ mod tests {
         for id in DirectiveId::all() {
             let name = id.name();
             let there =
-                text.contains(&format!("\n  {name} [")) || text.contains(&format!("\n  {name}* ["));
+                ["", "*", "!"].iter().any(|mark| text.contains(&format!("\n  {name}{mark} [")));
             let hidden = id.directive().visibility == super::Visibility::Hidden;
             assert_eq!(there, !hidden, "{name}");
         }

@@ -70,7 +70,15 @@ pub fn parse(
     let mut sources = Sources { file, ..Sources::default() };
     let mut check_only = false;
     for option in split_options(options)? {
-        match Flag::of(&option.name) {
+        let flag = Flag::of(&option.name);
+        if flag.is_some_and(|flag| flag != Flag::CheckConfig)
+            && let Some(word) = args.first().filter(|word| may_be_tool(word))
+        {
+            // Somebody asks for the help of a tool.
+            let (word, hint) = (word.to_string_lossy().into_owned(), similar_tool(word, tools));
+            return Err(ConfigError::UnknownTool { word, hint });
+        }
+        match flag {
             Some(Flag::Help) => return help_about(&option, tools),
             Some(Flag::HelpDirectives) => return Ok(Invocation::Help(help::directives())),
             Some(Flag::Version) => return Ok(Invocation::Version(help::version())),
@@ -154,7 +162,21 @@ fn split_file<'a>(args: &'a [OsString], tools: &[Tool]) -> (FileSource, &'a [OsS
 }
 
 /// A word without slash or dot may be a mistyped tool rather than a file.
+fn may_be_tool(word: &OsStr) -> bool {
+    let word = word.as_bytes();
+    !word.is_empty() && !word.starts_with(b"-") && !word.iter().any(|byte| b"/.".contains(byte))
+}
+
 fn tool_hint(word: &OsStr, tools: &[Tool]) -> String {
+    match similar_tool(word, tools) {
+        hint if hint.is_empty() && may_be_tool(word) => {
+            "; there is no tool of that name either, see tierce --help".to_owned()
+        }
+        hint => hint,
+    }
+}
+
+fn similar_tool(word: &OsStr, tools: &[Tool]) -> String {
     match suggest(word.as_bytes(), tools.iter().map(|tool| tool.name)) {
         Some(tool) => format!("; did you mean tierce {tool}?"),
         None => String::new(),
@@ -357,6 +379,24 @@ mod tests {
         };
         assert_eq!(name, "bench");
         assert_eq!(args, ["--help", "-c", "50"]);
+    }
+
+    #[test]
+    fn help_on_a_tool_that_does_not_exist_is_an_error() {
+        for (args, expected) in [
+            (["nosuchtool", "--help"], "nosuchtool: there is no such tool; see tierce --help"),
+            (
+                ["bnech", "--version"],
+                "bnech: there is no such tool; did you mean tierce bench?; see tierce --help",
+            ),
+        ] {
+            assert_eq!(run(&args).expect_err("no tool"), expected);
+        }
+        let Ok(Invocation::Serve(sources)) = run(&["nosuchtool"]) else { panic!() };
+        let error = sources.load(&mut std::io::empty()).expect_err("no such file").to_string();
+        let expected = "cannot read nosuchtool: No such file or directory; there is no tool of that \
+                        name either, see tierce --help";
+        assert_eq!(error, expected);
     }
 
     #[test]

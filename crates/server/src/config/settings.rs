@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use super::directive::{DirectiveId, Secrecy};
 use super::events::Events;
 use super::limits::OutputLimits;
-use super::origin::Assignment;
 use super::value::{SavePoint, Value};
 use crate::durability::SyncPolicy;
 
@@ -17,8 +16,6 @@ use crate::durability::SyncPolicy;
 pub struct Settings {
     /// In the order of the table.
     values: Vec<Value>,
-    /// Lines that are no settings, kept for a version that acts on them.
-    lines: Vec<Assignment>,
     /// The file that CONFIG REWRITE rewrites, absolute.
     file: Option<PathBuf>,
 }
@@ -26,7 +23,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let values = DirectiveId::all().map(|id| id.directive().default_value()).collect();
-        Self { values, lines: Vec::new(), file: None }
+        Self { values, file: None }
     }
 }
 
@@ -53,18 +50,8 @@ impl Settings {
         self.file.as_deref()
     }
 
-    /// Lines such as `user` and `rename-command`.
-    #[must_use]
-    pub fn lines(&self) -> &[Assignment] {
-        &self.lines
-    }
-
     pub(super) fn replace(&mut self, id: DirectiveId, value: Value) {
         self.values[id.index()] = value;
-    }
-
-    pub(super) fn add_line(&mut self, line: Assignment) {
-        self.lines.push(line);
     }
 
     pub(super) fn set_file(&mut self, file: Option<PathBuf>) {
@@ -118,6 +105,15 @@ impl Settings {
     pub fn word(&self, id: DirectiveId) -> &'static str {
         match self.value(id) {
             Value::Word(word) => word,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// Some words out of a choice.
+    #[must_use]
+    pub fn words(&self, id: DirectiveId) -> &[&'static str] {
+        match self.value(id) {
+            Value::Words(words) => words,
             _ => wrong_kind(id),
         }
     }

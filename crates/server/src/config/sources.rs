@@ -14,6 +14,7 @@ use super::kind::Invalid;
 use super::origin::{Assignment, Origin};
 use super::settings::Settings;
 use super::table::{FileLine, Handling};
+use super::value::Value;
 
 /// Where the configuration comes from; files are not read yet.
 #[derive(Clone, Debug, Default)]
@@ -56,15 +57,16 @@ impl Sources {
     /// Reads the file and checks everything.
     ///
     /// # Errors
-    /// If a file cannot be read, a value is not valid, or the command line names an unknown
-    /// directive.
+    /// If a file cannot be read, a value is not valid or refused, or a file or the command line names
+    /// an unknown directive.
     pub fn load(&self, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
         let (lines, path) = self.file.read(stdin)?;
         let mut loading = Loading::new();
         for source in [&lines, &self.arguments, &self.environment] {
             loading.apply(source)?;
         }
-        Ok(loading.finish(path))
+        loading.imply();
+        loading.finish(path)
     }
 }
 
@@ -96,13 +98,28 @@ fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
     }
 }
 
-/// What a file alone would set.
+const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+const SAVE: DirectiveId = DirectiveId::of("save");
+
+/// The save points of a file with these settings that does not name any.
+pub(super) fn implied_save_points(settings: &Settings) -> Value {
+    let directive = SAVE.directive();
+    match directive.redis_default.filter(|_| !settings.is_on(APPENDONLY)) {
+        Some(points) => directive.parse(&[points.as_bytes()], None).expect("a default of Redis"),
+        None => directive.default_value(),
+    }
+}
+
+/// What the directives of a file alone would set; other lines do not count.
 ///
 /// # Errors
 /// If a value is not valid.
 pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError> {
     let mut loading = Loading::new();
-    loading.apply(lines)?;
+    let sets = |line: &&Assignment| DirectiveId::find(&line.name).is_some();
+    let lines: Vec<_> = lines.iter().filter(sets).cloned().collect();
+    loading.apply(&lines)?;
+    loading.imply();
     Ok(loading.settings)
 }
 
@@ -111,13 +128,23 @@ struct Loading {
     settings: Settings,
     /// Who spoke last about each directive.
     said: Vec<Option<Assignment>>,
+    /// A file has switched the log off.
+    file_keeps_no_log: bool,
+    /// Lines that must not be there, and why.
+    refused_lines: Vec<(Assignment, &'static str)>,
     notes: Vec<Note>,
 }
 
 impl Loading {
     fn new() -> Self {
         let said = DirectiveId::all().map(|_| None).collect();
-        Self { settings: Settings::default(), said, notes: Vec::new() }
+        Self {
+            settings: Settings::default(),
+            said,
+            file_keeps_no_log: false,
+            refused_lines: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     fn apply(&mut self, source: &[Assignment]) -> Result<(), ConfigError> {
@@ -127,7 +154,7 @@ impl Loading {
                 self.assign(id, assignment, earlier.contains(&id))?;
                 earlier.push(id);
             } else if let Some(line) = FileLine::find(&assignment.name) {
-                self.keep_line(line, assignment)?;
+                self.take_line(line, assignment)?;
             } else {
                 self.unknown(assignment)?;
             }
@@ -152,12 +179,15 @@ impl Loading {
             .parse(&args, Some(current))
             .map_err(|reason| ConfigError::Invalid { assignment: assignment.clone(), reason })?;
         let value = if adds_up { current.followed_by(value) } else { value };
+        if id == APPENDONLY && matches!(assignment.origin, Origin::File { .. }) {
+            self.file_keeps_no_log = value == Value::Bool(false);
+        }
         self.settings.replace(id, value);
         self.said[id.index()] = Some(assignment.clone());
         Ok(())
     }
 
-    fn keep_line(&mut self, line: &FileLine, assignment: &Assignment) -> Result<(), ConfigError> {
+    fn take_line(&mut self, line: &FileLine, assignment: &Assignment) -> Result<(), ConfigError> {
         let assignment = assignment.clone();
         let count = assignment.args.len();
         if !(line.args_min..=line.args_max).contains(&count) {
@@ -165,9 +195,8 @@ impl Loading {
             return Err(ConfigError::Invalid { assignment, reason });
         }
         match line.handling {
-            Handling::Keep => {
-                self.notes.push(Note::NoEffect(assignment.clone()));
-                self.settings.add_line(assignment);
+            Handling::Refuse(why) => {
+                self.refused_lines.push((assignment, why));
                 Ok(())
             }
             Handling::Ignore => Ok(()),
@@ -178,26 +207,53 @@ impl Loading {
         }
     }
 
+    /// The environment may have such a name for another reason. In a file it may be a password or a
+    /// limit, misspelled.
     fn unknown(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
-        if assignment.origin == Origin::Argument {
-            let hint = directive_hint(&assignment.name, &assignment.origin);
-            return Err(ConfigError::UnknownOption { option: assignment.to_string(), hint });
+        match assignment.origin {
+            Origin::Argument => {
+                let hint = directive_hint(&assignment.name, &assignment.origin);
+                Err(ConfigError::UnknownOption { option: assignment.to_string(), hint })
+            }
+            Origin::File { .. } => {
+                Err(ConfigError::UnknownDirective { assignment: assignment.clone() })
+            }
+            Origin::Environment => {
+                self.notes.push(Note::Unknown(assignment.clone()));
+                Ok(())
+            }
         }
-        self.notes.push(Note::Unknown(assignment.clone()));
-        Ok(())
     }
 
-    fn finish(mut self, file: Option<PathBuf>) -> Loaded {
+    /// Adds what a file means without saying it. Redis takes snapshots where it is told to keep no log:
+    /// nothing else would keep the data.
+    fn imply(&mut self) {
+        let keeps_no_log = self.file_keeps_no_log && !self.settings.is_on(APPENDONLY);
+        if keeps_no_log && self.said[SAVE.index()].is_none() {
+            self.settings.replace(SAVE, implied_save_points(&self.settings));
+        }
+    }
+
+    fn finish(mut self, file: Option<PathBuf>) -> Result<Loaded, ConfigError> {
+        let mut objections = self.refused_lines;
+        for (id, assignment) in DirectiveId::all().zip(&self.said) {
+            let objection = id.directive().objection(self.settings.value(id));
+            objections.extend(assignment.clone().zip(objection));
+        }
+        if !objections.is_empty() {
+            return Err(ConfigError::Refused { objections, logfile: self.settings.logfile() });
+        }
         for (id, assignment) in DirectiveId::all().zip(self.said) {
             let directive = id.directive();
             let changed = *self.settings.value(id) != directive.default_value();
-            if let (Effect::Later, true, Some(assignment)) = (directive.effect, changed, assignment)
+            if let (Effect::Accepted(reason), true, Some(assignment)) =
+                (directive.effect, changed, assignment)
             {
-                self.notes.push(Note::NoEffect(assignment));
+                self.notes.push(Note::NoEffect(assignment, reason));
             }
         }
         self.settings.set_file(file);
-        Loaded { settings: self.settings, notes: self.notes }
+        Ok(Loaded { settings: self.settings, notes: self.notes })
     }
 }
 
@@ -265,6 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_a_log_has_the_save_points_of_redis() {
+        const POINTS: &str = "3600 1 300 100 60 10000";
+        check("appendonly no", "", &[], "save", POINTS);
+        check("appendonly no", "--appendonly no", &[], "save", POINTS);
+        check("appendonly no\nsave \"\"", "", &[], "save", "");
+        check("appendonly no\nsave 5 5", "", &[], "save", "5 5");
+        check("appendonly no", "--save 5 5", &[], "save", "5 5");
+        check("appendonly no", "", &[("TIERCE_SAVE", "")], "save", "");
+        // There is a log after all, or nobody thought of Redis.
+        check("appendonly no", "--appendonly yes", &[], "save", "");
+        check("appendonly no\nappendonly yes", "", &[], "save", "");
+        check("port 1", "--appendonly no", &[], "save", "");
+        check("", "", &[("TIERCE_APPENDONLY", "no")], "save", "");
+    }
+
+    #[test]
     fn output_limits_change_class_by_class() {
         let conf = "client-output-buffer-limit normal 1mb 1kb 3\n\
                     client-output-buffer-limit replica 2 2 2";
@@ -293,19 +365,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_warnings_in_files_and_errors_on_the_command_line() {
+    fn unknown_names_are_errors_but_in_the_environment() {
         let env = [("TIERCE_TIME_OUT", "1"), ("OTHER", "1")];
-        let loaded = load("nosuch 1\nprot 7000\n", "", &env).expect("valid");
+        let loaded = load("port 7000\n", "", &env).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            notes,
-            [
-                "-:1: nosuch: unknown directive, ignored",
-                "-:2: prot: unknown directive, ignored; did you mean port?",
-                "TIERCE_TIME_OUT: unknown directive, ignored; did you mean TIERCE_TIMEOUT?",
-            ]
-        );
+        let expected = "TIERCE_TIME_OUT: unknown directive, ignored; did you mean TIERCE_TIMEOUT?";
+        assert_eq!(notes, [expected]);
         assert!(loaded.notes.iter().all(|note| note.severity() == Severity::Warning));
+        let error = load("port 1\nrequirepas x\n", "", &[]).expect_err("unknown");
+        assert_eq!(error, "-:2: requirepas: unknown directive; did you mean requirepass?");
         let error = load("", "--prot 7000", &[]).expect_err("unknown");
         let expected = "--prot: unknown option; did you mean --port?; see tierce --help";
         assert_eq!(error, expected);
@@ -313,21 +381,15 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_named_if_it_differs_from_the_default() {
-        let conf = "appendonly no\nactivedefrag yes\nslave-priority 5\nuser bob on\nport 1\n\
+        let conf = "appendonly no\nactiverehashing no\nslave-priority 5\nport 1\n\
                     list-max-ziplist-value 3\n";
-        let loaded = load(conf, "--hz 10 --daemonize yes", &[]).expect("valid");
+        let loaded = load(conf, "--hz 10 --io-threads 4", &[]).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        let effect = "kept, but has no effect in this version";
-        assert_eq!(
-            notes,
-            [
-                format!("-:4: user: {effect}"),
-                format!("--daemonize: {effect}"),
-                format!("-:2: activedefrag: {effect}"),
-                format!("-:3: slave-priority: {effect}"),
-            ]
-        );
-        assert_eq!(loaded.settings.lines().len(), 1);
+        let begins = ["--io-threads: ", "-:2: activerehashing: ", "-:3: slave-priority: "];
+        assert_eq!(notes.len(), begins.len(), "{notes:?}");
+        for (note, begin) in notes.iter().zip(begins) {
+            assert!(note.starts_with(&format!("{begin}accepted without effect. ")), "{note}");
+        }
     }
 
     #[test]
@@ -355,8 +417,8 @@ mod tests {
         let conf = "requirepass a b\n";
         let error = load(conf, "", &[]).expect_err("two arguments");
         assert_eq!(error, "-:1: requirepass: wrong number of arguments");
-        let loaded = load("masterauth hunter2", "", &[]).expect("valid");
-        assert!(loaded.notes.iter().all(|note| !note.to_string().contains("hunter2")));
+        let error = load("masterauth hunter2", "", &[]).expect_err("no replicas");
+        assert!(!error.contains("hunter2"), "{error}");
         assert_eq!(environment::read([("TIERCE_REQUIREPASS".into(), "a b".into())]).len(), 1);
     }
 }

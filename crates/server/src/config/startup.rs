@@ -82,7 +82,7 @@ impl Settings {
             )
             .filter(|&bits| bits != 0),
             dir: self.dir(),
-            logfile: self.path(const { DirectiveId::of("logfile") }),
+            logfile: self.logfile(),
             pidfile: self.path(const { DirectiveId::of("pidfile") }),
         }
     }
@@ -115,6 +115,12 @@ impl Settings {
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.path(const { DirectiveId::of("dir") }).unwrap_or_default()
+    }
+
+    /// The file to log into, if not the standard output.
+    #[must_use]
+    pub fn logfile(&self) -> Option<PathBuf> {
+        self.path(const { DirectiveId::of("logfile") })
     }
 
     /// The TCP port, 0 for none. It may change at run time.

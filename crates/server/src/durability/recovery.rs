@@ -90,7 +90,7 @@ impl RecoveryError {
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
 /// there.
 ///
-/// Returns whether there was any record in the log: there is none in a new one. With `accepts_losses`,
+/// Returns whether there has ever been a record in the log: not in a new one. With `accepts_losses`,
 /// values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
 /// all of it has been loaded.
 ///
@@ -138,6 +138,7 @@ pub fn recover(
             ),
         );
     }
+    let is_used = found.records > 0 || wal.was_ever_written();
     journal.open(wal);
     journal.note_wanted();
     keyspace.begin_logging();
@@ -145,7 +146,7 @@ pub fn recover(
         let line = format_args!("What is left of another log could not be removed: {error}");
         operator.tell(Severity::Warning, line);
     }
-    Ok(found.records > 0)
+    Ok(is_used)
 }
 
 /// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling `tell` now and then how many bytes that were.

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::server::Server;
+pub(crate) use purge::collect;
 pub use purge::{Purge, on_purge};
 
 /// The allocator of the program.

@@ -41,6 +41,13 @@ pub fn on_purge(collect: fn()) {
     let _ = COLLECT.set(collect);
 }
 
+/// Gives back what this thread does not need.
+pub(crate) fn collect() {
+    if let Some(collect) = COLLECT.get() {
+        collect();
+    }
+}
+
 /// When to collect, and what it cost.
 #[derive(Default)]
 pub struct Purge {
@@ -52,7 +59,6 @@ pub struct Purge {
 impl Purge {
     /// Gives back what this thread does not need.
     pub fn collect(&self) {
-        let Some(collect) = COLLECT.get() else { return };
         let begun = Instant::now();
         collect();
         self.took_us.fetch_max(begun.elapsed().as_micros() as u64, Relaxed);

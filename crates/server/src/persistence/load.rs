@@ -11,6 +11,8 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
+use super::transfer::Unfit;
+use super::transfer::import::lacking;
 use super::values::{Assembly, Flaw};
 use crate::config::LogLevel;
 use crate::log::Log;
@@ -59,7 +61,20 @@ pub fn load(
     log: &Log,
     verifies: bool,
 ) -> Result<Option<LoadReport>, LoadError> {
-    read(path, &mut keyspace.locker(), log, verifies, Purpose::Load)
+    read(path, &mut keyspace.locker(), log, verifies, Purpose::Load, Unfit::Refuse)
+}
+
+/// The same, but what this version lacks is left out and logged.
+///
+/// # Errors
+/// When the file is damaged.
+pub fn load_without_unsupported(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+) -> Result<Option<LoadReport>, LoadError> {
+    read(path, &mut keyspace.locker(), log, verifies, Purpose::Load, Unfit::LeaveOut)
 }
 
 /// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
@@ -71,7 +86,7 @@ pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
     let options = Options { databases, shards: 1, ..Options::default() };
     let keyspace = Keyspace::new(options).map_err(|error| failed(io::Error::other(error)))?;
     let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
-    let read = read(path, &mut keyspace.locker(), &log, true, Purpose::Verify)?;
+    let read = read(path, &mut keyspace.locker(), &log, true, Purpose::Verify, Unfit::Refuse)?;
     read.map(|report| report.keys).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
@@ -82,6 +97,7 @@ pub(super) fn read(
     log: &Log,
     verifies: bool,
     purpose: Purpose<'_>,
+    unfit: Unfit,
 ) -> Result<Option<LoadReport>, LoadError> {
     let io_error = |source| LoadError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -100,6 +116,7 @@ pub(super) fn read(
         locker,
         log,
         purpose,
+        unfit,
         now_ms: crate::clock::unix_ms(),
         report: LoadReport::default(),
         total_bytes,
@@ -126,6 +143,7 @@ struct Loader<'a, 'k> {
     locker: &'a mut Locker<'k>,
     log: &'a Log,
     purpose: Purpose<'a>,
+    unfit: Unfit,
     now_ms: i64,
     report: LoadReport,
     total_bytes: u64,
@@ -145,15 +163,10 @@ impl Loader<'_, '_> {
             match event {
                 Event::Entry(entry) => self.entry(&entry)?,
                 Event::SelectDb(number) => _ = self.db(number)?,
-                Event::Function(_) => {
-                    return Err(
-                        self.unsupported("a library of functions, which this version lacks")
-                    );
+                Event::Function(_) => self.leave_out("a library of functions")?,
+                Event::ModuleAux { name } => {
+                    self.leave_out(&format!("data of the module {name}"))?;
                 }
-                Event::ModuleAux { name } => self.log.warning(format_args!(
-                    "{}: data of the module {name} were left out",
-                    self.path.display()
-                )),
                 // Remarks and sizes, which nothing here depends on.
                 _ => {}
             }
@@ -172,11 +185,9 @@ impl Loader<'_, '_> {
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
         let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
         if entry.kind() != Kind::String && loading.is_none() {
-            let key = entry.key.escape_ascii();
-            let kind = entry.kind();
-            return Err(self.unsupported(format_args!(
-                "the key {key} holds a value of type {kind:?}, which this version lacks"
-            )));
+            // The reader passes over the value by itself.
+            let (key, kind) = (entry.key.escape_ascii(), entry.kind());
+            return self.leave_out(&format!("the value of type {kind:?} of the key {key}"));
         }
         let db = self.db(entry.db)?;
         let deadline_ms =
@@ -255,6 +266,16 @@ impl Loader<'_, '_> {
         self.reported = Instant::now();
         let percent = self.reader.offset() as f64 * 100.0 / self.total_bytes.max(1) as f64;
         self.log.notice(format_args!("Loading: {percent:.0} %, {} keys", self.report.keys));
+    }
+
+    /// Tells of something that this version lacks, or gives up.
+    fn leave_out(&self, what: &str) -> Result<(), LoadError> {
+        if self.unfit == Unfit::Refuse {
+            return Err(self.unsupported(lacking(what)));
+        }
+        let path = self.path.display();
+        self.log.warning(format_args!("{path}: left out {what}, which this version lacks"));
+        Ok(())
     }
 
     fn unsupported(&self, what: impl Display) -> LoadError {

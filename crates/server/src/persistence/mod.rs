@@ -11,16 +11,16 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
-//! `offer.rs` tells of files of Redis beside an empty log, `backup.rs` decides where BACKUP may write,
+//! `adopt.rs` takes over files of Redis beside an unused log, `backup.rs` decides where BACKUP may write,
 //! and [`transfer`] carries data from Redis and back while no server runs.
 //!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
+mod adopt;
 mod backup;
 mod error;
 mod file;
 mod load;
-mod offer;
 mod pace;
 mod place;
 mod points;
@@ -36,12 +36,12 @@ use std::path::PathBuf;
 
 use crate::config::{DirectiveId, Settings};
 
+pub use adopt::{AdoptError, adopt, find_data_of_redis};
 pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
-pub use load::load;
 pub(crate) use load::verify;
-pub use offer::offer_import;
+pub use load::{load, load_without_unsupported};
 pub(crate) use place::{OwnFiles, is_own_name};
 pub(crate) use reload::{ReloadError, ReloadOptions, reload};
 pub use saver::run as run_saver;

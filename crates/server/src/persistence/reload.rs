@@ -10,6 +10,7 @@ use tierce_keyspace::Locker;
 
 use super::error::{LoadError, SaveError};
 use super::load::{Names, Purpose, read};
+use super::transfer::Unfit;
 use super::{Cause, snapshot_path};
 use crate::server::Server;
 use crate::service::Message;
@@ -99,10 +100,11 @@ fn load_in_place(
     }
     let path = snapshot_path(&server.config.settings());
     let missing = || ReloadError::Missing(path.display().to_string());
-    read(&path, locker, &server.log, true, Purpose::Verify)?.ok_or_else(missing)?;
+    read(&path, locker, &server.log, true, Purpose::Verify, Unfit::Refuse)?.ok_or_else(missing)?;
     let mut names = Names::new();
     let noting = Purpose::LoadAndNote(&mut names);
-    let loaded = read(&path, locker, &server.log, true, noting)?.ok_or_else(missing)?;
+    let loaded =
+        read(&path, locker, &server.log, true, noting, Unfit::Refuse)?.ok_or_else(missing)?;
     if !options.keeps_keys {
         remove_all_but(locker, &names, now_ms);
         server.persistence.note_loaded(loaded, server.keyspace.stats().changes);

@@ -148,9 +148,10 @@ fn run_collection_edit(
         Edit::Push(..)
         | Edit::Insert { .. }
         | Edit::SetElement { .. }
-        | Edit::RemoveElements { .. } => {
-            db.edit::<List, _, Error>(key, missing, |list| Ok(edit_list(list, edit)))
-        }
+        | Edit::RemoveElements { .. } => db.edit::<List, _, Error>(key, missing, |list| {
+            edit_list(list, edit);
+            Ok(())
+        }),
         Edit::Add(range) => db.edit::<Set, _, Error>(key, missing, |set| {
             element_range(*range).for_each(|member| _ = set.add(member.as_bytes()));
             Ok(())
@@ -168,9 +169,11 @@ fn run_collection_edit(
             element_range(*range).for_each(|member| _ = set.remove(member.as_bytes()));
             Ok(())
         }),
-        Edit::SetFields { .. } | Edit::ExpireFields { .. } | Edit::DropFields(_) => {
-            db.edit::<Hash, _, Error>(key, missing, |hash| Ok(edit_hash(hash, edit, now_ms)))
-        }
+        Edit::SetFields { .. } | Edit::ExpireFields { .. } | Edit::DropFields(_) => db
+            .edit::<Hash, _, Error>(key, missing, |hash| {
+                edit_hash(hash, edit, now_ms);
+                Ok(())
+            }),
         _ => db.edit::<Stream, _, Error>(key, missing, |stream| {
             edit_stream(stream, edit, now_ms);
             Ok(())

@@ -174,7 +174,7 @@ pub fn text(number: Number) -> String {
         0..=2 => n.to_string(),
         3..=5 => format!("t{n}"),
         6 | 7 => format!("{n:-<100}"),
-        _ if number % 31 == 0 => format!("{n:=<17000}"),
+        _ if number.is_multiple_of(31) => format!("{n:=<17000}"),
         _ => format!("{n:+<700}"),
     }
 }

@@ -24,8 +24,10 @@ pub(super) const ROWS: &[Directive] = &[
     row("maxmemory-clients", Kind::MemoryOrPercent, "0",
         "Memory for the buffers of all clients together, in bytes or percent of maxmemory. \
          0: no limit.")
-        .later(),
+        .refused(&[],
+            "nothing limits the buffers of all clients together; client-output-buffer-limit and \
+             client-query-buffer-limit limit those of each"),
     row("tracking-table-max-keys", LONG, "1000000",
         "Keys remembered for client-side caching. Beyond, clients are told to forget some.")
-        .later(),
+        .accepted("There is no client-side caching to keep a table for."),
 ];

@@ -14,61 +14,69 @@ const ENDPOINTS: Kind = Kind::Word(&["ip", "hostname", "unknown-endpoint"]);
 pub(super) const ROWS: &[Directive] = &[
     row("cluster-enabled", Kind::Bool, "no",
         "Be a node of a cluster.")
-        .before_start().later(),
+        .before_start()
+        .refused(&[],
+            "this server cannot be a node of a cluster"),
     row("cluster-config-file", Kind::Text, "nodes.conf",
         "File in which a node keeps what it knows of the cluster.")
-        .before_start().later(),
+        .before_start()
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-node-timeout", LONG, "15000",
         "Milliseconds of silence after which a node counts as failed.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-port", PORT, "0",
         "Port that nodes use among themselves. 0: `port` plus 10000.")
-        .before_start().later(),
+        .before_start()
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-ip", Kind::Text, "",
         "Address of this node as others should see it.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-port", PORT, "0",
         "Port of this node as others should see it.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-tls-port", PORT, "0",
         "Encrypted port of this node as others should see it.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-bus-port", PORT, "0",
         "Port among nodes of this node as others should see it.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-hostname", Kind::Text, "",
         "Host name of this node as clients should see it.")
-        .later().checked(host_name),
+        .checked(host_name)
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-announce-human-nodename", Kind::Text, "",
         "Name of this node in logs.")
-        .later().checked(node_name),
+        .checked(node_name)
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-preferred-endpoint-type", ENDPOINTS, "ip",
         "How clients are told where to go: by address, by host name, or as before.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-replica-validity-factor", COUNT_OR_SIZE, "10",
         "How old the data of a replica may be to take over, in node timeouts. 0: any age.")
-        .alias("cluster-slave-validity-factor").later(),
+        .alias("cluster-slave-validity-factor")
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-replica-no-failover", Kind::Bool, "no",
         "Never take over from a failed primary without being told.")
-        .alias("cluster-slave-no-failover").later(),
+        .alias("cluster-slave-no-failover")
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-migration-barrier", COUNT_OR_SIZE, "1",
         "Replicas that a primary keeps when it gives one away.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-allow-replica-migration", Kind::Bool, "yes",
         "Move to a primary that has lost its replicas.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-require-full-coverage", Kind::Bool, "yes",
         "Refuse requests while any part of the keys has no node.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-allow-reads-when-down", Kind::Bool, "no",
         "Answer reads while the cluster is down.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-allow-pubsubshard-when-down", Kind::Bool, "yes",
         "Deliver messages of sharded channels while the cluster is down.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
     row("cluster-link-sendbuf-limit", BYTES, "0",
         "Bytes that may wait for another node. 0: no limit.")
-        .later(),
+        .accepted("Only a node of a cluster would use it."),
 ];
 
 fn host_name(value: &Value) -> Result<(), Invalid> {

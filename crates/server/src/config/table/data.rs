@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Directive] = &[
         .alias("list-max-ziplist-size"),
     row("list-compress-depth", COUNT_OR_SIZE, "0",
         "Blocks at either end of a list that are not compressed. 0: none is.")
-        .later(),
+        .accepted("Lists are not compressed in memory."),
     row("set-max-intset-entries", LONG, "512",
         "Elements of a set of integers that is stored in one block."),
     row("set-max-listpack-entries", LONG, "128",

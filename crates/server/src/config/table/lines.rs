@@ -20,8 +20,8 @@ pub struct FileLine {
 pub enum Handling {
     /// Other files are read in its place.
     Include,
-    /// It is kept for a version that acts on it, with a note.
-    Keep,
+    /// The start fails: the reason, and what to do instead.
+    Refuse(&'static str),
     /// Redis has dropped it, and so do we, silently.
     Ignore,
 }
@@ -39,22 +39,28 @@ pub static FILE_LINES: [FileLine; 7] = [
         name: "user",
         args_min: 1,
         args_max: usize::MAX,
-        handling: Handling::Keep,
+        handling: Handling::Refuse(
+            "there is no user but the default one, so the line would protect nothing; remove it and \
+             set requirepass",
+        ),
         about: "A user and the user's rights.",
     },
     FileLine {
         name: "rename-command",
         args_min: 2,
         args_max: 2,
-        handling: Handling::Keep,
+        handling: Handling::Refuse(
+            "commands keep their names, so the line would protect nothing; remove it and set \
+             requirepass",
+        ),
         about: "Give a command another name, or none.",
     },
     FileLine {
         name: "loadmodule",
         args_min: 1,
         args_max: usize::MAX,
-        handling: Handling::Keep,
-        about: "Load a module of Redis. There are no modules in Tierce.",
+        handling: Handling::Refuse("there are no modules; remove the line"),
+        about: "Load a module of Redis.",
     },
     FileLine {
         name: "list-max-ziplist-entries",

@@ -41,48 +41,48 @@ pub(super) const ROWS: &[Directive] = &[
     row("lfu-decay-time", COUNT_OR_SIZE, "1",
         "Minutes after which a key counts as less frequent. 0: never."),
     row("lazyfree-lazy-eviction", Kind::Bool, "no",
-        "Free evicted values in the background. Tierce always does so with large ones.")
-        .later(),
+        "Free evicted values in the background.")
+        .accepted("Large values are always freed in the background."),
     row("lazyfree-lazy-expire", Kind::Bool, "no",
-        "Free expired values in the background. Tierce always does so with large ones.")
-        .later(),
+        "Free expired values in the background.")
+        .accepted("Large values are always freed in the background."),
     row("lazyfree-lazy-server-del", Kind::Bool, "no",
-        "Free values that a command replaces (RENAME, SET) in the background. Tierce always does so \
-         with large ones.")
-        .later(),
+        "Free values that a command replaces (RENAME, SET) in the background.")
+        .accepted("Large values are always freed in the background."),
     row("lazyfree-lazy-user-del", Kind::Bool, "no",
-        "Let DEL free values in the background, as UNLINK does. In Tierce they do the same.")
-        .later(),
+        "Let DEL free values in the background, as UNLINK does.")
+        .accepted("DEL and UNLINK do the same."),
     row("lazyfree-lazy-user-flush", Kind::Bool, "no",
         "Let FLUSHALL and FLUSHDB work in the background unless they say SYNC."),
     row("active-expire-effort", Kind::Int(1, 10), "1",
-        "How hard Redis looks for expired keys. Tierce removes every key at its deadline.")
-        .later(),
+        "How hard Redis looks for expired keys.")
+        .accepted("Every key is removed at its deadline, without looking for it."),
     row("activerehashing", Kind::Bool, "yes",
-        "Rehash idle tables bit by bit. Tierce's index never rehashes as a whole.")
-        .later(),
+        "Rehash idle tables bit by bit.")
+        .accepted("The index never rehashes as a whole."),
     row("activedefrag", Kind::Bool, "no",
         "Move values to give fragmented memory back.")
-        .later(),
+        .refused(&[],
+            "values are not moved; MEMORY PURGE gives back what is free"),
     row("active-defrag-ignore-bytes", Kind::Memory(1, i64::MAX as u64), "100mb",
         "Fragmented memory that is not worth the work.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("active-defrag-threshold-lower", Kind::Int(0, 1000), "10",
         "Percentage of fragmentation at which the work starts.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("active-defrag-threshold-upper", Kind::Int(0, 1000), "100",
         "Percentage of fragmentation at which the work is done at full speed.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("active-defrag-cycle-min", Kind::Int(1, 99), "1",
         "Percentage of a core for the work at the lower threshold.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("active-defrag-cycle-max", Kind::Int(1, 99), "25",
         "Percentage of a core for the work at the upper threshold.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("active-defrag-max-scan-fields", Kind::Int(1, i64::MAX), "1000",
         "Elements of a collection that are moved in one go.")
-        .later(),
+        .accepted("Only `activedefrag` would use it."),
     row("jemalloc-bg-thread", Kind::Bool, "yes",
         "Let the allocator return memory from a thread of its own.")
-        .later(),
+        .accepted("The allocator is another one."),
 ];

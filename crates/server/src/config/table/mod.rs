@@ -7,7 +7,8 @@
 //!
 //! - Names and aliases are unique and in lower case.
 //! - A default is a valid value of its own directive.
-//! - A row without `.later()` has code that acts on it. Whoever writes that code removes the mark.
+//! - A row has code that acts on it, or says `.accepted(reason)` or `.refused(except, why)`; see
+//!   [`Effect`](super::directive::Effect). Whoever writes that code removes the mark.
 
 mod clients;
 mod cluster;

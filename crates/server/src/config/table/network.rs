@@ -32,14 +32,16 @@ pub(super) const ROWS: &[Directive] = &[
         "Close a client after so many silent seconds; 0 is never."),
     row("bind-source-addr", Kind::Text, "",
         "Local address for connections that the server opens itself. Empty: the kernel's choice.")
-        .later(),
+        .accepted("The server opens no connections of its own."),
     row("socket-mark-id", Kind::Int(0, u32::MAX as i64), "0",
         "Mark that the listening sockets carry for the packet filter. 0: none.")
-        .before_start().later(),
+        .before_start()
+        .refused(&[],
+            "listening sockets carry no mark; match their ports in the packet filter"),
     row("max-new-connections-per-cycle", Kind::Int(1, 1000), "10",
-        "Connections to accept in one go. The acceptor has a thread of its own and needs no limit.")
-        .later(),
+        "Connections to accept in one go.")
+        .accepted("A thread of its own accepts connections, and needs no limit."),
     row("max-new-tls-connections-per-cycle", Kind::Int(1, INT_MAX), "1",
         "Encrypted connections to accept in one go.")
-        .later(),
+        .accepted("A thread of its own accepts connections, and needs no limit."),
 ];

@@ -19,5 +19,6 @@ pub(super) const ROWS: &[Directive] = &[
         "Percentiles of those durations that INFO shows."),
     row("notify-keyspace-events", Kind::Events, "",
         "Events of keys to publish: letters for classes, K and E for the channels. Empty: none.")
-        .later(),
+        .refused(&[],
+            "there is no publish/subscribe to hear of events by, so nobody would; leave it empty"),
 ];

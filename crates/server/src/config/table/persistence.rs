@@ -12,7 +12,8 @@ pub(super) const ROWS: &[Directive] = &[
         "Directory of the data. A relative path starts where the server is started.")
         .redis(".").protected(),
     row("save", Kind::SavePoints, "",
-        "Take a snapshot after so many seconds with so many changes. Empty: never.")
+        "Take a snapshot after so many seconds with so many changes, and when the server ends. Empty: \
+         never. A file that says `appendonly no` and nothing of this means the points of Redis.")
         .redis("3600 1 300 100 60 10000"),
     row("dbfilename", Kind::Text, "dump.rdb",
         "Name of the snapshot in `dir`.")
@@ -24,14 +25,14 @@ pub(super) const ROWS: &[Directive] = &[
         "When the log reaches the disk: once a second, before each reply, or when the kernel likes. \
          Whatever is said here, what was replied to survives the death of the process."),
     row("appendfilename", Kind::Text, "appendonly.aof",
-        "First part of the names of the log's files in Redis.")
-        .before_start().later().checked(log_name),
+        "First part of the names of Redis' append-only files, which an empty log takes over at the start.")
+        .before_start().checked(log_name),
     row("appenddirname", Kind::Text, "appendonlydir",
-        "Directory of the log's files in Redis, inside `dir`.")
-        .before_start().later().checked(log_directory),
+        "Directory of those files of Redis, inside `dir`.")
+        .before_start().checked(log_directory),
     row("no-appendfsync-on-rewrite", Kind::Bool, "no",
         "Do not sync the log while it is rewritten.")
-        .later(),
+        .accepted("The log is synced at any time: compaction does not keep it from that."),
     row("auto-aof-rewrite-percentage", COUNT_OR_SIZE, "100",
         "Growth of the log, in percent of its size after the last compaction, or of what the data take \
          in memory if that is more, that starts the next one. 0: never by itself."),
@@ -40,20 +41,26 @@ pub(super) const ROWS: &[Directive] = &[
     row("compaction-bytes-per-second", BYTES, "32mb",
         "What compaction of the log may write in a second. 0: no limit."),
     row("aof-load-truncated", Kind::Bool, "yes",
-        "Start with a log whose end is torn, after cutting it off.")
-        .later(),
+        "Take over an append-only file of Redis whose end is torn, without what is torn. The end of \
+         Tierce's own log is always cut off where it was never durable."),
+    row("skip-unsupported", Kind::Bool, "no",
+        "Leave out of files of Redis what this version cannot hold (libraries of functions, values and \
+         data of modules), and log it. Otherwise such a file ends the start.")
+        .before_start(),
     row("aof-use-rdb-preamble", Kind::Bool, "yes",
         "Start a rewritten log with a snapshot.")
-        .later(),
+        .accepted("The log has a format of its own."),
     row("aof-timestamp-enabled", Kind::Bool, "no",
         "Note the time in the log, to be able to restore a moment.")
-        .later(),
+        .refused(&[],
+            "the log holds no times to go back to; BACKUP keeps the state of a moment"),
     row("aof-rewrite-incremental-fsync", Kind::Bool, "yes",
         "Sync a rewritten log piece by piece.")
-        .later(),
+        .accepted("The log is synced while it is compacted."),
     row("aof-disable-auto-gc", Kind::Bool, "no",
         "Keep files of the log that a rewrite has made useless.")
-        .later(),
+        .refused(&[],
+            "compaction removes old parts of the log; BACKUP keeps the state of a moment"),
     row("stop-writes-on-bgsave-error", Kind::Bool, "yes",
         "Refuse writes after a snapshot has failed."),
     row("rdbcompression", Kind::Bool, "yes",
@@ -65,16 +72,18 @@ pub(super) const ROWS: &[Directive] = &[
         "Sync a snapshot piece by piece."),
     row("rdb-del-sync-files", Kind::Bool, "no",
         "Delete snapshots that were only made for replication.")
-        .later(),
+        .accepted("No snapshots are made for replication."),
     row("sanitize-dump-payload", Kind::Word(&["no", "yes", "clients"]), "no",
         "Check payloads of RESTORE and snapshots deeply: never, always, or if clients send them.")
-        .later(),
+        .accepted("Payloads and snapshots are always checked."),
     row("loading-process-events-interval-bytes", Kind::Int(1024, i32::MAX as i64), "2097152",
         "Bytes to load before clients are looked after.")
-        .hidden().later(),
+        .hidden()
+        .accepted("For tests of Redis."),
     row("key-load-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0",
         "Microseconds to wait after loading a key.")
-        .hidden().later(),
+        .hidden()
+        .accepted("For tests of Redis."),
     row("rdb-key-save-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0",
         "Microseconds to wait after saving a key.")
         .hidden(),

@@ -36,95 +36,121 @@ pub(super) const ROWS: &[Directive] = &[
         "File to write the process id into, removed at a clean exit. Empty: none.")
         .before_start(),
     row("daemonize", Kind::Bool, "no",
-        "Run in the background. Tierce stays in the foreground: leave it to a service manager.")
-        .before_start().later(),
+        "Run in the background, once the server is ready.")
+        .before_start(),
     row("supervised", Kind::Word(&["upstart", "systemd", "auto", "no"]), "no",
-        "Tell a service manager when the server is ready.")
-        .before_start().later(),
+        "Tell systemd when the server is ready, and when it ends, over $NOTIFY_SOCKET. `auto`: if there \
+         is one.")
+        .before_start()
+        .refused(&["systemd", "auto"],
+            "upstart is gone from all distributions; use systemd, or auto"),
     row("shutdown-timeout", COUNT_OR_SIZE, "10",
         "Seconds that a shutdown waits for replicas to catch up.")
-        .later(),
+        .accepted("There are no replicas to wait for."),
     row("shutdown-on-sigint", SHUTDOWN, "default",
         "How to shut down at SIGINT, with the words of SHUTDOWN.")
-        .later().checked(save_or_not),
+        .checked(save_or_not),
     row("shutdown-on-sigterm", SHUTDOWN, "default",
         "How to shut down at SIGTERM, with the words of SHUTDOWN.")
-        .later().checked(save_or_not),
+        .checked(save_or_not),
     row("busy-reply-threshold", LONG, "5000",
         "Milliseconds after which a running script lets others see BUSY.")
-        .alias("lua-time-limit").later(),
+        .alias("lua-time-limit")
+        .accepted("There are no scripts that could keep the server busy."),
     row("hz", Kind::Clamped(1, 500), "10",
-        "How often a second Redis does its chores. Tierce's chores follow deadlines instead.")
-        .later(),
+        "How often a second Redis does its chores.")
+        .accepted("Chores follow deadlines instead of a clock."),
     row("dynamic-hz", Kind::Bool, "yes",
-        "Do chores more often with more clients. Tierce's chores follow deadlines instead.")
-        .later(),
+        "Do chores more often with more clients.")
+        .accepted("Chores follow deadlines instead of a clock."),
     row("io-threads", Kind::Int(1, 128), "1",
-        "Threads that Redis uses to read and write. See `threads`.")
-        .before_start().later(),
+        "Threads that Redis uses to read and write.")
+        .before_start()
+        .accepted("`threads` says how many threads serve clients; they read and write, too."),
     row("io-threads-do-reads", Kind::Bool, "no",
-        "Whether those threads read, too. See `threads`.")
-        .before_start().later(),
+        "Whether those threads read, too.")
+        .before_start()
+        .accepted("The `threads` that serve clients read and write, too."),
     row("server-cpulist", Kind::Text, "",
         "Cores for the threads that serve clients, such as `0-7:2`.")
-        .alias("server_cpulist").before_start().later(),
+        .alias("server_cpulist").before_start()
+        .accepted("The scheduler places threads; a service manager can bind the process \
+                   (CPUAffinity=)."),
     row("bio-cpulist", Kind::Text, "",
         "Cores for background threads.")
-        .alias("bio_cpulist").before_start().later(),
+        .alias("bio_cpulist").before_start()
+        .accepted("The scheduler places threads; a service manager can bind the process \
+                   (CPUAffinity=)."),
     row("aof-rewrite-cpulist", Kind::Text, "",
         "Cores for compaction of the log.")
-        .alias("aof_rewrite_cpulist").before_start().later(),
+        .alias("aof_rewrite_cpulist").before_start()
+        .accepted("The scheduler places threads; a service manager can bind the process \
+                   (CPUAffinity=)."),
     row("bgsave-cpulist", Kind::Text, "",
         "Cores for writing snapshots.")
-        .alias("bgsave_cpulist").before_start().later(),
+        .alias("bgsave_cpulist").before_start()
+        .accepted("The scheduler places threads; a service manager can bind the process \
+                   (CPUAffinity=)."),
     row("oom-score-adj", Kind::Word(&["no", "yes", "relative", "absolute"]), "no",
         "Tell the kernel whom to kill first when memory runs out.")
-        .later(),
+        .refused(&[],
+            "the server does not touch its score; set OOMScoreAdjust= in the service's unit"),
     row("oom-score-adj-values", Kind::OomScores, "0 200 800",
         "Scores for a server, a replica, and background work.")
-        .later(),
+        .accepted("Only `oom-score-adj` would use them."),
     row("disable-thp", Kind::Bool, "yes",
-        "Turn transparent huge pages off for the process. They only hurt servers that fork.")
-        .before_start().later(),
+        "Turn transparent huge pages off for the process.")
+        .before_start()
+        .accepted("Huge pages hurt servers that fork, which this one does not."),
     row("syslog-enabled", Kind::Bool, "no",
         "Log to the system log, too.")
-        .before_start().later(),
+        .before_start()
+        .refused(&[],
+            "nothing goes to the system log; with an empty logfile, systemd keeps what is logged"),
     row("syslog-ident", Kind::Text, "tierce",
         "Name in the system log.")
-        .redis("redis").before_start().later(),
+        .redis("redis").before_start()
+        .accepted("Only `syslog-enabled` would use it."),
     row("syslog-facility", FACILITIES, "local0",
         "Facility in the system log.")
-        .before_start().later(),
+        .before_start()
+        .accepted("Only `syslog-enabled` would use it."),
     row("crash-log-enabled", Kind::Bool, "yes",
         "Write a report into the log when the server crashes.")
-        .later(),
+        .accepted("A crash is reported on the standard error in any case."),
     row("crash-memcheck-enabled", Kind::Bool, "yes",
         "Check the memory after a crash.")
-        .later(),
+        .accepted("A crash does not check the memory."),
     row("use-exit-on-panic", Kind::Bool, "no",
         "Exit after a failed assertion instead of leaving a core file.")
-        .hidden().later(),
+        .hidden()
+        .accepted("For tests of Redis."),
     row("watchdog-period", COUNT_OR_SIZE, "0",
         "Milliseconds after which a stuck server logs where it is.")
-        .hidden().later(),
+        .hidden()
+        .accepted("No watchdog looks after the server."),
     row("always-show-logo", Kind::Bool, "no",
-        "Show the logo at the start even if nobody watches. Tierce never shows one.")
-        .before_start().later(),
+        "Show the logo at the start even if nobody watches.")
+        .before_start()
+        .accepted("There is no logo."),
     row("set-proc-title", Kind::Bool, "yes",
         "Set the process title to `proc-title-template`.")
-        .before_start().later(),
+        .before_start()
+        .accepted("The title stays the command line."),
     row("proc-title-template", Kind::Text, "{title} {listen-addr} {server-mode}",
         "What the process title says.")
-        .later().checked(title_template),
+        .checked(title_template)
+        .accepted("The title stays the command line."),
     row("hide-user-data-from-log", Kind::Bool, "no",
-        "Keep keys and values out of the log. Tierce never writes them there.")
-        .later(),
+        "Keep keys and values out of the log.")
+        .accepted("Keys and values are never logged."),
     row("locale-collate", Kind::Text, "",
         "Locale by which scripts compare texts. Empty: that of the environment.")
-        .later(),
+        .refused(&["C", "POSIX"],
+            "SORT ALPHA compares bytes, as in the locale C"),
     row("ignore-warnings", Kind::Text, "",
         "Warnings of the start that should not stop the server.")
-        .later(),
+        .accepted("No warning stops a start."),
 ];
 
 fn power_of_two(value: &Value) -> Result<(), Invalid> {

@@ -20,14 +20,18 @@ pub(super) const ROWS: &[Directive] = &[
         .before_start(),
     row("enable-module-command", ALLOWED, "no",
         "Who may use MODULE: nobody, everybody, or clients on this machine.")
-        .before_start().later(),
+        .before_start()
+        .accepted("There is no MODULE command to allow."),
     row("aclfile", Kind::Text, "",
         "File with the users and their rights. Empty: they are in the configuration file.")
-        .before_start().later(),
+        .before_start()
+        .refused(&[],
+            "there is no user but the default one, so the file would protect nothing; remove the \
+             line and set requirepass"),
     row("acllog-max-len", LONG, "128",
         "Entries that ACL LOG keeps.")
-        .later(),
+        .accepted("There is no ACL LOG."),
     row("acl-pubsub-default", Kind::Word(&["allchannels", "resetchannels"]), "resetchannels",
         "Channels that a new user may use: all or none.")
-        .later(),
+        .accepted("No users can be made whom it would concern."),
 ];

@@ -58,6 +58,18 @@ pub enum TransferError {
         /// What is wrong, and where.
         source: tierce_rdb::Error,
     },
+    /// A file ends in the middle of a command, and that is not accepted.
+    #[error(
+        "{}: it ends in the middle of a command or transaction, behind byte {offset} \
+         (aof-load-truncated yes leaves that out)",
+        path.display()
+    )]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// Where the last whole one ends.
+        offset: u64,
+    },
     /// A command that this server does not know.
     #[error(
         "{}: the command {name} at offset {offset} is unknown here (--skip-unknown passes over it)",

@@ -11,7 +11,7 @@ use tierce_rdb::{Entry, Error, Event, Kind, Part};
 
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
-use super::store::Store;
+use super::store::{Made, Store};
 use super::{Progress, Stage, aof};
 use crate::persistence::values::{Assembly, Flaw};
 
@@ -29,6 +29,16 @@ pub enum ImportMode {
     Replace,
 }
 
+/// What becomes of keys of types that this version lacks, of libraries of functions, and of data of
+/// modules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unfit {
+    /// Nothing is imported.
+    Refuse,
+    /// They are left out and counted.
+    LeaveOut,
+}
+
 /// What to import, and how.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
@@ -42,6 +52,10 @@ pub struct ImportOptions {
     pub mode: ImportMode,
     /// Whether commands that are unknown or fail are passed over.
     pub skip_unknown: bool,
+    /// What becomes of what this version lacks.
+    pub unfit: Unfit,
+    /// Whether the last file may end in the middle of a command, which is left out.
+    pub accepts_cut_off: bool,
 }
 
 /// What was imported.
@@ -60,7 +74,7 @@ pub struct Imported {
     pub bytes: u64,
     /// Keys that were left out because their collection has no elements.
     pub empty: u64,
-    /// Keys of types that this version lacks, and libraries of functions.
+    /// Keys of types that this version lacks, libraries of functions, and data of modules.
     pub unsupported: BTreeMap<&'static str, u64>,
     /// Commands passed over, by name.
     pub commands_skipped: BTreeMap<String, u64>,
@@ -79,6 +93,7 @@ pub fn import(
 ) -> Result<Imported, TransferError> {
     // Before the directory is made, for a name that was mistyped.
     let files = aof::files(&options.source)?;
+    let made = Made::before(&options.dir)?;
     let store = Store::open(&options.dir, options.databases, &mut progress)?;
     let keys = store.keys();
     match options.mode {
@@ -112,6 +127,7 @@ pub fn import(
     report.keys = store.keys();
     report.expired = before - report.keys;
     store.replace(total, &mut progress)?;
+    made.stays();
     Ok(report)
 }
 
@@ -147,7 +163,11 @@ impl Import<'_> {
                 Ok(None) => break,
                 // What a crash leaves of the last command was not acknowledged.
                 Err(Error::Truncated { .. }) if is_last && !in_snapshot && offset > 0 => {
-                    self.report.cut_off = Some((path.to_owned(), reader.complete_up_to()));
+                    let (path, offset) = (path.to_owned(), reader.complete_up_to());
+                    if !self.options.accepts_cut_off {
+                        return Err(TransferError::CutOff { path, offset });
+                    }
+                    self.report.cut_off = Some((path, offset));
                     break;
                 }
                 Err(error) => return Err(format(error)),
@@ -157,6 +177,11 @@ impl Import<'_> {
                 Item::Rdb(event) => {
                     let locker = locker.get_or_insert_with(|| self.store.keyspace.locker());
                     match event {
+                        Event::Entry(entry) if is_unfit(entry.kind(), self.store) => {
+                            // The reader passes over the value by itself.
+                            let what = format!("{} {}", type_name(entry.kind()), Name(&entry.key));
+                            self.leave_out(path, offset, type_name(entry.kind()), &what)?;
+                        }
                         Event::Entry(entry) => {
                             entry_of(
                                 &mut self.report,
@@ -167,7 +192,13 @@ impl Import<'_> {
                                 &entry,
                             )?;
                         }
-                        Event::Function(_) => self.unsupported("function library"),
+                        Event::Function(_) => {
+                            self.leave_out(path, offset, "function library", "function library")?;
+                        }
+                        Event::ModuleAux { name } => {
+                            let what = format!("data of the module {name}");
+                            self.leave_out(path, offset, "data of a module", &what)?;
+                        }
                         _ => {}
                     }
                 }
@@ -186,8 +217,20 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn unsupported(&mut self, what: &'static str) {
-        *self.report.unsupported.entry(what).or_default() += 1;
+    /// Counts something that this version lacks, or gives up.
+    fn leave_out(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        kind: &'static str,
+        what: &str,
+    ) -> Result<(), TransferError> {
+        if self.options.unfit == Unfit::Refuse {
+            let (path, what) = (path.to_owned(), lacking(what));
+            return Err(TransferError::Unsupported { path, offset, what });
+        }
+        *self.report.unsupported.entry(kind).or_default() += 1;
+        Ok(())
     }
 
     /// Keeps a command for the end of its transaction, or executes it.
@@ -250,11 +293,6 @@ fn entry_of(
     let unsupported =
         |what: String| TransferError::Unsupported { path: path.to_owned(), offset, what };
     let mut loading = Assembly::begin(entry.kind(), store.keyspace.limits());
-    if entry.kind() != Kind::String && loading.is_none() {
-        // The reader passes over the value by itself.
-        *report.unsupported.entry(type_name(entry.kind())).or_default() += 1;
-        return Ok(());
-    }
     let number = entry.db;
     let db = usize::try_from(number).ok().and_then(|number| store.keyspace.db_index(number));
     let db = db.ok_or_else(|| {
@@ -293,6 +331,26 @@ fn entry_of(
         .map_err(|error| unsupported(format!("the key {}: {error}", entry.key.escape_ascii())))?;
     report.keys_read += 1;
     Ok(())
+}
+
+/// Whether this version has no values of that type.
+fn is_unfit(kind: Kind, store: &Store) -> bool {
+    kind != Kind::String && Assembly::begin(kind, store.keyspace.limits()).is_none()
+}
+
+/// Why something cannot be there, and what to do about it: the directive of the server and the option of
+/// the tool have the same name.
+pub(in crate::persistence) fn lacking(what: &str) -> String {
+    format!("{what}, which this version lacks (skip-unsupported leaves such things out)")
+}
+
+/// The name of a key, for messages.
+struct Name<'a>(&'a [u8]);
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
 }
 
 fn type_name(kind: Kind) -> &'static str {

@@ -13,13 +13,13 @@ mod aof;
 mod commands;
 mod error;
 mod export;
-mod import;
+pub(super) mod import;
 mod store;
 
 pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
-pub use import::{ImportMode, ImportOptions, Imported, import};
+pub use import::{ImportMode, ImportOptions, Imported, Unfit, import};
 
 /// What is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

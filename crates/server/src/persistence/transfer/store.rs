@@ -46,6 +46,43 @@ impl NewLog {
     }
 }
 
+/// What has to be made for a log, and goes again if nothing comes of it.
+pub(super) struct Made {
+    /// The directory of the log, if it was not there.
+    log_dir: Option<PathBuf>,
+    /// Directories above it that were not there, the innermost first.
+    parents: Vec<PathBuf>,
+}
+
+impl Made {
+    /// Looks what is missing for a log in this data directory.
+    pub(super) fn before(dir: &Path) -> Result<Self, TransferError> {
+        let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let parents = dir.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+        Ok(Self { log_dir: Some(log_dir).filter(|path| !path.exists()), parents })
+    }
+
+    /// Keeps all of it.
+    pub(super) fn stays(mut self) {
+        self.log_dir = None;
+        self.parents.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // What cannot be removed is an empty log, which does no harm. A directory in which somebody has
+        // put something meanwhile is not empty and stays.
+        if let Some(log_dir) = &self.log_dir {
+            let _ = fs::remove_dir_all(log_dir);
+        }
+        for parent in &self.parents {
+            let _ = fs::remove_dir(parent);
+        }
+    }
+}
+
 /// All keys of a data directory, which is locked.
 pub(super) struct Store {
     dir: PathBuf,

@@ -1,0 +1,173 @@
+//! Data of Redis that lie beside a log which was never written to: they are taken over at the start.
+//!
+//! What Redis would load counts: with `appendonly yes` the append-only files, else the snapshot; but where
+//! Redis would start empty beside a snapshot, it is taken. The files stay as they are. They are not looked
+//! at again once there is anything in the log, be it that everything was deleted since.
+//!
+//! This is `tierce import` before the log is opened, so it is there as a whole or not at all: whatever
+//! happens in between, the next start begins anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::snapshot_path;
+use super::transfer::{
+    self, ImportMode, ImportOptions, Imported, Progress, Stage, TransferError, Unfit,
+};
+use crate::config::{DirectiveId, Settings};
+use crate::log::Log;
+
+/// A line about the progress appears this often.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// Data of Redis cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{error}. There are no data of Tierce in {dir} yet, and those of Redis could not be taken over; \
+     nothing was changed. To try it by hand: tierce import {source} --dir {dir}. To start without them, \
+     move them away",
+    dir = dir.display(),
+    source = found.display()
+)]
+pub struct AdoptError {
+    dir: PathBuf,
+    found: PathBuf,
+    error: Box<TransferError>,
+}
+
+/// What Redis would load: the append-only directory, the single file of earlier versions, or else the
+/// snapshot.
+#[must_use]
+pub fn find_data_of_redis(settings: &Settings) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    const AOF_DIR: DirectiveId = DirectiveId::of("appenddirname");
+    const AOF_NAME: DirectiveId = DirectiveId::of("appendfilename");
+    let text = |id| std::ffi::OsStr::from_bytes(settings.text(id));
+    let aof_dir = settings.dir().join(text(AOF_DIR));
+    let mut manifest = text(AOF_NAME).to_owned();
+    manifest.push(".manifest");
+    let manifest = aof_dir.join(manifest);
+    if manifest.is_file() {
+        return Some(manifest);
+    }
+    let old_aof = settings.dir().join(text(AOF_NAME));
+    if old_aof.is_file() {
+        return Some(old_aof);
+    }
+    // Files under another name, or without their manifest: the import says what is wrong with them.
+    if fs::read_dir(&aof_dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Some(aof_dir);
+    }
+    Some(snapshot_path(settings)).filter(|path| path.is_file())
+}
+
+/// Makes the data of Redis those of the data directory, whose log nobody has open.
+///
+/// # Errors
+/// When the files are damaged or hold something that this version lacks.
+pub fn adopt(found: &Path, settings: &Settings, log: &Log) -> Result<(), AdoptError> {
+    const DATABASES: DirectiveId = DirectiveId::of("databases");
+    const TRUNCATED: DirectiveId = DirectiveId::of("aof-load-truncated");
+    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
+    let dir = settings.dir();
+    log.notice(format_args!(
+        "There are no data of Tierce in {} yet: importing {}, which Redis left",
+        dir.display(),
+        found.display()
+    ));
+    let options = ImportOptions {
+        source: found.to_owned(),
+        dir: dir.clone(),
+        databases: settings.count(DATABASES) as usize,
+        mode: ImportMode::IntoEmpty,
+        skip_unknown: false,
+        unfit: if settings.is_on(SKIP) { Unfit::LeaveOut } else { Unfit::Refuse },
+        accepts_cut_off: settings.is_on(TRUNCATED),
+    };
+    let begun = Instant::now();
+    let mut reported = begun;
+    let imported = transfer::import(&options, |progress| {
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            tell(progress, log);
+        }
+    });
+    let imported = imported.map_err(|error| AdoptError {
+        dir,
+        found: found.to_owned(),
+        error: Box::new(error),
+    })?;
+    tell_result(&imported, found, begun.elapsed(), log);
+    // All of it was in memory, and will be loaded once more.
+    crate::memory::collect();
+    Ok(())
+}
+
+fn tell(progress: Progress, log: &Log) {
+    let what = match progress.stage {
+        Stage::LoadingLog | Stage::Reading => "reading",
+        Stage::WritingLog | Stage::Writing => "writing",
+    };
+    let percent = progress.done as f64 * 100.0 / progress.total.max(1) as f64;
+    log.notice(format_args!("Importing: {what}, {percent:.0} %"));
+}
+
+fn tell_result(imported: &Imported, found: &Path, took: Duration, log: &Log) {
+    log.notice(format_args!(
+        "Imported {} keys in {:.2} s, {} more had expired. {} stays as it is and is not read again",
+        imported.keys,
+        took.as_secs_f64(),
+        imported.expired,
+        found.display()
+    ));
+    if let Some((path, offset)) = &imported.cut_off {
+        log.warning(format_args!(
+            "{} ends in the middle of a command or transaction; what follows byte {offset} was left \
+             out (aof-load-truncated)",
+            path.display()
+        ));
+    }
+    for (what, count) in &imported.unsupported {
+        log.warning(format_args!("Left out, for this version lacks it: {count} {what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_dir::TestDir;
+
+    fn settings(dir: &TestDir, more: &str) -> Settings {
+        let line = format!("--dir {}{more}", dir.path().display());
+        let args = line.split(' ').map(Into::into);
+        match crate::config::parse(args, [], &[]).unwrap() {
+            crate::config::Invocation::Serve(sources) => {
+                sources.load(&mut std::io::empty()).unwrap().settings
+            }
+            _ => panic!("a server"),
+        }
+    }
+
+    #[test]
+    fn what_redis_would_load_is_found() {
+        let dir = TestDir::new("adopt");
+        let settings_of = |more| settings(&dir, more);
+        let plain = settings_of("");
+        assert_eq!(find_data_of_redis(&plain), None);
+        std::fs::create_dir(dir.path().join("appendonlydir")).unwrap();
+        assert_eq!(find_data_of_redis(&plain), None, "it is empty");
+        let snapshot = dir.write("dump.rdb", "");
+        assert_eq!(find_data_of_redis(&plain), Some(snapshot));
+        dir.write("appendonlydir/appendonly.aof.1.base.rdb", "");
+        let without_manifest = Some(dir.path().join("appendonlydir"));
+        assert_eq!(find_data_of_redis(&plain), without_manifest);
+        let single = dir.write("appendonly.aof", "");
+        assert_eq!(find_data_of_redis(&plain), Some(single));
+        let manifest = dir.write("appendonlydir/appendonly.aof.manifest", "");
+        assert_eq!(find_data_of_redis(&plain), Some(manifest));
+        let named = dir.write("dir/other.manifest", "");
+        let other = settings_of(" --appenddirname dir --appendfilename other");
+        assert_eq!(find_data_of_redis(&other), Some(named));
+    }
+}

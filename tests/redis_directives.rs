@@ -1,0 +1,98 @@
+//! Every directive of Redis 7.2's configuration file acts, is accepted with a reason, or is refused: in a
+//! file, in CONFIG SET and in docs/configuration.md alike.
+
+use tierce_harness::{Launch, Outcome, TempDir, wait_until, words};
+
+use crate::{launch, program};
+
+const DIRECTIVES: &str = include_str!("redis-7.2-directives.txt");
+const DOCS: &str = include_str!("../docs/configuration.md");
+
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Acts,
+    Accepted,
+    Refused,
+}
+
+fn documented(name: &str, value: &str) -> Verdict {
+    let row = DOCS.lines().find(|line| line.starts_with(&format!("| `{name}`")));
+    let row = row.unwrap_or_else(|| panic!("{name} is not documented"));
+    match row.split_once("**Refused.**") {
+        Some((_, why)) if !why.contains(&format!("`{value}`")) => Verdict::Refused,
+        _ if row.contains("**Accepted.**") => Verdict::Accepted,
+        _ => Verdict::Acts,
+    }
+}
+
+fn checked(dir: &TempDir, line: &str) -> (Verdict, Outcome) {
+    let file = dir.write("one.conf", line);
+    let outcome = Launch::new(program()).argument("--check-config").argument(file).run();
+    let verdict = match outcome.code {
+        Some(0) if outcome.errors.contains("accepted without effect") => Verdict::Accepted,
+        Some(0) => Verdict::Acts,
+        _ => Verdict::Refused,
+    };
+    (verdict, outcome)
+}
+
+#[test]
+fn file_config_set_and_documents_agree_on_every_directive() {
+    let dir = TempDir::new();
+    let server = launch().start();
+    let mut c = server.connect();
+    for line in DIRECTIVES.lines().filter(|line| !line.starts_with('#')) {
+        let parts: Vec<_> = line.split('|').collect();
+        let [name, _, value] = parts[..] else { panic!("{line}") };
+        let (in_file, outcome) = checked(&dir, &format!("{name} {value}\n"));
+        assert_eq!(in_file, documented(name, value), "{name}: {outcome:?}");
+        if in_file == Verdict::Refused {
+            assert!(outcome.errors.contains(": refused, "), "{name}: {outcome:?}");
+        }
+        // This would take a port that another test may be given.
+        if name == "port" {
+            continue;
+        }
+        let value = words(value).join(" ");
+        let before = c.call(&["CONFIG", "GET", name]).items()[1].clone();
+        let reply = c.call(&["CONFIG", "SET", name, &value]);
+        let reply = String::from_utf8_lossy(reply.bytes()).into_owned();
+        let after = c.call(&["CONFIG", "GET", name]).items()[1].clone();
+        let is_fixed =
+            ["immutable", "protected"].iter().any(|word| reply.contains(&format!("{word} config")));
+        match (in_file, reply.as_str()) {
+            (Verdict::Acts | Verdict::Accepted, "OK") => {}
+            (Verdict::Refused, _) if !is_fixed => {
+                let (_, why) = outcome.errors.split_once(": refused, ").expect("a reason");
+                assert!(reply.ends_with(why.trim()), "{name}: {reply}");
+                assert_eq!(after, before, "{name}");
+            }
+            _ => {
+                assert!(is_fixed, "{name}: {reply}");
+                assert_eq!(after, before, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_and_what_is_odd_reaches_the_log() {
+    let dir = TempDir::new();
+    let log = dir.path().join("server.log");
+    let file = dir.write(
+        "refused.conf",
+        &format!("logfile {}\nrename-command FLUSHALL \"\"\ntls-port 7001\n", log.display()),
+    );
+    let outcome = Launch::new(program()).file(&file).run();
+    assert_eq!((outcome.code, outcome.errors.lines().count()), (Some(1), 2), "{outcome:?}");
+    let logged = std::fs::read_to_string(&log).expect("a log");
+    for said in ["refused.conf:2: rename-command: refused", "refused.conf:3: tls-port: refused"] {
+        assert!(outcome.errors.contains(said) && logged.contains(said), "{said}: {logged}");
+    }
+    let file = dir.write("odd.conf", &format!("logfile {}\nio-threads 4\n", log.display()));
+    let _server = launch().file(&file).start();
+    let said = "odd.conf:2: io-threads: accepted without effect";
+    wait_until("the note is in the log", || {
+        std::fs::read_to_string(&log).expect("a log").contains(said)
+    });
+}
