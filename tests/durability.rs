@@ -169,6 +169,64 @@ fn the_log_is_compacted_and_stays_bounded() {
     }
 }
 
+/// Values of more than one piece of the log, under all that changes several keys or all of a value.
+#[test]
+fn large_values_are_there_after_a_kill() {
+    let dir = TempDir::new();
+    let launch = durable(dir.path());
+    let server = launch.start();
+    let mut c = server.connect();
+    let element = vec![b'e'; 1 << 20];
+    for number in 0..12 {
+        let member = [number.to_string().as_bytes(), &element].concat();
+        c.call(&[&b"RPUSH"[..], b"list", &member, b"short"]);
+        c.call(&[&b"SADD"[..], b"set", &member]);
+        c.call(&[&b"APPEND"[..], b"text", &member]);
+    }
+    let text = c.ask("STRLEN text").int();
+    c.check("RENAME list renamed", "+OK");
+    c.check("PEXPIREAT renamed 99999999999999", ":1");
+    c.check("COPY renamed copy", ":1");
+    c.check("COPY text text2 DB 3", ":1");
+    c.check("SUNIONSTORE union set", ":12");
+    c.check("MOVE set 2", ":1");
+    c.call(&[&b"MSET"[..], b"a", &element, b"b", &element, b"c", b"small"]);
+    c.call(&[&b"RPUSH"[..], b"two", &element.repeat(3), &element.repeat(2)]);
+
+    let server = restart(server, &launch);
+    let mut c = server.connect();
+    c.check("EXISTS list set", ":0");
+    c.check("LLEN renamed", ":24");
+    c.check("PEXPIRETIME renamed", ":99999999999999");
+    c.check("PEXPIRETIME copy", ":99999999999999");
+    c.check("LLEN copy", ":24");
+    c.check("LINDEX copy -1", "\"short\"");
+    c.check("STRLEN text", &format!(":{text}"));
+    c.check("SCARD union", ":12");
+    c.check("MGET c nothing", "[\"small\", nil]");
+    c.check("STRLEN b", ":1048576");
+    assert_eq!(c.ask("LINDEX two 1").bytes(), element.repeat(2));
+    c.check("SELECT 2", "+OK");
+    c.check("SCARD set", ":12");
+    c.check("SELECT 3", "+OK");
+    c.check("STRLEN text2", &format!(":{text}"));
+}
+
+/// A bit at the end of a string of 512 MiB costs neither a log of as much nor that memory.
+#[test]
+fn zero_bytes_that_nobody_wrote_are_not_logged() {
+    let dir = TempDir::new();
+    let server = durable(dir.path()).start();
+    let mut c = server.connect();
+    c.check("SETBIT bits 4294967295 1", ":0");
+    c.check("SETRANGE range 500000000 end", ":500000003");
+    let logged: u64 = info_field(&mut c, "aof_current_size").parse().expect("a number");
+    assert!(logged < 10_000, "{logged} bytes");
+    assert!(server.resident_bytes() < 256 << 20, "{} bytes", server.resident_bytes());
+    c.check("GETBIT bits 4294967295", ":1");
+    c.check("GETRANGE range 499999999 -1", "\"\\x00end\"");
+}
+
 fn bytes_in(dir: &Path) -> u64 {
     let files = std::fs::read_dir(dir).expect("a directory");
     // Compaction may remove a file between the listing and the look.

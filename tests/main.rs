@@ -48,6 +48,7 @@ mod string_commands;
 mod client_commands;
 mod clients_that_wait;
 mod command_table;
+mod compaction;
 mod config_commands;
 mod config_sources;
 mod info;

@@ -551,6 +551,37 @@ fn what_was_acknowledged_survives_a_kill() {
 }
 
 #[test]
+fn what_was_said_to_be_out_of_date_is_so_after_a_kill() {
+    let dir = TempDir::new();
+    let launch = launch().with("appendonly", "yes").with("dir", &dir.path().display().to_string());
+    let restart = |both: Both| {
+        drop(both);
+        with(launch.clone())
+    };
+    let both = with(launch.clone());
+    both.check(
+        b"set k 9 0 3\r\nold\r\nset o 0 0 3\r\nold\r\nmd k I\r\n",
+        b"STORED\r\nSTORED\r\nHD\r\n",
+    );
+    // A value whose version is older than that of the present one.
+    both.check(b"ms o 5 C1 I\r\nolder\r\n", b"HD\r\n");
+    let both = restart(both);
+    // One reader is told to store a new value, which is known after the next start, too.
+    both.check(b"mg k f v\r\nmg o v\r\n", b"VA 3 f9 X W\r\nold\r\nVA 5 X W\r\nolder\r\n");
+    let both = restart(both);
+    both.check(b"mg k f v\r\n", b"VA 3 f9 Z X\r\nold\r\n");
+    let mut redis = both.server.connect();
+    redis.check("BGREWRITEAOF", "+Background append only file rewriting started");
+    wait_until("the log is compacted", || {
+        redis.ask("INFO persistence").text().contains("aof_rewrites:1")
+    });
+    let both = restart(both);
+    both.check(b"mg k v\r\nms k 3\r\nnew\r\n", b"VA 3 Z X\r\nold\r\nHD\r\n");
+    let both = restart(both);
+    both.check(b"mg k v\r\n", b"VA 3\r\nnew\r\n");
+}
+
+#[test]
 fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
     let value = "v".repeat(1000);
     let sets: String = (0..2000).map(|n| format!("set k:{n} 0 0 1000\r\n{value}\r\n")).collect();

@@ -57,6 +57,9 @@ pub enum Change {
     Edited,
     /// It has another deadline, or none any more, and still its value.
     Deadline,
+    /// Its value is out of date, or is not any more, or somebody was told to store another one: its
+    /// [`Marks`](crate::Marks) have changed.
+    Marked,
     /// It is gone.
     Removed(Removal),
 }

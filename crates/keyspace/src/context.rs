@@ -31,7 +31,7 @@ pub(crate) struct Context<'a> {
     pub(crate) db: DbIndex,
     pub(crate) now_ms: i64,
     /// Where operations for the log are collected, if there is a log.
-    pub(crate) pending: Option<&'a Pending>,
+    pub(crate) pending: Option<&'a Pending<'a>>,
     /// Where keys are noted that somebody may wait for.
     pub(crate) ready: &'a Ready,
     /// What is kept of a use of an entry; `None` if it does not count as one.
@@ -89,7 +89,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
-        if matches!(change, Change::Stored | Change::Written { .. }) {
+        if matches!(change, Change::Stored | Change::Written { .. } | Change::Marked) {
             self.renew_version(hash, entry);
         }
         if self.stats.waiters.get() > 0 {
@@ -109,8 +109,10 @@ impl Context<'_> {
         if self.stats.waiters.get() > 0 {
             self.ready.note(self.db, entry.key());
         }
-        if let Some(pending) = self.pending {
-            pending.push_change(self.db, entry, change);
+        match self.pending {
+            Some(pending) if why == Removal::Expired => pending.push_expired(self.db, entry),
+            Some(pending) => pending.push_change(self.db, entry, change),
+            None => {}
         }
         self.keyspace.notify(&Event::Key { db: self.db, entry, change });
     }

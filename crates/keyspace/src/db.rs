@@ -352,8 +352,8 @@ impl<'a> Db<'a> {
         Ok(Some(result))
     }
 
-    /// Changes what the entry of a key carries beside its value, which is no mutation: no log has to
-    /// know of it. `false` if there is no such key.
+    /// Changes what the entry of a key carries beside its value, which is no mutation; the caller logs
+    /// what of it the log has to know. `false` if there is no such key.
     pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
         let Some(entry) = self.find(key) else { return false };
         let mut attributes = entry.attributes();

@@ -22,10 +22,13 @@ const MEMORY_BASE: u64 = 1 << 20;
 /// as values may be.
 const MEMORY_FOR_A_BYTE: u64 = 2 * VALUE_LEN_MAX as u64;
 
-/// A record of a log is replayed or refused. What it leaves can be read; a checkpoint of it, replayed,
+/// What stands between two records of a log.
+pub const BETWEEN_RECORDS: [u8; 2] = [0xff; 2];
+
+/// Records of a log are replayed or refused. What they leave can be read; a checkpoint of it, replayed,
 /// leaves the same.
 pub fn log(data: &[u8]) {
-    let (first, _) = replayed(&[data.to_vec()]);
+    let (first, _) = replayed(&records_of(data));
     let memory = first.memory();
     let used = memory.entries + memory.index + memory.deadlines;
     assert!(used <= MEMORY_BASE + MEMORY_FOR_A_BYTE * data.len() as u64, "{used} bytes");
@@ -33,6 +36,17 @@ pub fn log(data: &[u8]) {
     let (second, is_whole) = replayed(&records);
     assert!(is_whole, "a checkpoint that cannot be read");
     assert_eq!(contents(&first), contents(&second));
+}
+
+fn records_of(mut data: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    let between = |data: &[u8]| data.windows(2).position(|pair| pair == BETWEEN_RECORDS);
+    while let Some(at) = between(data) {
+        records.push(data[..at].to_vec());
+        data = &data[at + BETWEEN_RECORDS.len()..];
+    }
+    records.push(data.to_vec());
+    records
 }
 
 /// Whether iteration and lookups of a collection tell the same.
@@ -143,7 +157,7 @@ fn contents(keyspace: &Keyspace) -> Vec<Content> {
                 SavedValue::Collection(saved) => {
                     saved.parts().map(|part| format!("{part:?}")).collect()
                 }
-                string => vec![format!("{string:?}")],
+                string => vec![format!("{string:?} {} {:?}", entry.flags(), entry.marks())],
             };
             if let crate::Value::Collection(collection) = &value {
                 check(collection);

@@ -281,10 +281,21 @@ impl Db<'_> {
         }
     }
 
-    /// Changes what readers and invalidations have left on an item. That is no mutation; `false` if
-    /// there is no such key.
+    /// Changes what readers and invalidations have left on an item. That is no mutation, but the log has
+    /// it; `false` if there is no such key.
     pub fn mark(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Marks)) -> bool {
-        self.annotate(key, |attributes| edit(&mut attributes.marks))
+        let at = self.at;
+        let Some(before) = self.find(key).map(|entry| entry.marks()) else { return false };
+        let mut marks = before;
+        edit(&mut marks);
+        self.annotate(key, |attributes| attributes.marks = marks);
+        if before.logged() != marks.logged()
+            && let Some(pending) = at.pending
+            && let Some(entry) = self.find(key)
+        {
+            pending.push_change(at.db, entry, Change::Marked);
+        }
+        true
     }
 
     /// Marks an item as out of date and gives it a new version, so that nobody stores by an old one;
@@ -295,7 +306,7 @@ impl Db<'_> {
             entry.set_attributes(Attributes { marks, ..entry.attributes() });
             Ok(())
         };
-        self.modify(key, Change::Stored, make_stale) == Ok(Some(()))
+        self.modify(key, Change::Marked, make_stale) == Ok(Some(()))
     }
 
     fn prepend(&mut self, key: Key<'_>, prefix: &[u8]) -> Result<()> {

@@ -14,7 +14,8 @@ use crate::collections::limits::{LimitCells, Limits};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX};
 use crate::locker::Locker;
-use crate::log::LogSink;
+use crate::log::batch::Outlet;
+use crate::log::{LogSink, Sizes};
 use crate::pressure::Pressure;
 use crate::shard::Slot;
 use crate::snapshot::Backlog;
@@ -51,6 +52,8 @@ pub struct Options {
     /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
     /// there: see [`Keyspace::begin_logging`].
     pub log: Option<Arc<dyn LogSink>>,
+    /// How records are cut. Whoever tests that makes them short.
+    pub log_sizes: Sizes,
 }
 
 impl Default for Options {
@@ -63,6 +66,7 @@ impl Default for Options {
             version_base: 0,
             observer: None,
             log: None,
+            log_sizes: Sizes::default(),
         }
     }
 }
@@ -145,7 +149,7 @@ pub struct Keyspace {
     garbage: Garbage,
     version_base: u64,
     observer: Option<Arc<dyn Observer>>,
-    log: Option<Arc<dyn LogSink>>,
+    log: Option<Outlet>,
     logging: AtomicBool,
     /// How often two databases were exchanged. Changes only while all shards are locked.
     pub(crate) swaps: AtomicU64,
@@ -166,8 +170,9 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, version_base, observer, log } =
+        let Options { shards, databases, seed, value_len_max, version_base, observer, .. } =
             options;
+        let Options { log, log_sizes, .. } = options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
         }
@@ -187,7 +192,7 @@ impl Keyspace {
             garbage: Garbage::default(),
             version_base,
             observer,
-            log,
+            log: log.map(|sink| Outlet::new(sink, log_sizes)),
             logging: AtomicBool::new(false),
             swaps: AtomicU64::new(0),
             snapshot: Mutex::default(),
@@ -332,8 +337,8 @@ impl Keyspace {
 
     /// The log, while changes go there.
     #[inline]
-    pub(crate) fn log(&self) -> Option<&dyn LogSink> {
-        self.log.as_deref().filter(|_| self.logging.load(Ordering::Acquire))
+    pub(crate) fn log(&self) -> Option<&Outlet> {
+        self.log.as_ref().filter(|_| self.logging.load(Ordering::Acquire))
     }
 
     /// Tells the observer, if there is one.

@@ -14,7 +14,6 @@ use crate::context::{Context, Touch};
 use crate::db::Db;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
-use crate::log::LogSink;
 use crate::log::pending::Pending;
 use crate::shard::Held;
 use crate::usage::Tracking;
@@ -30,9 +29,8 @@ pub struct Locker<'k> {
     sticky: Option<Held<'k>>,
     /// The shards of a [`Many`], ascending; empty without one.
     pub(crate) many: Vec<Held<'k>>,
-    log: Option<&'k dyn LogSink>,
-    /// What changed in the shards that are held and is not in the log yet.
-    pending: Pending,
+    /// What changed in the shards that are held and is not in the log yet, if there is a log.
+    pending: Option<Pending<'k>>,
     /// Keys that were changed and that somebody may wait for.
     pub(crate) ready: Ready,
     has_logged: bool,
@@ -48,8 +46,7 @@ impl<'k> Locker<'k> {
             usage: Some(tracking),
             sticky: None,
             many: Vec::new(),
-            log: keyspace.log(),
-            pending: Pending::default(),
+            pending: keyspace.log().map(Pending::new),
             ready: Ready::default(),
             has_logged: false,
         }
@@ -152,13 +149,13 @@ impl<'k> Locker<'k> {
     pub(crate) fn shard_db(&mut self, index: usize, db: DbIndex, now_ms: i64) -> Db<'_> {
         self.hold(index);
         // Not before: with the shard, the locker may have found a log.
-        let Self { keyspace, tracking, usage, log, .. } = *self;
+        let Self { keyspace, tracking, usage, .. } = *self;
         let held = match &mut self.sticky {
             Some(held) if held.index == index => held,
             _ => held_among(&mut self.many, index),
         };
         let Held { shard, stats, .. } = held;
-        let pending = log.map(|_| &self.pending);
+        let pending = self.pending.as_ref();
         let (shard_index, ready) = (index, &self.ready);
         let at =
             Context { keyspace, stats, shard_index, db, now_ms, pending, ready, usage, tracking };
@@ -185,20 +182,24 @@ impl<'k> Locker<'k> {
     /// nor logged.
     #[inline]
     fn look_for_log(&mut self) {
-        self.log = self.keyspace.log();
+        let log = self.keyspace.log();
+        if log.is_some() != self.pending.is_some() {
+            self.pending = log.map(Pending::new);
+        }
     }
 
     /// Appends to the log what changed in the shards that are held; to be called before one of them
     /// is unlocked.
     #[inline]
     fn log_pending(&mut self) {
-        if let Some(log) = self.log {
-            self.has_logged |= self.pending.append_to(log);
+        if let Some(pending) = &mut self.pending {
+            self.has_logged |= pending.append();
         }
     }
 
     /// Whether anything that was done with this locker has gone to the log since this was last
-    /// asked. What was done in shards that are still locked has not.
+    /// asked. What was done in shards that are still locked has not, and that a key expired is nothing
+    /// that somebody did.
     #[inline]
     pub fn take_logged(&mut self) -> bool {
         std::mem::take(&mut self.has_logged)
@@ -211,8 +212,8 @@ impl<'k> Locker<'k> {
     }
 
     /// Notes a change of a whole database.
-    pub(crate) fn pending(&self) -> Option<&Pending> {
-        self.log.map(|_| &self.pending)
+    pub(crate) fn pending(&self) -> Option<&Pending<'k>> {
+        self.pending.as_ref()
     }
 
     fn lock_ascending(&mut self, indices: impl Iterator<Item = usize>) -> Many<'_, 'k> {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::Key;
 use crate::value::{BLOB_LEN_MIN, StrView};
-use tierce_collections::int_text_len;
+use tierce_collections::{IntText, int_text_len};
 
 /// What a SET does with the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,15 +170,10 @@ impl Db<'_> {
         if old_len.is_some() {
             return self.overwrite(key, offset, bytes);
         }
-        let mut value = vec![0; end as usize];
-        value[offset..].copy_from_slice(bytes);
-        let content = if value.len() < BLOB_LEN_MIN {
-            Content::Raw(&value)
-        } else {
-            Content::Blob(Arc::new(value))
-        };
-        self.add(key, content, None, Attributes::NONE)?;
-        Ok(end as usize)
+        self.check_key(key)?;
+        // So the log has what is written, and not the zero bytes before it.
+        self.add(key, Content::Raw(b""), None, Attributes::NONE)?;
+        self.overwrite(key, offset, bytes)
     }
 
     /// Adds to an integer, which counts as 0 if there is none: INCRBY. Returns the sum.
@@ -225,6 +220,16 @@ impl Db<'_> {
     /// Writes `bytes` at `offset` of a string that exists, and returns its length.
     pub(crate) fn overwrite(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> Result<usize> {
         self.check_len((offset as u64).saturating_add(bytes.len() as u64))?;
+        self.overwrite_any_len(key, offset, bytes)
+    }
+
+    /// The same, however long that makes the string.
+    pub(crate) fn overwrite_any_len(
+        &mut self,
+        key: Key<'_>,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<usize> {
         let range = offset..offset + bytes.len();
         let change = Change::Written { offset, len: bytes.len() };
         let write = |entry: &mut Entry| write_range(entry, range, bytes);
@@ -237,8 +242,12 @@ impl Db<'_> {
         self.find_value(key)?.map(|entry| Ok(entry.string()?.len())).transpose()
     }
 
+    pub(crate) fn value_len_max(&self) -> usize {
+        self.at.keyspace.value_len_max()
+    }
+
     pub(crate) fn check_len(&self, len: u64) -> Result<()> {
-        let max = self.at.keyspace.value_len_max();
+        let max = self.value_len_max();
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 
@@ -266,9 +275,13 @@ fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> Result<u
     } else if len < BLOB_LEN_MIN {
         entry.extend_raw(len)[range].copy_from_slice(bytes);
     } else {
-        let mut value = Vec::with_capacity(grown_capacity(len));
-        old.write_to(&mut value);
-        value.resize(len, 0);
+        // Zero bytes come from the system where they are many, and take no memory until they are changed.
+        let is_gap = range.start > old.len();
+        let mut value = vec![0; if is_gap { len } else { grown_capacity(len) }];
+        value.truncate(len);
+        let mut text = IntText::new();
+        let old = old.bytes(&mut text);
+        value[..old.len()].copy_from_slice(old);
         value[range].copy_from_slice(bytes);
         entry.store(Content::Blob(Arc::new(value)), entry.deadline_ms());
     }
@@ -291,7 +304,8 @@ fn make_unique(blob: &mut Arc<Vec<u8>>, len: usize) -> &mut Vec<u8> {
 }
 
 /// The capacity for a string that grows to `len` bytes: a quarter more, so that appending byte by
-/// byte copies each byte about four times altogether and wastes at most a fifth of the memory.
+/// byte copies each byte about four times altogether and wastes at most a fifth of the memory. A string
+/// that begins far behind its end, as a bitmap may, is not expected to grow so.
 fn grown_capacity(len: usize) -> usize {
     size_class(len + len / 4)
 }

@@ -1,7 +1,7 @@
 //! A short run of the fuzz target on changed records, for machines without a fuzzer.
 
 use proptest::prelude::*;
-use tierce_keyspace::fuzzing;
+use tierce_keyspace::fuzzing::{self, BETWEEN_RECORDS};
 
 /// A record of one *edit* that begins the key `k` anew; see `docs/formats/log-operations.md`.
 fn record(edits: &[u8]) -> Vec<u8> {
@@ -40,12 +40,18 @@ fn seeds() -> Vec<Vec<u8>> {
         b"\x01\x00\x01k\x03abc\x05\x00\x01k\x05\x01z\x02\x01\x01n\x0e\x07\x00\x01\x03\x00\x01n"
             .to_vec(),
         [b"\x14\x00\x01k".as_slice(), &deadline, b"\x06\x01"].concat(),
+        // Marks, beside flags and alone; a batch of one piece, and of two.
+        b"\xc1\x00\x01k\x07\x03\x01v\x0b\x00\x01k\x01\x82\x00\x01n\x02\x0e".to_vec(),
+        b"\x3a\x05\x00\x01\x00\x01k\x03abc".to_vec(),
+        b"\x1a\x05\x00\x01\x00\x01k\x03a".to_vec(),
+        b"\x2a\x05\x01bc".to_vec(),
     ]
 }
 
 #[test]
 fn what_edits_leave_is_what_a_checkpoint_of_it_leaves() {
     seeds().iter().for_each(|seed| fuzzing::log(seed));
+    fuzzing::log(&seeds().join(&BETWEEN_RECORDS[..]));
 }
 
 proptest! {
@@ -53,10 +59,12 @@ proptest! {
 
     #[test]
     fn any_record_is_replayed_or_refused(
-        picked in prop::collection::vec(prop::sample::select(seeds()), 1..3),
+        picked in prop::collection::vec(prop::sample::select(seeds()), 1..4),
+        is_one_record in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..5),
     ) {
-        let mut record = picked.concat();
+        let between = if is_one_record { &[][..] } else { &BETWEEN_RECORDS };
+        let mut record = picked.join(between);
         for (at, byte, how) in changes {
             let at = at.index(record.len() + 1);
             match how {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Replayed};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, ReplayError, Replayed};
 use tierce_keyspace::{Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal};
 
 const NOW_MS: i64 = 1_000_000;
@@ -324,12 +324,91 @@ fn what_is_not_changed_is_not_logged() {
 fn a_part_that_is_written_is_logged_alone() {
     let (keyspace, records) = logged();
     with(&keyspace, 0, 1, NOW_MS, |db, key| {
-        db.set(key, &vec![7; 1 << 20], Expiry::Never).unwrap();
+        db.set(key, &vec![7; 1 << 19], Expiry::Never).unwrap();
     });
     with(&keyspace, 0, 1, NOW_MS, |db, key| db.append(key, b"x").unwrap());
     let records = records.0.lock();
-    assert!(records[0].len() > 1 << 20);
+    assert!(records[0].len() > 1 << 19);
     assert!(records[1].len() < 32, "{} bytes", records[1].len());
+}
+
+/// Whoever only meets a key that has expired need not wait until the log of that is on the device.
+#[test]
+fn an_expired_key_is_logged_for_nobody() {
+    let (keyspace, records) = logged();
+    let names = [name(1), name(2)];
+    let [expired, other] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
+    let set = || {
+        with(&keyspace, 0, 1, NOW_MS, |db, key| db.set(key, "v", Expiry::At(NOW_MS + 10)).unwrap());
+    };
+    set();
+    let mut locker = keyspace.locker();
+    let before = records.len();
+    assert!(!locker.db(DbIndex::ZERO, expired.hash(), NOW_MS + 10).exists(expired));
+    locker.release();
+    assert!(!locker.take_logged());
+    assert_eq!(records.len(), before + 1, "the removal is logged all the same");
+    // Who changes something as well has to wait.
+    set();
+    let before = records.len();
+    let deadline_ms = NOW_MS + 10;
+    let mut both = locker.lock_many(&[expired.hash(), other.hash()]);
+    assert!(!both.db(DbIndex::ZERO, expired.hash(), deadline_ms).exists(expired));
+    both.db(DbIndex::ZERO, other.hash(), deadline_ms).set(other, "v", Expiry::Never).unwrap();
+    drop(both);
+    assert!(locker.take_logged());
+    assert_eq!(records.len(), before + 1);
+}
+
+/// Zero bytes that nobody wrote are not logged.
+#[test]
+fn a_string_that_begins_far_behind_its_end_is_logged_as_what_was_written() {
+    let (keyspace, records) = logged();
+    with(&keyspace, 0, 1, NOW_MS, |db, key| {
+        db.set_range(key, 10 << 20, b"x").unwrap();
+    });
+    let bytes: usize = records.0.lock().iter().map(Vec::len).sum();
+    assert!(bytes < 32, "{bytes} bytes");
+    assert_eq!(state(&replay(&records.0.lock(), 1)), state(&keyspace));
+}
+
+/// However long a value is, no record is longer than a piece, and others come between.
+#[test]
+fn a_large_value_is_a_batch_of_pieces() {
+    let (keyspace, records) = logged();
+    let value = vec![b'v'; (5 << 20) + 7];
+    with(&keyspace, 0, 1, NOW_MS, |db, key| db.set(key, &value, Expiry::Never).unwrap());
+    let records = records.0.lock();
+    assert_eq!(records.len(), 7, "five that are full, the rest, and the head of the value before");
+    assert!(records.iter().all(|record| record.len() <= (1 << 20) + 16));
+    for end in 0..records.len() {
+        assert!(state(&replay(&records[..end], 1)).is_empty(), "after {end} records");
+    }
+    assert_eq!(state(&replay(&records, 1)), state(&keyspace));
+}
+
+/// What was longer than the limit when it was written stays when the limit is lower.
+#[test]
+fn a_lower_limit_on_values_loses_nothing_of_what_was_written() {
+    let (keyspace, records) = logged();
+    with(&keyspace, 0, 1, NOW_MS, |db, key| {
+        db.append(key, &[b'a'; 3000]).unwrap();
+        db.append(key, b"more").unwrap();
+    });
+    let load = |value_len_max| {
+        let options = Options { value_len_max, databases: DATABASES, ..Options::default() };
+        let keyspace = Arc::new(Keyspace::new(options).unwrap());
+        let mut replay = Replay::start(Arc::clone(&keyspace), 1, NOW_MS).unwrap();
+        records.0.lock().iter().for_each(|record| replay.record(record).unwrap());
+        replay.finish().map(|_| keyspace)
+    };
+    assert_eq!(state(&load(100).unwrap()), state(&keyspace));
+    // Zero bytes beyond the limit are refused, and not passed over.
+    with(&keyspace, 0, 1, NOW_MS, |db, key| db.set_range(key, 5000, b"x").unwrap());
+    let refused = load(100).map(|_| ()).unwrap_err();
+    assert_eq!(refused, ReplayError::ValueTooLong(5000, 100));
+    assert!(refused.to_string().contains("proto-max-bulk-len"));
+    assert_eq!(state(&load(5000).unwrap()), state(&keyspace));
 }
 
 /// Threads write while checkpoints run one after the other; the end is the same from the log.

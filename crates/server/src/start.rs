@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::disk::{Disk, OsDisk};
-use tierce_keyspace::log::{LogSink, RECORD_BYTES_MAX};
+use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
@@ -303,12 +303,10 @@ fn keyspace_options(config: &Config, startup: &Startup, journal: &Arc<Journal>) 
     }
 }
 
-/// The longest value: what a request may bring, and no more than a record of the log can hold.
+/// The longest value: what a request may bring.
 fn value_len_max(settings: &Settings) -> usize {
-    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
-    let len = settings.bytes(VALUE_LEN) as usize;
-    if settings.is_on(APPENDONLY) { len.min(RECORD_BYTES_MAX) } else { len }
+    settings.bytes(VALUE_LEN) as usize
 }
 
 /// Versions of keys begin above this: those of a later life are larger, as long as no shard changes

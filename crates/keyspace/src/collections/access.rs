@@ -217,9 +217,9 @@ impl Db<'_> {
         Ok(true)
     }
 
-    /// Applies edits from the log. With `whole` they make the value, with the deadline in it, and
-    /// otherwise they edit what is there; nothing is there if the log was cut off before, and then they
-    /// are a part of a value that follows.
+    /// Applies edits from the log. With `is_whole` they make the value, and the deadline is that of the
+    /// key or none; otherwise they edit what is there, and it keeps its deadline if there is none here.
+    /// Nothing is there if the log was cut off before, and then they are a part of a value that follows.
     ///
     /// # Errors
     ///
@@ -227,7 +227,8 @@ impl Db<'_> {
     pub(crate) fn apply_edits(
         &mut self,
         key: Key<'_>,
-        whole: Option<Option<i64>>,
+        is_whole: bool,
+        deadline_ms: Option<i64>,
         edits: &[u8],
         access: Access,
     ) -> std::result::Result<(), Malformed> {
@@ -236,7 +237,7 @@ impl Db<'_> {
         };
         let limits = &self.at.keyspace.limits;
         // A value on disk is whole, and what changed it later is in the log as a whole, too.
-        let present = self.find(key).filter(|_| whole.is_none());
+        let present = self.find(key).filter(|_| !is_whole);
         if present.as_ref().is_some_and(|entry| entry.is_spilled()) {
             return Ok(());
         }
@@ -252,6 +253,8 @@ impl Db<'_> {
                 self.settle(key.hash(), before, after);
                 if is_empty {
                     self.remove(key);
+                } else if let Some(deadline_ms) = deadline_ms {
+                    self.set_deadline(key, deadline_ms);
                 }
             }
             None => {
@@ -262,7 +265,6 @@ impl Db<'_> {
                     return Ok(());
                 }
                 let content = Content::Collection(collection);
-                let deadline_ms = whole.flatten();
                 let bytes = key.bytes();
                 let entry =
                     Entry::with_attributes(bytes, content, deadline_ms, Attributes::NONE, access);

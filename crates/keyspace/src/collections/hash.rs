@@ -55,13 +55,15 @@ impl Editor<'_, Hash> {
     pub fn remove(&mut self, name: &[u8]) -> Former {
         let former = self.value.remove(name);
         if former != Former::Absent {
-            self.record(|edits| {
-                edits.begin(REMOVE);
-                edits.bytes(name);
-            });
+            self.record(|edits| write_removal(edits, Element::Bytes(name)));
         }
         former
     }
+}
+
+pub(super) fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
+    edits.begin(REMOVE);
+    write_element(edits, name);
 }
 
 fn write_field(edits: &mut Writer<'_>, name: &[u8], value: &[u8], deadline_ms: Option<i64>) {

@@ -2,8 +2,8 @@
 //! removed when their time has come.
 //!
 //! Nobody sees a field whose deadline has come, whether or not it has been removed. So removing it is
-//! no change: neither the log nor an observer is told. A hash that loses its last field by that goes
-//! like a key that expires.
+//! no change that an observer is told of. The log is, as of a key that expires: what it says of the hash
+//! later may be all that a reader finds. A hash that loses its last field goes like a key that expires.
 //!
 //! Invariant: for each hash whose fields have deadlines, the heap of its database has an item of its
 //! key that is not later than the earliest of them. The heap is apart from that of the keys' own
@@ -14,11 +14,16 @@ use std::ptr::NonNull;
 use tierce_collections::{Form, Hash};
 
 use super::CollectionType;
-use crate::change::Removal;
+use super::edits::Writer;
+use super::hash::write_removal;
+use crate::change::{Change, Removal};
+use crate::context::Context;
 use crate::db::{Account, Db};
 use crate::entry::Entry;
 use crate::key::KeyHash;
+use crate::log::pending::Recording;
 use crate::shard::ShardDb;
+use crate::spill::ColdAccount;
 
 /// Fields that are removed in one go: some microseconds.
 const FIELDS_PER_STEP: usize = 32;
@@ -55,10 +60,7 @@ impl Db<'_> {
             // SAFETY: the pointer is from a mutable borrow of the table, which nothing has used since.
             let entry = unsafe { found.as_mut() };
             let before = Account::of(entry);
-            let is_empty = entry.lend::<Hash>().is_some_and(|mut fields| {
-                fields.reap(now_ms, FIELDS_PER_STEP, |_| {});
-                fields.is_empty()
-            });
+            let is_empty = reap(entry, self.at);
             let (after, address) = (Account::of(entry), entry.address());
             let is_still_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
             self.settle(hash, before, after);
@@ -133,6 +135,35 @@ impl Db<'_> {
         stats.deadline_bytes.follow(heap_bytes, heap.memory_bytes());
         db.field_deadlines = heap;
     }
+}
+
+/// Removes some fields of a hash whose deadline has come, and records that for the log; whether none is
+/// left, which is for the caller to record.
+fn reap(entry: &mut Entry, at: Context<'_>) -> bool {
+    let copied = ColdAccount::of(entry);
+    let mut recording = at.pending.map(|pending| pending.record_edits(at.db, entry.key()));
+    let mut has_changed = false;
+    let is_empty = entry.lend::<Hash>().is_some_and(|mut fields| {
+        fields.reap(at.now_ms, FIELDS_PER_STEP, |name| {
+            has_changed = true;
+            if let Some(edits) = recording.as_deref_mut() {
+                write_removal(&mut Writer::new(edits), name);
+            }
+        });
+        fields.is_empty()
+    });
+    // The deadline that is known of a hash may be that of a field that has gone since.
+    if is_empty || !has_changed {
+        return is_empty;
+    }
+    match copied.change(entry, Change::Edited) {
+        Change::Edited => recording.into_iter().for_each(Recording::keep),
+        whole => {
+            drop(recording);
+            at.pending.into_iter().for_each(|pending| pending.push_change(at.db, entry, whole));
+        }
+    }
+    false
 }
 
 /// The earliest deadline of a field of all hashes with this hash.

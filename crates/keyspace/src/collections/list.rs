@@ -142,14 +142,7 @@ impl Sealed for List {
             Some(logged) if cursor != 0 => (cursor, logged),
             _ => (PASSES.fetch_add(1, Relaxed), 0),
         };
-        let (mut count, mut bytes) = (0, 0);
-        for element in self.iter_from(logged) {
-            count += 1;
-            bytes += element.len() + 1;
-            if bytes >= bytes_max {
-                break;
-            }
-        }
+        let count = count_of(self, logged, bytes_max);
         edits.begin(PART);
         edits.count(logged);
         write_elements(edits, count, self.iter_from(logged).take(count));
@@ -166,6 +159,17 @@ impl Sealed for List {
             return 0;
         }
         pass
+    }
+
+    /// The cursor is the number of elements that came before.
+    fn encode_stretch(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let from = cursor as usize;
+        let count = count_of(self, from, bytes_max);
+        edits.begin(INSERT);
+        edits.count(from);
+        write_elements(edits, count, self.iter_from(from).take(count));
+        let next = from + count;
+        if next < self.len() { next as u64 } else { 0 }
     }
 
     fn apply(
@@ -215,6 +219,19 @@ impl Sealed for List {
     }
 }
 
+/// How many elements from this one on take about so many bytes.
+fn count_of(list: &List, from: usize, bytes_max: usize) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    for element in list.iter_from(from) {
+        count += 1;
+        bytes += element.len() + 1;
+        if bytes >= bytes_max {
+            break;
+        }
+    }
+    count
+}
+
 fn write_insert<'a>(
     edits: &mut Writer<'_>,
     index: usize,
@@ -260,9 +277,9 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    /// Forgets all of them.
-    pub(crate) fn clear(&mut self) {
-        self.lists.clear();
+    /// Forgets those of a database, whose lists are gone, or in another database.
+    pub(crate) fn forget_all_of(&mut self, db: DbIndex) {
+        self.lists.retain(|(of, _), _| *of != db);
     }
 
     /// Forgets that of a key whose list is gone.

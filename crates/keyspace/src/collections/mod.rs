@@ -106,6 +106,11 @@ pub(crate) mod sealed {
         /// first part to the last is in one of them.
         fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64;
 
+        /// The same where nothing changes between two parts: the edits are for the value itself.
+        fn encode_stretch(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+            self.encode_part(cursor, bytes_max, edits)
+        }
+
         /// Which saving of this value in slices is under way.
         fn save_id(&self) -> Option<SaveId> {
             None
@@ -292,6 +297,17 @@ pub(crate) fn encode_part(
 ) -> u64 {
     use sealed::Sealed;
     each_collection!(collection, value => value.encode_part(cursor, bytes_max, edits))
+}
+
+/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_stretch`].
+pub(crate) fn encode_stretch(
+    collection: &Collection,
+    cursor: u64,
+    bytes_max: usize,
+    edits: &mut Writer<'_>,
+) -> u64 {
+    use sealed::Sealed;
+    each_collection!(collection, value => value.encode_stretch(cursor, bytes_max, edits))
 }
 
 /// Appends edits that make a collection out of nothing.

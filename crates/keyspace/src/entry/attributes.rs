@@ -49,6 +49,22 @@ impl Marks {
     const fn from_bits(bits: u8) -> Self {
         Self { stale: bits & 1 != 0, won: bits & 2 != 0, fetched: bits & 4 != 0 }
     }
+
+    /// What the log has of them. That an item was read is forgotten, like when that was.
+    #[inline]
+    pub(crate) const fn logged(self) -> Self {
+        Self { fetched: false, ..self }
+    }
+
+    #[inline]
+    pub(crate) const fn to_log(self) -> u8 {
+        self.logged().bits()
+    }
+
+    /// The reverse of [`Marks::to_log`]; `None` for what it does not make.
+    pub(crate) const fn of_log(bits: u8) -> Option<Self> {
+        if bits & !0b11 == 0 { Some(Self::from_bits(bits)) } else { None }
+    }
 }
 
 /// See the head of this file.

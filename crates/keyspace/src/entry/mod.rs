@@ -297,6 +297,12 @@ impl Entry {
         self.attributes().flags
     }
 
+    /// What readers and invalidations have left on the entry.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.attributes().marks
+    }
+
     /// What the entry carries beside value and deadline.
     #[inline]
     pub(crate) fn attributes(&self) -> Attributes {

@@ -20,8 +20,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::LogSink;
-use super::op::{begin_edits, encode_change, encode_entry, end_edits};
+use super::batch::{Appending, Batch};
+use super::op::{Out, begin_edits, encode_change, encode_entry, end_edits};
 use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
@@ -30,16 +30,6 @@ use crate::keyspace::{DbIndex, Keyspace};
 
 /// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
 const KEYS_PER_LOCK: usize = 16;
-
-/// A collection of more than so many bytes is written in parts.
-const LARGE_BYTES_MIN: usize = 64 * 1024;
-
-/// About as many bytes are a part: some hundred elements, each of which may have to be waited for, in memory
-/// of its own. So a lock is held for some tens of microseconds.
-const PART_BYTES: usize = 16 * 1024;
-
-/// A record that was larger than this gives its memory back.
-const RECORD_KEPT_BYTES: usize = 1 << 20;
 
 /// A pass over all keys, step by step.
 #[derive(Debug)]
@@ -50,7 +40,7 @@ pub struct Checkpoint<'k> {
     shard: usize,
     position: u64,
     swaps: u64,
-    record: Vec<u8>,
+    batch: Batch,
     /// Large collections that the last steps met.
     large: Vec<Large>,
 }
@@ -64,9 +54,9 @@ struct Large {
 }
 
 /// Whether an entry is written in parts.
-fn is_large(entry: &Entry) -> bool {
+fn is_large(entry: &Entry, large_bytes_min: usize) -> bool {
     let Some(collection) = entry.collection() else { return false };
-    collection.allocated_bytes() > LARGE_BYTES_MIN
+    collection.allocated_bytes() > large_bytes_min && entry.place().is_none()
 }
 
 /// Whether a [`Checkpoint`] has come to its end.
@@ -89,7 +79,7 @@ impl<'k> Checkpoint<'k> {
             shard: 0,
             position: 0,
             swaps,
-            record: Vec::new(),
+            batch: Batch::default(),
             large: Vec::new(),
         }
     }
@@ -100,77 +90,73 @@ impl<'k> Checkpoint<'k> {
     ///
     /// If changes do not go to a log.
     pub fn step(&mut self) -> (usize, Pass) {
-        let log = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
+        let outlet = self.keyspace.log().expect("a checkpoint is of a keyspace with a log");
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
+        let mut batch = std::mem::take(&mut self.batch);
+        let (mut log, sizes) = (batch.to(outlet), outlet.sizes);
         let bytes = match self.large.pop() {
-            Some(large) => self.log_part(large, log),
-            None => self.log_keys(db, log),
+            Some(large) => self.log_part(large, &mut log, sizes.part_bytes),
+            None => self.log_keys(db, &mut log, sizes.large_bytes_min),
         };
-        self.record.shrink_to(RECORD_KEPT_BYTES);
+        self.batch = batch;
         (bytes, self.advance())
     }
 
-    fn log_keys(&mut self, db: DbIndex, log: &dyn LogSink) -> usize {
-        let Self { record, large, .. } = self;
+    fn log_keys(&mut self, db: DbIndex, log: &mut Appending<'_>, large_bytes_min: usize) -> usize {
+        let large = &mut self.large;
         let mut bytes = 0;
-        record.clear();
         let mut locker = self.keyspace.locker();
         self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
-            if is_large(entry) && entry.place().is_none() {
+            if is_large(entry, large_bytes_min) {
                 large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
                 return;
             }
-            encode_entry(record, db, entry);
-            // Keys need not be in one record, and large values would make it too long.
-            if record.len() >= RECORD_KEPT_BYTES {
-                bytes += record.len();
-                log.append(record);
-                record.clear();
+            encode_entry(log, db, entry);
+            // Keys need not be in one batch.
+            if log.is_long() {
+                bytes += log.finish();
             }
         });
         // With the shard still locked no change of these keys can get before this record.
-        if !record.is_empty() {
-            log.append(record);
-        }
+        bytes += log.finish();
         drop(locker);
-        bytes + record.len()
+        bytes
     }
 
     /// Logs a part of a large collection, unless that is gone. One that has come in its place is in the
     /// log since then; that parts of it are written again does no harm.
-    fn log_part(&mut self, large: Large, log: &dyn LogSink) -> usize {
+    ///
+    /// Each part says which deadline the key has: for a reader it may be the first that there is of the
+    /// key, also where others came before it and all that was in them has been removed since.
+    fn log_part(&mut self, large: Large, log: &mut Appending<'_>, part_bytes: usize) -> usize {
         let Large { db, key: bytes, cursor } = large;
-        let record = &mut self.record;
-        record.clear();
         let mut locker = self.keyspace.locker();
         let key = self.keyspace.key(&bytes);
         let mut shard = locker.db(db, key.hash(), i64::MIN);
         let Some(entry) = shard.peek(key) else { return 0 };
-        if entry.place().is_some() {
-            // It has gone to disk meanwhile.
-            encode_entry(record, db, entry);
-            log.append(record);
-            return record.len();
-        }
-        let Some(collection) = entry.collection() else { return 0 };
-        let start = begin_edits(record, db, &bytes, 0, None);
-        let cursor =
-            collections::encode_part(&collection, cursor, PART_BYTES, &mut Writer::new(record));
+        let collection = if entry.place().is_none() { entry.collection() } else { None };
+        let Some(collection) = collection else {
+            // It has gone to disk meanwhile, or something else is there.
+            encode_entry(log, db, entry);
+            return log.finish();
+        };
+        let record = log.ops();
+        let start = begin_edits(record, db, &bytes, 0, entry.deadline_ms());
+        let edits = &mut Writer::new(record);
+        let cursor = collections::encode_part(&collection, cursor, part_bytes, edits);
         if record.len() > start {
             end_edits(record, start);
         } else {
             // Whatever was ahead has been removed.
             record.clear();
+            encode_change(log, db, entry, Change::Deadline);
         }
-        if cursor == 0 {
-            encode_change(record, db, entry, Change::Deadline);
-        } else {
+        log.cut();
+        let logged = log.finish();
+        if cursor != 0 {
             self.large.push(Large { db, key: bytes, cursor });
         }
-        if !record.is_empty() {
-            log.append(record);
-        }
-        record.len()
+        logged
     }
 
     fn advance(&mut self) -> Pass {

@@ -3,32 +3,52 @@
 //! * `op`: operations as bytes. An operation says what became of a key, not what was asked for, so
 //!   that replaying one twice, or on top of a later state of another key, does no harm.
 //! * `pending`: operations of the shards a thread holds locked, on their way to the log.
+//! * `batch`, `piece`: what is too long for a record as several, which count together.
 //! * `replay`: operations back into a keyspace, on several threads.
 //! * `checkpoint`: writing every key again, so that the log up to there can go.
 //!
 //! **Order.** A record is appended before the shards of its operations are unlocked. So the records
 //! of one key stand in the order of its changes, and what another thread has seen is in the log.
 //!
-//! **Atomicity.** All operations under one lock, or under one [`Many`](crate::Many), are one record.
-//! A log keeps a record whole or not at all, and so MSET, RENAME or a transaction are there whole or
-//! not at all.
+//! **Atomicity.** All operations under one lock, or under one [`Many`](crate::Many), are one record or, if
+//! they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
+//! batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
+//! whatever their size. Somebody who gives up in the middle of a batch need only not finish it.
 //!
-//! **What is not logged**: that a key expired, unless its value was on disk. Deadlines are absolute, and [`Replay::finish`] leaves
-//! to the reaper what is due; a key that was removed because its deadline came is loaded and expires
-//! again.
+//! **Expiry** is a removal like any other. Deadlines are absolute and nothing expires while a log is
+//! read: without the removal, an edit of what was in the log before the key expired, or before a
+//! checkpoint reached it, would be all that is left of the key, and stay.
 
+pub(crate) mod batch;
 pub(crate) mod checkpoint;
 pub(crate) mod op;
 pub(crate) mod pending;
+mod piece;
 pub(crate) mod replay;
 
 pub use checkpoint::{Checkpoint, Pass};
 pub use op::Malformed;
 pub use replay::{Replay, ReplayError, Replayed};
 
-/// A record has at most this many bytes, unless it is a single operation with a longer value. What
-/// happened under one lock and needs more is several records, and then not one as to a crash.
-pub const RECORD_BYTES_MAX: usize = 512 << 20;
+/// How what is logged is cut into records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// What happened under one lock is several records if it is more bytes than this, each with about as
+    /// many at most. So neither is more than that copied, nor does a writer wait longer for another one's
+    /// record. At least 1.
+    pub piece_len: usize,
+    /// A checkpoint writes a collection of more bytes than this in parts, under a lock each.
+    pub large_bytes_min: usize,
+    /// About as many bytes are such a part: some hundred elements, each of which may have to be waited
+    /// for, in memory of its own. So a lock is held for some tens of microseconds.
+    pub part_bytes: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { piece_len: 1 << 20, large_bytes_min: 64 << 10, part_bytes: 16 << 10 }
+    }
+}
 
 /// Where records go, in the order in which they are appended.
 ///

@@ -2,31 +2,33 @@
 //!
 //! | part | bytes | |
 //! |---|---|---|
-//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` or `WHOLE`, bit 6 `FLAGS` |
+//! | head | 1 | bits 0-3 [`Code`], bit 4 `DEADLINE`, bit 5 `RAW` or `WHOLE`, bit 6 `FLAGS`, bit 7 `MARKS` |
 //! | database | varint | for `Swap` two of them, and nothing follows |
 //! | key | varint length, then the bytes | not for `Flush` |
 //! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
 //! | flags | varint | what a client of memcached stored with the value, with `FLAGS` |
+//! | marks | 1 | what readers and invalidations have left on the value, with `MARKS` |
 //! | value | | see [`Code`] |
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::{Change, Removal};
+use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
-use crate::entry::{Content, Entry, Kind, Spilled};
+use crate::entry::{Attributes, Content, Entry, Kind, Marks, Spilled};
 use crate::key::KEY_LEN_MAX;
 use crate::keyspace::DbIndex;
-use crate::value::{StrView, Value};
-use tierce_collections::IntText;
+use crate::value::{BLOB_LEN_MIN, StrView, Value};
+use tierce_collections::{Collection, IntText};
 
-const CODE_MASK: u8 = 0x0f;
+pub(super) const CODE_MASK: u8 = 0x0f;
 const DEADLINE: u8 = 0x10;
 /// Of `Put`.
 const RAW: u8 = 0x20;
 /// Of `Edit`: the key begins anew with it.
 const WHOLE: u8 = 0x20;
 const FLAGS: u8 = 0x40;
+const MARKS: u8 = 0x80;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,9 @@ enum Code {
     Edit = 8,
     /// The key has a value that is on disk: 13 bytes, see [`Spilled`].
     Spilled = 9,
+    // 10 is that of a piece.
+    /// The string has these marks: a byte.
+    Mark = 11,
 }
 
 /// An operation, decoded.
@@ -77,10 +82,11 @@ pub(crate) enum Effect<'a> {
     Put {
         value: Stored<'a>,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     },
     Remove,
     Deadline(Option<i64>),
+    Mark(Marks),
     Write {
         offset: u64,
         bytes: &'a [u8],
@@ -88,9 +94,9 @@ pub(crate) enum Effect<'a> {
     Spilled {
         spilled: Spilled,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     },
-    /// The deadline counts only for a whole value.
+    /// Without a deadline the key keeps the one it has, unless the value is whole.
     Edit {
         is_whole: bool,
         deadline_ms: Option<i64>,
@@ -139,9 +145,24 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
-/// Appends what `change` made of the key in `entry`; nothing for a key that expired in memory.
+/// Where operations are appended.
+pub(crate) trait Out {
+    /// Where what is short goes.
+    fn ops(&mut self) -> &mut Vec<u8>;
+
+    /// Appends bytes that may be many.
+    fn long(&mut self, bytes: &[u8]);
+
+    /// A collection that takes more bytes than this is appended in parts of about as many.
+    fn part_len(&self) -> usize;
+
+    /// Passes on what there is, if that is much.
+    fn cut(&mut self);
+}
+
+/// Appends what `change` made of the key in `entry`.
 #[inline]
-pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, change: Change) {
+pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, change: Change) {
     match change {
         Change::Stored => encode_entry(out, db, entry),
         Change::Written { offset, len } => encode_write(out, db, entry, offset, len),
@@ -149,66 +170,130 @@ pub(crate) fn encode_change(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, chang
         Change::Edited => {}
         Change::Deadline => {
             let deadline_ms = entry.deadline_ms();
-            encode_key(out, Code::Deadline, 0, db, entry.key(), deadline_ms);
+            encode_key(out.ops(), Code::Deadline, 0, db, entry.key(), deadline_ms);
         }
-        // What is loaded again expires again, but its value on disk may be gone by then.
-        Change::Removed(Removal::Expired) if entry.place().is_none() => {}
-        Change::Removed(_) => encode_key(out, Code::Remove, 0, db, entry.key(), None),
+        Change::Marked => {
+            encode_key(out.ops(), Code::Mark, 0, db, entry.key(), None);
+            out.ops().push(entry.marks().to_log());
+        }
+        Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
 }
 
-/// Appends an operation that puts the key of `entry` there as it is. Of a value that is on disk it says
+/// Appends operations that put the key of `entry` there as it is. Of a value that is on disk they say
 /// where.
 #[inline]
-pub(crate) fn encode_entry(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
-    let (key, deadline_ms, client_flags) = (entry.key(), entry.deadline_ms(), entry.flags());
-    let has_flags = if client_flags == 0 { 0 } else { FLAGS };
+pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
+    let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
+    let head = head_of(&attributes);
+    let out = to.ops();
     if let Some(place) = entry.place() {
         let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, place));
-        encode_key(out, Code::Spilled, has_flags, db, key, deadline_ms);
-        if client_flags != 0 {
-            push_varint(out, client_flags.into());
-        }
+        encode_key(out, Code::Spilled, head, db, key, deadline_ms);
+        push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());
     }
     let string = match entry.value() {
         Value::Str(string) => string,
         Value::Collection(collection) => {
-            let start = begin_edits(out, db, key, WHOLE, deadline_ms);
-            collections::encode(&collection, &mut Writer::new(out));
-            return end_edits(out, start);
+            return encode_collection(to, db, key, &collection, deadline_ms);
         }
     };
     let bytes = match string {
         StrView::Int(value) => {
-            encode_key(out, Code::PutInt, has_flags, db, key, deadline_ms);
-            if client_flags != 0 {
-                push_varint(out, client_flags.into());
-            }
+            encode_key(out, Code::PutInt, head, db, key, deadline_ms);
+            push_attributes(out, head, &attributes);
             return push_varint(out, zigzag(value));
         }
-        StrView::Bytes(bytes) => bytes,
+        StrView::Bytes(bytes) => {
+            out.reserve(key.len() + bytes.len() + 32);
+            bytes
+        }
         StrView::Shared(blob) => blob.get(),
     };
-    out.reserve(key.len() + bytes.len() + 32);
     let raw = if entry.kind() == Kind::Raw { RAW } else { 0 };
-    encode_key(out, Code::Put, has_flags | raw, db, key, deadline_ms);
-    if client_flags != 0 {
-        push_varint(out, client_flags.into());
-    }
+    encode_key(out, Code::Put, head | raw, db, key, deadline_ms);
+    push_attributes(out, head, &attributes);
     push_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    if bytes.len() < BLOB_LEN_MIN { out.extend_from_slice(bytes) } else { to.long(bytes) }
+}
+
+/// The bits of a head that say which attributes follow.
+#[inline]
+fn head_of(attributes: &Attributes) -> u8 {
+    let flags = if attributes.flags == 0 { 0 } else { FLAGS };
+    let marks = if attributes.marks.to_log() == 0 { 0 } else { MARKS };
+    flags | marks
+}
+
+#[inline]
+fn push_attributes(out: &mut Vec<u8>, head: u8, attributes: &Attributes) {
+    if head & FLAGS != 0 {
+        push_varint(out, attributes.flags.into());
+    }
+    if head & MARKS != 0 {
+        out.push(attributes.marks.to_log());
+    }
+}
+
+fn encode_collection(
+    to: &mut impl Out,
+    db: DbIndex,
+    key: &[u8],
+    collection: &Collection,
+    deadline_ms: Option<i64>,
+) {
+    let part_len = to.part_len();
+    if collection.allocated_bytes() > part_len {
+        return encode_in_parts(to, db, key, collection, deadline_ms);
+    }
+    let out = to.ops();
+    let start = begin_edits(out, db, key, WHOLE, deadline_ms);
+    collections::encode(collection, &mut Writer::new(out));
+    end_edits(out, start);
+}
+
+/// Appends a collection as several operations, of which the first begins it anew. For where nothing comes
+/// between them.
+#[cold]
+fn encode_in_parts(
+    to: &mut impl Out,
+    db: DbIndex,
+    key: &[u8],
+    collection: &Collection,
+    deadline_ms: Option<i64>,
+) {
+    let part_len = to.part_len();
+    let (mut cursor, mut flags, mut deadline_ms) = (0, WHOLE, deadline_ms);
+    loop {
+        let out = to.ops();
+        let op = out.len();
+        let start = begin_edits(out, db, key, flags, deadline_ms);
+        cursor = collections::encode_stretch(collection, cursor, part_len, &mut Writer::new(out));
+        if out.len() > start {
+            end_edits(out, start);
+            (flags, deadline_ms) = (0, None);
+        } else {
+            // The end of a table may be empty.
+            out.truncate(op);
+        }
+        to.cut();
+        if cursor == 0 {
+            return;
+        }
+    }
 }
 
 #[cold]
-fn encode_write(out: &mut Vec<u8>, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
+fn encode_write(to: &mut impl Out, db: DbIndex, entry: &Entry, offset: usize, len: usize) {
     let Ok(value) = entry.string() else { return };
     let mut text = IntText::new();
     let bytes = value.bytes(&mut text);
+    let out = to.ops();
     encode_key(out, Code::Write, 0, db, entry.key(), None);
     push_varint(out, offset as u64);
     push_varint(out, len as u64);
-    out.extend_from_slice(&bytes[offset..offset + len]);
+    to.long(&bytes[offset..offset + len]);
 }
 
 /// Appends the beginning of an operation on a collection, up to where its edits go. What is returned is
@@ -327,7 +412,9 @@ impl<'a> Reader<'a> {
         }
         let deadline_ms = if has_deadline { Some(self.i64()?) } else { None };
         let flags = if head & FLAGS != 0 { self.flags()? } else { 0 };
-        let effect = self.effect(code, head & RAW != 0, deadline_ms, flags)?;
+        let marks = if head & MARKS != 0 { self.marks()? } else { Marks::NONE };
+        let attributes = Attributes { flags, marks, ..Attributes::NONE };
+        let effect = self.effect(code, head & RAW != 0, deadline_ms, attributes)?;
         Ok(Op::Key { db, key, effect })
     }
 
@@ -336,7 +423,7 @@ impl<'a> Reader<'a> {
         code: u8,
         raw: bool,
         deadline_ms: Option<i64>,
-        flags: u32,
+        attributes: Attributes,
     ) -> Result<Effect<'a>, Malformed> {
         const PUT: u8 = Code::Put as u8;
         const PUT_INT: u8 = Code::PutInt as u8;
@@ -345,15 +432,16 @@ impl<'a> Reader<'a> {
         const WRITE: u8 = Code::Write as u8;
         const EDIT: u8 = Code::Edit as u8;
         const SPILLED: u8 = Code::Spilled as u8;
+        const MARK: u8 = Code::Mark as u8;
         Ok(match code {
             PUT => {
                 let bytes = self.bytes()?;
                 let value = if raw { Stored::Raw(bytes) } else { Stored::Embedded(bytes) };
-                Effect::Put { value, deadline_ms, flags }
+                Effect::Put { value, deadline_ms, attributes }
             }
             PUT_INT => {
                 let value = Stored::Int(unzigzag(self.varint()?));
-                Effect::Put { value, deadline_ms, flags }
+                Effect::Put { value, deadline_ms, attributes }
             }
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
@@ -363,8 +451,9 @@ impl<'a> Reader<'a> {
                 let spilled = bytes.and_then(Spilled::decode);
                 let spilled =
                     spilled.ok_or(self.malformed("a value of an unknown type on disk"))?;
-                Effect::Spilled { spilled, deadline_ms, flags }
+                Effect::Spilled { spilled, deadline_ms, attributes }
             }
+            MARK => Effect::Mark(self.marks()?),
             EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
@@ -373,6 +462,11 @@ impl<'a> Reader<'a> {
     fn flags(&mut self) -> Result<u32, Malformed> {
         let flags = self.varint()?;
         u32::try_from(flags).map_err(|_| self.malformed("flags of more than 32 bits"))
+    }
+
+    fn marks(&mut self) -> Result<Marks, Malformed> {
+        let bits = self.byte()?;
+        Marks::of_log(bits).ok_or(self.malformed("marks of an unknown kind"))
     }
 
     /// A length and as many bytes.
@@ -438,8 +532,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::entry::Attributes;
+    use crate::change::Removal;
     use crate::usage::Access;
+
+    impl Out for Vec<u8> {
+        fn ops(&mut self) -> &mut Vec<u8> {
+            self
+        }
+
+        fn long(&mut self, bytes: &[u8]) {
+            self.extend_from_slice(bytes);
+        }
+
+        fn part_len(&self) -> usize {
+            usize::MAX
+        }
+
+        fn cut(&mut self) {}
+    }
 
     fn decode(record: &[u8]) -> Vec<String> {
         let mut reader = Reader::new(record);
@@ -459,19 +569,21 @@ mod tests {
             int in any::<i64>(),
             deadline_ms in proptest::option::of(any::<i64>()),
             raw in any::<bool>(),
-            client_flags in prop_oneof![Just(0), any::<u32>()],
+            flags in prop_oneof![Just(0), any::<u32>()],
+            (stale, won) in any::<(bool, bool)>(),
         ) {
             let kind = if raw { Kind::Raw } else { Kind::Embedded };
             for content in [Content::Int(int), Content::of_bytes(&value, kind)] {
                 let mut entry = Entry::new(&key, content, deadline_ms, Access::default());
-                entry.set_attributes(Attributes::of_flags(client_flags));
+                let kept = Attributes { flags, marks: Marks { stale, won, fetched: false }, ..Attributes::NONE };
+                entry.set_attributes(Attributes { marks: Marks { fetched: true, ..kept.marks }, ..kept });
                 let mut record = Vec::new();
                 encode_entry(&mut record, DbIndex::ZERO, &entry);
                 let (op, bytes) = Reader::new(&record).next().unwrap().unwrap();
                 prop_assert_eq!(bytes, &record[..]);
-                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at, flags } } = op
+                let Op::Key { db: 0, key: found, effect: Effect::Put { value, deadline_ms: at, attributes } } = op
                 else { panic!("{op:?}") };
-                prop_assert_eq!(flags, client_flags);
+                prop_assert_eq!(attributes, kept);
                 prop_assert_eq!(found, &key[..]);
                 prop_assert_eq!(at, deadline_ms);
                 let again = Entry::new(&key, value.content(), at, Access::default());
@@ -502,12 +614,11 @@ mod tests {
         let entry = Entry::new(b"k", Content::of_string(b"abcdef"), Some(7), Access::default());
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Written { offset: 2, len: 3 });
         encode_change(&mut record, DbIndex::ZERO, &entry, Change::Deadline);
-        let expired = Change::Removed(Removal::Expired);
-        encode_change(&mut record, DbIndex::ZERO, &entry, expired);
-        let deleted = Change::Removed(Removal::Deleted);
-        encode_change(&mut record, DbIndex::ZERO, &entry, deleted);
+        for why in [Removal::Expired, Removal::Deleted] {
+            encode_change(&mut record, DbIndex::ZERO, &entry, Change::Removed(why));
+        }
         let ops = decode(&record);
-        assert_eq!(ops.len(), 5, "that a key expired is not logged: {ops:?}");
+        assert_eq!(ops.len(), 6, "{ops:?}");
         assert!(ops[2].contains("Write { offset: 2, bytes: [99, 100, 101] }"), "{ops:?}");
         assert!(ops[3].contains("Deadline(Some(7))"), "{ops:?}");
     }

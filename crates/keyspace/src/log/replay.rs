@@ -20,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use tierce_collections::Collection;
 
 use super::op::{Effect, Malformed, Op, Reader};
+use super::piece::{Piece, Unfinished};
 use crate::collections::list::{self, Shadows};
 use crate::context::Touch;
 use crate::db::Db;
@@ -29,6 +30,7 @@ use crate::key::Key;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
 use crate::usage::Access;
+use crate::value::ValueType;
 
 /// Operations on one shard are handed over in chunks of about this many bytes: some hundred
 /// operations, which make up for fetching what is not in the caches of the shard's index. Loading took
@@ -62,6 +64,12 @@ pub enum ReplayError {
     /// The log speaks of a database that this server was not given.
     #[error("the log has keys in database {0}, and there are only {1} (directive databases)")]
     NoSuchDatabase(u64, usize),
+    /// The log has a string with so many zero bytes that nobody wrote, beyond the limit on values.
+    #[error(
+        "the log has a value that was extended to {0} bytes, and no more than {1} are allowed \
+         (directive proto-max-bulk-len)"
+    )]
+    ValueTooLong(u64, u64),
     /// The log says that values are on disk, and nobody knows where that is.
     #[error("the log has values that were spilled to disk, and they are not there")]
     NoColdStore,
@@ -79,8 +87,9 @@ pub struct Replayed {
 enum Task {
     /// Chunks, each with operations on keys of one shard.
     Load(Vec<Vec<u8>>),
-    /// All loaders have to come here before any goes on.
-    Meet(Arc<Barrier>),
+    /// All loaders have to come here before any goes on. The lists of these databases that are not
+    /// complete are forgotten: the databases are emptied or exchanged next.
+    Meet(Arc<Barrier>, Vec<DbIndex>),
 }
 
 /// A keyspace being loaded.
@@ -89,6 +98,7 @@ pub struct Replay {
     /// What was dealt to each shard and not handed over yet.
     filling: Vec<Chunk>,
     loaders: Vec<Loader>,
+    unfinished: Unfinished,
     done: Replayed,
 }
 
@@ -120,7 +130,8 @@ impl Replay {
             .map(|_| Loader::start(&keyspace, access))
             .collect::<Result<_, _>>()?;
         let filling = Chunk::of_shards(keyspace.shard_count());
-        Ok(Self { keyspace, filling, loaders, done: Replayed::default() })
+        let (unfinished, done) = Default::default();
+        Ok(Self { keyspace, filling, loaders, unfinished, done })
     }
 
     /// Replays one record.
@@ -129,6 +140,49 @@ impl Replay {
     ///
     /// If it is none. Some of its operations may have been replayed then.
     pub fn record(&mut self, record: &[u8]) -> Result<(), ReplayError> {
+        match Piece::read(record)? {
+            None => self.operations(record)?,
+            Some(piece) => {
+                if let Some(ops) = self.unfinished.add(piece) {
+                    self.batch(ops)?;
+                }
+            }
+        }
+        self.done.records += 1;
+        Ok(())
+    }
+
+    /// Replays a batch. One long value, or whatever else is of one shard, is not copied.
+    fn batch(&mut self, ops: Vec<u8>) -> Result<(), ReplayError> {
+        let Some((shard, count)) = self.only_shard(&ops)? else { return self.operations(&ops) };
+        self.done.operations += count;
+        let before = std::mem::take(&mut self.filling[shard].ops);
+        let loader = self.loader_of(shard);
+        for chunk in [before, ops] {
+            if !chunk.is_empty() {
+                loader.push(chunk);
+            }
+        }
+        Ok(())
+    }
+
+    /// The shard of all these operations, and how many there are, if there is one.
+    fn only_shard(&self, ops: &[u8]) -> Result<Option<(usize, u64)>, ReplayError> {
+        let (mut only, mut count) = (None, 0);
+        let mut ops = Reader::new(ops);
+        while let Some((op, _)) = ops.next()? {
+            let Op::Key { db, key, .. } = op else { return Ok(None) };
+            db_index(&self.keyspace, db)?;
+            let shard = self.keyspace.hasher.shard(self.keyspace.hash(key));
+            if *only.get_or_insert(shard) != shard {
+                return Ok(None);
+            }
+            count += 1;
+        }
+        Ok(only.map(|shard| (shard, count)))
+    }
+
+    fn operations(&mut self, record: &[u8]) -> Result<(), ReplayError> {
         let mut ops = Reader::new(record);
         while let Some((op, bytes)) = ops.next()? {
             self.done.operations += 1;
@@ -140,17 +194,16 @@ impl Replay {
                 }
                 Op::Flush { db } => {
                     let db = db_index(&self.keyspace, db)?;
-                    self.meet();
+                    self.meet(&[db]);
                     self.keyspace.locker().flush([db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(&self.keyspace, a)?, db_index(&self.keyspace, b)?);
-                    self.meet();
+                    self.meet(&[a, b]);
                     self.keyspace.locker().swap(a, b);
                 }
             }
         }
-        self.done.records += 1;
         Ok(())
     }
 
@@ -168,12 +221,13 @@ impl Replay {
         Ok(self.done)
     }
 
-    /// Waits until the loaders have done everything so far.
-    fn meet(&mut self) {
+    /// Waits until the loaders have done everything so far, and have them forget the incomplete lists of
+    /// these databases.
+    fn meet(&mut self, ended: &[DbIndex]) {
         self.hand_over_all();
         let all_here = Arc::new(Barrier::new(self.loaders.len() + 1));
         for loader in &self.loaders {
-            loader.give(Task::Meet(Arc::clone(&all_here)));
+            loader.give(Task::Meet(Arc::clone(&all_here), ended.to_vec()));
         }
         all_here.wait();
     }
@@ -267,9 +321,8 @@ fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(
                     }
                 }
             }
-            Task::Meet(all_here) => {
-                // What comes then empties or exchanges databases, after which a checkpoint begins anew.
-                shadows.clear();
+            Task::Meet(all_here, ended) => {
+                ended.into_iter().for_each(|db| shadows.forget_all_of(db));
                 all_here.wait();
             }
         }
@@ -325,60 +378,62 @@ fn apply(
         shadows.forget(index, key.bytes());
     }
     match effect {
-        Effect::Put { value, deadline_ms, flags } => {
-            put(&mut db, value.content(), deadline_ms, Attributes::of_flags(flags));
+        Effect::Put { value, deadline_ms, attributes } => {
+            put(&mut db, value.content(), deadline_ms, attributes);
         }
-        Effect::Spilled { spilled, deadline_ms, flags } => {
-            put_spilled(keyspace, &mut db, key, spilled, deadline_ms, flags, access)?;
+        Effect::Spilled { spilled, deadline_ms, attributes } => {
+            hold(keyspace, &mut db, key, spilled)?;
+            put(&mut db, Content::Spilled(spilled), deadline_ms, attributes);
         }
+        Effect::Mark(marks) => _ = db.mark(key, |present| *present = marks),
         Effect::Remove => _ = db.remove(key),
         Effect::Deadline(Some(deadline_ms)) => _ = db.set_deadline(key, deadline_ms),
         Effect::Deadline(None) => _ = db.clear_deadline(key),
-        Effect::Write { offset, bytes } => write(&mut db, key, offset, bytes),
+        Effect::Write { offset, bytes } => write(&mut db, key, offset, bytes)?,
         Effect::Edit { is_whole, deadline_ms, edits } => {
             let complete = shadows.apply(index, key.bytes(), edits, &keyspace.limits)?;
             if !list::is_part(edits) {
-                let whole = is_whole.then_some(deadline_ms);
-                db.apply_edits(key, whole, edits, access)?;
+                db.apply_edits(key, is_whole, deadline_ms, edits, access)?;
             }
             if let Some(list) = complete {
-                // The deadline comes next.
                 let content = Content::Collection(Collection::List(list));
-                put(&mut db, content, None, Attributes::NONE);
+                put(&mut db, content, deadline_ms, Attributes::NONE);
             }
         }
     }
     Ok(())
 }
 
-/// Puts a key there whose value is on disk.
-fn put_spilled(
+/// Has the store keep a value on disk that a key gets.
+fn hold(
     keyspace: &Keyspace,
     db: &mut Db<'_>,
     key: Key<'_>,
     spilled: Spilled,
-    deadline_ms: Option<i64>,
-    flags: u32,
-    access: Access,
 ) -> Result<(), ReplayError> {
     let store = keyspace.cold_store().ok_or(ReplayError::NoColdStore)?;
     if db.peek(key).and_then(Entry::place) != Some(spilled.place) {
         store.hold(spilled.place);
     }
-    let (content, attributes) = (Content::Spilled(spilled), Attributes::of_flags(flags));
-    let entry = Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
-    db.put(key, entry).expect("a key of a log is not too long");
     Ok(())
 }
 
 /// Writes into a string that is there. One that is not follows as a whole, see
 /// [`checkpoint`](super::checkpoint). Nor is one that is on disk, which was written as a whole afterwards.
-fn write(db: &mut Db<'_>, key: Key<'_>, offset: u64, bytes: &[u8]) {
-    if db.peek(key).is_some_and(|entry| !entry.is_spilled()) {
-        // The limit on values may be lower now than when this was written; the write that is too
-        // long then is one that this server would refuse, too.
-        _ = db.overwrite(key, offset as usize, bytes);
+///
+/// The limit on values may be lower now than when this was written. It is no reason to forget what was
+/// written, but damaged numbers must not take all memory: zero bytes, of which the log has only the number,
+/// are not made beyond it.
+fn write(db: &mut Db<'_>, key: Key<'_>, offset: u64, bytes: &[u8]) -> Result<(), ReplayError> {
+    let is_string = |entry: &&Entry| !entry.is_spilled() && entry.value_type() == ValueType::String;
+    let Some(entry) = db.peek(key).filter(is_string) else { return Ok(()) };
+    let (present, limit) = (entry.string_len() as u64, db.value_len_max() as u64);
+    if offset > present.max(limit) {
+        return Err(ReplayError::ValueTooLong(offset, limit));
     }
+    db.overwrite_any_len(key, offset as usize, bytes)
+        .expect("a string in memory can be written to");
+    Ok(())
 }
 
 fn db_index(keyspace: &Keyspace, number: u64) -> Result<DbIndex, ReplayError> {

@@ -73,7 +73,7 @@ impl ColdAccount {
 
     #[cold]
     fn change_of_copied(self, entry: &mut Entry, change: Change) -> Change {
-        if change == Change::Deadline || entry.is_spilled() {
+        if matches!(change, Change::Deadline | Change::Marked) || entry.is_spilled() {
             return change;
         }
         if entry.place() == self.place {

@@ -1,0 +1,147 @@
+//! Pieces: the records of a batch that is too long for one.
+//!
+//! A batch is what one thread changed while it held its locks. When that is longer than a piece, it goes to
+//! the log in several records, each of which has a stretch of the batch's operations, cut anywhere. The
+//! batch takes effect where its last piece stands, and one without a last piece has none.
+//!
+//! | part | bytes | |
+//! |---|---|---|
+//! | head | 1 | bits 0-3 the code of a piece, bit 4 `FIRST`, bit 5 `COMMIT` |
+//! | batch | varint | its number |
+//! | piece | varint | which of the batch's pieces this is, from 0 on |
+//! | operations | | all the rest of the record |
+
+use std::collections::HashMap;
+
+use super::op::{CODE_MASK, Malformed, Reader, push_varint};
+
+/// In the place of the code of an operation.
+pub(super) const PIECE: u8 = 10;
+
+const FIRST: u8 = 0x10;
+const COMMIT: u8 = 0x20;
+
+/// A piece of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    pub(super) batch: u64,
+    pub(super) number: u64,
+    /// Whether the batch takes effect with it.
+    pub(super) is_last: bool,
+    pub(super) ops: &'a [u8],
+}
+
+impl<'a> Piece<'a> {
+    /// Writes the piece in the place of what is in `record`.
+    pub(super) fn write(&self, record: &mut Vec<u8>) {
+        let first = if self.number == 0 { FIRST } else { 0 };
+        let commit = if self.is_last { COMMIT } else { 0 };
+        record.clear();
+        record.push(PIECE | first | commit);
+        push_varint(record, self.batch);
+        push_varint(record, self.number);
+        record.extend_from_slice(self.ops);
+    }
+
+    /// The reverse of [`Piece::write`]; `None` if the record has whole operations.
+    pub(super) fn read(record: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        let Some(head) = record.first().filter(|head| **head & CODE_MASK == PIECE) else {
+            return Ok(None);
+        };
+        let mut reader = Reader::new(&record[1..]);
+        let (batch, number) = (reader.varint()?, reader.varint()?);
+        if (number == 0) != (head & FIRST != 0) {
+            return Err(reader.malformed("a first piece that is not number 0"));
+        }
+        Ok(Some(Self { batch, number, is_last: head & COMMIT != 0, ops: reader.rest() }))
+    }
+}
+
+/// Batches whose last piece has not been read.
+///
+/// One of which a piece is missing is passed over. Either its beginning was dropped when a checkpoint was
+/// complete; then its shards were locked from before the checkpoint's mark until its end, and the
+/// checkpoint, which visits all shards after its mark, has their keys as they were afterwards. Or the log
+/// could not be written for a while; then nothing was acknowledged until a checkpoint was complete.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    batches: HashMap<u64, Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    pieces: u64,
+    ops: Vec<u8>,
+}
+
+impl Unfinished {
+    /// Takes a piece. Returns the operations of its batch if that is complete.
+    pub(super) fn add(&mut self, piece: Piece<'_>) -> Option<Vec<u8>> {
+        let Piece { batch, number, is_last, ops } = piece;
+        if number == 0 {
+            // In place of one that an earlier run of the server has not finished.
+            self.batches.insert(batch, Begun { pieces: 0, ops: Vec::new() });
+        }
+        let begun = self.batches.get_mut(&batch)?;
+        if begun.pieces != number {
+            self.batches.remove(&batch);
+            return None;
+        }
+        begun.pieces += 1;
+        begun.ops.extend_from_slice(ops);
+        if is_last { self.batches.remove(&batch).map(|begun| begun.ops) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(batch: u64, number: u64, is_last: bool, ops: &[u8]) -> Piece<'_> {
+        Piece { batch, number, is_last, ops }
+    }
+
+    #[test]
+    fn a_piece_is_read_back() {
+        let mut record = b"rest of another".to_vec();
+        for (batch, number, is_last) in [(0, 0, false), (300, 0, true), (1 << 40, 200, true)] {
+            for ops in [&b"abc"[..], b""] {
+                let piece = piece(batch, number, is_last, ops);
+                piece.write(&mut record);
+                assert_eq!(Piece::read(&record), Ok(Some(piece)));
+            }
+        }
+        assert_eq!(Piece::read(b"\x03\x00\x01k"), Ok(None));
+        assert_eq!(Piece::read(b""), Ok(None));
+        Piece::read(b"\x0a\x01\x00").unwrap_err();
+        Piece::read(b"\x1a\x01\x01").unwrap_err();
+        Piece::read(b"\x1a\x80").unwrap_err();
+    }
+
+    #[test]
+    fn a_batch_is_there_when_all_its_pieces_are() {
+        let mut unfinished = Unfinished::default();
+        assert_eq!(unfinished.add(piece(1, 0, false, b"a")), None);
+        assert_eq!(unfinished.add(piece(2, 0, false, b"x")), None);
+        assert_eq!(unfinished.add(piece(1, 1, false, b"b")), None);
+        assert_eq!(unfinished.add(piece(2, 1, true, b"")), Some(b"x".to_vec()));
+        assert_eq!(unfinished.add(piece(1, 2, true, b"c")), Some(b"abc".to_vec()));
+    }
+
+    #[test]
+    fn a_batch_with_a_gap_is_passed_over() {
+        let mut unfinished = Unfinished::default();
+        // Its beginning was dropped.
+        assert_eq!(unfinished.add(piece(7, 3, false, b"d")), None);
+        assert_eq!(unfinished.add(piece(7, 4, true, b"e")), None);
+        // A piece could not be written.
+        assert_eq!(unfinished.add(piece(8, 0, false, b"a")), None);
+        assert_eq!(unfinished.add(piece(8, 2, false, b"c")), None);
+        assert_eq!(unfinished.add(piece(8, 3, true, b"d")), None);
+        // An earlier run left it, with the same number.
+        assert_eq!(unfinished.add(piece(9, 0, false, b"old")), None);
+        assert_eq!(unfinished.add(piece(9, 0, false, b"a")), None);
+        assert_eq!(unfinished.add(piece(9, 1, true, b"b")), Some(b"ab".to_vec()));
+        assert!(unfinished.batches.is_empty());
+    }
+}
