@@ -1,9 +1,10 @@
 //! What can go wrong, by cause.
 //!
-//! Absent keys are not errors. A full disk is not a failed disk: after [`Error::NoSpace`] nothing
-//! acknowledged is lost and the next write may succeed, whereas any other failed write or sync
-//! latches the store ([`Error::ReadOnly`]) until it is opened again, because the operating system
-//! no longer says which of the earlier writes it still holds.
+//! Absent keys are not errors. A full disk is not a failed disk, and neither is a process without
+//! a free file descriptor: after [`Error::NoSpace`] or [`Error::TooManyOpenFiles`] nothing
+//! acknowledged is lost and the next write may succeed ([`Error::is_transient`]), whereas any other
+//! failed write or sync latches the store ([`Error::ReadOnly`]) until it is opened again, because
+//! the operating system no longer says which of the earlier writes it still holds.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,13 @@ pub enum Error {
         /// The file that could not grow.
         path: PathBuf,
     },
+    /// The process, or the system, has no file descriptor left. Nothing of the refused write was
+    /// kept; writing may be tried again.
+    #[error("no file descriptor left to open {path}", path = path.display())]
+    TooManyOpenFiles {
+        /// The file that could not be opened.
+        path: PathBuf,
+    },
     /// Bytes on disk are not what was written.
     #[error("{path} is damaged at offset {offset}: {what}", path = path.display())]
     Corrupt {
@@ -51,6 +59,21 @@ pub enum Error {
         offset: u64,
         /// What the one who knows says.
         reason: String,
+    },
+    /// A file was written by a version of this program newer than this one. It is not damaged.
+    #[error(
+        "{path} has format version {found}; this version reads {oldest} to {newest}",
+        path = path.display()
+    )]
+    TooNew {
+        /// The file found.
+        path: PathBuf,
+        /// The version it says it has.
+        found: u32,
+        /// The oldest version that is read.
+        oldest: u32,
+        /// The newest version that is read.
+        newest: u32,
     },
     /// A file in the directory has the name of one of ours but does not belong to this store.
     #[error("{path} does not belong to this store: {what}", path = path.display())]
@@ -137,17 +160,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating system failure; a full device gets its own kind.
+    /// Wraps an operating system failure; what may pass by itself gets its own kind: a full device
+    /// or quota, and a lack of descriptors.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        if source.kind() == io::ErrorKind::StorageFull
-            || source.kind() == io::ErrorKind::QuotaExceeded
-        {
+        if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             return Error::NoSpace { path: path.to_owned() };
+        }
+        if lacks_descriptor(&source) {
+            return Error::TooManyOpenFiles { path: path.to_owned() };
         }
         Self::failed(action, path, source)
     }
 
-    /// Wraps an operating system failure after which a full device is as bad as any other cause.
+    /// Wraps an operating system failure that leaves open what reached the disk, so that even a
+    /// full device is as bad as any other cause.
     pub(crate) fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {
         Error::Io { action, path: path.to_owned(), source: Arc::new(source) }
     }
@@ -156,8 +182,22 @@ impl Error {
         Error::Corrupt { path: path.to_owned(), offset, what }
     }
 
-    /// Whether trying again later can help without reopening.
+    /// Whether the device, or a quota on it, is full.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::NoSpace { .. })
     }
+
+    /// Whether the cause may pass by itself: the device or a quota is full (ENOSPC, EDQUOT), or no
+    /// descriptor is left (EMFILE, ENFILE). Nothing of what was refused was kept, the store is not
+    /// latched, and trying again later can help without opening it anew. Every other failure of a
+    /// write leaves the store read-only.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::NoSpace { .. } | Error::TooManyOpenFiles { .. })
+    }
+}
+
+/// Whether a call failed because the process (EMFILE) or the system (ENFILE) has too many files
+/// open. The standard library has no stable kind for it.
+pub(crate) fn lacks_descriptor(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

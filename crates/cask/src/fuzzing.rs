@@ -25,7 +25,7 @@ use crate::segment::scan::{Scanner, Step};
 use crate::upkeep::check::check_on;
 use crate::upkeep::repair::repair_on;
 use crate::{Compression, Db, KEY_LEN_MAX, VALUE_LEN_MAX, WAL_RECORD_LEN_MAX};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -198,6 +198,7 @@ pub fn store(data: &[u8]) {
         next_seq: 1,
         first_seq: 1,
         segments: BTreeMap::from([(SEGMENT, entry)]),
+        tails: BTreeSet::new(),
     };
     disk.set_content(&names::manifest(dir()), manifest.encode());
     check_and_repair(&disk, parameters.index());
@@ -370,10 +371,16 @@ fn fit_manifest(bytes: &mut Vec<u8>) {
         next_seq: 1,
         first_seq: 1,
         segments: BTreeMap::new(),
+        tails: BTreeSet::new(),
     };
     let head = good.encode();
+    // Now and then of the first version.
+    let is_old = bytes.get(8).is_some_and(|version| *version == 1);
     for (byte, good) in bytes.iter_mut().zip(&head[..12]) {
         *byte = *good;
+    }
+    if is_old {
+        bytes[8] = 1;
     }
     let crc = crc32c(bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());

@@ -62,8 +62,8 @@ mod upkeep;
 mod wal;
 
 pub use cold::{
-    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdOptions, ColdPlace, ColdReads,
-    ColdStore, Durable, check_cold, check_cold_on,
+    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdOptions, ColdPlace,
+    ColdReads, ColdRefusal, ColdStore, Durable, check_cold, check_cold_on,
 };
 pub use compression::Compression;
 pub use db::batch::Batch;

@@ -9,6 +9,8 @@
 //! * [`State::Open`] and [`State::Sealed`] segments hold data and must exist.
 //! * [`State::Doomed`] ones hold nothing the store needs, and may or may not exist. Compaction
 //!   output begins as doomed and becomes sealed in the same replacement that dooms its input.
+//! * A lane's tail is listed before anything in it is acknowledged, and until the store is closed and
+//!   all of it is in segments; a listed tail must exist.
 //! * `next_segment` and `next_seq` are above everything ever used before the last replacement.
 
 use crate::bytes::Cursor;
@@ -21,15 +23,18 @@ use crate::names;
 use crate::options::{IndexKind, SHARDS_MAX};
 use crate::segment::header::Origin;
 use crate::segment::record::SEQ_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"TIERCEMF";
-const VERSION: u32 = 1;
+/// Version 1 does not list tails. What is written is always the newest.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
+const VERSION: u32 = *VERSIONS.end();
 const HASH_SIPHASH_1_3: u8 = 1;
 pub(crate) const HEAD_LEN: usize = 80;
 pub(crate) const ENTRY_LEN: usize = 32;
+const TAIL_LEN: usize = 4;
 // The offsets given in `docs/formats/cask-manifest.md`.
 const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8 + 8);
 
@@ -89,6 +94,17 @@ pub(crate) struct Manifest {
     /// first shows that records are missing.
     pub(crate) first_seq: u64,
     pub(crate) segments: BTreeMap<SegmentId, Entry>,
+    /// Lanes in whose tails there may be something that is not in a segment.
+    pub(crate) tails: BTreeSet<u32>,
+}
+
+/// Why bytes are no manifest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Undecodable {
+    /// A check failed.
+    Damaged(&'static str),
+    /// They are one, of a format version that a later program writes.
+    TooNew(u32),
 }
 
 impl Manifest {
@@ -103,6 +119,7 @@ impl Manifest {
             next_seq: 1,
             first_seq: 1,
             segments: BTreeMap::new(),
+            tails: BTreeSet::new(),
         }
     }
 
@@ -121,7 +138,13 @@ impl Manifest {
         }
         let mut bytes = vec![0; len as usize];
         let read = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
-        Self::decode(&bytes[..read]).map(Some).map_err(|what| Error::corrupt(&path, 0, what))
+        Self::decode(&bytes[..read]).map(Some).map_err(|problem| match problem {
+            Undecodable::Damaged(what) => Error::corrupt(&path, 0, what),
+            Undecodable::TooNew(found) => {
+                let (oldest, newest) = (*VERSIONS.start(), *VERSIONS.end());
+                Error::TooNew { path, found, oldest, newest }
+            }
+        })
     }
 
     /// Replaces the manifest of a directory; durable when this returns.
@@ -130,7 +153,8 @@ impl Manifest {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD_LEN + self.segments.len() * ENTRY_LEN + 4);
+        let lists_len = self.segments.len() * ENTRY_LEN + self.tails.len() * TAIL_LEN;
+        let mut out = Vec::with_capacity(HEAD_LEN + lists_len + 4);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
@@ -140,7 +164,7 @@ impl Manifest {
         out.extend_from_slice(&[HASH_SIPHASH_1_3, self.index as u8, self.purpose as u8, 0]);
         out.extend_from_slice(&self.shards.to_le_bytes());
         out.extend_from_slice(&self.next_segment.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(self.tails.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.next_seq.to_le_bytes());
         out.extend_from_slice(&self.first_seq.to_le_bytes());
         debug_assert_eq!(out.len(), HEAD_LEN);
@@ -156,26 +180,34 @@ impl Manifest {
             out.extend_from_slice(&entry.seq_min.to_le_bytes());
             out.extend_from_slice(&[0; 8]);
         }
+        for lane in &self.tails {
+            out.extend_from_slice(&lane.to_le_bytes());
+        }
         let crc = crc32c(&out);
         out.extend_from_slice(&crc.to_le_bytes());
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+    /// Whatever a later version changes, the magic number, the version behind it and the checksum
+    /// of everything at the end stay where they are.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
+        use Undecodable::{Damaged, TooNew};
         if bytes.get(..8) != Some(MAGIC) {
-            return Err("manifest has no magic number");
+            return Err(Damaged("manifest has no magic number"));
         }
-        let (checked, crc) = bytes.split_last_chunk::<4>().ok_or("manifest is cut off")?;
+        let (checked, crc) = bytes.split_last_chunk::<4>().ok_or(Damaged("manifest is cut off"))?;
         if crc32c(checked) != u32::from_le_bytes(*crc) {
-            return Err("manifest checksum does not match");
+            return Err(Damaged("manifest checksum does not match"));
         }
-        let mut cursor = Cursor::new(&checked[8..]);
-        if cursor.u32() != Some(VERSION) {
-            return Err("manifest has an unknown format version");
+        let mut cursor = Cursor::new(checked.get(8..).unwrap_or_default());
+        match cursor.u32() {
+            Some(version) if VERSIONS.contains(&version) => {}
+            Some(version) if version > VERSION => return Err(TooNew(version)),
+            _ => return Err(Damaged("manifest has an unknown format version")),
         }
         Self::decode_fields(&mut cursor)
             .filter(|_| cursor.is_empty())
-            .ok_or("manifest has impossible fields")
+            .ok_or(Damaged("manifest has impossible fields"))
     }
 
     fn decode_fields(cursor: &mut Cursor<'_>) -> Option<Self> {
@@ -188,7 +220,7 @@ impl Manifest {
         cursor.u8()?;
         let shards = cursor.u32()?;
         let next_segment = cursor.u32()?;
-        cursor.u32()?;
+        let tail_count = cursor.u32()?;
         let next_seq = cursor.u64()?;
         let first_seq = cursor.u64()?;
         let is_possible = (1..=SHARDS_MAX).contains(&shards)
@@ -201,6 +233,11 @@ impl Manifest {
             let is_used = id.0 >= 1 && id.0 < next_segment;
             (is_used && segments.insert(id, entry).is_none()).then_some(())?;
         }
+        let mut tails = BTreeSet::new();
+        for _ in 0..tail_count {
+            let lane = cursor.u32()?;
+            (lane < SHARDS_MAX && tails.insert(lane)).then_some(())?;
+        }
         Some(Manifest {
             store_id,
             hash_key,
@@ -211,6 +248,7 @@ impl Manifest {
             next_seq,
             first_seq,
             segments,
+            tails,
         })
     }
 }
@@ -264,7 +302,32 @@ mod tests {
             let entry = Entry { state, origin: Origin::Log, seq_min: 17 };
             manifest.segments.insert(SegmentId(id), entry);
         }
+        manifest.tails = BTreeSet::from([0, 7]);
         manifest
+    }
+
+    fn with_version(version: u32) -> Vec<u8> {
+        let mut bytes = Manifest { tails: BTreeSet::new(), ..example() }.encode();
+        bytes[8..12].copy_from_slice(&version.to_le_bytes());
+        let end = bytes.len() - 4;
+        let crc = crc32c(&bytes[..end]).to_le_bytes();
+        bytes[end..].copy_from_slice(&crc);
+        bytes
+    }
+
+    #[test]
+    fn version_1_is_read_and_a_newer_one_is_told_from_damage() {
+        let without_tails = Manifest { tails: BTreeSet::new(), ..example() };
+        assert_eq!(Manifest::decode(&with_version(1)), Ok(without_tails));
+        let disk = SimDisk::new(1);
+        let dir = Path::new("/d");
+        disk.set_content(&names::manifest(dir), with_version(3));
+        let error = Manifest::load(&disk, dir).unwrap_err();
+        let line = "/d/MANIFEST has format version 3; this version reads 1 to 2";
+        assert_eq!(error.to_string(), line);
+        for version in [0, u32::MAX] {
+            assert!(Manifest::decode(&with_version(version)).is_err());
+        }
     }
 
     #[test]
@@ -279,7 +342,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let bytes = example().encode();
-        assert_eq!(bytes.len(), HEAD_LEN + 3 * ENTRY_LEN + 4);
+        assert_eq!(bytes.len(), HEAD_LEN + 3 * ENTRY_LEN + 2 * TAIL_LEN + 4);
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -318,7 +381,7 @@ mod tests {
         example().store(&disk, Path::new("/d")).unwrap();
         let golden = [
             "create MANIFEST.tmp",
-            "write MANIFEST.tmp 0+180",
+            "write MANIFEST.tmp 0+188",
             "sync MANIFEST.tmp",
             "rename MANIFEST.tmp to MANIFEST",
             "sync directory",

@@ -1,6 +1,7 @@
 //! What a store can be told when it is opened.
 
 use crate::compression::Compression;
+use crate::disk::Space;
 use crate::error::{Error, Result};
 use crate::tail::Geometry;
 use std::time::Duration;
@@ -96,7 +97,8 @@ pub struct Options {
     /// How keys are found. A store opened with another kind than before is indexed anew from its
     /// segments, once.
     pub index: IndexKind,
-    /// A segment is finished when it has reached this length.
+    /// A segment is finished when it has reached this length. Where the segments being written would
+    /// take more than a quarter of the device, they are smaller, down to 1 MiB.
     pub segment_size_bytes: u64,
     /// How new values are compressed.
     pub compression: Compression,
@@ -115,7 +117,8 @@ pub struct Options {
     pub direct_io: bool,
     /// Memory and disk for the end of each log, where writes go first: a file that is mapped into
     /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB; more
-    /// than 8 MiB is taken for 8 MiB.
+    /// than 8 MiB is taken for 8 MiB, and on a small device all together take at most a sixteenth of
+    /// it, or 64 KiB each.
     pub tail_bytes: u64,
     /// Writes segments past the page cache. Faster when there is more to write than memory is free
     /// to hold; what was just written must then be fetched from the device to be read.
@@ -175,7 +178,25 @@ const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
+/// All tails of a store together take at most this part of a device, and so does the segment that
+/// each lane writes, so that compaction has something to work on before the device is full.
+const TAILS_PART: u64 = 16;
+const SEGMENTS_PART: u64 = 4;
+/// But none becomes smaller than this by it.
+const TAIL_BYTES_FITTED_MIN: u64 = 64 << 10;
+const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
+
 impl Options {
+    /// Makes tails and segments smaller for `lanes` lanes on a device that is small for them.
+    pub(crate) fn fit_to_device(&mut self, space: Option<Space>, lanes: u32) {
+        let Some(space) = space else { return };
+        let share = |part| space.total / part / u64::from(lanes.max(1));
+        let fitted = |wanted: u64, share: u64, min: u64| wanted.min(share.max(min));
+        self.tail_bytes = fitted(self.tail_bytes, share(TAILS_PART), TAIL_BYTES_FITTED_MIN);
+        self.segment_size_bytes =
+            fitted(self.segment_size_bytes, share(SEGMENTS_PART), SEGMENT_SIZE_FITTED_MIN);
+    }
+
     pub(crate) fn tail_geometry(&self) -> Geometry {
         Geometry::of_len(self.tail_bytes)
     }

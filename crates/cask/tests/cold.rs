@@ -31,7 +31,7 @@ fn value(number: u64, len: usize) -> Vec<u8> {
 fn write(store: &ColdStore, values: &[Vec<u8>]) -> tierce_cask::Result<Vec<ColdPlace>> {
     let mut batch = ColdBatch::default();
     for value in values {
-        batch.push(|out| out.extend_from_slice(value));
+        batch.push(|out| out.extend_from_slice(value)).unwrap();
     }
     assert_eq!(batch.len(), values.len());
     store.write(&mut batch, Durable::Yes)

@@ -58,7 +58,7 @@ fn fill(store: &ColdStore, count: usize) -> Vec<ColdPlace> {
     for first in (0..count).step_by(50) {
         let mut batch = ColdBatch::default();
         for number in first..count.min(first + 50) {
-            batch.push(|out| out.extend_from_slice(&value(number)));
+            batch.push(|out| out.extend_from_slice(&value(number))).unwrap();
         }
         places.extend(store.write(&mut batch, Durable::Yes).unwrap());
     }

@@ -104,6 +104,33 @@ fn failed_call_latches_the_store_and_loses_nothing() {
 }
 
 #[test]
+fn lack_of_descriptors_refuses_a_write_and_passes() {
+    const EMFILE: i32 = 24;
+    let mut refused = 0;
+    for skip in 0..150 {
+        let disk = SimDisk::new(skip);
+        let db = open(&disk, SyncPolicy::Always).unwrap();
+        disk.inject_os_error(Fault::Open, skip, EMFILE);
+        let mut model = Model::new();
+        while let Some((failed, error)) = work(&db, &mut model) {
+            assert!(error.is_transient() && !error.is_no_space(), "{error}");
+            refused += 1;
+            // Nothing of a refused write was kept.
+            if let Some((key, _)) = failed {
+                let kept = db.get(&key).unwrap().map(|value| value.into_vec());
+                assert_eq!(kept.as_ref(), model.get(&key), "after {skip}");
+            }
+        }
+        disk.clear_faults();
+        assert_eq!(contents(&db), model, "after {skip}");
+        for image in [disk.now().after_kill(skip), disk.now().after_power_cut(skip)] {
+            assert_eq!(contents(&open(&image, SyncPolicy::Always).unwrap()), model);
+        }
+    }
+    assert!(refused > 20, "only {refused} of the calls were met");
+}
+
+#[test]
 fn full_disk_refuses_writes_and_recovers() {
     for capacity in (600..6000).step_by(41) {
         let disk = SimDisk::new(capacity);

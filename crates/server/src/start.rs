@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
@@ -109,6 +110,19 @@ impl Instance {
     /// As for [`start`](Self::start).
     #[doc(hidden)]
     pub fn start_on(settings: Settings, disk: Arc<dyn Disk>) -> Result<Self, StartError> {
+        Self::start_limited(settings, disk, ColdLimits::default())
+    }
+
+    /// The same with other limits for what is spilled at once: for tests of what happens at them.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    #[doc(hidden)]
+    pub fn start_limited(
+        settings: Settings,
+        disk: Arc<dyn Disk>,
+        spilled: ColdLimits,
+    ) -> Result<Self, StartError> {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
@@ -140,6 +154,7 @@ impl Instance {
             log,
         ));
         // Before anybody is served, who might need it.
+        server.spill.set_limits(spilled);
         server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
         load_snapshot(&server)?;
         let saver = spawn_saver(&server)?;

@@ -9,6 +9,35 @@ use crate::{BATCH_LEN_MAX, VALUE_LEN_MAX};
 /// padding.
 const SKIPPED_LEN_MAX: usize = DIRECT_ALIGNMENT / 8;
 
+/// How much a [`ColdBatch`] takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColdLimits {
+    /// No value is longer.
+    pub value_len_max: usize,
+    /// A batch is full when it would become longer with the next value. One value of any length
+    /// that is allowed fits into an empty batch.
+    pub batch_len_max: usize,
+}
+
+impl Default for ColdLimits {
+    /// Values of [`VALUE_LEN_MAX`], with a little for what describes them, in batches of
+    /// [`BATCH_LEN_MAX`].
+    fn default() -> Self {
+        ColdLimits { value_len_max: VALUE_LEN_MAX + (1 << 20), batch_len_max: BATCH_LEN_MAX }
+    }
+}
+
+/// Why a [`ColdBatch`] does not take a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ColdRefusal {
+    /// No batch takes it.
+    #[error("the value is too long to be written")]
+    TooLong,
+    /// The next batch may take it.
+    #[error("the batch is full")]
+    Full,
+}
+
 /// Values for [`ColdStore::write`](super::ColdStore::write).
 #[derive(Default, Debug)]
 pub struct ColdBatch {
@@ -16,9 +45,48 @@ pub struct ColdBatch {
     pub(super) bytes: Vec<u8>,
     /// Where each record begins, and the length of its value.
     pub(super) records: Vec<(usize, u32)>,
+    limits: ColdLimits,
 }
 
 impl ColdBatch {
+    /// An empty batch with limits of its own.
+    #[must_use]
+    pub fn with_limits(limits: ColdLimits) -> Self {
+        ColdBatch { limits, ..Self::default() }
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn limits(&self) -> ColdLimits {
+        self.limits
+    }
+
+    /// Whether values of these lengths would be taken, in this order.
+    ///
+    /// # Errors
+    /// Why the first of them that is not taken would not be.
+    pub fn takes(&self, lens: impl IntoIterator<Item = usize>) -> Result<(), ColdRefusal> {
+        let mut end = self.bytes.len();
+        for len in lens {
+            end += self.takes_behind(end, len)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that a value of this length takes at most behind `start` others, if it is taken.
+    fn takes_behind(&self, start: usize, len: usize) -> Result<usize, ColdRefusal> {
+        // The format has 32 bits for a length, whatever the limits say.
+        let short = u32::try_from(len).map_err(|_| ColdRefusal::TooLong)?;
+        if len > self.limits.value_len_max {
+            return Err(ColdRefusal::TooLong);
+        }
+        let stored = record_len(short) as usize + SKIPPED_LEN_MAX;
+        if start > 0 && stored > self.limits.batch_len_max.saturating_sub(start) {
+            return Err(ColdRefusal::Full);
+        }
+        Ok(stored)
+    }
+
     /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -49,16 +117,24 @@ impl ColdBatch {
 
     /// Adds the value that `write` appends to the vector. What is there before stays as it is.
     ///
-    /// # Panics
-    /// When a value is longer than [`VALUE_LEN_MAX`], with a little for what describes it, or the
-    /// batch longer than [`BATCH_LEN_MAX`].
-    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// # Errors
+    /// Why it was not taken, as far as [`ColdBatch::takes`] did not say that before; the batch is
+    /// then as it was.
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ColdRefusal> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; RECORD_HEADER_LEN as usize]);
         write(&mut self.bytes);
         let len = self.bytes.len() - start - RECORD_HEADER_LEN as usize;
-        assert!(len <= VALUE_LEN_MAX + (1 << 20), "a value of {len} bytes");
-        let len = len as u32;
+        if let Err(refusal) = self.takes_behind(start, len) {
+            self.bytes.truncate(start);
+            return Err(refusal);
+        }
+        self.settle(start, len as u32);
+        Ok(())
+    }
+
+    /// Makes a record of the value that stands behind room for a header at `start`.
+    fn settle(&mut self, start: usize, len: u32) {
         let stored = record_len(len) as usize;
         let rest = DIRECT_ALIGNMENT - start % DIRECT_ALIGNMENT;
         let skipped = if rest < stored && rest <= SKIPPED_LEN_MAX { rest } else { 0 };
@@ -76,7 +152,6 @@ impl ColdBatch {
         debug_assert!(start.is_multiple_of(ALIGNMENT as usize));
         self.bytes[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
         self.records.push((start, len));
-        assert!(self.bytes.len() <= BATCH_LEN_MAX, "a batch of {} bytes", self.bytes.len());
     }
 
     /// Forgets all values and keeps up to `kept_max` bytes of memory.
@@ -95,7 +170,7 @@ mod tests {
     fn short_records_do_not_cross_pages_where_little_is_lost() {
         let mut batch = ColdBatch::default();
         for n in 0..100u32 {
-            batch.push(|out| out.resize(out.len() + 900 + n as usize % 3, n as u8));
+            batch.push(|out| out.resize(out.len() + 900 + n as usize % 3, n as u8)).unwrap();
         }
         for (index, (start, len)) in batch.records.clone().into_iter().enumerate() {
             let end = start + record_len(len) as usize;
@@ -106,10 +181,35 @@ mod tests {
         // Where half a page would be lost they do.
         let mut batch = ColdBatch::default();
         for _ in 0..3 {
-            batch.push(|out| out.resize(out.len() + 2500, 1));
+            batch.push(|out| out.resize(out.len() + 2500, 1)).unwrap();
         }
         assert_eq!(batch.bytes(), 3 * 2512);
         batch.clear(0);
         assert!(batch.is_empty() && batch.bytes() == 0);
+    }
+
+    #[test]
+    fn a_full_batch_and_a_long_value_are_refused_and_change_nothing() {
+        let limits = ColdLimits { value_len_max: 3000, batch_len_max: 8000 };
+        let push = |batch: &mut ColdBatch, len: usize| {
+            let before = (batch.len(), batch.bytes());
+            assert_eq!(batch.takes([len]), batch.push(|out| out.resize(out.len() + len, 7)));
+            (batch.len(), batch.bytes()) != before
+        };
+        let mut batch = ColdBatch::with_limits(limits);
+        assert!(!push(&mut batch, 3001));
+        assert_eq!(batch.takes([3001]), Err(ColdRefusal::TooLong));
+        assert_eq!(batch.takes([3000, 3000]), Ok(()));
+        assert_eq!(batch.takes([3000, 3000, 3000]), Err(ColdRefusal::Full));
+        assert!(push(&mut batch, 3000) && push(&mut batch, 3000) && !push(&mut batch, 3000));
+        assert!(push(&mut batch, 100), "what is shorter still fits");
+        assert!(batch.bytes() <= limits.batch_len_max && batch.len() == 3);
+        assert!((0..3).all(|index| batch.value(index).iter().all(|byte| *byte == 7)));
+        batch.clear(0);
+        assert!(push(&mut batch, 3000), "and the next batch takes it");
+        // One value fits into an empty batch, whatever is said of batches.
+        let tight = ColdLimits { value_len_max: 3000, batch_len_max: 10 };
+        let mut batch = ColdBatch::with_limits(tight);
+        assert!(push(&mut batch, 3000) && !push(&mut batch, 1));
     }
 }

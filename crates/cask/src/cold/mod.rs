@@ -22,7 +22,7 @@ mod reads;
 mod segment;
 mod store;
 
-pub use batch::ColdBatch;
+pub use batch::{ColdBatch, ColdLimits, ColdRefusal};
 pub use check::{ColdCheckReport, check_cold, check_cold_on};
 pub use place::ColdPlace;
 pub use reads::ColdReads;

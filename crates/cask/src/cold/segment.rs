@@ -238,6 +238,10 @@ fn read_header(file: &dyn DiskFile, path: &Path, id: u32) -> Result<Salt> {
     }
     let mut fields = Cursor::new(&checked[8..]);
     let (version, salt, number) = (fields.u32(), fields.u32(), fields.u32());
+    if let Some(found) = version.filter(|found| *found > VERSION) {
+        let path = path.to_owned();
+        return Err(Error::TooNew { path, found, oldest: VERSION, newest: VERSION });
+    }
     if version != Some(VERSION) {
         return Err(Error::corrupt(path, 8, "segment has an unknown format version"));
     }
@@ -259,7 +263,7 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let segment = ColdSegment::new(&disk, PathBuf::from("x"), 7, Salt(0xdead_beef));
         let mut batch = ColdBatch::default();
-        batch.push(|out| out.extend_from_slice(b"wine"));
+        batch.push(|out| out.extend_from_slice(b"wine")).unwrap();
         segment.stamp(&mut batch.bytes, ColdPlace::new(7, SEGMENT_HEADER_LEN, 4));
         let hex = |line: &[u8]| {
             line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")

@@ -6,7 +6,7 @@ use super::reads::ColdReads;
 use super::segment::{ColdBuffer, ColdSegment};
 use crate::checksum::Salt;
 use crate::disk::reads::{ReadDriver, ReadThreads};
-use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode, space};
 use crate::error::{Error, Result};
 use crate::location::PlaceHash;
 use parking_lot::{Mutex, RwLock};
@@ -91,8 +91,20 @@ struct Active {
     file: Arc<dyn DiskFile>,
     /// The next batch goes here.
     end: u64,
+    /// Space is set aside up to here.
+    reserved: u64,
     /// Whether its name is durable.
     is_named: bool,
+}
+
+impl Writer {
+    /// Writes nothing more to the active segment.
+    fn finish(&mut self) {
+        if let Some(active) = self.active.take() {
+            // For the space that was set aside. If that fails it comes back with the segment.
+            let _ = active.file.truncate(active.end);
+        }
+    }
 }
 
 impl ColdStore {
@@ -192,10 +204,11 @@ impl ColdStore {
     pub fn write(&self, batch: &mut ColdBatch, durable: Durable) -> Result<Vec<ColdPlace>> {
         let mut writer = self.writer.lock();
         let len = (batch.bytes.len() as u64).next_multiple_of(DIRECT_ALIGNMENT as u64);
+        self.make_room(&mut writer, len)?;
         let result = self.append(&mut writer, batch, len, durable);
         if result.is_err() {
             // What stands at its end now nobody knows.
-            writer.active = None;
+            writer.finish();
         }
         result
     }
@@ -207,7 +220,6 @@ impl ColdStore {
         len: u64,
         durable: Durable,
     ) -> Result<Vec<ColdPlace>> {
-        self.make_room(writer, len)?;
         let Some(active) = &mut writer.active else { return Ok(Vec::new()) };
         let segment = &active.segment;
         let mut places = Vec::with_capacity(batch.records.len());
@@ -232,32 +244,57 @@ impl ColdStore {
         Ok(places)
     }
 
-    /// Begins a new segment unless there is one with room for `len` bytes.
+    /// Begins a new segment unless there is one with room for `len` bytes, and sets their space
+    /// aside. If that fails nothing has changed.
     fn make_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
         let max = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
-        if writer.active.as_ref().is_some_and(|active| active.end + len <= max) {
-            return Ok(());
+        if let Some(active) = &mut writer.active
+            && active.end + len <= max
+        {
+            return self.reserve(active, len);
         }
-        if let Some(active) = writer.active.take() {
-            // For the space that was set aside. If that fails the space comes back with the segment.
-            let _ = active.file.truncate(active.end);
-        }
+        writer.finish();
         let id = writer.next_id;
         writer.next_id = id.checked_add(1).ok_or(Error::SegmentsExhausted { max: u32::MAX })?;
+        let active = self.create(id, len).inspect_err(|_| {
+            // On a full disk the leftover would be in the way.
+            let _ = self.disk.remove(&self.path(id));
+        })?;
+        self.segments.write().insert(id, Arc::clone(&active.segment));
+        writer.active = Some(active);
+        Ok(())
+    }
+
+    /// Makes the file of a segment, with room for `len` bytes.
+    fn create(&self, id: u32, len: u64) -> Result<Active> {
         let path = self.path(id);
         let failed = |action, e| Error::io(action, &path, e);
         let created =
             self.disk.open(&path, OpenMode::CreateNew).map_err(|e| failed("create", e))?;
         let salt = Salt(self.disk.entropy() as u32);
         let segment = Arc::new(ColdSegment::new(&self.disk, path.clone(), id, salt));
-        self.segments.write().insert(id, Arc::clone(&segment));
-        let size = max.max(SEGMENT_HEADER_LEN + len);
-        created.reserve(size).map_err(|e| failed("reserve space for", e))?;
+        let (end, reserved) = (SEGMENT_HEADER_LEN, 0);
+        let mut active =
+            Active { segment, file: Arc::clone(&created), end, reserved, is_named: false };
+        self.reserve(&mut active, len)?;
         created
-            .write_all_at(&[IoSlice::new(&segment.header())], 0)
+            .write_all_at(&[IoSlice::new(&active.segment.header())], 0)
             .map_err(|e| failed("write", e))?;
-        let file = self.disk.open(&path, OpenMode::DirectWrite).map_err(|e| failed("open", e))?;
-        writer.active = Some(Active { segment, file, end: SEGMENT_HEADER_LEN, is_named: false });
+        active.file =
+            self.disk.open(&path, OpenMode::DirectWrite).map_err(|e| failed("open", e))?;
+        Ok(active)
+    }
+
+    /// Sets space aside for `len` more bytes, and for the rest of the segment if there is plenty.
+    fn reserve(&self, active: &mut Active, len: u64) -> Result<()> {
+        let needed = active.end + len;
+        if needed <= active.reserved {
+            return Ok(());
+        }
+        let wanted = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
+        let (disk, dir) = (&*self.disk, &self.dir);
+        active.reserved = space::reserve(disk, dir, &*active.file, active.reserved, needed, wanted)
+            .map_err(|e| Error::io("reserve space for", &active.segment.path, e))?;
         Ok(())
     }
 
@@ -354,23 +391,19 @@ impl ColdStore {
     /// more, not even after a crash: what made them dead has to be durable.
     ///
     /// # Errors
-    /// What the disk says. What was not removed is removed when the store is opened again.
+    /// What the disk says. What was not removed is still one of [`ColdStore::dead`].
     pub fn remove(&self, ids: &[u32]) -> Result<()> {
         for id in ids {
-            let removed = {
-                let mut segments = self.segments.write();
-                match segments.get(id) {
-                    Some(segment) if segment.live() == 0 => segments.remove(id),
-                    _ => None,
-                }
-            };
-            let Some(segment) = removed else { continue };
+            let found = self.segments.read().get(id).map(Arc::clone);
+            // Nobody begins to hold what counts for nobody.
+            let Some(segment) = found.filter(|segment| segment.live() == 0) else { continue };
             match self.disk.remove(&segment.path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
                     return Err(Error::io("remove", &segment.path, e));
                 }
                 _ => {}
             }
+            self.segments.write().remove(id);
         }
         Ok(())
     }

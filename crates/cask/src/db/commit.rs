@@ -177,8 +177,13 @@ impl Owner for Store {
     fn open_tail(&self, lane: u32) -> Result<Arc<Tail>> {
         let home = &self.home;
         let geometry = self.options.tail_geometry();
-        Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry)
-            .map_err(|e| Store::latch(self, e))
+        let tail = Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry)
+            .map_err(|e| Store::latch(self, e))?;
+        // Before anything in it is acknowledged, so that it is missed if it gets lost.
+        if !self.manifest.lock().tails.contains(&lane) {
+            self.update_manifest(|manifest| manifest.tails.insert(lane))?;
+        }
+        Ok(tail)
     }
 
     fn next_segment(&self) -> Result<Arc<Segment>> {

@@ -418,6 +418,7 @@ impl<'a> Job<'a> {
             .is_some_and(|output| output.segment.len() + output.buf.len() as u64 + len <= size);
         if !fits {
             let segment = self.store.create_segment(Origin::Compaction)?;
+            self.store.use_segment(&segment);
             self.outputs.push(Output {
                 segment,
                 hint: HintBuilder::new(self.store.order),

@@ -42,8 +42,9 @@ pub(crate) fn open(
     let threads = thread_count(&options);
     let listed: Vec<(SegmentId, Entry)> =
         manifest.segments.iter().map(|(id, entry)| (*id, *entry)).collect();
-    let mut recovered = recover_segments(&home, order, &listed, threads)?;
+    let mut recovered = recover_segments(&home, order, &listed, &manifest.tails, threads)?;
     let report = settle(&mut manifest, &mut recovered, &options);
+    adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
     remove_idle_tails(&*home.disk, dir, manifest.shards)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
@@ -144,6 +145,22 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
     }
     // Their files are gone for good now.
     manifest.segments.retain(|_, entry| entry.state != State::Doomed);
+    Ok(())
+}
+
+/// Lists the tails that are there: they will be used again, which then needs no other manifest.
+pub(crate) fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
+    let paths = list(disk, dir)?;
+    let lanes = paths.iter().filter_map(|path| match names::kind_of(path) {
+        FileKind::Tail(lane) if lane < manifest.shards => Some(lane),
+        _ => None,
+    });
+    let tails = lanes.collect();
+    if manifest.tails != tails {
+        // Whoever made one may have died before its name was durable.
+        disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
+        manifest.tails = tails;
+    }
     Ok(())
 }
 

@@ -23,7 +23,7 @@ use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::scan::Scanner;
 use crate::tail::TailImage;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,12 +70,13 @@ pub(crate) fn recover_segments(
     home: &Arc<SegmentHome>,
     order: HintOrder,
     listed: &[(SegmentId, Entry)],
+    tails: &BTreeSet<u32>,
     threads: usize,
 ) -> Result<Vec<Recovered>> {
     // A store that was closed needs no tails.
     let is_open = |(_, entry): &(SegmentId, Entry)| entry.state == State::Open;
     let tails = match listed.iter().any(is_open) {
-        true => load_tails(&*home.disk, &home.dir, home.store_id)?,
+        true => load_tails(&*home.disk, &home.dir, home.store_id, tails)?,
         false => Vec::new(),
     };
     let results: Mutex<Vec<Result<Recovered>>> = Mutex::new(Vec::new());

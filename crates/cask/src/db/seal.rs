@@ -20,8 +20,8 @@ impl Store {
         self.lanes.iter().try_for_each(|lane| lane.sync_all(self))
     }
 
-    /// Seals the segments that writers have filled. A full disk is no failure: the segments stay
-    /// as they are, and are tried again.
+    /// Seals the segments that writers have filled. What may pass by itself, such as a full disk,
+    /// is no failure: the segments stay as they are, and are tried again.
     pub(crate) fn seal_filled(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
@@ -31,7 +31,7 @@ impl Store {
             }
             let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
             match self.seal(lane, &segment) {
-                Err(error) if error.is_no_space() => return Ok(()),
+                Err(error) if error.is_transient() => return Ok(()),
                 result => result?,
             }
             self.filled.lock().retain(|(_, filled)| filled.id != segment.id);
@@ -85,6 +85,8 @@ impl Store {
         drop(heads);
         // A compaction in progress notices before long that the store is closed.
         let _no_compaction = self.compacting.lock();
+        drop(self.preparing.lock());
+        drop(self.sealing.lock());
         writable?;
         for (lane, active) in (0u32..).zip(actives) {
             match active {
@@ -107,8 +109,22 @@ impl Store {
                     }
                 }
             })?;
-            self.retire(spares.iter().map(|spare| spare.id));
+            spares.iter().for_each(|spare| spare.doom());
         }
-        self.seal_filled()
+        self.seal_filled()?;
+        self.let_go_of_tails()
+    }
+
+    /// Notes that everything is in segments, if it is.
+    fn let_go_of_tails(&self) -> Result<()> {
+        let is_everything = self.filled.lock().is_empty() && !self.is_latched();
+        if !is_everything || self.manifest.lock().tails.is_empty() {
+            return Ok(());
+        }
+        match self.update_manifest(|manifest| manifest.tails.clear()) {
+            // It is only that the tails are missed if they are lost, without need.
+            Err(error) if error.is_transient() => Ok(()),
+            result => result,
+        }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Store {
     /// counted before a write is acknowledged.
     pub(crate) applying: AtomicU64,
     pub(crate) applied: AtomicU64,
-    /// Every segment a location may name.
+    /// Every segment a location may name, which a spare one is not.
     pub(crate) segments: RwLock<Segments>,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) manifest: Mutex<Manifest>,
@@ -57,7 +57,10 @@ pub(crate) struct Store {
     pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
-    /// Only one thread seals, and only one compacts, at a time.
+    /// Only one thread makes spares, only one seals or drops segments, and only one compacts, at a
+    /// time. Who holds one of these has looked afterwards whether the store is open, for closing
+    /// waits for all of them.
+    pub(crate) preparing: Mutex<()>,
     pub(crate) sealing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
     pub(crate) counters: Counters,
@@ -118,7 +121,7 @@ impl Store {
     #[expect(clippy::too_many_arguments, reason = "called once, by opening, which made each part")]
     pub(crate) fn new(
         home: Arc<SegmentHome>,
-        options: Options,
+        mut options: Options,
         order: HintOrder,
         index: Index,
         segments: Segments,
@@ -126,6 +129,8 @@ impl Store {
         lock: Box<dyn DiskLock>,
         counters: Counters,
     ) -> Self {
+        let lanes = lanes_in_use(&options, manifest.shards);
+        options.fit_to_device(home.disk.space(&home.dir), lanes);
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
             passes: Arc::new(Passes::new(options.scan_memory_bytes, options.background_threads)),
@@ -137,7 +142,7 @@ impl Store {
             index,
             history: History::default(),
             segments: RwLock::new(segments),
-            lanes: (0..lanes_in_use(&options, manifest.shards))
+            lanes: (0..lanes)
                 .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
                 .collect(),
             bell: Bell::default(),
@@ -147,6 +152,7 @@ impl Store {
             spares: Mutex::new(Vec::new()),
             filled: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
+            preparing: Mutex::new(()),
             sealing: Mutex::new(()),
             compacting: Mutex::new(()),
             counters,
@@ -203,10 +209,10 @@ impl Store {
         }
     }
 
-    /// Makes the store read-only after a failure that leaves open what reached the disk. A full
-    /// disk is no such failure.
+    /// Makes the store read-only after a failure that leaves open what reached the disk. One that
+    /// may pass by itself, such as a full disk, is no such failure.
     pub(crate) fn latch(&self, error: Error) -> Error {
-        if !error.is_no_space() {
+        if !error.is_transient() {
             let _ = self.latch.set(error.to_string());
         }
         error
@@ -227,7 +233,7 @@ impl Store {
     pub(crate) fn update_manifest<T>(&self, change: impl FnOnce(&mut Manifest) -> T) -> Result<T> {
         let mut manifest = self.manifest.lock();
         let mut next = manifest.clone();
-        let removed = std::mem::take(&mut *self.home.removed.lock());
+        let removed = self.home.removed.lock().clone();
         if !removed.is_empty() {
             // A removed file is forgotten only when it cannot come back.
             let synced = self.home.disk.sync_dir(&self.home.dir);
@@ -238,11 +244,13 @@ impl Store {
         next.next_seq = next.next_seq.max(self.next_seq.load(Ordering::Acquire));
         next.store(&*self.home.disk, &self.home.dir).map_err(|e| self.latch(e))?;
         *manifest = next;
+        // Only now: had it failed, they would still be listed. More may have come since.
+        self.home.removed.lock().retain(|id| !removed.contains(id));
         Ok(result)
     }
 
     /// Creates a segment that the manifest lists as open (logs) or doomed (compaction, until it
-    /// is complete).
+    /// is complete). [`Store::use_segment`] is next.
     pub(crate) fn create_segment(&self, origin: Origin) -> Result<Arc<Segment>> {
         let seq_min = match origin {
             Origin::Log => self.next_seq.load(Ordering::Acquire),
@@ -274,24 +282,32 @@ impl Store {
             }
             return Err(error);
         }
-        self.segments.write().insert(id, segment.clone());
         Ok(segment)
     }
 
-    /// A segment for a lane to write to.
+    /// From now on locations may name the segment.
+    pub(crate) fn use_segment(&self, segment: &Arc<Segment>) {
+        self.segments.write().insert(segment.id, segment.clone());
+    }
+
+    /// A segment for a lane to write to, whose lock the caller holds.
     pub(crate) fn next_log_segment(&self) -> Result<Arc<Segment>> {
-        match self.spares.lock().pop() {
+        let spare = self.spares.lock().pop();
+        let segment = match spare {
             Some(spare) => {
                 // Nothing is in it yet, and what comes has a higher number than anything now.
                 spare.set_seq_min(self.next_seq.load(Ordering::Acquire));
-                Ok(spare)
+                spare
             }
-            None => self.create_segment(Origin::Log),
-        }
+            None => self.create_segment(Origin::Log)?,
+        };
+        self.use_segment(&segment);
+        Ok(segment)
     }
 
     /// Has a spare segment ready for every lane.
     pub(crate) fn prepare_spares(&self) -> Result<()> {
+        let _one_at_a_time = self.preparing.lock();
         while self.spares.lock().len() < self.lanes.len() {
             self.check_writable()?;
             let spare = self.create_segment(Origin::Log)?;

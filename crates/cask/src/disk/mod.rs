@@ -11,14 +11,17 @@
 //! * A write that returned is seen by every later read, and survives the death of the process. So
 //!   does what was stored into a mapped file, word by word in the order of the program.
 
+mod descriptors;
 mod map;
 mod os;
 pub(crate) mod reads;
 mod sim;
+pub(crate) mod space;
 
 pub use os::OsDisk;
 pub use reads::ReadDriver;
 pub use sim::{Fault, Moment, SimDisk};
+pub use space::Space;
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -68,6 +71,10 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock on a file, creating it. `WouldBlock` when somebody else has it.
     /// The lock goes with the returned value, or with the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+    /// The space of the device on which a directory is, if that is known.
+    fn space(&self, _dir: &Path) -> Option<Space> {
+        None
+    }
     /// A random number, for identities, salts and the hash secret of a new store.
     fn entropy(&self) -> u64;
 }

@@ -3,8 +3,9 @@
 //! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to
 //! ordinary reads where the file system refuses it, which [`DiskFile::is_direct`] tells.
 
+use super::descriptors;
 use super::map::OsMap;
-use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, Space};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{self, Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -21,8 +22,26 @@ use std::sync::Arc;
 pub struct OsDisk;
 
 struct OsFile {
-    file: File,
+    /// There until the file is dropped.
+    file: Option<File>,
     direct: bool,
+    writable: bool,
+}
+
+impl OsFile {
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("taken when dropped")
+    }
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take()
+            && self.writable
+        {
+            descriptors::close(file);
+        }
+    }
 }
 
 struct OsLock(File);
@@ -52,8 +71,12 @@ impl Disk for OsDisk {
                 OpenMode::Truncate => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
             };
         let direct = flags.contains(OFlags::DIRECT);
-        match fs::open(path, flags, Mode::from_raw_mode(0o644)) {
-            Ok(fd) => Ok(Arc::new(OsFile { file: fd.into(), direct })),
+        let writable = flags.contains(OFlags::RDWR);
+        let open = || fs::open(path, flags, Mode::from_raw_mode(0o644));
+        // Who reads can wait until there are descriptors again.
+        let opened = if writable { descriptors::open(open) } else { open() };
+        match opened {
+            Ok(fd) => Ok(Arc::new(OsFile { file: Some(fd.into()), direct, writable })),
             // Some file systems know no direct I/O; what was asked for is only a faster way.
             Err(Errno::INVAL) if mode == OpenMode::Direct => self.open(path, OpenMode::ReadOnly),
             Err(Errno::INVAL) if direct => self.open(path, OpenMode::Existing),
@@ -62,12 +85,12 @@ impl Disk for OsDisk {
     }
 
     fn map(&self, path: &Path, len: usize) -> io::Result<Arc<dyn DiskMap>> {
-        let fd = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        let file = File::from(fd);
-        if file.metadata()?.len() < len as u64 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(Arc::new(OsMap::new(&file, len)?))
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(descriptors::open(|| fs::open(path, flags, Mode::empty()))?);
+        let is_long_enough = file.metadata()?.len() >= len as u64;
+        let map = is_long_enough.then(|| OsMap::new(&file, len));
+        descriptors::close(file);
+        Ok(Arc::new(map.ok_or(io::ErrorKind::UnexpectedEof)??))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -91,14 +114,27 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        // A name was changed before, so a lack of descriptors here could not be taken back.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = File::from(descriptors::open(|| fs::open(dir, flags, Mode::empty()))?);
+        let synced = dir.sync_all();
+        descriptors::close(dir);
+        synced
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let fd = fs::open(path, flags, Mode::from_raw_mode(0o644))?;
         fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        // A store is being opened, which will want to write.
+        descriptors::fill();
         Ok(Box::new(OsLock(fd.into())))
+    }
+
+    fn space(&self, dir: &Path) -> Option<Space> {
+        let found = fs::statvfs(dir).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Some(Space { total: bytes(found.f_blocks), free: bytes(found.f_bavail) })
     }
 
     fn entropy(&self) -> u64 {
@@ -112,7 +148,7 @@ impl DiskFile for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
-            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+            match self.file().read_at(&mut buf[done..], offset + done as u64) {
                 Ok(0) => break,
                 // A direct read that ends inside the last block is at the end of the file.
                 Ok(n) if self.direct && !n.is_multiple_of(super::DIRECT_ALIGNMENT) => {
@@ -131,7 +167,7 @@ impl DiskFile for OsFile {
         while bytes.len() < len {
             // The vector may have got more room than it was asked for, and then more is read.
             let position = offset + bytes.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), position) {
+            match rustix::io::pread(self.file(), spare_capacity(&mut bytes), position) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -143,18 +179,18 @@ impl DiskFile for OsFile {
 
     fn write_all_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         if let [buf] = bufs {
-            return self.file.write_all_at(buf, offset);
+            return self.file().write_all_at(buf, offset);
         }
         let mut position = offset;
         for chunk in bufs.chunks(BUFFERS_PER_CALL) {
             let len: usize = chunk.iter().map(|b| b.len()).sum();
-            let written = match rustix::io::pwritev(&self.file, chunk, position) {
+            let written = match rustix::io::pwritev(self.file(), chunk, position) {
                 Ok(written) => written,
                 Err(Errno::INTR) => 0,
                 Err(errno) => return Err(errno.into()),
             };
             if written < len {
-                write_rest(&self.file, chunk, written, position)?;
+                write_rest(self.file(), chunk, written, position)?;
             }
             position += len as u64;
         }
@@ -162,16 +198,16 @@ impl DiskFile for OsFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file().sync_data()
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        self.file().set_len(len)
     }
 
     fn reserve(&self, len: u64) -> io::Result<()> {
         loop {
-            return match fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+            return match fs::fallocate(self.file(), FallocateFlags::KEEP_SIZE, 0, len) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
                 Err(errno) => Err(errno.into()),
@@ -180,12 +216,12 @@ impl DiskFile for OsFile {
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.file().metadata()?.len())
     }
 
     fn expect_random_reads(&self) {
         // Only advice: a kernel that ignores it reads ahead in vain and is right all the same.
-        let _ = fs::fadvise(&self.file, 0, None, Advice::Random);
+        let _ = fs::fadvise(self.file(), 0, None, Advice::Random);
     }
 
     fn is_direct(&self) -> bool {
@@ -193,7 +229,7 @@ impl DiskFile for OsFile {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+        Some(self.file().as_fd())
     }
 }
 

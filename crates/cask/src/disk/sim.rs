@@ -14,7 +14,7 @@
 //!
 //! Not simulated: sectors that decay after having been synced, other than by [`SimDisk::flip_bit`].
 
-use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode};
+use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, Space};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IoSlice};
@@ -56,7 +56,8 @@ struct Sim {
     /// Calls that change something, so far.
     calls: u64,
     halt_at: Option<u64>,
-    faults: Vec<(Fault, u64)>,
+    /// Kind of call, how many pass before, and the number of the error.
+    faults: Vec<(Fault, u64, i32)>,
     capacity: Option<u64>,
     history: Option<Vec<Moment>>,
     trace: Option<Vec<String>>,
@@ -159,7 +160,17 @@ impl SimDisk {
 
     /// Fails one call of the given kind with EIO, after letting `skip` of them pass.
     pub fn inject(&self, fault: Fault, skip: u64) {
-        self.0.lock().faults.push((fault, skip));
+        self.inject_os_error(fault, skip, libc::EIO);
+    }
+
+    /// As [`SimDisk::inject`], with the error of the operating system that has this number.
+    pub fn inject_os_error(&self, fault: Fault, skip: u64, code: i32) {
+        self.0.lock().faults.push((fault, skip, code));
+    }
+
+    /// Lets calls succeed again that were to fail and were not made yet.
+    pub fn clear_faults(&self) {
+        self.0.lock().faults.clear();
     }
 
     /// Limits the bytes all files may have together; `None` lifts the limit.
@@ -401,13 +412,14 @@ impl Sim {
 
     fn fault(&mut self, fault: Fault) -> io::Result<()> {
         for i in 0..self.faults.len() {
-            let (kind, skip) = &mut self.faults[i];
+            let (kind, skip, code) = &mut self.faults[i];
             if *kind != fault {
                 continue;
             }
             if *skip == 0 {
+                let error = io::Error::from_raw_os_error(*code);
                 self.faults.remove(i);
-                return Err(io::Error::from_raw_os_error(5));
+                return Err(error);
             }
             *skip -= 1;
         }
@@ -498,6 +510,12 @@ impl Disk for SimDisk {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(Box::new(SimLock { disk: self.clone(), path: path.to_owned() }))
+    }
+
+    fn space(&self, _dir: &Path) -> Option<Space> {
+        let sim = self.0.lock();
+        let total = sim.capacity?;
+        Some(Space { total, free: total.saturating_sub(sim.files.used()) })
     }
 
     fn entropy(&self) -> u64 {

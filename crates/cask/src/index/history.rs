@@ -7,6 +7,9 @@
 //!
 //! Writers note before they change the index and snapshots look at the index first, so nothing
 //! falls between the two.
+//!
+//! Snapshots and versions are behind one lock: what is forgotten with a snapshot is decided and done
+//! before the next one can be opened, which may need it.
 
 use crate::location::Location;
 use parking_lot::RwLock;
@@ -21,40 +24,55 @@ pub(crate) struct Version {
     pub(crate) location: Location,
 }
 
-/// Superseded versions by key, or by big-endian hash for an index without keys, and the numbers
-/// of the open snapshots.
+/// What open snapshots may see, and who they are.
 #[derive(Default)]
 pub(crate) struct History {
-    versions: RwLock<BTreeMap<Vec<u8>, Vec<Version>>>,
-    snapshots: RwLock<BTreeMap<u64, usize>>,
+    seen: RwLock<Seen>,
+    /// Of the open snapshots, for a look without the lock.
     snapshot_count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Superseded versions by key, or by big-endian hash for an index without keys.
+    versions: BTreeMap<Vec<u8>, Vec<Version>>,
+    /// How many snapshots have a number.
+    snapshots: BTreeMap<u64, usize>,
+}
+
+impl Seen {
+    /// The lowest number of an open snapshot.
+    fn oldest(&self) -> Option<u64> {
+        self.snapshots.keys().next().copied()
+    }
+
+    /// Forgets one of the snapshots with this number.
+    fn remove(&mut self, seq: u64) {
+        if let Some(count) = self.snapshots.get_mut(&seq) {
+            *count -= 1;
+            if *count == 0 {
+                self.snapshots.remove(&seq);
+            }
+        }
+    }
 }
 
 impl History {
     /// Registers a snapshot. The caller keeps writers out, so that none is between noting and
     /// changing the index.
     pub(crate) fn open_snapshot(&self, seq: u64) {
-        *self.snapshots.write().entry(seq).or_insert(0) += 1;
+        *self.seen.write().snapshots.entry(seq).or_insert(0) += 1;
         self.snapshot_count.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Forgets a snapshot and what only it could see.
     pub(crate) fn close_snapshot(&self, seq: u64) {
-        let oldest = {
-            let mut snapshots = self.snapshots.write();
-            if let Some(count) = snapshots.get_mut(&seq) {
-                *count -= 1;
-                if *count == 0 {
-                    snapshots.remove(&seq);
-                }
-            }
-            snapshots.keys().next().copied()
-        };
+        let mut seen = self.seen.write();
+        seen.remove(seq);
         self.snapshot_count.fetch_sub(1, Ordering::SeqCst);
-        let mut versions = self.versions.write();
-        match oldest {
-            None => versions.clear(),
-            Some(oldest) if oldest > seq => versions.retain(|_, chain| {
+        match seen.oldest() {
+            None => seen.versions.clear(),
+            Some(oldest) if oldest > seq => seen.versions.retain(|_, chain| {
                 chain.retain(|version| version.superseded_by > oldest);
                 !chain.is_empty()
             }),
@@ -64,7 +82,7 @@ impl History {
 
     /// The lowest number of an open snapshot.
     pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
-        self.snapshots.read().keys().next().copied()
+        self.seen.read().oldest()
     }
 
     pub(crate) fn is_needed(&self) -> bool {
@@ -73,16 +91,16 @@ impl History {
 
     /// Notes that write `superseded_by` is about to replace what the key points to.
     pub(crate) fn note(&self, key: &[u8], superseded_by: u64, location: Location) {
-        let mut versions = self.versions.write();
-        let chain = versions.entry(key.to_vec()).or_default();
+        let mut seen = self.seen.write();
+        let chain = seen.versions.entry(key.to_vec()).or_default();
         chain.push(Version { superseded_by, location });
     }
 
     /// The versions of a key (or of all keys with a hash) that were superseded after `seq`, the
     /// earliest superseded first.
     pub(crate) fn versions_after(&self, key: &[u8], seq: u64) -> Vec<Version> {
-        let versions = self.versions.read();
-        let chain = versions.get(key).map_or(&[][..], |chain| chain);
+        let seen = self.seen.read();
+        let chain = seen.versions.get(key).map_or(&[][..], |chain| chain);
         chain.iter().filter(|version| version.superseded_by > seq).copied().collect()
     }
 
@@ -94,11 +112,11 @@ impl History {
         upper: Bound<&[u8]>,
         seq: u64,
     ) -> Vec<(Vec<u8>, Location)> {
-        let versions = self.versions.read();
+        let seen = self.seen.read();
         let visible = |chain: &Vec<Version>| {
             chain.iter().find(|version| version.superseded_by > seq).map(|v| v.location)
         };
-        versions
+        seen.versions
             .range::<[u8], _>((lower, upper))
             .filter_map(|(key, chain)| Some((key.clone(), visible(chain)?)))
             .collect()
@@ -111,12 +129,40 @@ impl History {
         upper: Bound<&[u8]>,
         seq: u64,
     ) -> Vec<Location> {
-        let versions = self.versions.read();
-        versions
+        let seen = self.seen.read();
+        seen.versions
             .range::<[u8], _>((lower, upper))
             .flat_map(|(_, chain)| chain.iter())
             .filter(|version| version.superseded_by > seq)
             .map(|version| version.location)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_a_snapshot_takes_nothing_from_one_opened_meanwhile() {
+        const ROUNDS: u64 = 100_000;
+        let history = History::default();
+        let location = Location::new(crate::location::SegmentId(1), 128, 64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    history.open_snapshot(0);
+                    history.close_snapshot(0);
+                }
+            });
+            for seq in 1..ROUNDS {
+                history.open_snapshot(seq);
+                history.note(b"key", seq + 1, location);
+                let seen = history.versions_after(b"key", seq);
+                assert!(!seen.is_empty(), "the version that snapshot {seq} sees is gone");
+                history.close_snapshot(seq);
+            }
+        });
+        assert!(history.seen.read().versions.is_empty());
     }
 }

@@ -268,7 +268,11 @@ impl Lane {
         match &flush.direct {
             Some((id, file)) if *id == segment.id => Ok(file.clone()),
             _ => {
-                let file = segment.open_file(OpenMode::DirectWrite)?;
+                // Past the page cache is only a faster way. By the handle that is open anyway it
+                // works even when there is no descriptor left for another one.
+                let Ok(file) = segment.open_file(OpenMode::DirectWrite) else {
+                    return segment.writable();
+                };
                 flush.direct = Some((segment.id, file.clone()));
                 Ok(file)
             }

@@ -14,6 +14,7 @@ use crate::names::{self, FileKind};
 use crate::segment::file::Segment;
 use crate::segment::scan::{Scanner, Step};
 use crate::tail::TailImage;
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,13 +36,26 @@ pub(crate) struct Patch {
 }
 
 /// The tails in a directory, whatever lanes they were of.
-pub(crate) fn load_tails(disk: &dyn Disk, dir: &Path, store_id: u128) -> Result<Vec<TailImage>> {
+///
+/// # Errors
+/// [`Error::Missing`] when one of `needed` is not there.
+pub(crate) fn load_tails(
+    disk: &dyn Disk,
+    dir: &Path,
+    store_id: u128,
+    needed: &BTreeSet<u32>,
+) -> Result<Vec<TailImage>> {
     let paths = disk.list(dir).map_err(|e| Error::io("list", dir, e))?;
     let lanes = paths.iter().filter_map(|path| match names::kind_of(path) {
         FileKind::Tail(lane) => Some(lane),
         _ => None,
     });
-    lanes.filter_map(|lane| TailImage::load(disk, dir, store_id, lane).transpose()).collect()
+    let lanes: BTreeSet<u32> = lanes.collect();
+    if let Some(lane) = needed.difference(&lanes).next() {
+        return Err(Error::Missing { path: names::tail(dir, *lane) });
+    }
+    let images = lanes.into_iter().map(|lane| TailImage::load(disk, dir, store_id, lane));
+    images.filter_map(Result::transpose).collect()
 }
 
 /// Follows the records of a segment that was being written to their end.

@@ -9,7 +9,7 @@
 
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
-use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, read_exact_at};
+use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, read_exact_at, space};
 use crate::error::{Error, Result};
 use crate::hint::entry::Place;
 use crate::hint::writer::HintBuilder;
@@ -241,15 +241,18 @@ impl Segment {
     }
 
     /// Sets space aside up to `len`, and more at once, so that this is not done often; at most
-    /// `usual_len` unless more is needed. For the only writer.
+    /// `usual_len` unless more is needed, and little on a device that is nearly full. For the only
+    /// writer.
     pub(crate) fn reserve(&self, len: u64, usual_len: u64) -> Result<()> {
         let reserved = self.reserved.load(Ordering::Relaxed);
         if len <= reserved {
             return Ok(());
         }
-        let generous = (reserved + RESERVE_LEN).min(usual_len).max(len);
-        self.writable()?.reserve(generous).map_err(|e| Error::io("reserve", &self.path, e))?;
-        self.reserved.store(generous, Ordering::Relaxed);
+        let wanted = (reserved + RESERVE_LEN).min(usual_len);
+        let (home, file) = (&self.home, self.writable()?);
+        let reserved = space::reserve(&*home.disk, &home.dir, &*file, reserved, len, wanted)
+            .map_err(|e| Error::io("reserve", &self.path, e))?;
+        self.reserved.store(reserved, Ordering::Relaxed);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::segment::file::{OpenFiles, Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
 use crate::tail::TailImage;
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +81,11 @@ pub fn check_on(
             Err(error) => report.problems.push(error),
         }
     }
-    let tails = match load_tails(&*home.disk, dir, manifest.store_id) {
+    // A store that was closed needs none.
+    let is_open = |(_, entry): &(_, Entry)| entry.state == State::Open;
+    let none = BTreeSet::new();
+    let needed = if opened.iter().any(is_open) { &manifest.tails } else { &none };
+    let tails = match load_tails(&*home.disk, dir, manifest.store_id, needed) {
         Ok(tails) => tails,
         Err(error) => {
             report.problems.push(error);

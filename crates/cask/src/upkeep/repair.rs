@@ -25,7 +25,7 @@ use crate::segment::file::{Segment, SegmentHome, read_header};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
 use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::Scanner;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +74,11 @@ pub fn repair_on(
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let _new_lock = lock(&*disk, to)?;
     refuse_existing(&*disk, to)?;
-    let old = Manifest::load(&*disk, from).ok().flatten();
+    let old = match Manifest::load(&*disk, from) {
+        // It is not damaged, and what it says would be lost.
+        Err(error @ Error::TooNew { .. }) => return Err(error),
+        old => old.ok().flatten(),
+    };
     let sources = find_segments(&*disk, from, old.as_ref())?;
     let mut manifest = match &old {
         Some(old) => Manifest::new(&*disk, old.purpose, old.index, old.shards),
@@ -282,7 +286,7 @@ fn with_tail(
     let len = file.size().map_err(|e| Error::io("measure", path, e))?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let store_id = read_header(&*file, path)?.store_id;
-    let found = load_tails(&**disk, dir, store_id).and_then(|tails| {
+    let found = load_tails(&**disk, dir, store_id, &BTreeSet::new()).and_then(|tails| {
         let segment = Segment::open(&home(disk.clone(), dir, store_id), id, 0)?;
         find_end(&segment, &tails, |_| {})
     });

@@ -161,10 +161,8 @@ impl Wal {
         if let Some(filled) = head.close_run() {
             self.store.filled(0, filled);
         }
-        let spares = self.store.spares.lock();
-        let is_spare = |id: &SegmentId| spares.iter().any(|spare| spare.id == *id);
-        let segments = self.store.segments.read();
-        let before = segments.keys().filter(|id| !is_spare(id)).copied().collect();
+        // A segment is in use from when a writer takes it, which needs the lane's lock.
+        let before = self.store.segments.read().keys().copied().collect();
         Ok(WalMark { before, first_seq: self.store.next_seq.load(Ordering::Acquire) })
     }
 
@@ -172,8 +170,9 @@ impl Wal {
     /// that were freed.
     pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
         self.sync()?;
-        self.store.seal_filled()?;
-        let mut freed = 0;
+        // Nobody seals meanwhile what goes, and nobody tries to afterwards.
+        let _sealing = self.store.sealing.lock();
+        self.store.check_writable()?;
         self.store.update_manifest(|manifest| {
             manifest.first_seq = manifest.first_seq.max(mark.first_seq);
             for id in &mark.before {
@@ -182,9 +181,9 @@ impl Wal {
                 }
             }
         })?;
-        for id in &mark.before {
-            freed += self.store.segment(*id).map_or(0, |segment| segment.len());
-        }
+        self.store.filled.lock().retain(|(_, filled)| !mark.before.contains(&filled.id));
+        let gone = mark.before.iter().filter_map(|id| self.store.segment(*id));
+        let freed = gone.map(|segment| segment.len()).sum();
         self.store.retire(mark.before.iter().copied());
         Ok(freed)
     }
@@ -205,5 +204,70 @@ impl Drop for Wal {
     fn drop(&mut self) {
         // Whoever wants to know calls `close`. Nothing that was acknowledged depends on it.
         let _ = self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Fault, SimDisk};
+    use crate::segment::header::Origin;
+
+    fn open(disk: &SimDisk, records: &mut Vec<Vec<u8>>) -> Wal {
+        let options = WalOptions {
+            segment_size_bytes: 1024,
+            tail_bytes: 1024,
+            background_threads: false,
+            ..WalOptions::default()
+        };
+        records.clear();
+        let take = |record: &[u8]| {
+            records.push(record.to_vec());
+            Ok(())
+        };
+        Wal::open_on(Arc::new(disk.clone()), "/log", options, take).unwrap().0
+    }
+
+    #[test]
+    fn a_segment_that_is_being_made_is_not_before_a_mark() {
+        let (disk, mut records) = (SimDisk::new(1), Vec::new());
+        let wal = open(&disk, &mut records);
+        wal.append(b"old").unwrap();
+        // The sealing thread has just made a spare segment, and somebody rotates before it can
+        // put it with the others.
+        let spare = wal.store.create_segment(Origin::Log).unwrap();
+        let mark = wal.rotate().unwrap();
+        wal.store.spares.lock().push(spare);
+        wal.append(b"new").unwrap();
+        wal.drop_before(&mark).unwrap();
+        wal.close().unwrap();
+        drop(wal);
+        open(&disk, &mut records);
+        assert_eq!(records, [b"new"]);
+    }
+
+    #[test]
+    fn a_dropped_segment_is_not_listed_again() {
+        let (disk, mut records) = (SimDisk::new(1), Vec::new());
+        let wal = open(&disk, &mut records);
+        wal.append(b"old").unwrap();
+        let mark = wal.rotate().unwrap();
+        assert_eq!(wal.store.filled.lock().len(), 1, "it is still to be sealed");
+        wal.append(b"new").unwrap();
+        // There is no space for the next replacement of the manifest, whoever asks for it.
+        disk.inject_os_error(Fault::Open, 0, libc::ENOSPC);
+        if let Err(error) = wal.drop_before(&mark) {
+            assert!(error.is_no_space(), "{error}");
+            wal.drop_before(&mark).unwrap();
+        }
+        wal.store.seal_filled().unwrap();
+        let listed = wal.store.manifest.lock().segments.clone();
+        for id in &mark.before {
+            assert!(listed.get(id).is_none_or(|entry| entry.state == State::Doomed));
+        }
+        wal.close().unwrap();
+        drop(wal);
+        open(&disk, &mut records);
+        assert_eq!(records, [b"new"]);
     }
 }

@@ -4,7 +4,7 @@
 //! failed when later bytes had reached the device before earlier ones, and nothing from there on was
 //! ever said to be durable. What follows is cut off and reported.
 
-use crate::db::open::{load_manifest, lock_dir, remove_idle_tails, sort_out_files};
+use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
 use crate::db::recovery::{TornTail, complete_segment, scanner};
 use crate::db::stats::Counters;
 use crate::db::store::{Index, Store};
@@ -100,6 +100,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let (kept, doomed) = replay_segments(&mut manifest, segments, replay)?;
     // Without a gap, though numbers from here on may have been given to records that are lost.
     manifest.next_seq = replay.next_seq;
+    adopt_tails(&*home.disk, dir, &mut manifest)?;
     manifest.store(&*home.disk, dir)?;
     // Only now, when the manifest lists them as doomed, may the empty ones' files go.
     doomed.iter().for_each(|segment| segment.doom());
@@ -123,7 +124,7 @@ fn complete_segments(
 ) -> Result<Segments> {
     let is_open = |entry: &crate::manifest::Entry| entry.state == State::Open;
     let tails = match manifest.segments.values().any(is_open) {
-        true => load_tails(&*home.disk, &home.dir, home.store_id)?,
+        true => load_tails(&*home.disk, &home.dir, home.store_id, &manifest.tails)?,
         false => Vec::new(),
     };
     let mut segments = Vec::new();

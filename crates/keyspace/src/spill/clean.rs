@@ -4,7 +4,7 @@
 //! finds those with a place in one of the segments. It reads memory only, and is worth while because
 //! many segments are cleaned by one pass.
 
-use tierce_cask::ColdPlace;
+use tierce_cask::{ColdPlace, ColdRefusal};
 
 use super::gather::SpillBatch;
 use crate::keyspace::{DbIndex, Keyspace};
@@ -21,6 +21,8 @@ pub struct Cleaning {
     db: usize,
     shard: usize,
     position: u64,
+    /// What was found and is not moved yet, those first that are to be moved last.
+    found: Vec<Found>,
 }
 
 /// A key and where its value is.
@@ -31,23 +33,18 @@ struct Found {
     place: ColdPlace,
 }
 
-/// What a [`Cleaning`] still has to move.
-#[derive(Debug, Default)]
-struct Step {
-    found: Vec<Found>,
-}
-
 impl Cleaning {
     /// Begins a pass for these segments.
     #[must_use]
     pub fn begin(mut segments: Vec<u32>) -> Self {
         segments.sort_unstable();
-        Self { segments, db: 0, shard: 0, position: 0 }
+        Self { segments, db: 0, shard: 0, position: 0, found: Vec::new() }
     }
 
     /// Looks at some keys, reads the values of those that are in one of the segments, and adds them to
-    /// the batch, about `bytes_max` bytes; `false` at the end of the pass. A key that
-    /// SWAPDB moves meanwhile may be missed; its segment stays then until the next pass.
+    /// the batch, about `bytes_max` bytes, but one value at least; `false` at the end of the pass. A
+    /// key that SWAPDB moves meanwhile may be missed; its segment stays then until the next pass, and
+    /// so does one with a value that no batch takes.
     ///
     /// # Errors
     ///
@@ -59,38 +56,59 @@ impl Cleaning {
         bytes_max: usize,
     ) -> Result<bool, tierce_cask::Error> {
         let Some(store) = keyspace.cold_store() else { return Ok(false) };
-        let mut step = Step::default();
-        let mut bytes = 0;
-        while bytes < bytes_max {
-            let Some(db) = keyspace.db_index(self.db) else { break };
-            bytes += self.look(keyspace, db, &mut step);
+        if self.found.is_empty() {
+            self.find(keyspace, bytes_max);
         }
-        step.found.sort_by_key(|found| (found.place.segment, found.place.stored_order()));
-        let places: Vec<ColdPlace> = step.found.iter().map(|found| found.place).collect();
-        for (found, value) in step.found.iter().zip(store.read_many(&places)) {
+        let next = self.take_next(bytes_max);
+        let places: Vec<ColdPlace> = next.iter().map(|found| found.place).collect();
+        for (found, value) in next.into_iter().zip(store.read_many(&places)) {
             let value = match value {
                 Ok(value) => value,
                 // It was changed or moved since, and its segment has gone.
                 Err(tierce_cask::Error::Missing { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            let item = batch.item(found.db, &found.key, Some(found.place));
-            batch.values.push(|out| out.extend_from_slice(&value));
-            batch.items.push(item);
+            match batch.push_moved(found.db, &found.key, found.place, &value) {
+                Ok(()) | Err(ColdRefusal::TooLong) => {}
+                Err(ColdRefusal::Full) => self.found.push(found),
+            }
         }
-        Ok(keyspace.db_index(self.db).is_some())
+        Ok(!self.found.is_empty() || keyspace.db_index(self.db).is_some())
+    }
+
+    /// Looks at keys until some were found whose values have about `bytes_max` bytes.
+    fn find(&mut self, keyspace: &Keyspace, bytes_max: usize) {
+        let mut bytes = 0;
+        while bytes < bytes_max {
+            let Some(db) = keyspace.db_index(self.db) else { break };
+            bytes += self.look(keyspace, db);
+        }
+        let order = |found: &Found| (found.place.segment, found.place.stored_order());
+        self.found.sort_by_key(|found| std::cmp::Reverse(order(found)));
+    }
+
+    /// Those that are next, as many as have `bytes_max` bytes, but one at least.
+    fn take_next(&mut self, bytes_max: usize) -> Vec<Found> {
+        let (mut next, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max
+            && let Some(found) = self.found.pop()
+        {
+            bytes += found.place.stored_len() as usize;
+            next.push(found);
+        }
+        next
     }
 
     /// Looks at some keys of one shard. Returns the bytes of the values that it found.
-    fn look(&mut self, keyspace: &Keyspace, db: DbIndex, step: &mut Step) -> usize {
+    fn look(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
         let mut bytes = 0;
-        let segments = &self.segments;
+        let (segments, found) = (&self.segments, &mut self.found);
         let mut locker = keyspace.locker();
         let visit = |entry: &crate::entry::Entry| {
             let Some(place) = entry.place() else { return };
             if segments.binary_search(&place.segment).is_ok() {
                 bytes += place.stored_len() as usize;
-                step.found.push(Found { db, key: entry.key().to_vec(), place });
+                found.push(Found { db, key: entry.key().to_vec(), place });
             }
         };
         self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, visit);

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::{ColdBatch, ColdPlace};
+use tierce_cask::{ColdBatch, ColdLimits, ColdPlace, ColdRefusal};
 use tierce_collections::Collection;
 
 use super::value;
@@ -40,10 +40,13 @@ pub struct SpillBatch {
     pub(super) items: Vec<Item>,
     /// The keys, one behind the other.
     pub(super) keys: Vec<u8>,
-    /// Large strings, whose bytes are not copied yet.
+    /// Large strings, whose bytes are not copied yet. There is room for all of them.
     blobs: Vec<(Item, Arc<Vec<u8>>)>,
     blob_bytes: usize,
 }
+
+/// When so much is to be written, no more is gathered: what a large string adds is copied.
+const ENOUGH_BYTES: usize = 1 << 20;
 
 /// Whose value it is.
 #[derive(Debug, Clone)]
@@ -55,6 +58,12 @@ pub(super) struct Item {
 }
 
 impl SpillBatch {
+    /// A batch that takes no more than `limits` say. What is longer stays in memory.
+    #[must_use]
+    pub fn with_limits(limits: ColdLimits) -> Self {
+        Self { values: ColdBatch::with_limits(limits), ..Self::default() }
+    }
+
     /// Bytes to write, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -70,8 +79,10 @@ impl SpillBatch {
     /// The values, in the order of the places that [`Locker::spill`] wants to know. Copies large strings.
     pub fn values(&mut self) -> &mut ColdBatch {
         for (item, blob) in self.blobs.drain(..) {
-            self.values.push(|out| value::encode_blob(&blob, out));
-            self.items.push(item);
+            // One that is refused all the same stays in memory.
+            if self.values.push(|out| value::encode_blob(&blob, out)).is_ok() {
+                self.items.push(item);
+            }
         }
         self.blob_bytes = 0;
         &mut self.values
@@ -86,21 +97,40 @@ impl SpillBatch {
         self.blob_bytes = 0;
     }
 
-    pub(super) fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdPlace>) -> Item {
+    fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdPlace>) -> Item {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         Item { db, key: start..self.keys.len(), moved_from }
     }
 
-    fn push(&mut self, db: DbIndex, entry: &Entry) {
-        let item = self.item(db, entry.key(), None);
+    /// Takes the value of an entry. Large strings are only shared, if there will be room for them.
+    fn push(&mut self, db: DbIndex, entry: &Entry) -> Result<(), ColdRefusal> {
         if let Ok(StrView::Shared(blob)) = entry.string() {
+            let waiting = self.blobs.iter().map(|(_, blob)| blob.len());
+            self.values.takes(waiting.chain([blob.len()]).map(value::blob_len))?;
+            let item = self.item(db, entry.key(), None);
             self.blob_bytes += blob.len();
             self.blobs.push((item, blob.to_arc()));
-            return;
+            return Ok(());
         }
-        self.values.push(|out| value::encode(entry, out));
+        self.values.push(|out| value::encode(entry, out))?;
+        let item = self.item(db, entry.key(), None);
         self.items.push(item);
+        Ok(())
+    }
+
+    /// Adds a value that is only moved.
+    pub(super) fn push_moved(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+        from: ColdPlace,
+        value: &[u8],
+    ) -> Result<(), ColdRefusal> {
+        self.values.push(|out| out.extend_from_slice(value))?;
+        let item = self.item(db, key, Some(from));
+        self.items.push(item);
+        Ok(())
     }
 }
 
@@ -128,9 +158,14 @@ impl Locker<'_> {
         let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
         let mut look = Look { keyspace, scope, measure, tuning, now_ms, random, want };
         let shard = keyspace.larger_shard(scope, turn, mix(random) as usize);
-        let coldest = look.coldest_few(self.held(shard), |entry| is_worth_it(entry, now_ms));
+        let len_max = batch.values.limits().value_len_max;
+        let coldest =
+            look.coldest_few(self.held(shard), |entry| is_worth_it(entry, len_max, now_ms));
         let mut gathered = Gathered::default();
         for candidate in coldest {
+            if gathered.copied > 0 && batch.bytes() >= ENOUGH_BYTES {
+                break;
+            }
             match self.shard_db(shard, candidate.db, now_ms).gather(&candidate, batch) {
                 Some(Fate::Forgotten) => gathered.forgotten += 1,
                 Some(Fate::Copied) => gathered.copied += 1,
@@ -155,8 +190,7 @@ impl Db<'_> {
         let table = &mut self.db().table;
         let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
         let Some(place) = entry.place() else {
-            batch.push(candidate.db, entry);
-            return Some(Fate::Copied);
+            return batch.push(candidate.db, entry).is_ok().then_some(Fate::Copied);
         };
         let before = Account::of(entry);
         let displaced = forget_value(entry, place);
@@ -182,14 +216,16 @@ fn may_go(collection: &Collection) -> bool {
     (COLLECTION_BYTES_MIN..COLLECTION_BYTES_MAX).contains(&bytes) && !has_deadlines
 }
 
-/// Whether memory is won if the value of an entry goes to disk.
-fn is_worth_it(entry: &Entry, now_ms: i64) -> bool {
+/// Whether memory is won if the value of an entry goes to disk, and a batch takes what is as long as
+/// `len_max`.
+fn is_worth_it(entry: &Entry, len_max: usize, now_ms: i64) -> bool {
+    let may_be_written = |len: usize| value::blob_len(len) <= len_max;
     let is_long = match entry.kind() {
         Kind::Spilled | Kind::Int => false,
-        Kind::Embedded | Kind::Raw => {
-            entry.string().is_ok_and(|string| string.len() >= STRING_LEN_MIN)
-        }
-        Kind::Blob => true,
+        Kind::Embedded | Kind::Raw => entry
+            .string()
+            .is_ok_and(|string| string.len() >= STRING_LEN_MIN && may_be_written(string.len())),
+        Kind::Blob => entry.string().is_ok_and(|string| may_be_written(string.len())),
         Kind::Collection => {
             let may_go = entry.collection().is_some_and(|collection| may_go(&collection));
             may_go && entry.save_id().is_none()

@@ -31,6 +31,11 @@ pub(super) fn encode_blob(blob: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(blob);
 }
 
+/// Bytes of a string of this length on disk.
+pub(super) fn blob_len(len: usize) -> usize {
+    len.saturating_add(1)
+}
+
 /// Whether `bytes` are what [`encode`] makes of the entry, which is in memory.
 pub(super) fn is_value_of(entry: &Entry, bytes: &[u8]) -> bool {
     let Some((form, bytes)) = bytes.split_first() else { return false };

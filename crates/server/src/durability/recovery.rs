@@ -27,7 +27,7 @@ const EXAMPLES_MAX: usize = 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecoveryError {
-    /// The log cannot be read, or is damaged.
+    /// The log cannot be read, or was written by a newer version.
     #[error("the log in {}: {error}", dir.display())]
     Log {
         /// Where the log is.

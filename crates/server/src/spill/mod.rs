@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use tierce_cask::disk::{Disk, ReadDriver};
-use tierce_cask::{ColdOptions, ColdStore};
+use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
 use tierce_keyspace::{Keyspace, Policy};
 
 use crate::config::DirectiveId;
@@ -73,6 +73,8 @@ impl Fetches {
 pub struct Spill {
     /// Who reads for sessions.
     driver: OnceLock<ReadDriver>,
+    /// How much is written at once, if not what is usual.
+    limits: OnceLock<ColdLimits>,
     spiller: Mutex<Option<Spiller>>,
     /// Memory is beyond its limit, and no value can go to disk.
     is_stuck: AtomicBool,
@@ -123,6 +125,15 @@ impl Spill {
             *spiller = Some(Spiller::start(server).map_err(|error| error.to_string())?);
         }
         Ok(())
+    }
+
+    /// Has no more written at once than this; before the threads are started.
+    pub fn set_limits(&self, limits: ColdLimits) {
+        self.limits.get_or_init(|| limits);
+    }
+
+    fn limits(&self) -> ColdLimits {
+        self.limits.get().copied().unwrap_or_default()
     }
 
     /// Ends the threads. Sessions that wait are not told any more.

@@ -103,10 +103,10 @@ struct State {
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(server: &Server) -> Self {
         let now = Instant::now();
         Self {
-            batch: SpillBatch::default(),
+            batch: SpillBatch::with_limits(server.spill.limits()),
             cleaning: None,
             cleaned: now,
             has_failed: false,
@@ -161,17 +161,18 @@ impl State {
 }
 
 fn run(server: &Weak<Server>) {
-    let mut state = State::new();
+    let mut state = None;
     loop {
         let Some(server) = server.upgrade() else { return };
         let Some(store) = server.keyspace.cold_store() else { return };
+        let state = state.get_or_insert_with(|| State::new(&server));
         let eviction = server.keyspace.eviction();
         let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
         let mut patience = if is_active { LOOK_EVERY } else { IDLE_LOOK_EVERY };
         if is_active {
             let room = state.room(&server, eviction.limit_bytes);
             if server.keyspace.told_memory() > room / 16 * BEGIN {
-                patience = make_room(&server, store, &mut state, room / 16 * END);
+                patience = make_room(&server, store, state, room / 16 * END);
             } else {
                 server.spill.is_stuck.store(false, Relaxed);
             }
@@ -181,7 +182,7 @@ fn run(server: &Weak<Server>) {
         }
         if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
             state.cleaned = Instant::now();
-            if clean(&server, store, &mut state) {
+            if clean(&server, store, state) {
                 patience = Duration::ZERO;
             }
         }

@@ -11,4 +11,5 @@ mod listening;
 mod log_switch;
 mod process;
 mod secrets;
+mod spill;
 mod support;

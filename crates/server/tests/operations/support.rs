@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_server::config::{Invocation, Settings, parse};
 use tierce_server::{Instance, Stopper};
@@ -38,6 +39,11 @@ impl TestServer {
 
     /// The same with the log on another disk.
     pub fn on_disk(disk: Arc<dyn Disk>, options: &str) -> Self {
+        Self::limited(disk, options, ColdLimits::default())
+    }
+
+    /// The same with other limits for what is spilled at once.
+    pub fn limited(disk: Arc<dyn Disk>, options: &str, spilled: ColdLimits) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
         let dir = std::env::temp_dir().join(format!("tierce-ops-{}-{number}", std::process::id()));
@@ -48,7 +54,7 @@ impl TestServer {
         let line = format!(
             "--port {port} --bind 127.0.0.1 --dir {path} --threads 2 --loglevel nothing {options}"
         );
-        let instance = Instance::start_on(settings(&line), disk).unwrap();
+        let instance = Instance::start_limited(settings(&line), disk, spilled).unwrap();
         let stopper = instance.stopper();
         let thread = Some(std::thread::spawn(move || instance.wait()));
         Self { port, dir, stopper, thread }
@@ -156,6 +162,7 @@ impl Client {
                     match self.stream.read(&mut chunk) {
                         Ok(0) => return None,
                         Ok(len) => self.input.extend(&chunk[..len]),
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                             return None;
                         }
