@@ -183,6 +183,40 @@ fn what_comes_back_is_a_run_of_what_was_appended() {
     assert!(images as u64 > workloads * 100, "only {images} images");
 }
 
+/// Records that are longer than a block of the tail and shorter than the tail: they stand partly in the
+/// segment and partly in the tail when the slots of their first blocks are used again.
+#[test]
+fn a_record_across_the_edge_of_what_was_flushed_survives_a_kill_at_any_call() {
+    let mut images = 0;
+    for seed in 0..40 {
+        let (disk, mut random) = (SimDisk::new(seed), Random(seed));
+        disk.record_history();
+        let (wal, _) = open(&disk, seed).unwrap();
+        let mut appended = vec![(0, 0)];
+        for _ in 0..30 {
+            let records: u64 = appended.len() as u64;
+            let mut record = records.to_le_bytes().to_vec();
+            record.resize(8 + random.below(500) as usize, records as u8);
+            wal.append(&record).unwrap();
+            appended.push((disk.calls(), records));
+        }
+        for moment in disk.take_history() {
+            let image = moment.after_kill(moment.calls);
+            let mut last = 0;
+            let take = |record: &[u8]| {
+                last = u64::from_le_bytes(record[..8].try_into().expect("at least 8 bytes"));
+                Ok(())
+            };
+            Wal::open_on(Arc::new(image), Path::new("/log"), options(seed), take).unwrap();
+            let certain = appended.partition_point(|(calls, _)| *calls <= moment.calls).max(1) - 1;
+            let context = format!("seed {seed}, call {}", moment.calls);
+            assert!(last >= appended[certain].1, "{context}: {last} of {:?}", appended[certain]);
+            images += 1;
+        }
+    }
+    assert!(images > 4000, "only {images} images");
+}
+
 #[test]
 fn a_full_disk_refuses_records_and_loses_none() {
     for seed in 0..6 {
@@ -210,6 +244,29 @@ fn a_full_disk_refuses_records_and_loses_none() {
         let (_, numbers) = open(&disk.now().after_power_cut(seed), seed).unwrap();
         assert_eq!(numbers, (0..=appended).collect::<Vec<_>>());
     }
+}
+
+/// A start on a full disk may fail, at any of its calls, and takes nothing away: with space again all is there.
+#[test]
+fn a_start_that_fails_on_a_full_disk_loses_nothing() {
+    let mut failed = 0;
+    for seed in 0..24 {
+        let disk = SimDisk::new(seed);
+        let (wal, _) = open(&disk, seed).unwrap();
+        // In the second half of the seeds there is a segment without records, made in advance.
+        let records = if seed < 12 { 30 } else { 0 };
+        (0..records).for_each(|number| wal.append(&record(number)).unwrap());
+        let dead = disk.now();
+        for left in (0..2000).step_by(50) {
+            let image = dead.after_kill(seed);
+            image.set_capacity(Some(image.used() + left));
+            failed += u64::from(open(&image, seed).is_err());
+            image.set_capacity(None);
+            let (_, numbers) = open(&image, seed).unwrap();
+            assert_eq!(numbers, (0..records).collect::<Vec<_>>(), "seed {seed}, {left} bytes left");
+        }
+    }
+    assert!(failed > 20, "only {failed} starts have failed");
 }
 
 #[test]

@@ -60,6 +60,9 @@ struct Sim {
     faults: Vec<(Fault, u64, i32)>,
     capacity: Option<u64>,
     history: Option<Vec<Moment>>,
+    /// The moment before the call of this number is kept.
+    moment_at: Option<u64>,
+    moment: Option<Moment>,
     trace: Option<Vec<String>>,
 }
 
@@ -118,6 +121,8 @@ impl SimDisk {
             faults: Vec::new(),
             capacity: None,
             history: None,
+            moment_at: None,
+            moment: None,
             trace: None,
         })))
     }
@@ -130,6 +135,19 @@ impl SimDisk {
     /// The moments recorded so far, oldest first.
     pub fn take_history(&self) -> Vec<Moment> {
         self.0.lock().history.take().unwrap_or_default()
+    }
+
+    /// Keeps the [`Moment`] before the changing call that follows when `calls` have been made, and no
+    /// other. That costs less than to record them all.
+    pub fn keep_moment(&self, calls: u64) {
+        let mut sim = self.0.lock();
+        sim.moment_at = Some(calls);
+        sim.moment = None;
+    }
+
+    /// That moment, once it has come.
+    pub fn take_moment(&self) -> Option<Moment> {
+        self.0.lock().moment.take()
     }
 
     /// From now on notes every changing call as a line of text.
@@ -392,6 +410,11 @@ impl Sim {
         in_flight: Option<(usize, FileOp)>,
     ) -> io::Result<()> {
         self.check_halted()?;
+        if self.moment_at == Some(self.calls) {
+            self.moment_at = None;
+            let (files, in_flight) = (self.files.clone(), in_flight.clone());
+            self.moment = Some(Moment { files, in_flight, calls: self.calls });
+        }
         if let Some(history) = &mut self.history {
             let files = self.files.clone();
             history.push(Moment { files, in_flight, calls: self.calls });

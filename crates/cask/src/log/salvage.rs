@@ -5,6 +5,13 @@
 //! the file again, until neither goes on. Every record is verified as always, salt, place and all,
 //! so what is left in a tail from former times cannot pass.
 //!
+//! A crash may have come between the bytes that were stored for a block and its mark. The slot's mark
+//! is that of an older block then, which has been written to the segment, and the bytes are not. Laid
+//! over the file they spoil it for a record that begins in the file and ends in the tail. Slots are
+//! used again in the order of their blocks, so the blocks of a segment that this may have happened
+//! to are its first ones, and where all of them lead nowhere they are tried without the first, without
+//! the first two, and so on.
+//!
 //! Nothing is changed here. What was found in the tail is for the caller to write to the segment,
 //! and to make durable before the tail is used again.
 
@@ -30,6 +37,7 @@ pub(crate) struct Ending {
 }
 
 /// Bytes for a place in a segment.
+#[derive(Clone)]
 pub(crate) struct Patch {
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
@@ -69,29 +77,44 @@ pub(crate) fn find_end(
 ) -> Result<Ending> {
     let file = segment.sequential()?;
     let file_len = segment.len();
-    let blocks: Vec<Patch> = tails
+    let mut blocks: Vec<Patch> = tails
         .iter()
         .flat_map(|tail| tail.blocks(segment.id))
         .map(|block| Patch { offset: block.start, bytes: block.bytes.to_vec() })
         .collect();
+    blocks.sort_by_key(|block| block.offset);
     let marked_end = blocks.iter().map(Patch::end).max().unwrap_or(0);
-    let overlay = Arc::new(Patched::new(file.clone(), file_len, blocks));
+    let overlay = |blocks: &[Patch]| -> Arc<dyn DiskFile> {
+        Arc::new(Patched::new(file.clone(), file_len, blocks.to_vec()))
+    };
     let scanner = |file, len| Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
     let mut in_file = scanner(file.clone(), file_len);
-    let mut in_tail = scanner(overlay.clone(), overlay.len);
+    let mut in_tail = scanner(overlay(&blocks), file_len.max(marked_end));
     let mut patches = Vec::new();
     let damage = loop {
         let damage = last_step(&mut in_file, &mut tell)?;
         let start = in_file.position();
         in_tail.follow(&in_file);
-        if marked_end > start {
-            last_step(&mut in_tail, &mut tell)?;
+        if marked_end <= start {
+            break damage;
+        }
+        let mut overlaid = overlay(&blocks);
+        last_step(&mut in_tail, &mut tell)?;
+        for skipped in 1..blocks.len() {
+            if in_tail.position() > start {
+                break;
+            }
+            overlaid = overlay(&blocks[skipped..]);
+            let mut in_rest = scanner(overlaid.clone(), file_len.max(marked_end));
+            in_rest.follow(&in_file);
+            last_step(&mut in_rest, &mut tell)?;
+            in_tail.follow(&in_rest);
         }
         if in_tail.position() == start {
             break damage;
         }
         let mut bytes = vec![0; (in_tail.position() - start) as usize];
-        overlay.read_at(&mut bytes, start).map_err(|e| Error::io("read", &segment.path, e))?;
+        overlaid.read_at(&mut bytes, start).map_err(|e| Error::io("read", &segment.path, e))?;
         patches.push(Patch { offset: start, bytes });
         in_file.follow(&in_tail);
     };
