@@ -288,13 +288,8 @@ impl Journal {
 /// to light in a sync: nothing of the log before is needed for a new one.
 fn heals(error: &Error) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    /// ENFILE and EMFILE.
-    const NO_DESCRIPTOR: [i32; 2] = [23, 24];
     match error {
-        Error::Io { source, .. } => {
-            matches!(source.kind(), StorageFull | QuotaExceeded)
-                || source.raw_os_error().is_some_and(|code| NO_DESCRIPTOR.contains(&code))
-        }
-        _ => error.is_no_space(),
+        Error::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+        _ => error.is_transient(),
     }
 }
