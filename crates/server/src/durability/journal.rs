@@ -31,6 +31,9 @@ use super::compactor::Compaction;
 pub struct Journal {
     /// Whether there is a log, or is to be one again after a wound.
     is_on: AtomicBool,
+    /// Whether there was a log and it was switched off. It is still on disk, and may count at the next
+    /// start.
+    was_on: AtomicBool,
     /// Where changes go. There once the keyspace has been loaded, unless it is switched off or wounded.
     log: ArcSwapOption<OpenLog>,
     /// Where the last log ended.
@@ -120,6 +123,11 @@ impl Journal {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// Whether the log that was switched off is on disk.
+    pub(super) fn was_on(&self) -> bool {
+        self.was_on.load(Ordering::Acquire)
+    }
+
     /// The log, while there is one.
     pub(super) fn log(&self) -> Option<Arc<OpenLog>> {
         self.log.load_full()
@@ -140,7 +148,9 @@ impl Journal {
     /// and nobody waits for it.
     pub(super) fn close(&self) -> Result<(), Error> {
         let closed = self.suspend();
-        self.is_on.store(false, Ordering::Release);
+        if self.is_on.swap(false, Ordering::AcqRel) {
+            self.was_on.store(true, Ordering::Release);
+        }
         self.heal();
         closed
     }

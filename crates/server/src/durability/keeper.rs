@@ -154,14 +154,22 @@ impl Journal {
         }
     }
 
+    /// Whether a log refers to values on disk, or may do so later, so that these have to be durable: there
+    /// is one, or there was, or is to be.
+    #[must_use]
+    pub fn may_refer(&self) -> bool {
+        self.is_wanted() || self.is_on() || self.was_on()
+    }
+
     /// Whether the log that counts says all that has happened and has reached the device: only then may
-    /// go what it says is not needed. Without a log that is so, too.
+    /// go what it says is not needed. So it is without a log, unless one was switched off: what that one
+    /// refers to stays as it does.
     ///
     /// # Errors
     /// What the disk says.
     pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
         if !self.is_on() {
-            return Ok(!self.is_wanted());
+            return Ok(!self.may_refer());
         }
         if self.is_wounded() || self.compaction.is_incomplete() {
             return Ok(false);

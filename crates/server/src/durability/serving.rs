@@ -90,6 +90,12 @@ impl Durability {
         self.journal.is_wanted()
     }
 
+    /// Whether a log refers to values on disk, or may do so later; see [`Journal::may_refer`].
+    #[must_use]
+    pub fn may_refer(&self) -> bool {
+        self.journal.may_refer()
+    }
+
     /// Has everything reach the device. Whether the log that counts says all that has happened, so that what
     /// it does not need may be removed; see [`Journal::settle`].
     ///

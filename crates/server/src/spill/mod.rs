@@ -243,7 +243,8 @@ pub fn open_logged(
     dir: &Path,
     options: ColdOptions,
 ) -> Result<(), tierce_cask::Error> {
-    let is_there = disk.list(dir).is_ok_and(|paths| !paths.is_empty());
+    // It may be empty: an old part of the log may refer to values that nobody needs any more.
+    let is_there = disk.list(dir).is_ok();
     if is_there && keyspace.cold_store().is_none() {
         let store = ColdStore::open(disk, dir, options)?;
         keyspace.set_cold_store(Arc::new(store));

@@ -257,8 +257,7 @@ fn write(
         return Ok(0);
     }
     // Without a log nobody will know after a crash that it is there.
-    let is_logged = server.durability.is_wanted();
-    let durable = if is_logged { Durable::Yes } else { Durable::No };
+    let durable = if server.durability.may_refer() { Durable::Yes } else { Durable::No };
     let spilled = store.write(batch.values(), durable).map(|places| {
         let now_ms = crate::clock::unix_ms();
         server.keyspace.locker().spill(batch, &places, now_ms)
