@@ -157,7 +157,7 @@ impl<'k> World<'k> {
         }
         self.writes += 1;
         let element = format!("{:0600}", self.writes).into_bytes();
-        if self.writes % 3 == 0 {
+        if self.writes.is_multiple_of(3) {
             let name = [b'k', (self.writes % 7) as u8];
             let key = self.keyspace.key(&name);
             let mut locker = self.keyspace.locker();
@@ -165,7 +165,7 @@ impl<'k> World<'k> {
             db.set(key, &element, Expiry::Never).expect("short");
             self.memory.insert(name.to_vec(), vec![element]);
         } else {
-            self.list(b"list", &[element.clone()]);
+            self.list(b"list", std::slice::from_ref(&element));
             self.memory.entry(b"list".to_vec()).or_default().push(element);
         }
         // Errors are in the journal as a wound.
