@@ -7,6 +7,7 @@ use crate::entry::Entry;
 use crate::key::KeyHash;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::log::pending::Pending;
+use crate::planted::{self, Fault};
 use crate::scan::mix;
 use crate::stats::{DbCounters, ShardStats};
 use crate::usage::{Access, Frequency, Tracking};
@@ -110,6 +111,7 @@ impl Context<'_> {
             self.ready.note(self.db, entry.key());
         }
         match self.pending {
+            Some(_) if why == Removal::Expired && planted::is(Fault::ExpiryIsNotLogged) => {}
             Some(pending) if why == Removal::Expired => pending.push_expired(self.db, entry),
             Some(pending) => pending.push_change(self.db, entry, change),
             None => {}

@@ -88,6 +88,8 @@ pub mod log;
 
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod planted;
 
 mod reaper;
 

@@ -29,6 +29,7 @@ use crate::flush::Freeing;
 use crate::key::Key;
 use crate::keyspace::{DbIndex, Keyspace};
 use crate::locker::Locker;
+use crate::planted::{self, Fault};
 use crate::usage::Access;
 use crate::value::ValueType;
 
@@ -194,7 +195,10 @@ impl Replay {
                 }
                 Op::Flush { db } => {
                     let db = db_index(&self.keyspace, db)?;
-                    self.meet(&[db]);
+                    match planted::is(Fault::FlushEndsAllLists) {
+                        true => self.meet(&self.keyspace.db_indices().collect::<Vec<_>>()),
+                        false => self.meet(&[db]),
+                    }
                     self.keyspace.locker().flush([db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use tierce_cask::disk::{Disk, OpenMode, OsDisk};
 use tierce_cask::{ColdOptions, WalOptions};
+use tierce_keyspace::planted::{self, Fault};
 
 /// The first log of a data directory, which is complete from its beginning.
 const FIRST_NAME: &str = "wal";
@@ -138,7 +139,11 @@ impl LogHome {
 
     /// Has a log count, all of which is on the device. To be called again if it fails.
     pub(super) fn complete(&self, path: &Path) -> io::Result<()> {
-        self.disk.open(&path.with_extension(COMPLETE), OpenMode::Truncate)?;
+        let mode = match planted::is(Fault::CompletionIsNotRepeated) {
+            true => OpenMode::CreateNew,
+            false => OpenMode::Truncate,
+        };
+        self.disk.open(&path.with_extension(COMPLETE), mode)?;
         self.disk.sync_dir(&self.dir)
     }
 

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
+use tierce_keyspace::planted::{self, Fault};
 
 use super::compactor::{Done, Kind, Pass, Step};
 use super::home::LogHome;
@@ -101,7 +102,9 @@ impl Journal {
     /// Asks for a log, or that there is none. The ticket comes back with [`Host::switched`].
     pub fn switch(&self, on: bool) -> u64 {
         self.compaction.ask(|wishes| {
-            wishes.log = on;
+            let is_ignored =
+                planted::is(Fault::RefusedLogIsNotBegun) && wishes.failure.take().is_some();
+            wishes.log = on && !is_ignored;
             wishes.ticket += 1;
             wishes.ticket
         })
@@ -288,6 +291,9 @@ impl<'k> Keeper<'k> {
         }
         match self.try_begin(now) {
             Ok(()) => {
+                if planted::is(Fault::WoundEndsTooEarly) {
+                    self.journal.heal();
+                }
                 let what = "A log is begun; it counts when all keys are in it";
                 self.host.tell(Severity::Notice, format_args!("{what}"));
             }

@@ -1,0 +1,135 @@
+//! How the server starts: the log is loaded, and there is a store for values on disk.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tierce_cask::disk::{Disk, SimDisk};
+use tierce_cask::{ColdOptions, ColdStore, WalOptions};
+use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
+use tierce_keyspace::log::{LogSink, Sizes};
+use tierce_keyspace::{Change, Event, Keyspace, Limits, Observer, Options, Removal};
+use tierce_server::durability::{
+    Host, Journal, KeeperSettings, LogHome, LogOptions, Operator, Severity, Switched, recover,
+};
+
+use crate::history::{DATABASES, Place, Random};
+
+const DIR: &str = "/data";
+
+/// Whether the calls of the disk are printed, and what the operator is told, for those who look for a cause.
+pub fn is_traced() -> bool {
+    std::env::var_os("TIERCE_TOGETHER_TRACE").is_some()
+}
+
+/// Keys that were evicted.
+#[derive(Default)]
+pub struct Evictions(Mutex<Vec<Place>>);
+
+impl Evictions {
+    pub fn take(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Observer for Evictions {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Key { db, entry, change: Change::Removed(Removal::Evicted) } = event {
+            self.0.lock().push((db.get(), entry.key()[1] - b'0'));
+        }
+    }
+}
+
+/// The program around the log, which wants nothing of it.
+pub struct NoHost(KeeperSettings);
+
+impl Operator for NoHost {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        if is_traced() {
+            println!("{severity:?}: {line}");
+        }
+    }
+}
+
+impl Host for NoHost {
+    fn settings(&self) -> KeeperSettings {
+        self.0
+    }
+
+    fn device_reached(&self) {}
+
+    fn take_back(&self) {}
+
+    fn switched(&self, _: &Switched) {}
+}
+
+/// A server that has loaded its log, without the threads.
+pub struct Started {
+    pub keyspace: Arc<Keyspace>,
+    pub journal: Arc<Journal>,
+    pub home: LogHome,
+    pub host: Arc<NoHost>,
+    pub evictions: Arc<Evictions>,
+}
+
+impl Started {
+    /// Everything is so small that ten elements are a large collection and a few commands fill a file.
+    ///
+    /// # Errors
+    /// What the operator would be told.
+    pub fn on(disk: &SimDisk, random: &mut Random) -> Result<Self, String> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut one_of = |sizes: [u64; 3]| sizes[random.below(3) as usize];
+        let wal = WalOptions {
+            segment_size_bytes: one_of([700, 2000, 6000]),
+            tail_bytes: 1024,
+            background_threads: false,
+            ..WalOptions::default()
+        };
+        let cold = ColdOptions { segment_size_bytes: 4 * 4096, open_files_max: 3 };
+        let log_sizes = Sizes {
+            piece_len: one_of([100, 400, 1 << 20]) as usize,
+            large_bytes_min: one_of([100, 200, 1000]) as usize,
+            part_bytes: one_of([10, 50, 200]) as usize,
+        };
+        let growth_percentage = one_of([0, 0, 100]);
+        let host = KeeperSettings { growth_percentage, bytes_min: 4000, bytes_per_second: 0 };
+        let host = Arc::new(NoHost(host));
+        let (journal, evictions) = (Arc::<Journal>::default(), Arc::<Evictions>::default());
+        let options = Options {
+            shards: 4,
+            databases: DATABASES,
+            seed: random.below(u64::MAX),
+            log: Some(Arc::clone(&journal) as Arc<dyn LogSink>),
+            log_sizes,
+            observer: Some(Arc::clone(&evictions) as Arc<dyn Observer>),
+            ..Options::default()
+        };
+        let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+        keyspace.set_limits(&limits());
+        let options = LogOptions { wal, cold: cold.clone(), loaders: NonZeroUsize::new(1) };
+        let home = LogHome::new(Arc::clone(&disk), Path::new(DIR), options);
+        recover(&journal, &keyspace, &home, &*host, false).map_err(|error| error.to_string())?;
+        if keyspace.cold_store().is_none() {
+            let store = ColdStore::open(disk, Path::new(DIR).join("cold"), cold);
+            let store = store.map_err(|error| error.to_string())?;
+            store.settle().map_err(|error| error.to_string())?;
+            keyspace.set_cold_store(Arc::new(store));
+        }
+        Ok(Self { keyspace, journal, home, host, evictions })
+    }
+}
+
+/// Collections of a few elements are large.
+fn limits() -> Limits {
+    let packed = PackedLimits { entries_max: 6, value_len_max: 64 };
+    Limits {
+        list: ListLimits { entries_max: 4, bytes_max: 200 },
+        set: SetLimits { integers_max: 6, packed },
+        sorted_set: packed,
+        hash: packed,
+        stream: StreamLimits { node_bytes_max: 300, node_entries_max: 3 },
+    }
+}
