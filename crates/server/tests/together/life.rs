@@ -152,7 +152,10 @@ impl<'k, 'w> Life<'k, 'w> {
                 self.doom = Some(*crash);
                 self.world.disk.keep_moment(self.world.disk.calls() + u64::from(*calls));
             }
-            Step::Restart => self.check_memory()?,
+            Step::Restart => {
+                self.world.disk.clear_faults();
+                self.check_memory()?;
+            }
         }
         Ok(())
     }

@@ -19,6 +19,11 @@ use crate::history::{DATABASES, Place, Random};
 
 const DIR: &str = "/data";
 
+/// Whether the calls of the disk are printed, and what the operator is told, for those who look for a cause.
+pub fn is_traced() -> bool {
+    std::env::var_os("TIERCE_TOGETHER_TRACE").is_some()
+}
+
 /// Keys that were evicted.
 #[derive(Default)]
 pub struct Evictions(Mutex<Vec<Place>>);
@@ -41,7 +46,11 @@ impl Observer for Evictions {
 pub struct NoHost(KeeperSettings);
 
 impl Operator for NoHost {
-    fn tell(&self, _: Severity, _: fmt::Arguments<'_>) {}
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        if is_traced() {
+            println!("{severity:?}: {line}");
+        }
+    }
 }
 
 impl Host for NoHost {

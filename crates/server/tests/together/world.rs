@@ -7,7 +7,7 @@ use crate::claims::{Claims, Past};
 use crate::contents::{self, difference};
 use crate::history::{Crash, Random, Step};
 use crate::life::Life;
-use crate::start::Started;
+use crate::start::{Started, is_traced};
 
 /// The time at the beginning.
 const BEGIN_MS: i64 = 1_000_000;
@@ -74,22 +74,32 @@ impl World {
     }
 
     fn start(&mut self) -> Result<Started, Failure> {
+        if is_traced() {
+            self.disk.record_trace();
+        }
         start(&self.disk, &mut self.random)
     }
 
     /// From the end of a life to what the next one finds, which is compared.
     fn pass_away(&mut self, death: &Death) -> Result<(), Failure> {
         let mut crash = death.crash;
+        if is_traced() {
+            let calls = self.disk.take_trace().join("\n");
+            println!("{calls}\n{}: {crash:?} at call {}", death.at, death.moment.calls);
+        }
         let image = self.image(death, &mut crash)?;
-        self.disk = image;
         self.is_full = false;
         // Looking brings values into memory, so most times it is done in a life of its own.
-        let looked_at = self.disk.now().after_kill(0);
+        let looked_at = self.copy(&image);
+        self.disk = image;
         let started = start(&looked_at, &mut self.random)?;
         let found = contents::read(&started.keyspace, self.now_ms)?;
         if self.random.below(3) == 0 {
             drop(started);
-            self.disk = looked_at;
+            self.disk = self.copy(&looked_at);
+        }
+        if is_traced() {
+            println!("found: {:?}", found.0.keys());
         }
         let may_count = std::mem::take(&mut self.may_count);
         let (before, after) = (death.before, self.past.claims);
@@ -113,22 +123,31 @@ impl World {
             image.keep_moment(image.calls() + self.random.below(30));
             drop(start(&image, &mut self.random)?);
             let moment = image.take_moment();
-            image.keep_moment(u64::MAX);
             if let Some(moment) = moment {
                 let second = [Crash::Kill, Crash::PowerCut][self.random.below(2) as usize];
+                if is_traced() {
+                    println!("{second:?} during the start, at call {}", moment.calls);
+                }
                 if second == Crash::PowerCut {
                     *crash = second;
                 }
                 image = after(&moment, second, self.random.below(u64::MAX));
+            } else {
+                image = self.copy(&image);
             }
         }
         if self.is_full && self.random.below(2) == 0 {
             image.set_capacity(Some(image.used() + self.random.below(600)));
             // It may start or not.
             drop(Started::on(&image, &mut self.random));
-            image.set_capacity(None);
+            image = self.copy(&image);
         }
         Ok(image)
+    }
+
+    /// The same files for another process: a thread of one that has ended may have the locks for a moment.
+    fn copy(&mut self, disk: &SimDisk) -> SimDisk {
+        disk.now().after_kill(self.random.below(u64::MAX))
     }
 }
 
