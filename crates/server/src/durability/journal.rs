@@ -214,9 +214,14 @@ impl Journal {
         self.wounded().is_some_and(|wound| wound.heals)
     }
 
-    /// Accepts writes again: a log holds all keys.
+    /// Accepts writes again: a log holds all keys, or there is to be none. A log that has failed while it was
+    /// being completed keeps the wound: it takes nothing more. Whoever latches a log does that before taking
+    /// this lock, so either the latch is seen here, or the wound comes afterwards.
     pub(super) fn heal(&self) {
         let mut wound = self.wound.lock();
+        if self.log.load().as_ref().is_some_and(|log| log.is_latched()) {
+            return;
+        }
         *wound = None;
         self.is_wounded.store(false, Ordering::Release);
     }

@@ -21,6 +21,7 @@ pub enum Mishap {
 struct Plan {
     operations: u64,
     fail_at: Option<(u64, Mishap)>,
+    at_completion: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// Clones share it.
@@ -43,6 +44,11 @@ impl FaultyDisk {
     /// Has the operation with this number fail, counted from one.
     pub fn fail_at(&self, operation: u64, mishap: Mishap) {
         self.plan.lock().fail_at = Some((operation, mishap));
+    }
+
+    /// What others do while a log is made to count, which takes the disk some time.
+    pub fn at_completion(&self, act: impl FnOnce() + Send + 'static) {
+        self.plan.lock().at_completion = Some(Box::new(act));
     }
 
     /// Whether that has not happened yet.
@@ -73,6 +79,10 @@ impl FaultyDisk {
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.begin()?;
+        if path.extension().is_some_and(|kind| kind == "complete") {
+            let act = self.plan.lock().at_completion.take();
+            act.into_iter().for_each(|act| act());
+        }
         let file = self.inner.open(path, mode)?;
         Ok(Arc::new(FaultyFile { file, disk: self.clone() }))
     }

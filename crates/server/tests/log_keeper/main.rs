@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use disk::{FaultyDisk, Mishap};
 use tierce_cask::disk::{Fault, Moment, SimDisk};
+use tierce_keyspace::{DbIndex, Expiry};
 use tierce_server::durability::Switched;
 use world::{World, contents, found, start};
 
@@ -261,4 +262,34 @@ fn completing_a_log_is_tried_again() {
             }
         }
     }
+}
+
+/// The new log fails while it is made to count, which takes a moment: it is not taken for one that works.
+#[test]
+fn a_log_that_fails_while_it_is_completed_is_no_log() {
+    let disk = FaultyDisk::new(prepared().after_kill(1));
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, Arc::clone(&journal), Arc::new(disk.clone()), true);
+    world.journal.switch(false);
+    assert!(world.run(100));
+    world.journal.switch(true);
+    let (others, full) = (Arc::clone(&keyspace), disk.inner.clone());
+    disk.at_completion(move || {
+        full.set_capacity(Some(full.used()));
+        let key = others.key(b"of another");
+        while !journal.is_wounded() {
+            let mut locker = others.locker();
+            let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+            db.set(key, &[b'v'; 5000], Expiry::Never).expect("short");
+        }
+        full.set_capacity(None);
+    });
+    world.run(1000);
+    world.memory.insert(b"of another".to_vec(), vec![vec![b'v'; 5000]]);
+    for _ in 0..20 {
+        world.write();
+        world.step();
+    }
+    assert!(world.write(), "there is space again: {:#?}", world.program.told.lock());
+    world.check(&disk.inner, 1, "after what was acknowledged");
 }
