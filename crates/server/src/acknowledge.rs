@@ -11,7 +11,7 @@ use tierce_net::{ConnKey, ConnMut, Conns};
 
 use crate::durability::SyncPolicy;
 use crate::server::Server;
-use crate::service::AnySession;
+use crate::service::{AnySession, Message};
 use crate::waiting;
 
 /// What a session knows of the log.
@@ -46,6 +46,8 @@ pub struct Awaiting {
     conns: Vec<ConnKey>,
     /// The log is to reach the device up to here: what this turn has found out.
     wanted: u64,
+    /// What one of them waits for has happened already.
+    is_news: bool,
 }
 
 impl Awaiting {
@@ -75,19 +77,28 @@ impl Awaiting {
     ) -> Option<u64> {
         let at = session.acknowledgements().logged_at;
         // Whoever hears of a write late must not wait for news of a sync that were spread before.
-        if server.durability.journal().is_none_or(|journal| journal.durable() >= at) {
+        let is_reached = server.durability.journal().is_none_or(|journal| journal.durable() >= at);
+        if is_reached && session.awaited_position().is_none() {
             return None;
         }
-        self.wanted = self.wanted.max(at);
+        if is_reached || server.durability.refuses_writes() {
+            // There may be no more news for this one.
+            self.is_news = true;
+        } else {
+            self.wanted = self.wanted.max(at);
+        }
         if !std::mem::replace(&mut session.acknowledgements().is_listed, true) {
             self.conns.push(conn);
         }
-        waits.then_some(at)
+        (waits && !is_reached).then_some(at)
     }
 
     /// Asks for one sync for all connections of the turn.
     #[inline]
     pub fn turn_end(&mut self, server: &Server) {
+        if std::mem::take(&mut self.is_news) {
+            server.post_to_all(&Message::Durable);
+        }
         if self.wanted > 0
             && let Some(journal) = server.durability.journal()
         {
@@ -103,17 +114,28 @@ impl Awaiting {
         let is_wounded = server.durability.refuses_writes();
         self.conns.retain(|key| {
             let Some(mut conn) = conns.get(*key) else { return false };
-            let waits = still_waits(&mut conn, durable, is_wounded);
+            let waits = if holds_lost(&mut conn, server) {
+                still_waits(&mut conn, 0, true)
+            } else {
+                still_waits(&mut conn, durable, is_wounded)
+            };
             conn.session().acknowledgements().is_listed = waits;
             waits
         });
     }
 }
 
+/// Whether replies are held of which the writes are lost, once those before them are sent.
+fn holds_lost(conn: &mut ConnMut<'_, AnySession>, server: &Server) -> bool {
+    let Some(lost) = server.durability.lost() else { return false };
+    conn.release(lost.start);
+    conn.held_for().is_some_and(|position| position <= lost.end)
+}
+
 /// Gives a connection what it waited for. Whether it waits for more.
-fn still_waits(conn: &mut ConnMut<'_, AnySession>, durable: u64, is_wounded: bool) -> bool {
+fn still_waits(conn: &mut ConnMut<'_, AnySession>, durable: u64, is_lost: bool) -> bool {
     let is_released = conn.release(durable);
-    if !is_released && is_wounded {
+    if !is_released && is_lost {
         // Nothing is acknowledged that may be lost.
         conn.close_without_held();
         return false;

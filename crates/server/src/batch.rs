@@ -178,8 +178,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     ) -> Flow {
         let now_ms = io.now().unix_ms as i64;
         let (limits, requests_max) = self.limits(session);
-        let status = session.parser.parse(&input, &limits, requests_max, self.batch).status;
-        debug_assert!(matches!(status, Status::NeedMore { .. } | Status::Full));
+        session.parser.parse(&input, &limits, requests_max, self.batch);
+        if self.batch.largest_of_only(&input).is_none() {
+            // The limits have been lowered in between, and what was admitted is too long now.
+            return Flow::Close;
+        }
         self.batch.detach_largest(&mut input);
         let input = Arc::new(input);
         self.large = Some(Arc::clone(&input));

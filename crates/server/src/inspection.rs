@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tierce_cask::disk::ShadowDisk;
-use tierce_keyspace::{Keyspace, Options};
+use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
 use crate::config::LogLevel;
 use crate::durability::{self, Journal, LogHome, LogOptions, RecoveryError};
@@ -99,7 +99,12 @@ pub fn start(dir: &Path, databases: usize) -> Result<Start, String> {
 
 /// How many keys there are after a start.
 fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, RecoveryError> {
-    let options = Options { databases, seed: crate::random::word(), ..Options::default() };
+    let options = Options {
+        databases,
+        seed: crate::random::word(),
+        value_len_max: VALUE_LEN_MAX,
+        ..Options::default()
+    };
     let keyspace = Keyspace::new(options).map_err(std::io::Error::other)?;
     let keyspace = Arc::new(keyspace);
     let home = LogHome::new(Arc::new(ShadowDisk::new()), dir, LogOptions::default());

@@ -106,6 +106,8 @@ pub enum StartError {
 /// # Errors
 /// When it cannot start; the message is one line that names the cause.
 pub fn run(loaded: Loaded, on_ready: impl FnOnce()) -> Result<(), StartError> {
+    // What is no file for a log is not written to.
+    check_own_files(&loaded.settings)?;
     let logfile = loaded.settings.logfile();
     log_beside(logfile.as_deref(), &loaded.notes);
     run_until_ended(loaded.settings, on_ready).inspect_err(|error| {
@@ -124,6 +126,12 @@ pub fn log_refusal(error: &ConfigError) {
 fn log_beside(logfile: Option<&Path>, lines: &[impl Display]) {
     let Some(Ok(log)) = logfile.map(|path| Log::open(Some(path), LogLevel::Notice)) else { return };
     lines.iter().for_each(|line| log.warning(line));
+}
+
+/// No two directives may name one file, or one that is a place of the server's data.
+fn check_own_files(settings: &Settings) -> Result<(), StartError> {
+    let own = OwnFiles::of(settings, &settings.dir()).with_snapshot(settings);
+    own.conflict().map_or(Ok(()), |conflict| Err(StartError::Files(conflict)))
 }
 
 fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), StartError> {
@@ -194,8 +202,7 @@ impl Instance {
         crate::memory::resident_at_start();
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
-        let own = OwnFiles::of(&settings, &startup.dir).with_snapshot(&settings);
-        own.conflict().map_or(Ok(()), |conflict| Err(StartError::Files(conflict)))?;
+        check_own_files(&settings)?;
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         let supervisor = Supervisor::of(&settings);
         let config = Arc::new(Config::new(settings));
@@ -525,7 +532,7 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     server.config.on_change([VALUE_LEN, APPENDONLY], move |settings| {
         if let Some(server) = weak.upgrade() {
             let on = settings.is_on(APPENDONLY);
-            if on != server.durability.is_wanted() && server.keyspace.cold_store().is_some() {
+            if on != server.durability.is_wanted() && server.may_have_values_on_disk() {
                 // Where they are follows from whether there is a log.
                 return Err("values may be on disk (maxmemory-policy spill)".to_owned());
             }

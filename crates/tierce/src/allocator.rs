@@ -7,13 +7,23 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use mimalloc::MiMalloc;
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap, munmap,
+};
 
 /// Blocks of this size and more are mappings of their own. Making one takes some microseconds and a page
 /// fault for each 4 KiB, which is little beside filling it.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
+
+/// So many mappings of its own this program has at most; the system allows a process some 65,000. Further
+/// large blocks are mimalloc's.
+const MAPPINGS_MAX: usize = 30_000;
+
+/// How many there are.
+static MAPPINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// No block needs to be aligned more strictly than a mapping is.
 const PAGE_BYTES: usize = 4096;
@@ -21,27 +31,65 @@ const PAGE_BYTES: usize = 4096;
 /// See the head of this file.
 pub struct Allocator;
 
-/// Which of the two serves a block. It follows from the layout alone, which is the same when the block is
-/// freed.
-fn is_mapped(size: usize, align: usize) -> bool {
+/// Whether a block of this kind should be a mapping.
+#[inline]
+fn is_large(size: usize, align: usize) -> bool {
     size >= MAPPED_BYTES_MIN && align <= PAGE_BYTES
 }
 
+/// Whether a block is a mapping. mimalloc knows its own, which it is asked only about large ones.
+#[inline]
+fn is_mapped(block: *mut u8, layout: Layout) -> bool {
+    // SAFETY: the function looks at the address alone.
+    let is_foreign = || unsafe { !libmimalloc_sys::mi_is_in_heap_region(block.cast()) };
+    is_large(layout.size(), layout.align()) && is_foreign()
+}
+
+/// A mapping, or null if there are as many as there may be or the system refuses.
 fn map(size: usize) -> *mut u8 {
+    if MAPPINGS.fetch_add(1, Relaxed) >= MAPPINGS_MAX {
+        MAPPINGS.fetch_sub(1, Relaxed);
+        return ptr::null_mut();
+    }
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
     let mapped =
         unsafe { mmap_anonymous(ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, flags) };
-    mapped.map_or(ptr::null_mut(), <*mut _>::cast)
+    mapped.map_or_else(
+        |_| {
+            MAPPINGS.fetch_sub(1, Relaxed);
+            ptr::null_mut()
+        },
+        <*mut _>::cast,
+    )
+}
+
+/// Frees a mapping.
+///
+/// # Safety
+///
+/// The block is one, of this size, and nobody uses it any more.
+unsafe fn unmap(block: *mut u8, size: usize) {
+    MAPPINGS.fetch_sub(1, Relaxed);
+    // SAFETY: by the caller's promise.
+    if unsafe { munmap(block.cast(), size) }.is_err() {
+        // The system has merged it with others and cannot keep track of one more gap. The addresses are
+        // lost, the memory is not.
+        // SAFETY: by the caller's promise nobody needs what is in it.
+        let _ = unsafe { madvise(block.cast(), size, Advice::LinuxDontNeed) };
+    }
 }
 
 // SAFETY: blocks come from two allocators that keep the contract, and go back to the one they came from,
-// because `is_mapped` decides by the layout alone.
+// because `is_mapped` tells which one that is.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_mapped(layout.size(), layout.align()) {
-            return map(layout.size());
+        if is_large(layout.size(), layout.align()) {
+            let block = map(layout.size());
+            if !block.is_null() {
+                return block;
+            }
         }
         // SAFETY: by the caller's promise.
         unsafe { MiMalloc.alloc(layout) }
@@ -49,8 +97,11 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_mapped(layout.size(), layout.align()) {
-            return map(layout.size());
+        if is_large(layout.size(), layout.align()) {
+            let block = map(layout.size());
+            if !block.is_null() {
+                return block;
+            }
         }
         // SAFETY: by the caller's promise.
         unsafe { MiMalloc.alloc_zeroed(layout) }
@@ -58,11 +109,10 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if is_mapped(layout.size(), layout.align()) {
-            // SAFETY: by the caller's promise the block is a whole mapping that nobody uses any more. The
-            // kernel does not refuse that.
-            let _ = unsafe { munmap(block.cast(), layout.size()) };
-            return;
+        if is_mapped(block, layout) {
+            // SAFETY: the block is a whole mapping of this size, and by the caller's promise nobody uses it
+            // any more.
+            return unsafe { unmap(block, layout.size()) };
         }
         // SAFETY: by the caller's promise.
         unsafe { MiMalloc.dealloc(block, layout) }
@@ -70,7 +120,8 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        match (is_mapped(layout.size(), layout.align()), is_mapped(size, layout.align())) {
+        match (is_mapped(block, layout), is_large(size, layout.align())) {
+            // Also one that is large and mimalloc's, and stays so.
             // SAFETY: by the caller's promise.
             (false, false) => unsafe { MiMalloc.realloc(block, layout, size) },
             (true, true) => {

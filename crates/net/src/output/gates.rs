@@ -55,6 +55,11 @@ impl Gates {
         self.gates.is_empty()
     }
 
+    /// The ticket that the first output waits for.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.gates.front().map(|gate| gate.ticket)
+    }
+
     /// How many of `queued` bytes may be sent.
     pub(crate) fn sendable(&self, queued: usize) -> usize {
         self.gates.front().map_or(queued, |gate| (gate.at - self.sent) as usize)

@@ -155,6 +155,13 @@ impl<S> ConnMut<'_, S> {
         self.core.open_gates(self.token, reached)
     }
 
+    /// The ticket that the first output that is kept waits for.
+    #[must_use]
+    pub fn held_for(&mut self) -> Option<u64> {
+        let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
+        conn.control.gates.as_ref().and_then(|gates| gates.first())
+    }
+
     /// Throws away the output that is kept, and closes the connection when what is in front of it is
     /// sent.
     pub fn close_without_held(&mut self) {

@@ -274,6 +274,11 @@ impl<'k> Pass<'k> {
         Ok(Step::Done(Done { written: self.written, freed: self.freed, took }))
     }
 
+    /// Whether all keys are in the log, so that only what is older has to go.
+    pub(super) fn has_all_keys(&self) -> bool {
+        self.stage != Stage::Keys
+    }
+
     /// Logs some keys. How long to wait afterwards so as to keep to the budget.
     fn log_keys(&mut self, rate: u64, now: Instant) -> Duration {
         let (bytes, progress) = self.checkpoint.step();

@@ -202,10 +202,13 @@ impl LogHome {
     }
 
     fn list(&self) -> io::Result<Vec<PathBuf>> {
-        self.disk_list(&self.dir)
+        match self.disk.list(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            listed => listed,
+        }
     }
 
-    /// What is in a directory, nothing if it is not there.
+    /// What is in a directory, nothing if it is not there or no directory.
     fn disk_list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
         match self.disk.list(dir) {
             Err(error)

@@ -15,6 +15,7 @@
 //! from a log before. While there is a wound, what is durable stays as it was when it came: that a new log
 //! has reached the device says nothing about the log before.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct Journal {
     log: ArcSwapOption<OpenLog>,
     /// Where the last log ended.
     top: AtomicU64,
+    /// What a log that could not be closed had not on the device; empty as a rule.
+    lost: Mutex<Range<u64>>,
     is_wounded: AtomicBool,
     wound: Mutex<Option<Wound>>,
     demand: Mutex<Demand>,
@@ -163,8 +166,13 @@ impl Journal {
         let Some(log) = self.log.load_full() else { return Ok(()) };
         log.is_latched.store(true, Ordering::Release);
         // In place until it is on the device, for those who wait for that.
-        let closed = log.wal.close();
+        let synced = log.wal.sync().map(drop);
+        let closed = synced.and(log.wal.close());
         self.top.fetch_max(log.appended(), Ordering::AcqRel);
+        if closed.is_err() {
+            let durable = self.wounded().map_or_else(|| log.durable(), |wound| wound.durable);
+            *self.lost.lock() = durable..log.appended();
+        }
         self.log.store(None);
         closed
     }
@@ -187,6 +195,14 @@ impl Journal {
             return wound.durable;
         }
         log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.durable())
+    }
+
+    /// Positions in a log that could not be closed: behind the first, up to the last, nothing was on the
+    /// device. That a later log is beyond them says nothing of them.
+    #[must_use]
+    pub fn lost(&self) -> Option<Range<u64>> {
+        let lost = self.lost.lock();
+        (!lost.is_empty()).then(|| lost.clone())
     }
 
     /// Whether writes have to be refused.
@@ -215,8 +231,7 @@ impl Journal {
     }
 
     /// Accepts writes again: a log holds all keys, or there is to be none. A log that has failed while it was
-    /// being completed keeps the wound: it takes nothing more. Whoever latches a log does that before taking
-    /// this lock, so either the latch is seen here, or the wound comes afterwards.
+    /// being completed keeps the wound: it takes nothing more.
     pub(super) fn heal(&self) {
         let mut wound = self.wound.lock();
         if self.log.load().as_ref().is_some_and(|log| log.is_latched()) {
@@ -282,8 +297,6 @@ impl Journal {
 
     #[cold]
     fn hurt(&self, log: &Arc<OpenLog>, error: &Error) {
-        // With the change's shard still locked: nothing that builds on it is appended.
-        log.is_latched.store(true, Ordering::Release);
         {
             let mut wound = self.wound.lock();
             // Whoever is so late that the log was closed already: what he did is in memory, and will be in
@@ -297,6 +310,9 @@ impl Journal {
                 durable: log.durable(),
             });
             self.is_wounded.store(true, Ordering::Release);
+            // Last, so that nobody finds the log latched and no wound, and takes his write for logged; and
+            // with the change's shard still locked, so that nothing that builds on it is appended.
+            log.is_latched.store(true, Ordering::Release);
         }
         self.compaction.ask(|_| {});
     }

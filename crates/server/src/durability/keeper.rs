@@ -413,9 +413,12 @@ impl<'k> Keeper<'k> {
             Ok(Step::Underway(ahead)) => self.pass_goes_on = Some(now + ahead),
             Ok(Step::Done(done)) => self.note_passed(&done),
             Err(error) => {
-                self.give_up_pass();
+                // Once all keys are in the log only the end of the pass is left, unless the log has failed.
+                let is_at_end = pass.has_all_keys();
+                if !is_at_end || self.journal.log().is_none_or(|log| log.is_latched()) {
+                    self.give_up_pass();
+                }
                 self.note_failed_pass(&error.to_string());
-                // A new log with all keys but the end of the pass is begun anew.
                 self.pass_goes_on = Some(now + RETRY_AFTER_MIN);
             }
         }

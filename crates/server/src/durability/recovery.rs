@@ -119,7 +119,8 @@ pub fn recover(
         operator.tell(
             Severity::Warning,
             format_args!(
-                "The log ended in {} bytes that were never durable; they were cut off from {} at                  offset {}: {}",
+                "The log ended in {} bytes that were never durable; they were cut off from {} at \
+                 offset {}: {}",
                 torn.bytes,
                 torn.path.display(),
                 torn.offset,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -118,6 +119,12 @@ impl Durability {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.journal.is_wounded() && self.journal.is_on()
+    }
+
+    /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.
+    #[must_use]
+    pub fn lost(&self) -> Option<Range<u64>> {
+        self.journal.lost()
     }
 
     /// Whether writes under this policy have to wait for a sync that takes too long.

@@ -135,8 +135,10 @@ impl Run<'_, '_> {
             self.output.buffer().extend_from_slice(b"\r\n");
         }
         let fetched = marks.fetched || options.hit && !options.no_touch;
-        if won && !marks.won || fetched != marks.fetched {
-            db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | won, fetched));
+        // Who has won is logged. A log that takes no writes must not keep a read from being answered.
+        let notes_winner = won && !marks.won && !self.server.durability.refuses_writes();
+        if notes_winner || fetched != marks.fetched {
+            db.mark(key, |marks| (marks.won, marks.fetched) = (marks.won | notes_winner, fetched));
         }
         if options.ttl.is_some() || created == Created::Yes {
             set_deadline(&mut db, key, told.deadline_ms);

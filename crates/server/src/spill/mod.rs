@@ -221,6 +221,15 @@ fn open_new(
     Ok(Arc::new(store))
 }
 
+impl Server {
+    /// Whether values are on disk, or may go there. A store that a start has opened without finding any
+    /// does not count.
+    pub(crate) fn may_have_values_on_disk(&self) -> bool {
+        self.keyspace.eviction().policy == Policy::Spill
+            || self.keyspace.cold_store().is_some_and(|store| store.figures().segments > 0)
+    }
+}
+
 /// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
 /// there are none, nothing is made.
 ///

@@ -293,3 +293,31 @@ fn a_log_that_fails_while_it_is_completed_is_no_log() {
     assert!(world.write(), "there is space again: {:#?}", world.program.told.lock());
     world.check(&disk.inner, 1, "after what was acknowledged");
 }
+
+/// When all keys are in the log again, only dropping what is older is left: that is what is tried again, and
+/// not all of the pass, which would take space on a disk that has none.
+#[test]
+fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
+    let prepared = prepared();
+    let pass = |fails_at: Option<u64>| {
+        let disk = FaultyDisk::new(prepared.after_kill(1));
+        let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+        let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+        let before = disk.operations();
+        fails_at.into_iter().for_each(|at| disk.fail_at(before + at, Mishap::NoSpace));
+        world.journal.compact();
+        while world.journal.compaction_figures().passes == 0 && disk.operations() < 10_000 {
+            world.step();
+        }
+        let figures = world.journal.compaction_figures();
+        assert!(!world.journal.is_wounded());
+        (disk.operations() - before, figures.passes, figures.bytes_written)
+    };
+    let (operations, passes, written) = pass(None);
+    assert_eq!(passes, 1);
+    // The last operations are those that list and remove the old segments.
+    for at in [operations - 3, operations - 2] {
+        let (_, passes, written_then) = pass(Some(at));
+        assert_eq!((passes, written_then), (1, written), "operation {at} of {operations}");
+    }
+}

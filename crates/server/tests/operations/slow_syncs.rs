@@ -292,3 +292,38 @@ fn replies_that_wait_are_sent_when_the_log_is_switched_off() {
     assert_eq!((client.next(), client.next()), ("OK".to_owned(), "OK".to_owned()));
     assert_eq!(other.next(), "OK");
 }
+
+/// What waits for the device is not acknowledged because the log is switched off, if closing it fails.
+#[test]
+fn no_reply_is_sent_that_a_failed_close_has_lost() {
+    let slow = start("--appendfsync always");
+    slow.gate.close();
+    let (mut first, mut second) = (slow.server.client(), slow.server.client());
+    first.send("SET a 1");
+    slow.gate.await_sync();
+    second.send("SET b 1");
+    slow.await_writes(2);
+    let mut operator = slow.server.client();
+    operator.send("CONFIG SET appendonly no");
+    // The sync of `a` succeeds, the one of `b` does not, whoever makes it.
+    slow.disk.disk.inject(Fault::Sync, 1);
+    slow.gate.open();
+    assert_eq!(first.next(), "OK");
+    assert_eq!(second.next(), "(closed)");
+    assert_eq!(operator.next(), "OK");
+    assert_eq!(slow.server.client().call("MGET a b"), "[1, 1]", "in memory they are");
+}
+
+/// Each WAITAOF hears that the log has failed, not only the first one.
+#[test]
+fn nobody_waits_for_a_log_that_has_failed() {
+    let slow = start("--appendfsync everysec");
+    let mut writer = slow.server.client();
+    assert_eq!(writer.call("SET a 1"), "OK");
+    slow.disk.disk.inject(Fault::Sync, 0);
+    writer.send("WAITAOF 1 0 0");
+    assert_eq!(writer.next(), "(closed)");
+    let mut patient = slow.server.client();
+    assert!(patient.call("SET b 1").starts_with("-MISCONF"));
+    assert_eq!(patient.call("GET a"), "1");
+}

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tierce_cask::disk::{DiskLock, OsDisk};
 use tierce_cask::{Wal, WalOptions};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass};
-use tierce_keyspace::{Keyspace, Options};
+use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
 use super::error::TransferError;
 use super::{Progress, Stage};
@@ -102,7 +102,13 @@ impl Store {
         let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
         let new_log = Arc::<NewLog>::default();
         let log = Some(Arc::clone(&new_log) as Arc<dyn LogSink>);
-        let options = Options { databases, log, seed: crate::random::word(), ..Options::default() };
+        let options = Options {
+            databases,
+            log,
+            seed: crate::random::word(),
+            value_len_max: VALUE_LEN_MAX,
+            ..Options::default()
+        };
         let keyspace = Arc::new(Keyspace::new(options).map_err(|error| {
             let (path, offset, what) = (dir.to_owned(), 0, error.to_string());
             TransferError::Unsupported { path, offset, what }
