@@ -61,6 +61,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
 }
 .flags(FLAGS)
 .categories(&["connection"])
+.tips(&["nondeterministic_output_order"])
 .doc(
     "2.8.13",
     "O(N) where N is the total number of commands",
@@ -158,7 +159,7 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
             search_step(reply, "index", 1);
             numbers(reply, &[("index", first)]);
         }
-        KeySearch::AskForWord(_) | KeySearch::Unknown => {
+        KeySearch::Option(..) | KeySearch::Unknown => {
             search_step(reply, "unknown", 0);
             reply.bulk(b"find_keys");
             return search_step(reply, "unknown", 0);
@@ -212,6 +213,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     reply.bulk(command.full_name.as_bytes());
     let optional = usize::from(!arguments.is_empty())
         + usize::from(!spec.subcommands.is_empty())
+        + usize::from(spec.flags.contains(Flags::SYSTEM))
         + if spec.deprecated.is_some() { 3 } else { 0 };
     reply.map(4 + optional);
     for (name, text) in [
@@ -222,6 +224,10 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     ] {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if spec.flags.contains(Flags::SYSTEM) {
+        reply.bulk(b"doc_flags");
+        reply.simple_set(&["syscmd"]);
     }
     if let Some((since, replaced_by)) = spec.deprecated {
         reply.bulk(b"doc_flags");
@@ -393,12 +399,10 @@ impl<'a> ListFilter<'a> {
 
 fn list(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let filter = ListFilter::parse(args)?;
-    let whole = matches!(filter, ListFilter::All);
     let names: Vec<_> = ctx
         .server
         .commands
         .all()
-        .filter(|command| !(whole && command.full_name.contains('|')))
         .filter(|command| filter.admits(command))
         .map(|command| command.full_name.as_str())
         .collect();
