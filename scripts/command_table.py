@@ -42,6 +42,11 @@ DIFFERENT = {
     ("sinterstore", "keys"): "it overwrites the destination without reading it, as SUNIONSTORE does",
     ("xautoclaim", "keys"): "7.2: it returns content",
     ("client|pause", "since"): "7.0 says 2.9.50, which was no release",
+    ("bitop", "words"): "7.2: the operations by name",
+    ("client|kill", "words"): "7.4: MAXAGE",
+    ("hscan", "words"): "7.4: NOVALUES",
+    ("zrank", "words"): "7.2: WITHSCORE",
+    ("zrevrank", "words"): "7.2: WITHSCORE",
     **{(name, fact): "7.2: deprecated" for name in ("psetex", "quit", "setex", "setnx")
        for fact in ("doc_flags", "deprecated_since", "replaced_by")},
 }
@@ -81,8 +86,21 @@ def key_of(key):
     return key
 
 
+def arguments_of(arguments):
+    """The keys among arguments, as indexes into the key specifications, and the words."""
+    keys, words = [], set()
+    for argument in map(pairs, arguments):
+        if "key_spec_index" in argument:
+            keys.append(argument["key_spec_index"])
+        if "token" in argument:
+            words.add(argument["token"])
+        inner_keys, inner_words = arguments_of(argument.get("arguments", []))
+        keys, words = keys + inner_keys, words | inner_words
+    return keys, words
+
+
 def documents_of(server):
-    """What COMMAND DOCS says beyond texts for people, by full name."""
+    """What COMMAND DOCS says beyond texts and names for people, by full name."""
     documents = {}
 
     def add(flat):
@@ -92,6 +110,8 @@ def documents_of(server):
                 fact: document.get(fact)
                 for fact in ("since", "group", "doc_flags", "deprecated_since", "replaced_by")
             }
+            keys, words = arguments_of(document.get("arguments", []))
+            documents[name] |= {"key arguments": keys, "words": sorted(words)}
             add(document.get("subcommands", []))
 
     add(server.execute_command("COMMAND DOCS"))

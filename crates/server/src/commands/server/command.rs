@@ -239,7 +239,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     }
     if !arguments.is_empty() {
         reply.bulk(b"arguments");
-        document_arguments(ctx, &arguments);
+        document_arguments(ctx, &arguments, &mut KeyPlaces::new(spec));
     }
     if !command.subcommands.is_empty() {
         ctx.reply.bulk(b"subcommands");
@@ -248,12 +248,39 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     }
 }
 
-fn document_arguments(ctx: &mut Context<'_, '_>, arguments: &[Argument]) {
-    ctx.reply.array(arguments.len());
-    arguments.iter().for_each(|argument| document_argument(ctx, argument));
+/// Which of a command's key specifications the arguments belong to, one argument after the other.
+struct KeyPlaces {
+    keys: &'static [KeySpec],
+    next: usize,
 }
 
-fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
+impl KeyPlaces {
+    fn new(spec: &Spec) -> Self {
+        Self { keys: spec.keys, next: 0 }
+    }
+
+    /// The index for an argument of this kind; `None` if it names no key.
+    fn of(&mut self, kind: &str) -> Option<usize> {
+        let last = self.keys.len().checked_sub(1)?;
+        let names_unknown = |at: usize| self.keys[at.min(last)].search == KeySearch::Unknown;
+        match kind {
+            "pattern" => Some(self.next.min(last)).filter(|at| names_unknown(*at)),
+            "key" => {
+                self.next += usize::from(names_unknown(self.next));
+                self.next += 1;
+                Some((self.next - 1).min(last))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn document_arguments(ctx: &mut Context<'_, '_>, arguments: &[Argument], keys: &mut KeyPlaces) {
+    ctx.reply.array(arguments.len());
+    arguments.iter().for_each(|argument| document_argument(ctx, argument, keys));
+}
+
+fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument, keys: &mut KeyPlaces) {
     let (kind, inner): (_, &[Argument]) = match &argument.kind {
         ArgumentKind::Value(kind) => (*kind, &[]),
         ArgumentKind::PureToken => ("pure-token", &[]),
@@ -266,11 +293,13 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
         .collect();
     // Values have a name to be shown by; a group is known by its parts.
     let is_leaf = inner.is_empty();
-    let key = kind == "key";
+    let key = keys.of(kind);
+    // A key of no database: CLUSTER KEYSLOT.
+    let kind = if kind == "key" && key.is_none() { "string" } else { kind };
     let reply = &mut ctx.reply;
     let fields = 2
         + usize::from(is_leaf)
-        + usize::from(key)
+        + usize::from(key.is_some())
         + usize::from(argument.token.is_some())
         + usize::from(!flags.is_empty())
         + usize::from(!is_leaf);
@@ -283,9 +312,9 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
         reply.bulk(b"display_text");
         reply.bulk(argument.name.as_bytes());
     }
-    if key {
+    if let Some(index) = key {
         reply.bulk(b"key_spec_index");
-        reply.int(0);
+        reply.count(index);
     }
     if let Some(token) = &argument.token {
         reply.bulk(b"token");
@@ -297,7 +326,7 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
     }
     if !is_leaf {
         reply.bulk(b"arguments");
-        document_arguments(ctx, inner);
+        document_arguments(ctx, inner, keys);
     }
 }
 
