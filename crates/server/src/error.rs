@@ -80,6 +80,13 @@ impl CommandError {
             quoted += &format!("'{}' ", printable(arg, room));
         }
         let name = printable(name, QUOTED_MAX);
+        if name.eq_ignore_ascii_case("migrate") {
+            // Redis waits for the other server and holds up everybody meanwhile, which no worker may.
+            return Self::text(format!(
+                "ERR unknown command '{name}': keys do not move from here by themselves. DUMP here and \
+                 RESTORE there carry one over, BACKUP or tierce export all of them"
+            ));
+        }
         Self::text(format!("ERR unknown command '{name}', with args beginning with: {quoted}"))
     }
 

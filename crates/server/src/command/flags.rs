@@ -49,6 +49,9 @@ impl Flags {
     /// Keeps a large argument without a copy, if it comes in a vector of its own. Not reported.
     pub const KEEPS_LARGE: Self = Self(1 << 17);
 
+    /// Is for whoever works on the server. Reported by `COMMAND DOCS` only.
+    pub const SYSTEM: Self = Self(1 << 18);
+
     /// The names in the order in which they are reported.
     const NAMES: [(Self, &'static str); 14] = [
         (Self::WRITE, "write"),
@@ -126,13 +129,15 @@ pub enum Group {
     Geo,
     /// The connection itself.
     Connection,
+    /// The cluster that a server may be a part of.
+    Cluster,
     /// The server as a whole.
     Server,
 }
 
 impl Group {
     /// All groups in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Generic,
         Self::String,
         Self::List,
@@ -144,6 +149,7 @@ impl Group {
         Self::HyperLogLog,
         Self::Geo,
         Self::Connection,
+        Self::Cluster,
         Self::Server,
     ];
 
@@ -162,11 +168,12 @@ impl Group {
             Self::HyperLogLog => "hyperloglog",
             Self::Geo => "geo",
             Self::Connection => "connection",
+            Self::Cluster => "cluster",
             Self::Server => "server",
         }
     }
 
-    /// The access category of the group; commands of the server have none of their own.
+    /// The access category of the group; commands of the server and of clusters have none of their own.
     #[must_use]
     pub const fn category(self) -> Option<&'static str> {
         match self {
@@ -181,7 +188,7 @@ impl Group {
             Self::HyperLogLog => Some("hyperloglog"),
             Self::Geo => Some("geo"),
             Self::Connection => Some("connection"),
-            Self::Server => None,
+            Self::Cluster | Self::Server => None,
         }
     }
 }

@@ -12,8 +12,9 @@ pub enum KeySearch {
     Count,
     /// The key stands behind this word, which is looked for from `first` on.
     Word(&'static str),
-    /// The same, and clients are told that they have to ask.
-    AskForWord(&'static str),
+    /// The same, among options of which some have so many arguments, which may be the word, too. Clients are
+    /// told that they have to ask.
+    Option(&'static str, &'static [(&'static str, usize)]),
     /// The call does not say: their names are in the data. None can be found beforehand.
     Unknown,
     /// The first half of what stands behind this word, which is looked for from `first` on.
@@ -112,10 +113,15 @@ impl KeySpec {
         Self { search: KeySearch::Word(word), ..Self::at(index, flags) }
     }
 
-    /// The same, of a command whose arguments may contain the word for other reasons.
+    /// The same, among options from `index` on: those of `others` have so many arguments.
     #[must_use]
-    pub const fn somewhere_behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
-        Self { search: KeySearch::AskForWord(word), ..Self::at(index, flags) }
+    pub const fn option(
+        word: &'static str,
+        others: &'static [(&'static str, usize)],
+        index: i16,
+        flags: KeyFlags,
+    ) -> Self {
+        Self { search: KeySearch::Option(word, others), ..Self::at(index, flags) }
     }
 
     /// Keys that the arguments do not tell.
@@ -176,10 +182,14 @@ impl KeySpec {
                 first + 1..end.filter(|end| *end <= argc).unwrap_or(0)
             }
             KeySearch::Unknown => 0..0,
-            KeySearch::Word(word) | KeySearch::AskForWord(word) => {
+            KeySearch::Word(word) => {
                 let mut places = (first..argc.saturating_sub(1))
                     .filter(|at| call[*at].eq_ignore_ascii_case(word.as_bytes()));
                 places.next_back().map_or(0..0, |at| at + 1..at + 2)
+            }
+            KeySearch::Option(word, others) => {
+                let place = option_place(call, first, word, others);
+                place.map_or(0..0, |at| at + 1..at + 2)
             }
             KeySearch::FirstHalf(word) => {
                 let place = (first..argc)
@@ -190,6 +200,25 @@ impl KeySpec {
         };
         range.step_by(self.step as usize)
     }
+}
+
+/// Where the last option `word` stands that has an argument, from `first` on.
+fn option_place(
+    call: Args<'_>,
+    first: usize,
+    word: &str,
+    others: &[(&str, usize)],
+) -> Option<usize> {
+    let (mut place, mut at) = (None, first);
+    while at + 1 < call.len() {
+        let is = |name: &str| call[at].eq_ignore_ascii_case(name.as_bytes());
+        let arguments = others.iter().find(|(name, _)| is(name)).map_or(0, |(_, count)| *count);
+        if is(word) {
+            place = Some(at);
+        }
+        at += 1 + arguments + usize::from(is(word));
+    }
+    place
 }
 
 #[cfg(test)]
@@ -219,6 +248,11 @@ mod tests {
         let behind = KeySpec::behind("STORE", 2, KeyFlags::READ);
         assert_eq!(all(behind, "c store x store k"), [4]);
         assert_eq!(all(behind, "c k x store"), [] as [usize; 0]);
+        let option = KeySpec::option("STORE", &[("BY", 1), ("LIMIT", 2)], 2, KeyFlags::READ);
+        assert_eq!(all(option, "c k store x by store store y"), [7]);
+        assert_eq!(all(option, "c k limit 0 store store y"), [6]);
+        assert_eq!(all(option, "c k by store x"), [] as [usize; 0]);
+        assert_eq!(all(option, "c k alpha store"), [] as [usize; 0]);
         assert_eq!(all(KeySpec::unknown(KeyFlags::READ), "c k"), [] as [usize; 0]);
     }
 }

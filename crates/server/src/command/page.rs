@@ -42,6 +42,7 @@ fn title(group: Group) -> &'static str {
         Group::HyperLogLog => "HyperLogLogs",
         Group::Geo => "Places",
         Group::Connection => "Connection",
+        Group::Cluster => "Cluster",
         Group::Server => "Server",
     }
 }

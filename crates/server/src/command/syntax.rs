@@ -64,22 +64,28 @@ impl Argument {
             return parts.remove(0);
         }
         let name = parts[0].name.clone();
+        // A word before several values is the whole block's: `LIMIT offset count`.
+        let first = &mut parts[0];
+        let is_value = matches!(first.kind, ArgumentKind::Value(_));
+        let token = if is_value { first.token.take() } else { None };
         let kind = ArgumentKind::Block(parts);
-        Self { name, kind, token: None, optional: false, multiple: false }
+        Self { name, kind, token, optional: false, multiple: false }
     }
 }
 
 /// The value types that are recognised by an argument's name; all others are strings.
 fn value_type(name: &str) -> &'static str {
     match name {
-        "key" | "newkey" | "source" | "destination" | "key1" | "key2" => "key",
+        "key" | "newkey" | "source" | "destination" | "key1" | "key2" | "destkey" | "sourcekey"
+        | "src" | "dst" => "key",
         "pattern" => "pattern",
         "unix-time-seconds" | "unix-time-milliseconds" => "unix-time",
         "seconds" | "milliseconds" | "count" | "cursor" | "increment" | "decrement" | "offset"
         | "start" | "end" | "index" | "index1" | "index2" | "destination-db" | "db"
         | "client-id" | "timeout" | "protover" | "numreplicas" | "min-match-len" | "version"
-        | "maxage" => "integer",
-        "float" => "double",
+        | "maxage" | "numkeys" | "weight" | "limit" | "slot" | "start-slot" | "end-slot"
+        | "port" | "config-epoch" | "rank" | "num-matches" | "len" | "bit" => "integer",
+        "float" | "score" | "longitude" | "latitude" | "radius" | "width" | "height" => "double",
         _ => "string",
     }
 }
@@ -132,6 +138,9 @@ fn sequence(rest: &mut &[String]) -> Vec<Argument> {
                 let mut argument = alternatives(rest);
                 *rest = rest.get(1..).unwrap_or_default();
                 argument.optional |= open == "[";
+                if open == "<" {
+                    argument.token = argument.token.or_else(|| pop_token(&mut arguments));
+                }
                 arguments.push(argument);
             }
             word => {
@@ -152,13 +161,14 @@ fn push_word(arguments: &mut Vec<Argument>, word: &str, is_token: bool) {
         return;
     }
     let mut value = Argument::value(word);
-    if let Some(last) = arguments.last()
-        && last.kind == ArgumentKind::PureToken
-        && !last.optional
-    {
-        value.token = arguments.pop().and_then(|token| token.token);
-    }
+    value.token = pop_token(arguments);
     arguments.push(value);
+}
+
+/// Takes the word that has to stand before what follows, if there is one.
+fn pop_token(arguments: &mut Vec<Argument>) -> Option<String> {
+    let last = arguments.pop_if(|last| last.kind == ArgumentKind::PureToken && !last.optional);
+    last?.token
 }
 
 /// Whether what follows an opening bracket is `word ... ...]`, without brackets inside.
@@ -223,10 +233,16 @@ mod tests {
             "[TYPE type] [ID client-id [client-id ...]]",
             "TYPE:type=string? ID:client-id=integer?*",
         );
+        check("key [LIMIT offset count]", "key=key LIMIT:block(offset=integer count=integer)?");
+        check(
+            "[FILTERBY <MODULE m | PATTERN pattern>]",
+            "FILTERBY:one(MODULE:m=string PATTERN:pattern=pattern)?",
+        );
+        check("source <LEFT | RIGHT> timeout", "source=key one(LEFT:! RIGHT:!) timeout=integer");
         check("<ID client-id | ALL>", "one(ID:client-id=integer ALL:!)");
         check(
             "[protover [AUTH username password]]",
-            "block(protover=integer block(AUTH:username=string password=string)?)?",
+            "block(protover=integer AUTH:block(username=string password=string)?)?",
         );
     }
 }

@@ -1,5 +1,7 @@
 //! COMMAND: facts that clients and proxies route by.
 
+use tierce_wire::resp::Value;
+
 use crate::support::TestServer;
 
 #[test]
@@ -68,8 +70,60 @@ fn getkeys_finds_keys_or_says_why_not() {
         ("COMMAND GETKEYS PING", "-ERR The command has no key arguments"),
         ("COMMAND GETKEYS GET", "-ERR Invalid number of arguments specified for command"),
         ("COMMAND GETKEYS", "-ERR wrong number of arguments for 'command|getkeys' command"),
+        ("COMMAND GETKEYS SORT l BY STORE x", "[l]"),
+        ("COMMAND GETKEYS SORT l GET STORE STORE x LIMIT STORE 1", "[l, x]"),
+        ("COMMAND GETKEYS SORT l STORE a STORE b", "[l, b]"),
         ("COMMAND GETKEYSANDFLAGS SET k v", "[[k, [OW, update]]]"),
         ("COMMAND GETKEYSANDFLAGS SET k v GET", "[[k, [RW, access, update]]]"),
+    ]);
+}
+
+#[test]
+fn list_and_info_name_the_same_commands_and_subcommands() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let names = |reply: &Value| -> Vec<Vec<u8>> {
+        reply.as_values().unwrap().iter().map(|name| name.as_bytes().unwrap().to_vec()).collect()
+    };
+    let listed = names(&client.value("COMMAND LIST"));
+    let mut known = Vec::new();
+    for command in client.value("COMMAND INFO").as_values().unwrap() {
+        let facts = command.as_values().unwrap();
+        known.push(facts[0].as_bytes().unwrap().to_vec());
+        for subcommand in facts[9].as_values().unwrap() {
+            known.push(subcommand.as_values().unwrap()[0].as_bytes().unwrap().to_vec());
+        }
+    }
+    assert_eq!(listed, known);
+    assert!(listed.contains(&b"config|get".to_vec()));
+}
+
+#[test]
+fn questions_about_clusters_replicas_and_modules_are_answered_as_without() {
+    const DISABLED: &str = "-ERR This instance has cluster support disabled";
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.check(&[
+        ("READONLY", DISABLED),
+        ("READWRITE", DISABLED),
+        ("ASKING", DISABLED),
+        ("CLUSTER INFO", DISABLED),
+        ("CLUSTER HELP", DISABLED),
+        ("CLUSTER KEYSLOT k", DISABLED),
+        ("CLUSTER KEYSLOT", "-ERR wrong number of arguments for 'cluster|keyslot' command"),
+        ("CLUSTER NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CLUSTER HELP."),
+        ("FAILOVER", "-ERR FAILOVER requires connected replicas."),
+        ("FAILOVER TO h 1 FORCE TIMEOUT 5", "-ERR FAILOVER requires connected replicas."),
+        ("FAILOVER TIMEOUT 0", "-ERR FAILOVER timeout must be greater than 0"),
+        ("FAILOVER TO h", "-ERR syntax error"),
+        ("FAILOVER ABORT", "-ERR No failover in progress."),
+        ("MODULE LIST", "[]"),
+        ("MODULE LOAD x", "-ERR MODULE command not allowed. There are no modules for this server."),
+        (
+            "MIGRATE h 1 k 0 10",
+            "-ERR unknown command 'MIGRATE': keys do not move from here by themselves. DUMP here and \
+             RESTORE there carry one over, BACKUP or tierce export all of them",
+        ),
     ]);
 }
 

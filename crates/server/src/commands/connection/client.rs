@@ -51,14 +51,14 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
         sub("kill", -3, kill).flags(OPERATOR).doc(
             "2.4.0",
             "O(N) where N is the number of client connections",
-            "<ip:port | <[ID client-id] [TYPE type] [USER username] [ADDR address] [LADDR address] \
-             [SKIPME yes/no] [MAXAGE maxage]>>",
+            "<ip:port | <[ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] \
+             [USER username] [ADDR address] [LADDR address] [SKIPME yes/no] [MAXAGE maxage]>>",
             "Closes connections.",
         ),
         sub("list", -2, list).tips(&["nondeterministic_output"]).flags(OPERATOR).doc(
             "2.4.0",
             "O(N) where N is the number of client connections",
-            "[TYPE type] [ID client-id [client-id ...]]",
+            "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
             "Lists open connections.",
         ),
         sub("no-evict", 3, no_evict).flags(OPERATOR).doc(

@@ -10,7 +10,7 @@ use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("pfdebug", 3, Group::HyperLogLog, pfdebug)
-        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN))
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN).with(Flags::SYSTEM))
         .keys(&[KeySpec::at(2, KeyFlags(&["RW", "access"]))])
         .doc(
             "2.8.9",
@@ -18,12 +18,9 @@ pub(super) static COMMANDS: &[Spec] = &[
             "subcommand key",
             "Shows registers and encoding of a HyperLogLog. An internal command.",
         ),
-    Spec::new("pfselftest", 1, Group::HyperLogLog, pfselftest).flags(Flags::ADMIN).doc(
-        "2.8.9",
-        "N/A",
-        "",
-        "Tests HyperLogLogs. An internal command.",
-    ),
+    Spec::new("pfselftest", 1, Group::HyperLogLog, pfselftest)
+        .flags(Flags::ADMIN.with(Flags::SYSTEM))
+        .doc("2.8.9", "N/A", "", "Tests HyperLogLogs. An internal command."),
 ];
 
 type Done = Result<(), CommandError>;

@@ -46,7 +46,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "key",
             "Returns the reference count of a value, which is always one.",
         ),
-        help_spec(Group::Generic),
+        Spec { since: "6.2.0", ..help_spec(Group::Generic) },
     ],
     help,
 )

@@ -44,7 +44,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc(
             "7.0.0",
             "O(N+M) where N is the number of keys and M is the number of elements returned",
-            "timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+            "timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
             "Removes and returns elements of the first list that is not empty; waits until there is \
              one.",
         ),
@@ -54,7 +54,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc(
             "6.2.0",
             "O(1)",
-            "source destination LEFT|RIGHT LEFT|RIGHT timeout",
+            "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout",
             "Moves an element from one list to another, and returns it; waits until there is one.",
         ),
     Spec::new("brpoplpush", 4, Group::List, brpoplpush)

@@ -28,7 +28,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc(
             "2.2.0",
             "O(N) where N is the number of elements before the pivot",
-            "key BEFORE|AFTER pivot element",
+            "key <BEFORE | AFTER> pivot element",
             "Inserts an element before or after another element in a list.",
         ),
     Spec::new("lrem", 4, Group::List, lrem).flags(Flags::WRITE).keys(REMOVES).doc(

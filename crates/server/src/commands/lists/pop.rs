@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc(
             "7.0.0",
             "O(N+M) where N is the number of keys and M is the number of elements returned",
-            "numkeys key [key ...] LEFT|RIGHT [COUNT count]",
+            "numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
             "Removes and returns elements of the first list that is not empty.",
         ),
 ];

@@ -20,7 +20,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc(
             "6.2.0",
             "O(1)",
-            "source destination LEFT|RIGHT LEFT|RIGHT",
+            "source destination <LEFT | RIGHT> <LEFT | RIGHT>",
             "Moves an element from one list to another, and returns it.",
         ),
     Spec::new("rpoplpush", 3, Group::List, rpoplpush)

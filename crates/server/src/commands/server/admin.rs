@@ -192,6 +192,10 @@ fn lolwut(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         // There is one picture so far, whatever version is asked for.
         number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
     }
-    ctx.reply.verbatim(&format!("{CASK}Tierce ver. {}\n", crate::VERSION));
+    ctx.reply.verbatim(&format!(
+        "{CASK}Redis ver. {} (Tierce {})\n",
+        crate::REDIS_VERSION,
+        crate::VERSION
+    ));
     Ok(())
 }

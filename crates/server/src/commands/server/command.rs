@@ -61,6 +61,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec {
 }
 .flags(FLAGS)
 .categories(&["connection"])
+.tips(&["nondeterministic_output_order"])
 .doc(
     "2.8.13",
     "O(N) where N is the total number of commands",
@@ -158,7 +159,7 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
             search_step(reply, "index", 1);
             numbers(reply, &[("index", first)]);
         }
-        KeySearch::AskForWord(_) | KeySearch::Unknown => {
+        KeySearch::Option(..) | KeySearch::Unknown => {
             search_step(reply, "unknown", 0);
             reply.bulk(b"find_keys");
             return search_step(reply, "unknown", 0);
@@ -212,6 +213,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     reply.bulk(command.full_name.as_bytes());
     let optional = usize::from(!arguments.is_empty())
         + usize::from(!spec.subcommands.is_empty())
+        + usize::from(spec.flags.contains(Flags::SYSTEM))
         + if spec.deprecated.is_some() { 3 } else { 0 };
     reply.map(4 + optional);
     for (name, text) in [
@@ -223,6 +225,10 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
         reply.bulk(name.as_bytes());
         reply.bulk(text.as_bytes());
     }
+    if spec.flags.contains(Flags::SYSTEM) {
+        reply.bulk(b"doc_flags");
+        reply.simple_set(&["syscmd"]);
+    }
     if let Some((since, replaced_by)) = spec.deprecated {
         reply.bulk(b"doc_flags");
         reply.simple_set(&["deprecated"]);
@@ -233,7 +239,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     }
     if !arguments.is_empty() {
         reply.bulk(b"arguments");
-        document_arguments(ctx, &arguments);
+        document_arguments(ctx, &arguments, &mut KeyPlaces::new(spec));
     }
     if !command.subcommands.is_empty() {
         ctx.reply.bulk(b"subcommands");
@@ -242,12 +248,39 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     }
 }
 
-fn document_arguments(ctx: &mut Context<'_, '_>, arguments: &[Argument]) {
-    ctx.reply.array(arguments.len());
-    arguments.iter().for_each(|argument| document_argument(ctx, argument));
+/// Which of a command's key specifications the arguments belong to, one argument after the other.
+struct KeyPlaces {
+    keys: &'static [KeySpec],
+    next: usize,
 }
 
-fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
+impl KeyPlaces {
+    fn new(spec: &Spec) -> Self {
+        Self { keys: spec.keys, next: 0 }
+    }
+
+    /// The index for an argument of this kind; `None` if it names no key.
+    fn of(&mut self, kind: &str) -> Option<usize> {
+        let last = self.keys.len().checked_sub(1)?;
+        let names_unknown = |at: usize| self.keys[at.min(last)].search == KeySearch::Unknown;
+        match kind {
+            "pattern" => Some(self.next.min(last)).filter(|at| names_unknown(*at)),
+            "key" => {
+                self.next += usize::from(names_unknown(self.next));
+                self.next += 1;
+                Some((self.next - 1).min(last))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn document_arguments(ctx: &mut Context<'_, '_>, arguments: &[Argument], keys: &mut KeyPlaces) {
+    ctx.reply.array(arguments.len());
+    arguments.iter().for_each(|argument| document_argument(ctx, argument, keys));
+}
+
+fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument, keys: &mut KeyPlaces) {
     let (kind, inner): (_, &[Argument]) = match &argument.kind {
         ArgumentKind::Value(kind) => (*kind, &[]),
         ArgumentKind::PureToken => ("pure-token", &[]),
@@ -260,11 +293,13 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
         .collect();
     // Values have a name to be shown by; a group is known by its parts.
     let is_leaf = inner.is_empty();
-    let key = kind == "key";
+    let key = keys.of(kind);
+    // A key of no database: CLUSTER KEYSLOT.
+    let kind = if kind == "key" && key.is_none() { "string" } else { kind };
     let reply = &mut ctx.reply;
     let fields = 2
         + usize::from(is_leaf)
-        + usize::from(key)
+        + usize::from(key.is_some())
         + usize::from(argument.token.is_some())
         + usize::from(!flags.is_empty())
         + usize::from(!is_leaf);
@@ -277,9 +312,9 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
         reply.bulk(b"display_text");
         reply.bulk(argument.name.as_bytes());
     }
-    if key {
+    if let Some(index) = key {
         reply.bulk(b"key_spec_index");
-        reply.int(0);
+        reply.count(index);
     }
     if let Some(token) = &argument.token {
         reply.bulk(b"token");
@@ -291,7 +326,7 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument) {
     }
     if !is_leaf {
         reply.bulk(b"arguments");
-        document_arguments(ctx, inner);
+        document_arguments(ctx, inner, keys);
     }
 }
 
@@ -393,12 +428,10 @@ impl<'a> ListFilter<'a> {
 
 fn list(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let filter = ListFilter::parse(args)?;
-    let whole = matches!(filter, ListFilter::All);
     let names: Vec<_> = ctx
         .server
         .commands
         .all()
-        .filter(|command| !(whole && command.full_name.contains('|')))
         .filter(|command| filter.admits(command))
         .map(|command| command.full_name.as_str())
         .collect();

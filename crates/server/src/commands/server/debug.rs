@@ -20,7 +20,7 @@ use crate::persistence::{self, ReloadError, ReloadOptions};
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("debug", -2, Group::Server, debug).flags(FLAGS).doc(
+    &[Spec::new("debug", -2, Group::Server, debug).flags(FLAGS.with(Flags::SYSTEM)).doc(
         "1.0.0",
         "Depends on subcommand.",
         "subcommand [arg [arg ...]]",

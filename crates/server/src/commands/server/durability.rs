@@ -12,7 +12,7 @@ use crate::waiting::Awaited;
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("bgrewriteaof", 1, Group::Server, compact)
-        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI))
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
         .doc("1.0.0", "O(1)", "", "Starts to compact the log of writes in the background."),
     Spec::new("waitaof", 4, Group::Generic, wait)
         .flags(Flags::BLOCKING)

@@ -67,7 +67,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "[event [event ...]]",
                 "Forgets the samples of some or all events.",
             ),
-        help_spec(Group::Server),
+        Spec { since: "2.8.13", ..help_spec(Group::Server) },
     ],
     help,
 )

@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "key [SAMPLES count]",
                 "Returns how much memory a key occupies.",
             ),
-        help_spec(Group::Server),
+        Spec { since: "4.0.0", ..help_spec(Group::Server) },
     ],
     help,
 )

@@ -1,6 +1,7 @@
 //! Commands about the server as a whole.
 
 mod admin;
+mod cluster;
 mod command;
 mod config;
 mod debug;
@@ -8,6 +9,7 @@ mod durability;
 mod info;
 mod latency;
 mod memory;
+mod module;
 mod monitor;
 mod persistence;
 mod slowlog;
@@ -20,6 +22,7 @@ use crate::execute::Context;
 
 pub(super) const COMMANDS: &[&[Spec]] = &[
     admin::COMMANDS,
+    cluster::COMMANDS,
     command::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
@@ -27,6 +30,7 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    module::COMMANDS,
     monitor::COMMANDS,
     persistence::COMMANDS,
     slowlog::COMMANDS,

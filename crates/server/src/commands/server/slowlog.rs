@@ -47,7 +47,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
                 "",
                 "Clears the log of slow commands.",
             ),
-        help_spec(Group::Server),
+        Spec { since: "6.2.0", ..help_spec(Group::Server) },
     ],
     help,
 )

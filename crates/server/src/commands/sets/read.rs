@@ -19,7 +19,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         "key member",
         "Determines whether a member belongs to a set.",
     ),
-    Spec::new("smismember", -3, Group::Set, smismember).flags(FAST).keys(LOOK).doc(
+    Spec::new("smismember", -3, Group::Set, smismember).flags(FAST).keys(READ).doc(
         "6.2.0",
         "O(N) where N is the number of members being checked",
         "key member [member ...]",

@@ -24,8 +24,9 @@ use pattern::Lookup;
 const SOURCE: KeySpec = KeySpec::at(1, KeyFlags::READ);
 const LOOKED_UP: KeySpec = KeySpec::unknown(KeyFlags::READ)
     .note("keys of BY and GET, whose names are made of the elements");
-const DESTINATION: KeySpec = KeySpec::somewhere_behind("STORE", 2, KeyFlags::OVERWRITE)
-    .note("the key of STORE, which may stand anywhere");
+const DESTINATION: KeySpec =
+    KeySpec::option("STORE", &[("BY", 1), ("GET", 1), ("LIMIT", 2)], 2, KeyFlags::OVERWRITE)
+        .note("the key of STORE, which may stand anywhere");
 
 const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
 const COMPLEXITY: &str = "O(N+M*log(M)) where N is the number of elements and M is the number of \

@@ -48,7 +48,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             "Sets the string value and expiration time in milliseconds of a key.",
         ),
     Spec::new("getset", 3, Group::String, get_set)
-        .deprecated("6.2.0", "`SET` with the `GET` argument")
+        .deprecated("6.2.0", "`SET` with the `!GET` argument")
         .flags(STORE.with(Flags::FAST))
         .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
         .doc(

@@ -1,0 +1,161 @@
+"""Compares what two servers say of their commands: COMMAND, COMMAND LIST, COUNT and DOCS.
+
+Usage: command_table.py TIERCE'S-PORT REDIS'S-PORT. The reference is redis-server 7.0, which Debian has; what is
+otherwise on purpose, or because 7.2 is, is listed here with its reason. An entry that no longer holds has to go."""
+
+import sys
+
+import redis
+
+# Commands of Redis that are not here yet.
+MISSING = {
+    "acl", "client|caching", "client|tracking", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro",
+    "exec", "fcall", "fcall_ro", "function", "migrate", "multi", "psubscribe", "psync", "publish",
+    "pubsub", "punsubscribe", "replconf", "replicaof", "restore-asking", "script", "slaveof",
+    "spublish", "ssubscribe", "subscribe", "sunsubscribe", "sync", "unsubscribe", "unwatch", "watch",
+}
+
+# Commands that 7.0 lacks.
+ADDED = {
+    "client|no-touch": "7.2",
+    "client|setinfo": "7.2",
+    "cluster|myshardid": "7.2",
+    "waitaof": "7.2",
+    "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
+    "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
+    "backup": "our own",
+    "client|durability": "our own",
+    "exit": "our own: what people type who want to leave",
+}
+
+SCRIPTS_MAY = "7.2: scripts may call it, and then it does not wait"
+
+# What differs of commands that both have: (command, fact), and why.
+DIFFERENT = {
+    **{(name, "flags"): SCRIPTS_MAY for name in (
+        "blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin", "wait")},
+    ("wait", "categories"): "7.2: it blocks",
+    ("command|getkeys", "arity"): "7.2: a call may be a single word",
+    ("command|getkeysandflags", "arity"): "7.2: a call may be a single word",
+    ("zrank", "arity"): "7.2: WITHSCORE",
+    ("zrevrank", "arity"): "7.2: WITHSCORE",
+    ("sinterstore", "keys"): "it overwrites the destination without reading it, as SUNIONSTORE does",
+    ("xautoclaim", "keys"): "7.2: it returns content",
+    ("client|pause", "since"): "7.0 says 2.9.50, which was no release",
+    ("bitop", "words"): "7.2: the operations by name",
+    ("client|kill", "words"): "7.4: MAXAGE",
+    ("hscan", "words"): "7.4: NOVALUES",
+    ("zrank", "words"): "7.2: WITHSCORE",
+    ("zrevrank", "words"): "7.2: WITHSCORE",
+    **{(name, fact): "7.2: deprecated" for name in ("psetex", "quit", "setex", "setnx")
+       for fact in ("doc_flags", "deprecated_since", "replaced_by")},
+}
+
+
+def facts_of(server):
+    """The facts of each command and subcommand, by full name."""
+    facts = {}
+
+    def add(entry):
+        name, arity, flags, first, last, step, categories, tips, keys, subcommands = entry
+        facts[name] = {
+            "arity": arity,
+            "flags": sorted(flags),
+            "range": (first, last, step),
+            "categories": sorted(categories),
+            "tips": sorted(tips),
+            "keys": [key_of(key) for key in keys],
+        }
+        for subcommand in subcommands:
+            add(subcommand)
+
+    for entry in server.execute_command("COMMAND INFO"):
+        add(entry)
+    return facts
+
+
+def pairs(flat):
+    return dict(zip(flat[::2], flat[1::2]))
+
+
+def key_of(key):
+    """A key specification without its notes, which are in own words."""
+    key = pairs(key)
+    key["notes"] = "notes" in key
+    key["flags"] = sorted(key["flags"])
+    return key
+
+
+def arguments_of(arguments):
+    """The keys among arguments, as indexes into the key specifications, and the words."""
+    keys, words = [], set()
+    for argument in map(pairs, arguments):
+        if "key_spec_index" in argument:
+            keys.append(argument["key_spec_index"])
+        if "token" in argument:
+            words.add(argument["token"])
+        inner_keys, inner_words = arguments_of(argument.get("arguments", []))
+        keys, words = keys + inner_keys, words | inner_words
+    return keys, words
+
+
+def documents_of(server):
+    """What COMMAND DOCS says beyond texts and names for people, by full name."""
+    documents = {}
+
+    def add(flat):
+        for name, document in pairs(flat).items():
+            document = pairs(document)
+            documents[name] = {
+                fact: document.get(fact)
+                for fact in ("since", "group", "doc_flags", "deprecated_since", "replaced_by")
+            }
+            keys, words = arguments_of(document.get("arguments", []))
+            documents[name] |= {"key arguments": keys, "words": sorted(words)}
+            add(document.get("subcommands", []))
+
+    add(server.execute_command("COMMAND DOCS"))
+    return documents
+
+
+def is_missing(name):
+    return name in MISSING or name.split("|")[0] in MISSING
+
+
+def main():
+    tierce, reference = (redis.Redis(port=int(port), protocol=2, decode_responses=True) for port in sys.argv[1:3])
+    for server in (tierce, reference):
+        # The replies as they come.
+        server.response_callbacks.clear()
+    wrong = []
+    ours, theirs = facts_of(tierce), facts_of(reference)
+    for server, facts in ((tierce, ours), (reference, theirs)):
+        if sorted(server.execute_command("COMMAND LIST")) != sorted(facts):
+            wrong.append("COMMAND LIST and COMMAND INFO name different commands")
+        if server.execute_command("COMMAND COUNT") != len([name for name in facts if "|" not in name]):
+            wrong.append("COMMAND COUNT is another number than that of the commands")
+
+    wrong += [f"{name} is missing" for name in sorted(theirs.keys() - ours.keys()) if not is_missing(name)]
+    wrong += [f"{name} is not in Redis" for name in sorted(ours.keys() - theirs.keys() - ADDED.keys())]
+    wrong += [f"{name} is listed, and there" for name in sorted(MISSING & ours.keys())]
+    wrong += [f"{name} is listed as added" for name in sorted(ADDED.keys() - (ours.keys() - theirs.keys()))]
+
+    for name, document in documents_of(tierce).items():
+        ours[name] |= document
+    for name, document in documents_of(reference).items():
+        theirs[name] |= document
+    differing = {
+        (name, fact)
+        for name in ours.keys() & theirs.keys()
+        for fact in ours[name]
+        if ours[name][fact] != theirs[name][fact]
+    }
+    for name, fact in sorted(differing - DIFFERENT.keys()):
+        wrong.append(f"{name}: {fact} is {ours[name][fact]}, in Redis {theirs[name][fact]}")
+    wrong += [f"{name}: {fact} no longer differs" for name, fact in sorted(DIFFERENT.keys() - differing)]
+
+    print("\n".join(wrong) or f"{len(ours)} commands and subcommands agree, but for {len(DIFFERENT)} facts that are listed")
+    sys.exit(1 if wrong else 0)
+
+
+main()
