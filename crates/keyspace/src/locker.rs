@@ -243,6 +243,7 @@ impl<'k> Locker<'k> {
 }
 
 impl Drop for Locker<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.log_pending();
         if self.has_ready() {

@@ -69,12 +69,18 @@ impl<T> Mailbox<T> {
 
     /// Moves all mail to the end of `into`.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
-        if !self.has_mail.load(Ordering::Relaxed) {
+        if !self.has_mail() {
             return;
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         self.has_mail.store(false, Ordering::SeqCst);
         into.append(&mut queue);
+    }
+
+    /// Whether there is anything to take.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Relaxed)
     }
 
     /// The descriptor becomes readable when the sleeping reader is to wake up.

@@ -258,7 +258,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut watched = self.server.clients.has_monitors();
         let mut limited = !admitted && self.server.keyspace.has_memory_limit();
         let is_late =
-            !admitted && self.server.durability.holds_back(session.sync_policy(self.server));
+            !admitted && self.server.durability.holds_back(|| session.sync_policy(self.server));
         let has_spilled = !admitted && self.server.keyspace.has_spilled();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;

@@ -40,8 +40,7 @@ impl Waits {
     /// this way. Which of them only read is not worth finding out.
     #[inline]
     pub fn for_device(&mut self, server: &Server, io: &mut Io<'_>) -> Option<Flow> {
-        let policy = server.config.live().appendfsync();
-        if !server.durability.holds_back(policy) {
+        if !server.durability.holds_back(|| server.config.live().appendfsync()) {
             return None;
         }
         self.held = true;

@@ -165,7 +165,7 @@ impl AnyService {
     }
 
     /// What remains to be done when a session has been called with input.
-    #[inline]
+    #[inline(always)]
     fn after_input(
         &self,
         worker: &mut Worker,
@@ -269,6 +269,7 @@ impl Service for AnyService {
         self.after_input(worker, session, io, flow)
     }
 
+    #[cold]
     fn claimed(
         &self,
         worker: &mut Worker,

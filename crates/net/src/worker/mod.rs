@@ -286,6 +286,9 @@ impl<S: Service> Worker<S> {
     }
 
     fn read_mail(&mut self) {
+        if !self.handle.mailbox(self.core.id).has_mail() {
+            return;
+        }
         let mut mail = std::mem::take(&mut self.mail);
         self.handle.mailbox(self.core.id).take(&mut mail);
         for mail in mail.drain(..) {
@@ -306,12 +309,13 @@ impl<S: Service> Worker<S> {
     }
 
     fn serve_ready(&mut self, mut ready: Vec<Token>) {
-        for token in ready.drain(..) {
+        for &token in &ready {
             if let Some(conn) = self.core.conn(token) {
                 conn.in_ready = false;
                 self.serve(token);
             }
         }
+        ready.clear();
         // Keeps the capacity unless new entries have their own.
         if self.core.ready.is_empty() {
             self.core.ready = ready;

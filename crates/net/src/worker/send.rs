@@ -23,6 +23,9 @@ const SENDS_PER_TURN_MAX: usize = 16;
 impl<S: Service> Worker<S> {
     /// Sends the outputs that waited for the end of the turn.
     pub(super) fn send_deferred(&mut self) {
+        if self.core.deferred.is_empty() {
+            return;
+        }
         let mut deferred = std::mem::take(&mut self.core.deferred);
         for Deferred { token, part } in deferred.drain(..) {
             let Some(conn) = self.core.conn(token) else { continue };
@@ -36,6 +39,9 @@ impl<S: Service> Worker<S> {
 
     /// Sends the queues that got something to send or the room for it.
     pub(super) fn flush_queues(&mut self) {
+        if self.core.flush.is_empty() {
+            return;
+        }
         let mut flush = std::mem::take(&mut self.core.flush);
         for token in flush.drain(..) {
             if let Some(conn) = self.core.conn(token) {
@@ -56,9 +62,12 @@ impl<S> Core<S> {
     /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
     /// turn, or queues it.
     pub(super) fn dispatch_output(&mut self, token: Token) {
-        self.set_gate(token);
         let part = self.output.part();
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if conn.control.hold.is_some() {
+            self.set_gate(token);
+            return self.dispatch_output(token);
+        }
         if part.len() > 0 {
             if conn.control.is_cut {
                 self.output.discard_part();
@@ -117,6 +126,7 @@ impl<S> Core<S> {
     }
 
     /// Has the output of the call that has just ended wait, if the call asked for that.
+    #[inline(never)]
     fn set_gate(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let Some(ticket) = conn.control.hold.take() else { return };

@@ -127,11 +127,12 @@ impl Durability {
         self.journal.lost()
     }
 
-    /// Whether writes under this policy have to wait for a sync that takes too long.
+    /// Whether writes under a policy have to wait for a sync that takes too long. Which policy it is
+    /// matters only if one does.
     #[must_use]
     #[inline]
-    pub fn holds_back(&self, policy: SyncPolicy) -> bool {
-        policy == SyncPolicy::EverySecond && self.journal.exposure.is_too_long()
+    pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
+        self.journal.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
     /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
