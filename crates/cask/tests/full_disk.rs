@@ -78,3 +78,37 @@ fn spilled_values_use_a_small_disk_to_nearly_its_end() {
         write(200_000).unwrap();
     }
 }
+
+/// What is there can be read whatever the disk is; writes are accepted again when there is space.
+#[test]
+fn a_log_opens_on_a_full_disk_and_takes_records_when_there_is_space() {
+    let disk = small_disk(3 * MIB);
+    let options = || WalOptions { background_threads: false, ..WalOptions::default() };
+    let (log, _) = Wal::open_on(Arc::new(disk.clone()), "/log", options(), |_| Ok(())).unwrap();
+    let record = vec![7; 10_000];
+    let mut appended = 0;
+    while log.append(&record).is_ok() {
+        appended += 1;
+    }
+    let mut image = disk.now().after_kill(1);
+    drop(log);
+    for round in 0..4 {
+        // Not even the manifest fits.
+        image.set_capacity(Some(image.used()));
+        let mut found = 0;
+        let take = |_: &[u8]| {
+            found += 1;
+            Ok(())
+        };
+        let (log, _) = Wal::open_on(Arc::new(image.clone()), "/log", options(), take).unwrap();
+        assert_eq!(found, appended, "round {round}");
+        if round % 2 == 1 {
+            image.set_capacity(None);
+            log.append(&record).unwrap();
+            appended += 1;
+        }
+        let next = image.now().after_kill(round);
+        drop(log);
+        image = next;
+    }
+}

@@ -104,7 +104,11 @@ impl Wal {
             recovery::open(disk, dir, options.to_store(), &mut Replay::new(replay))?;
         let store = Arc::new(store);
         // The first writer shall not wait for a segment to be made.
-        store.prepare_spares()?;
+        match store.prepare_spares() {
+            // It has to, and then it is told what is missing.
+            Err(error) if error.is_transient() => {}
+            prepared => prepared?,
+        }
         let threads = Threads::start(&store).map_err(|e| Error::io("serve", dir, e))?;
         Ok((Wal { store, threads: Mutex::new(threads) }, recovery))
     }

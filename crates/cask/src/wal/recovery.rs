@@ -86,6 +86,7 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
     let lock = lock_dir(&*disk, dir, &options)?;
     let mut manifest = load_manifest(&*disk, dir, Purpose::Log, &options)?;
+    let is_new = manifest.segments.is_empty();
     sort_out_files(&*disk, dir, &mut manifest)?;
     let home = Arc::new(SegmentHome {
         disk,
@@ -101,11 +102,18 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     // Without a gap, though numbers from here on may have been given to records that are lost.
     manifest.next_seq = replay.next_seq;
     adopt_tails(&*home.disk, dir, &mut manifest)?;
-    manifest.store(&*home.disk, dir)?;
-    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
-    doomed.iter().for_each(|segment| segment.doom());
-    drop(doomed);
-    remove_idle_tails(&*home.disk, dir, manifest.shards)?;
+    match manifest.store(&*home.disk, dir) {
+        Ok(()) => {
+            // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+            doomed.iter().for_each(|segment| segment.doom());
+            drop(doomed);
+            remove_idle_tails(&*home.disk, dir, manifest.shards)?;
+        }
+        // The disk is full. The manifest that is there leads to the same records once more; the one in
+        // memory is stored before anything else is written, and the next opening removes what is doomed.
+        Err(error) if error.is_transient() && !is_new => {}
+        Err(error) => return Err(error),
+    }
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
     let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
     let segments: crate::db::store::Segments =
