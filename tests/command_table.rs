@@ -31,7 +31,9 @@ fn every_promised_command_is_there() {
 fn all_views_agree() {
     let server = server();
     let mut c = server.connect_resp3();
-    let listed = names(&c.ask("COMMAND LIST"));
+    // Subcommands are listed as well; the other views show them with their commands.
+    let mut listed = names(&c.ask("COMMAND LIST"));
+    listed.retain(|name| !name.contains('|'));
     assert_eq!(c.ask("COMMAND COUNT").int(), listed.len() as i64);
     let all = c.ask("COMMAND");
     let described: BTreeSet<_> =
