@@ -1,21 +1,21 @@
 //! What makes writes durable: the log under the keyspace.
 //!
-//! * [`journal`]: the log itself; where changes go, and what happens when they cannot.
-//! * [`recovery`]: from the log back to the keys, before anybody is served.
-//! * [`syncer`]: a thread that has the log reach the device, by policy.
-//! * [`exposure`]: holding writers back where that takes too long.
-//! * [`compactor`]: writing live keys again so that the old part of the log can go.
-//! * [`keeper`]: what decides when that is done, and begins, heals and closes the log at run time.
-//! * [`home`]: where the log is, and which one counts.
-//! * [`host`]: what all of these need of the program around them.
-//! * [`policy`]: when a write is durable enough to be acknowledged.
-//! * [`serving`]: the threads of a server, and its part of [`host`].
+//! * `journal`: the log itself; where changes go, and what happens when they cannot.
+//! * `recovery`: from the log back to the keys, before anybody is served.
+//! * `syncer`: a thread that has the log reach the device, by policy.
+//! * `exposure`: holding writers back where that takes too long.
+//! * `compactor`: writing live keys again so that the old part of the log can go.
+//! * `keeper`: what decides when that is done, and begins, heals and closes the log at run time.
+//! * `home`: where the log is, and which one counts.
+//! * `host`: what all of these need of the program around them.
+//! * `policy`: when a write is durable enough to be acknowledged.
+//! * `serving`: the threads of a server, and its part of `host`.
 //!
 //! What holds whatever the policy: a write is in the operating system's hands before its reply is
 //! sent, so the death of the process loses nothing that was acknowledged. Under `always`, the replies
 //! of a connection are kept back until the log has reached the device; other connections go on.
 //!
-//! Only [`serving`] and [`syncer`] know a server; the others could be a crate below it.
+//! Only `serving` and `syncer` know a server; the others could be a crate below it.
 
 mod compactor;
 mod exposure;
