@@ -7,6 +7,8 @@
 //! A worker knows which of its connections wait. It asks for a sync once a turn, and looks through them
 //! when it is told of one ([`Message::Durable`](crate::service::Message::Durable)).
 
+use std::ops::Range;
+
 use tierce_net::{ConnKey, ConnMut, Conns};
 
 use crate::durability::SyncPolicy;
@@ -112,9 +114,11 @@ impl Awaiting {
         let journal = server.durability.journal();
         let durable = journal.map_or(u64::MAX, |journal| journal.durable());
         let is_wounded = server.durability.refuses_writes();
+        let lost = server.durability.lost();
         self.conns.retain(|key| {
             let Some(mut conn) = conns.get(*key) else { return false };
-            let waits = if holds_lost(&mut conn, server) {
+            let holds_lost = lost.as_ref().is_some_and(|lost| holds_lost(&mut conn, lost));
+            let waits = if holds_lost {
                 still_waits(&mut conn, 0, true)
             } else {
                 still_waits(&mut conn, durable, is_wounded)
@@ -125,9 +129,8 @@ impl Awaiting {
     }
 }
 
-/// Whether replies are held of which the writes are lost, once those before them are sent.
-fn holds_lost(conn: &mut ConnMut<'_, AnySession>, server: &Server) -> bool {
-    let Some(lost) = server.durability.lost() else { return false };
+/// Whether replies are held whose writes are lost, once those before them are sent.
+fn holds_lost(conn: &mut ConnMut<'_, AnySession>, lost: &Range<u64>) -> bool {
     conn.release(lost.start);
     conn.held_for().is_some_and(|position| position <= lost.end)
 }

@@ -395,7 +395,7 @@ impl ColdStore {
     pub fn remove(&self, ids: &[u32]) -> Result<()> {
         for id in ids {
             let found = self.segments.read().get(id).map(Arc::clone);
-            // Nobody begins to hold what counts for nobody.
+            // No key refers to a dead segment, so none can begin to.
             let Some(segment) = found.filter(|segment| segment.live() == 0) else { continue };
             match self.disk.remove(&segment.path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {

@@ -157,7 +157,7 @@ pub(crate) fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) 
     });
     let tails = lanes.collect();
     if manifest.tails != tails {
-        // Whoever made one may have died before its name was durable.
+        // The process that made it may have died before its name was durable.
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
         manifest.tails = tails;
     }
