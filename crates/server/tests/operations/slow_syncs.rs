@@ -9,7 +9,7 @@ use tierce_cask::disk::Fault;
 use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
 use crate::gated_disk::{Gate, GatedDisk};
-use crate::support::{TestServer, free_port};
+use crate::support::{Client, TestServer, free_port};
 
 struct Slow {
     server: TestServer,
@@ -33,6 +33,17 @@ impl Drop for Slow {
 }
 
 impl Slow {
+    /// The sync of the first write hangs, and the second one waits for another.
+    fn two_writes(&self) -> Client {
+        self.gate.close();
+        let mut client = self.server.client();
+        client.send("SET a 1");
+        self.gate.await_sync();
+        client.send("SET b 1");
+        self.await_writes(2);
+        client
+    }
+
     /// Returns when the server has executed `count` writes.
     fn await_writes(&self, count: usize) {
         let mut client = self.server.client();
@@ -67,12 +78,7 @@ impl Plain {
 #[test]
 fn a_client_that_keeps_writing_gets_the_replies_that_a_sync_has_covered() {
     let slow = start("--appendfsync always");
-    slow.gate.close();
-    let mut writer = slow.server.client();
-    writer.send("SET a 1");
-    slow.gate.await_sync();
-    writer.send("SET b 1");
-    slow.await_writes(2);
+    let mut writer = slow.two_writes();
     slow.gate.let_one_pass();
     // The sync of `b` does not end.
     assert_eq!(writer.next(), "OK");
@@ -89,12 +95,7 @@ fn a_client_that_keeps_writing_gets_the_replies_that_a_sync_has_covered() {
 #[test]
 fn what_a_sync_has_covered_is_sent_before_the_next_one_fails() {
     let slow = start("--appendfsync always");
-    slow.gate.close();
-    let mut writer = slow.server.client();
-    writer.send("SET a 1");
-    slow.gate.await_sync();
-    writer.send("SET b 1");
-    slow.await_writes(2);
+    let mut writer = slow.two_writes();
     slow.gate.let_one_pass();
     assert_eq!(writer.next(), "OK");
     slow.gate.await_sync();
@@ -280,12 +281,7 @@ fn long_replies_that_wait_for_the_device_close_nothing() {
 #[test]
 fn replies_that_wait_are_sent_when_the_log_is_switched_off() {
     let slow = start("--appendfsync always");
-    slow.gate.close();
-    let mut client = slow.server.client();
-    client.send("SET a 1");
-    slow.gate.await_sync();
-    client.send("SET b 1");
-    slow.await_writes(2);
+    let mut client = slow.two_writes();
     let mut other = slow.server.client();
     other.send("CONFIG SET appendonly no");
     slow.gate.open();
