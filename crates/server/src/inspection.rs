@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tierce_cask::disk::ShadowDisk;
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
-use crate::config::LogLevel;
+use crate::config::{LogLevel, is_own_name};
 use crate::durability::{self, Journal, LogHome, LogOptions, RecoveryError};
 use crate::log::Log;
-use crate::persistence::{LoadError, is_own_name, verify};
+use crate::persistence::{LoadError, verify};
 use crate::spill;
 
 /// What a start with a log comes to.

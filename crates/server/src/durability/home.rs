@@ -59,7 +59,7 @@ pub struct LogHome {
 }
 
 /// Whether this is the name of a directory with a log, of a complete one or not.
-pub(crate) fn is_log_name(name: &[u8]) -> bool {
+fn is_log_name(name: &[u8]) -> bool {
     let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     name == FIRST_NAME.as_bytes() || name.strip_prefix(NAME_PREFIX.as_bytes()).is_some_and(number)
 }
@@ -363,6 +363,7 @@ mod tests {
     fn names_of_logs() {
         for (name, is_one) in [("wal", true), ("wal-2", true), ("wal-", false), ("wal-2x", false)] {
             assert_eq!(is_log_name(name.as_bytes()), is_one, "{name}");
+            assert!(!is_one || crate::config::is_own_name(name.as_bytes()), "{name}");
         }
     }
 }

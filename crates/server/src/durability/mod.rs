@@ -8,7 +8,6 @@
 //! * `keeper`: what decides when that is done, and begins, heals and closes the log at run time.
 //! * `home`: where the log is, and which one counts.
 //! * `host`: what all of these need of the program around them.
-//! * `policy`: when a write is durable enough to be acknowledged.
 //! * `serving`: the threads of a server, and its part of `host`.
 //!
 //! What holds whatever the policy: a write is in the operating system's hands before its reply is
@@ -23,18 +22,17 @@ mod home;
 mod host;
 mod journal;
 mod keeper;
-mod policy;
 mod recovery;
 mod serving;
 mod syncer;
 
+pub use crate::config::SyncPolicy;
 pub use compactor::CompactionFigures;
+pub(crate) use home::log_dir;
 pub use home::{LogHome, LogOptions};
-pub(crate) use home::{is_log_name, log_dir};
 pub use host::{Host, KeeperSettings, Operator, Severity, Switched};
 pub use journal::Journal;
 pub use keeper::{Keeper, Next};
-pub use policy::SyncPolicy;
 pub(crate) use recovery::{Losses, replay};
 pub use recovery::{RecoveryError, recover};
 pub use serving::{Durability, Reached};

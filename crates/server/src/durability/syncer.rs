@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::journal::Journal;
-use super::policy::SyncPolicy;
+use crate::config::SyncPolicy;
 use crate::server::Server;
 use crate::service::Message;
 

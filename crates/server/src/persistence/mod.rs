@@ -42,7 +42,7 @@ pub use error::{LoadError, SaveError};
 pub use file::Install;
 pub(crate) use load::verify;
 pub use load::{load, load_without_unsupported};
-pub(crate) use place::{OwnFiles, is_own_name};
+pub(crate) use place::OwnFiles;
 pub(crate) use reload::{ReloadError, ReloadOptions, reload};
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
