@@ -289,7 +289,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 continue;
             }
             if refuses_writes && command.spec.flags.contains(Flags::WRITE) {
-                let error = self.server.durability.misconfigured();
+                let error = CommandError::text(self.server.durability.misconfigured());
                 self.refuse(session, output, &Refused { command: Some(command), error });
                 continue;
             }

@@ -42,6 +42,7 @@ mod execute;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
+mod host;
 pub mod inspection;
 mod latency;
 mod listening;

@@ -23,6 +23,7 @@ use crate::config::{
 };
 use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
 use crate::eviction;
+use crate::host::ServerHost;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
@@ -230,7 +231,7 @@ impl Instance {
         server.set_active_expiry(true)?;
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
-        server.durability.start(&server)?;
+        server.durability.start(&server.keyspace, Arc::new(ServerHost(Arc::downgrade(&server))))?;
         watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);

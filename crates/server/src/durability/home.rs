@@ -72,6 +72,12 @@ pub(crate) fn log_dir(dir: &Path) -> io::Result<PathBuf> {
     LogHome::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
 }
 
+/// Where a data directory has the spilled values that its log refers to.
+#[must_use]
+pub fn cold_dir(dir: &Path) -> PathBuf {
+    dir.join("cold")
+}
+
 impl LogHome {
     /// In this data directory.
     #[must_use]
@@ -102,7 +108,7 @@ impl LogHome {
 
     /// Refuses to begin without a log where there are values that only a log knows.
     pub(super) fn check_values(&self, current: &Path) -> io::Result<()> {
-        let cold = crate::spill::logged_dir(&self.dir);
+        let cold = cold_dir(&self.dir);
         let values = self.disk_list(&cold)?;
         let is_value = |path: &&PathBuf| path.extension().is_some_and(|kind| kind == "cold");
         match values.iter().find(is_value) {

@@ -8,13 +8,11 @@
 //! * `keeper`: what decides when that is done, and begins, heals and closes the log at run time.
 //! * `home`: where the log is, and which one counts.
 //! * `host`: what all of these need of the program around them.
-//! * `serving`: the threads of a server, and its part of `host`.
+//! * `serving`: the log with its threads.
 //!
 //! What holds whatever the policy: a write is in the operating system's hands before its reply is
 //! sent, so the death of the process loses nothing that was acknowledged. Under `always`, the replies
 //! of a connection are kept back until the log has reached the device; other connections go on.
-//!
-//! Only `serving` and `syncer` know a server; the others could be a crate below it.
 
 mod compactor;
 mod exposure;
@@ -28,9 +26,9 @@ mod syncer;
 
 pub use crate::config::SyncPolicy;
 pub use compactor::CompactionFigures;
-pub(crate) use home::log_dir;
 pub use home::{LogHome, LogOptions};
-pub use host::{Host, KeeperSettings, Operator, Severity, Switched};
+pub(crate) use home::{cold_dir, log_dir};
+pub use host::{Host, KeeperSettings, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost};
 pub use journal::Journal;
 pub use keeper::{Keeper, Next};
 pub(crate) use recovery::{Losses, replay};

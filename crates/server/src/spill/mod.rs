@@ -26,6 +26,7 @@ use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
 use tierce_keyspace::{Keyspace, Policy};
 
 use crate::config::DirectiveId;
+use crate::durability::cold_dir;
 use crate::eviction::Room;
 use crate::server::Server;
 pub use fetcher::Fetcher;
@@ -197,12 +198,6 @@ impl Spill {
     }
 }
 
-/// The store of a data directory with a log, which knows what is in it.
-#[must_use]
-pub fn logged_dir(dir: &Path) -> std::path::PathBuf {
-    dir.join("cold")
-}
-
 /// The store of a server without a log. What is in it means nothing to the next one; and what belongs to
 /// a log that is not used today is elsewhere.
 fn unlogged_dir(dir: &Path) -> std::path::PathBuf {
@@ -214,7 +209,7 @@ fn open_new(
     dir: &Path,
     is_logged: bool,
 ) -> Result<Arc<ColdStore>, tierce_cask::Error> {
-    let dir = if is_logged { logged_dir(dir) } else { unlogged_dir(dir) };
+    let dir = if is_logged { cold_dir(dir) } else { unlogged_dir(dir) };
     let store = ColdStore::open(disk, dir, ColdOptions::default())?;
     // Nothing refers to what may be there.
     store.settle()?;
@@ -228,24 +223,4 @@ impl Server {
         self.keyspace.eviction().policy == Policy::Spill
             || self.keyspace.cold_store().is_some_and(|store| store.figures().segments > 0)
     }
-}
-
-/// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
-/// there are none, nothing is made.
-///
-/// # Errors
-/// When they cannot be opened.
-pub fn open_logged(
-    keyspace: &Keyspace,
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    options: ColdOptions,
-) -> Result<(), tierce_cask::Error> {
-    // It may be empty: an old part of the log may refer to values that nobody needs any more.
-    let is_there = disk.list(dir).is_ok();
-    if is_there && keyspace.cold_store().is_none() {
-        let store = ColdStore::open(disk, dir, options)?;
-        keyspace.set_cold_store(Arc::new(store));
-    }
-    Ok(())
 }
