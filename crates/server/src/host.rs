@@ -8,6 +8,7 @@ use crate::config::{Peer, SyncPolicy};
 use crate::durability::{Host, KeeperSettings, Operator, Severity, Switched, SyncHost};
 use crate::server::Server;
 use crate::service::Message;
+use crate::spill;
 
 /// It may be gone before the log.
 pub struct ServerHost(pub Weak<Server>);
@@ -68,5 +69,17 @@ impl SyncHost for ServerHost {
         if let Some(server) = self.0.upgrade() {
             server.note_latency(event, took);
         }
+    }
+}
+
+impl spill::Host for ServerHost {
+    fn purge_memory(&self) {
+        if let Some(server) = self.0.upgrade() {
+            server.purge_memory();
+        }
+    }
+
+    fn purge_rest(&self) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |server| server.purge.rest())
     }
 }

@@ -18,6 +18,7 @@
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
 //! | `foreign` | what the protocols beside RESP have in common |
 //! | `durability` | the log of writes: recovery, syncing, compaction |
+//! | `spill`, `fetch` | values that go to disk, and come back |
 //! | `persistence` | snapshots, import and export, in Redis' formats |
 //! | `eviction` | what happens at the limit of memory |
 //! | `clients` | connections as others see them |
@@ -39,6 +40,7 @@ pub mod durability;
 mod error;
 mod eviction;
 mod execute;
+mod fetch;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;

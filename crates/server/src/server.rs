@@ -217,6 +217,7 @@ impl Server {
         let (memcached_db, pedrokv_db) = (db(MEMCACHED_DATABASE), db(PEDROKV_DATABASE));
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         let started_unix_seconds = crate::clock::unix_ms() / 1000;
+        let spill = Spill::new(Arc::clone(&keyspace), Arc::clone(durability.journal_on_or_off()));
         Self {
             config,
             keyspace,
@@ -237,7 +238,7 @@ impl Server {
             durability,
             log,
             excess: Excess::default(),
-            spill: Spill::default(),
+            spill,
             memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,

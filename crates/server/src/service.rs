@@ -15,13 +15,13 @@ use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::Client;
 use crate::durability::Switched;
+use crate::fetch::Fetcher;
 use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
 use crate::pedrokv;
 use crate::persistence::Ticket;
 use crate::server::Server;
 use crate::session::Session;
-use crate::spill::Fetcher;
 use crate::stats::Stat;
 use crate::waiting;
 

@@ -11,8 +11,8 @@ use crate::blocking;
 use crate::clients::Client;
 use crate::command::CommandId;
 use crate::durability::SyncPolicy;
+use crate::fetch::Fetches;
 use crate::server::Server;
-use crate::spill::Fetches;
 use crate::waiting::{Awaited, Waiting};
 
 /// What a connection remembers from one request to the next.

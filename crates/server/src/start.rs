@@ -225,7 +225,7 @@ impl Instance {
         server.persistence.set_home(startup.dir.clone());
         // Before anybody is served, who might need it.
         server.spill.set_limits(spilled);
-        server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
+        start_spilling(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
         load_snapshot(&server)?;
         let saver = spawn_saver(&server)?;
         server.set_active_expiry(true)?;
@@ -285,7 +285,7 @@ impl Instance {
         server.persistence.end_saver();
         // A panic was reported when it happened.
         let _ = saver.join();
-        server.spill.stop(&server.keyspace);
+        server.spill.stop();
         server.durability.stop(log);
         log.notice("All replies are sent, bye");
     }
@@ -533,7 +533,7 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     server.config.on_change([VALUE_LEN, APPENDONLY], move |settings| {
         if let Some(server) = weak.upgrade() {
             let on = settings.is_on(APPENDONLY);
-            if on != server.durability.is_wanted() && server.may_have_values_on_disk() {
+            if on != server.durability.is_wanted() && server.spill.may_have_values_on_disk() {
                 // Where they are follows from whether there is a log.
                 return Err("values may be on disk (maxmemory-policy spill)".to_owned());
             }
@@ -577,13 +577,18 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch_addresses(server, net);
 }
 
+fn start_spilling(server: &Arc<Server>, disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), String> {
+    let host = Arc::new(ServerHost(Arc::downgrade(server)));
+    server.spill.start(&server.config.settings(), host, disk, dir)
+}
+
 /// The policy `spill` needs threads and a place for values.
 fn watch_eviction(server: &Arc<Server>, disk: Arc<dyn Disk>, startup: &Startup) {
     let (weak, dir) = (Arc::downgrade(server), startup.dir.clone());
     server.config.on_change(eviction::DIRECTIVES, move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         server.keyspace.set_eviction(&eviction::configured(settings));
-        server.spill.start(&server, &disk, &dir)
+        start_spilling(&server, &disk, &dir)
     });
 }
 

@@ -60,6 +60,12 @@ impl Durability {
         Some(&self.journal).filter(|journal| journal.is_on())
     }
 
+    /// What holds the log, whether or not there is one.
+    #[must_use]
+    pub fn journal_on_or_off(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
     /// Has a log begun, or the present one closed, soon.
     pub fn switch(&self, on: bool) {
         self.journal.switch(on);
@@ -86,21 +92,6 @@ impl Durability {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.journal.is_wanted()
-    }
-
-    /// Whether a log refers to values on disk, or may do so later; see [`Journal::may_refer`].
-    #[must_use]
-    pub fn may_refer(&self) -> bool {
-        self.journal.may_refer()
-    }
-
-    /// Has everything reach the device. Whether the log that counts says all that has happened, so that what
-    /// it does not need may be removed; see [`Journal::settle`].
-    ///
-    /// # Errors
-    /// What the disk says.
-    pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
-        self.journal.settle()
     }
 
     /// Figures for INFO.

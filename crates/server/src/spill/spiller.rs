@@ -13,15 +13,16 @@
 //! what counts.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdStore, Durable};
-use tierce_keyspace::{Cleaning, Policy, SpillBatch};
+use tierce_cask::{ColdLimits, ColdStore, Durable};
+use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
 
-use crate::server::Server;
+use super::{Demand, Host};
+use crate::durability::{Journal, Severity};
 
 /// Parts of the limit, in sixteenths.
 const BEGIN: u64 = 15;
@@ -67,20 +68,36 @@ const SPARSE: f64 = 0.5;
 /// A pass over all keys is worth while when at least this part of the segments can be cleaned.
 const SPARSE_PART: u64 = 8;
 
-/// The thread; dropping it waits for its end, which [`Spill::stop`](super::Spill::stop) asks for.
-pub(super) struct Spiller(Option<JoinHandle<()>>);
+/// What the thread works on.
+pub(super) struct Work {
+    pub(super) keyspace: Arc<Keyspace>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) demand: Arc<Demand>,
+    /// How much is written at once.
+    pub(super) limits: ColdLimits,
+    pub(super) host: Arc<dyn Host>,
+}
+
+/// The thread; dropping it ends it.
+pub(super) struct Spiller {
+    demand: Arc<Demand>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Spiller {
-    pub(super) fn start(server: &Arc<Server>) -> io::Result<Self> {
-        let weak = Arc::downgrade(server);
+    pub(super) fn start(work: Work) -> io::Result<Self> {
+        let demand = Arc::clone(&work.demand);
+        demand.set_end(false);
         let thread = thread::Builder::new().name("spiller".into());
-        Ok(Self(Some(thread.spawn(move || run(&weak))?)))
+        let thread = thread.spawn(move || run(&work))?;
+        Ok(Self { demand, thread: Some(thread) })
     }
 }
 
 impl Drop for Spiller {
     fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
+        self.demand.set_end(true);
+        if let Some(thread) = self.thread.take() {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
@@ -100,10 +117,10 @@ struct State {
 }
 
 impl State {
-    fn new(server: &Server) -> Self {
+    fn new(work: &Work) -> Self {
         let now = Instant::now();
         Self {
-            batch: SpillBatch::with_limits(server.spill.limits()),
+            batch: SpillBatch::with_limits(work.limits),
             cleaning: None,
             cleaned: now,
             has_failed: false,
@@ -114,20 +131,20 @@ impl State {
     }
 
     /// What is left of the limit for what is counted.
-    fn room(&mut self, server: &Server, limit: u64) -> u64 {
+    fn room(&mut self, work: &Work, limit: u64) -> u64 {
         let resident = || crate::memory::resident_bytes() as u64;
         let reserve_max = limit / RESERVE_PART;
         let reserve = match self.reserve {
-            None => resident().saturating_sub(server.keyspace.told_memory()),
+            None => resident().saturating_sub(work.keyspace.told_memory()),
             Some(reserve) if self.compared.elapsed() < COMPARE_EVERY => reserve,
             Some(reserve) => {
                 self.compared = Instant::now();
                 let excess = resident() as i64 - limit as i64;
                 if excess > 0 {
-                    self.purge(server);
+                    self.purge(work);
                 }
                 // Nothing is learnt from a process that has not come near its limit.
-                let is_near = server.keyspace.told_memory() > (limit - reserve) / 16 * (END - 1);
+                let is_near = work.keyspace.told_memory() > (limit - reserve) / 16 * (END - 1);
                 let alarm = (excess - limit as i64 / ALARM_PART).max(0) / ALARM_COMPARE_PART;
                 let change = excess / COMPARE_PART + alarm;
                 reserve.saturating_add_signed(if is_near { change } else { change.max(0) })
@@ -135,98 +152,85 @@ impl State {
         };
         let reserve = reserve.min(reserve_max);
         self.reserve = Some(reserve);
-        server.keyspace.reserve_memory(reserve);
+        work.keyspace.reserve_memory(reserve);
         limit - reserve
     }
 
     /// Has all threads give memory back, unless they just have.
-    fn purge(&mut self, server: &Server) {
-        if self.purged.elapsed() >= PURGE_EVERY.max(server.purge.rest()) {
+    fn purge(&mut self, work: &Work) {
+        if self.purged.elapsed() >= PURGE_EVERY.max(work.host.purge_rest()) {
             self.purged = Instant::now();
-            server.purge_memory();
+            work.host.purge_memory();
         }
     }
 
     /// The limit is for somebody else again.
-    fn forget_room(&mut self, server: &Server) {
+    fn forget_room(&mut self, work: &Work) {
         if self.reserve.take().is_some() {
-            server.keyspace.reserve_memory(0);
+            work.keyspace.reserve_memory(0);
         }
     }
 }
 
-fn run(server: &Weak<Server>) {
+fn run(work: &Work) {
     let mut state = None;
     loop {
-        let Some(server) = server.upgrade() else { return };
-        let Some(store) = server.keyspace.cold_store() else { return };
-        let state = state.get_or_insert_with(|| State::new(&server));
-        let eviction = server.keyspace.eviction();
+        let Some(store) = work.keyspace.cold_store() else { return };
+        let state = state.get_or_insert_with(|| State::new(work));
+        let eviction = work.keyspace.eviction();
         let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
         let mut patience = if is_active { LOOK_EVERY } else { IDLE_LOOK_EVERY };
         if is_active {
-            let room = state.room(&server, eviction.limit_bytes);
-            if server.keyspace.told_memory() > room / 16 * BEGIN {
-                patience = make_room(&server, store, state, room / 16 * END);
+            let room = state.room(work, eviction.limit_bytes);
+            if work.keyspace.told_memory() > room / 16 * BEGIN {
+                patience = make_room(work, store, state, room / 16 * END);
             } else {
-                server.spill.is_stuck.store(false, Relaxed);
+                work.demand.is_stuck.store(false, Relaxed);
             }
         } else {
-            state.forget_room(&server);
-            server.spill.is_stuck.store(false, Relaxed);
+            state.forget_room(work);
+            work.demand.is_stuck.store(false, Relaxed);
         }
         if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
             state.cleaned = Instant::now();
-            if clean(&server, store, state) {
+            if clean(work, store, state) {
                 patience = Duration::ZERO;
             }
         }
-        if server.spill.await_call(patience) {
+        if work.demand.await_call(patience) {
             return;
         }
     }
 }
 
-impl super::Spill {
-    /// Waits until somebody calls, at most so long. Whether the end has come.
-    fn await_call(&self, patience: Duration) -> bool {
-        let mut calls = self.calls.lock();
-        if !calls.room && !calls.ends && !patience.is_zero() {
-            self.called.wait_for(&mut calls, patience);
-        }
-        calls.room = false;
-        calls.ends
-    }
-}
-
 /// Moves values to disk until memory is at `target`. How long to wait afterwards.
-fn make_room(server: &Server, store: &ColdStore, state: &mut State, target: u64) -> Duration {
+fn make_room(work: &Work, store: &ColdStore, state: &mut State, target: u64) -> Duration {
     loop {
-        let found = gather(server, &mut state.batch, target);
-        let spilled = match write(server, store, &mut state.batch) {
+        let found = gather(work, &mut state.batch, target);
+        let spilled = match write(work, store, &mut state.batch) {
             Ok(spilled) => spilled,
             Err(error) => {
-                fail(server, state, &error);
+                fail(work, state, &error);
                 return PAUSE_AFTER_FAILURE;
             }
         };
         state.has_failed = false;
-        let is_short = server.keyspace.is_short_of_memory();
+        let is_short = work.keyspace.is_short_of_memory();
         let is_stuck = found == 0 && spilled == 0 && is_short;
-        server.spill.is_stuck.store(is_stuck, Relaxed);
-        if found == 0 || server.keyspace.told_memory() <= target {
+        work.demand.is_stuck.store(is_stuck, Relaxed);
+        if found == 0 || work.keyspace.told_memory() <= target {
             return if is_stuck { PAUSE_AFTER_FAILURE } else { LOOK_EVERY };
         }
         // Under a load that never ends this loop would not, and nobody would look at the process.
-        if server.spill.calls.lock().ends || state.compared.elapsed() >= COMPARE_EVERY {
+        if work.demand.calls.lock().ends || state.compared.elapsed() >= COMPARE_EVERY {
             return Duration::ZERO;
         }
     }
 }
 
 /// Forgets values that are on disk, and copies others for the disk. How many these were.
-fn gather(server: &Server, batch: &mut SpillBatch, target: u64) -> usize {
-    let keyspace = &*server.keyspace;
+fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
+    let keyspace = &*work.keyspace;
     let now_ms = crate::clock::unix_ms();
     let mut locker = keyspace.locker();
     let (mut found, mut vain) = (0, 0);
@@ -244,7 +248,7 @@ fn gather(server: &Server, batch: &mut SpillBatch, target: u64) -> usize {
 
 /// Writes what was gathered. How many values are on disk then that were not.
 fn write(
-    server: &Server,
+    work: &Work,
     store: &ColdStore,
     batch: &mut SpillBatch,
 ) -> Result<usize, tierce_cask::Error> {
@@ -252,26 +256,28 @@ fn write(
         return Ok(0);
     }
     // Without a log nobody will know after a crash that it is there.
-    let durable = if server.durability.may_refer() { Durable::Yes } else { Durable::No };
+    let durable = if work.journal.may_refer() { Durable::Yes } else { Durable::No };
     let spilled = store.write(batch.values(), durable).map(|places| {
         let now_ms = crate::clock::unix_ms();
-        server.keyspace.locker().spill(batch, &places, now_ms)
+        work.keyspace.locker().spill(batch, &places, now_ms)
     });
     batch.clear(2 * BATCH_BYTES);
     spilled
 }
 
-fn fail(server: &Server, state: &mut State, error: &tierce_cask::Error) {
+fn fail(work: &Work, state: &mut State, error: &tierce_cask::Error) {
     if !std::mem::replace(&mut state.has_failed, true) {
-        server.log.warning(format_args!("Values cannot be moved to disk: {error}"));
+        let line = format_args!("Values cannot be moved to disk: {error}");
+        work.host.tell(Severity::Warning, line);
     }
-    server.spill.is_stuck.store(server.keyspace.is_short_of_memory(), Relaxed);
+    work.demand.is_stuck.store(work.keyspace.is_short_of_memory(), Relaxed);
 }
 
 /// Removes and cleans segments. Whether there is more to clean at once.
-fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
-    if let Err(error) = remove_dead(server, store) {
-        server.log.warning(format_args!("Old files of spilled values cannot be removed: {error}"));
+fn clean(work: &Work, store: &ColdStore, state: &mut State) -> bool {
+    if let Err(error) = remove_dead(work, store) {
+        let line = format_args!("Old files of spilled values cannot be removed: {error}");
+        work.host.tell(Severity::Warning, line);
     }
     if state.cleaning.is_none() {
         let sparse = store.sparse(SPARSE);
@@ -281,12 +287,12 @@ fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
         state.cleaning = Some(Cleaning::begin(sparse));
     }
     let Some(cleaning) = &mut state.cleaning else { return false };
-    let stepped = cleaning.step(&server.keyspace, &mut state.batch, BATCH_BYTES);
-    let written = write(server, store, &mut state.batch);
+    let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
+    let written = write(work, store, &mut state.batch);
     match (stepped, written) {
         (Ok(true), Ok(_)) => return true,
         (Ok(false), Ok(_)) => {}
-        (Err(error), _) | (_, Err(error)) => fail(server, state, &error),
+        (Err(error), _) | (_, Err(error)) => fail(work, state, &error),
     }
     state.cleaning = None;
     false
@@ -295,15 +301,15 @@ fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
 /// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
 /// no snapshot has begun before; wait until all who have made them so have logged that; have the log
 /// reach the device.
-fn remove_dead(server: &Server, store: &ColdStore) -> Result<(), tierce_cask::Error> {
+fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_cask::Error> {
     let dead = store.dead();
-    if dead.is_empty() || server.keyspace.snapshot_memory().is_some() {
+    if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
         return Ok(());
     }
-    server.keyspace.locker().pass_all_shards();
+    work.keyspace.locker().pass_all_shards();
     // A log that has failed, or is about to make place for another one, may still refer to them, and is
     // what the next start may have to rely on.
-    if !server.durability.settle()? {
+    if !work.journal.settle()? {
         return Ok(());
     }
     store.remove(&dead)

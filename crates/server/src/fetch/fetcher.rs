@@ -110,7 +110,7 @@ impl Fetcher {
 
     fn may_begin(&mut self, server: &Server, now_ms: u64) -> bool {
         let is_waiting = self.reads.as_ref().is_some_and(ColdReads::has_waiting);
-        if !is_waiting || !server.spill.is_making_room(&server.keyspace) {
+        if !is_waiting || !server.spill.is_making_room() {
             self.held_since_ms = None;
             return true;
         }
