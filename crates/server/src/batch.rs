@@ -11,7 +11,7 @@ use crate::blocking::{self, Mode};
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
-use crate::eviction::{self, Room};
+use crate::eviction::Room;
 use crate::execute::{self, Context, Refused};
 use crate::fetch::{self, Fetcher, Wanted};
 use crate::meter::{Meter, Timing};
@@ -302,7 +302,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 break;
             }
             if limited && command.spec.flags.contains(Flags::DENYOOM) {
-                match eviction::make_room(self.server, locker, now_ms) {
+                match self.server.make_room(locker, now_ms) {
                     Room::Enough => {}
                     Room::Soon => {
                         let cause = Cause::Memory { until_ms: now_ms + 1 };

@@ -17,6 +17,7 @@
 //! | `memcached` | the protocols of memcached, on the same keys |
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
 //! | `foreign` | what the protocols beside RESP have in common |
+//! | `engine` | the store: all of the following, without sessions |
 //! | `durability` | the log of writes: recovery, syncing, compaction |
 //! | `spill`, `fetch` | values that go to disk, and come back |
 //! | `persistence` | snapshots, import and export, in Redis' formats |
@@ -37,6 +38,7 @@ pub mod config;
 /// For tests that drive the log without a server.
 #[doc(hidden)]
 pub mod durability;
+mod engine;
 mod error;
 mod eviction;
 mod execute;
@@ -44,7 +46,6 @@ mod fetch;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
-mod host;
 pub mod inspection;
 mod latency;
 mod listening;

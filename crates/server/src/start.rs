@@ -22,8 +22,8 @@ use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
 };
 use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
+use crate::engine::Engine;
 use crate::eviction;
-use crate::host::ServerHost;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
@@ -214,24 +214,19 @@ impl Instance {
         let (keyspace, journal) = open_data(&config, &startup, &log_home, &log, of_redis)?;
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
-        let server = Arc::new(Server::new(
-            config,
-            keyspace,
-            workers,
-            listening,
-            Durability::new(journal, log_home),
-            log,
-        ));
-        server.persistence.set_home(startup.dir.clone());
+        let durability = Durability::new(journal, log_home);
+        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
+        engine.persistence.set_home(startup.dir.clone());
         // Before anybody is served, who might need it.
-        server.spill.set_limits(spilled);
-        start_spilling(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
-        load_snapshot(&server)?;
-        let saver = spawn_saver(&server)?;
-        server.set_active_expiry(true)?;
+        engine.spill.set_limits(spilled);
+        engine.start_spilling(&disk, &startup.dir).map_err(StartError::Spill)?;
+        load_snapshot(&engine)?;
+        let saver = engine.start_saver()?;
+        engine.set_active_expiry(true)?;
+        let server = Arc::new(Server::new(engine, workers, listening));
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
-        server.durability.start(&server.keyspace, Arc::new(ServerHost(Arc::downgrade(&server))))?;
+        server.engine.start_log()?;
         watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
@@ -313,14 +308,14 @@ fn stay_up(server: &Server) {
 }
 
 /// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
-fn load_snapshot(server: &Server) -> Result<(), StartError> {
+fn load_snapshot(engine: &Engine) -> Result<(), StartError> {
     const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
     const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
-    if server.durability.journal().is_some() {
+    if engine.durability.journal().is_some() {
         // As in Redis, the log is what counts when there is one.
         return Ok(());
     }
-    let settings = server.config.settings();
+    let settings = engine.config.settings();
     let path = persistence::snapshot_path(&settings);
     let verifies = settings.is_on(VERIFIES);
     let load = if settings.is_on(SKIP) {
@@ -328,16 +323,10 @@ fn load_snapshot(server: &Server) -> Result<(), StartError> {
     } else {
         persistence::load
     };
-    if let Some(loaded) = load(&path, &server.keyspace, &server.log, verifies)? {
-        server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
+    if let Some(loaded) = load(&path, &engine.keyspace, &engine.log, verifies)? {
+        engine.persistence.note_loaded(loaded, engine.keyspace.stats().changes);
     }
     Ok(())
-}
-
-fn spawn_saver(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
-    let server = Arc::clone(server);
-    let body = move || persistence::run_saver(&server);
-    std::thread::Builder::new().name("saver".into()).spawn(body)
 }
 
 /// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
@@ -577,18 +566,13 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch_addresses(server, net);
 }
 
-fn start_spilling(server: &Arc<Server>, disk: &Arc<dyn Disk>, dir: &Path) -> Result<(), String> {
-    let host = Arc::new(ServerHost(Arc::downgrade(server)));
-    server.spill.start(&server.config.settings(), host, disk, dir)
-}
-
 /// The policy `spill` needs threads and a place for values.
 fn watch_eviction(server: &Arc<Server>, disk: Arc<dyn Disk>, startup: &Startup) {
     let (weak, dir) = (Arc::downgrade(server), startup.dir.clone());
     server.config.on_change(eviction::DIRECTIVES, move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         server.keyspace.set_eviction(&eviction::configured(settings));
-        start_spilling(&server, &disk, &dir)
+        server.engine.start_spilling(&disk, &dir)
     });
 }
 

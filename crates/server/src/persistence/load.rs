@@ -35,10 +35,10 @@ pub struct LoadReport {
 }
 
 /// Names of keys, with their databases.
-pub(super) type Names = HashSet<(DbIndex, Vec<u8>)>;
+pub(crate) type Names = HashSet<(DbIndex, Vec<u8>)>;
 
 /// What becomes of the values that are read.
-pub(super) enum Purpose<'n> {
+pub(crate) enum Purpose<'n> {
     /// They are stored.
     Load,
     /// They are stored, and their keys noted.
@@ -91,7 +91,7 @@ pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
 }
 
 /// As [`load`] with a locker, which may hold all shards.
-pub(super) fn read(
+pub(crate) fn read(
     path: &Path,
     locker: &mut Locker<'_>,
     log: &Log,

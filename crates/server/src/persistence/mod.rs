@@ -20,11 +20,11 @@ mod adopt;
 mod backup;
 mod error;
 mod file;
+mod host;
 mod load;
 mod pace;
 mod place;
 mod points;
-mod reload;
 mod save;
 mod saver;
 mod state;
@@ -40,12 +40,13 @@ pub use adopt::{AdoptError, adopt, find_data_of_redis};
 pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
-pub(crate) use load::verify;
+pub use host::Host;
+pub(crate) use load::{Names, Purpose, read, verify};
 pub use load::{load, load_without_unsupported};
 pub(crate) use place::OwnFiles;
-pub(crate) use reload::{ReloadError, ReloadOptions, reload};
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
+pub(crate) use transfer::Unfit;
 
 /// Where the snapshot is.
 #[must_use]

@@ -8,13 +8,13 @@ use tierce_rdb::{Attributes, Writer, WriterOptions};
 use super::backup::Backup;
 use super::error::SaveError;
 use super::file::{Install, NewFile, Syncing};
+use super::host::Host;
 use super::pace::Pace;
 use super::place::{OwnFiles, is_replaceable};
 use super::snapshot_path;
+use super::state::Persistence;
 use super::values;
 use crate::config::{DirectiveId, Settings};
-use crate::memory::MemoryReport;
-use crate::server::Server;
 
 /// What a save came to.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,16 @@ pub(super) struct Saved {
 
 /// Writes the file of `dbfilename` anew, or that of a backup, as `snapshot` has it.
 pub(super) fn save(
-    server: &Server,
+    persistence: &Persistence,
+    host: &dyn Host,
     snapshot: &mut Snapshot,
     backup: Option<&Backup>,
 ) -> Result<Saved, SaveError> {
     const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
-    let settings = server.config.settings();
+    let settings = host.settings();
     let (target, install) = match backup {
         Some(backup) => (backup.path.clone(), backup.install),
-        None => (checked_path(server, &settings)?, Install::Replace),
+        None => (checked_path(persistence, &settings)?, Install::Replace),
     };
     let syncing =
         if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
@@ -43,10 +44,10 @@ pub(super) fn save(
 
     let writer = Writer::new(file, options(&settings, snapshot)).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
-    encoder.remarks(MemoryReport::take(server).used() as u64, b"0").map_err(explain)?;
+    encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
     let mut pace = Pace::begin(&settings);
     let mut keys = 0;
-    let is_wanted = || match server.persistence.is_given_up() {
+    let is_wanted = || match persistence.is_given_up() {
         true => Err(SaveError::GivenUp),
         false => Ok(()),
     };
@@ -63,15 +64,15 @@ pub(super) fn save(
                     if large.is_contended() {
                         pace.make_way();
                     }
-                    pace.after(1, |time| large.rest(time), &server.persistence);
+                    pace.after(1, |time| large.rest(time), persistence);
                     is_wanted()
                 })?;
                 1
             }
         };
         keys += written as u64;
-        server.persistence.note_progress(keys);
-        pace.after(written, |time| snapshot.rest(time), &server.persistence);
+        persistence.note_progress(keys);
+        pace.after(written, |time| snapshot.rest(time), persistence);
     }
     let (file, bytes) = encoder.finish().map_err(explain)?;
     file.install(&target, install)?;
@@ -79,9 +80,9 @@ pub(super) fn save(
 }
 
 /// Where SAVE writes to, unless something else is there.
-fn checked_path(server: &Server, settings: &Settings) -> Result<PathBuf, SaveError> {
+fn checked_path(persistence: &Persistence, settings: &Settings) -> Result<PathBuf, SaveError> {
     let path = snapshot_path(settings);
-    if OwnFiles::of(settings, server.persistence.home()).has(&path) {
+    if OwnFiles::of(settings, persistence.home()).has(&path) {
         let reason = "is a place of the server's own files: choose another dir or dbfilename";
         return Err(SaveError::Place { path, reason });
     }

@@ -13,9 +13,9 @@ use super::write_help;
 use crate::command::{Flags, Group, Handler, Spec};
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
+use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::persistence::{self, ReloadError, ReloadOptions};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
@@ -140,7 +140,10 @@ fn reload_options(options: Args<'_>) -> Result<ReloadOptions, CommandError> {
 fn reload(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = reload_options(args.from(2))?;
     let server = ctx.server;
-    let done = persistence::reload(server, ctx.locker, ctx.now_ms, options);
+    let done = {
+        let _held = server.hold_writes();
+        server.reload(ctx.locker, ctx.now_ms, options)
+    };
     done.map_err(|error| {
         server.log.warning(format_args!("DEBUG RELOAD: {error}"));
         match error {

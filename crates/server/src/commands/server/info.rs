@@ -355,7 +355,7 @@ fn stats(report: &mut Report<'_>) {
         ("expired_time_cap_reached_count", "0"),
         ("expire_cycle_cpu_milliseconds", "0"),
     ]);
-    server.excess.check(server, report.now_ms);
+    server.excess.check(&server.keyspace, report.now_ms);
     report.line("evicted_keys", keys.evicted);
     report.line("evicted_clients", 0);
     report.line("total_eviction_exceeded_time", server.excess.total_ms(report.now_ms));
