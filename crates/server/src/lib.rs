@@ -20,8 +20,9 @@
 //! | `engine` | the store: all of the following, without sessions |
 //! | `durability` | the log of writes: recovery, syncing, compaction |
 //! | `spill`, `fetch` | values that go to disk, and come back |
-//! | `persistence` | snapshots, import and export, in Redis' formats |
+//! | `persistence` | snapshots, in Redis' formats |
 //! | `eviction` | what happens at the limit of memory |
+//! | [`transfer`] | import and export of data of Redis |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
@@ -70,12 +71,12 @@ mod supervision;
 #[cfg(test)]
 mod test_dir;
 mod transaction;
+pub mod transfer;
 mod waiting;
 
 pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
-pub use persistence::transfer;
 #[doc(hidden)]
 pub use start::SyncClock;
 pub use start::{Instance, StartError, Stopper, log_refusal, run};

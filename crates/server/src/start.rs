@@ -26,11 +26,12 @@ use crate::engine::Engine;
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
+use crate::persistence::{self, Cause, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message};
 use crate::supervision::{self, Supervisor};
+use crate::transfer::{self, AdoptError};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -418,12 +419,12 @@ fn open_data(
         return Ok((keyspace, journal));
     }
     let settings = config.settings();
-    let Some(found) = persistence::find_data_of_redis(&settings) else {
+    let Some(found) = transfer::find_data_of_redis(&settings) else {
         return Ok((keyspace, journal));
     };
     // The import opens the log by itself.
     drop((keyspace, journal));
-    persistence::adopt(&found, &settings, log)?;
+    transfer::adopt(&found, &settings, log)?;
     let (keyspace, journal, _) = recover(config, startup, home, log)?;
     Ok((keyspace, journal))
 }

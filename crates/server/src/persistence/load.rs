@@ -11,8 +11,7 @@ use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
-use super::transfer::Unfit;
-use super::transfer::import::lacking;
+use super::unfit::{Unfit, lacking};
 use super::values::{Assembly, Flaw};
 use crate::config::LogLevel;
 use crate::log::Log;

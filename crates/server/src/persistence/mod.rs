@@ -11,32 +11,29 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
-//! `adopt.rs` takes over files of Redis beside an unused log, `backup.rs` decides where BACKUP may write,
-//! and [`transfer`] carries data from Redis and back while no server runs.
+//! `backup.rs` decides where BACKUP may write.
 //!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
-mod adopt;
 mod backup;
 mod error;
-mod file;
+pub(crate) mod file;
 mod host;
 mod load;
 mod pace;
 mod place;
 mod points;
-mod save;
+pub(crate) mod save;
 mod saver;
 mod state;
 mod streams;
-pub mod transfer;
+mod unfit;
 pub(crate) mod values;
 
 use std::path::PathBuf;
 
 use crate::config::{DirectiveId, Settings};
 
-pub use adopt::{AdoptError, adopt, find_data_of_redis};
 pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
@@ -46,7 +43,8 @@ pub use load::{load, load_without_unsupported};
 pub(crate) use place::OwnFiles;
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
-pub(crate) use transfer::Unfit;
+pub use unfit::Unfit;
+pub(crate) use unfit::lacking;
 
 /// Where the snapshot is.
 #[must_use]

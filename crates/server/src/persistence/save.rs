@@ -107,7 +107,7 @@ fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
 }
 
 /// The file under construction.
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     writer: Writer<NewFile>,
     /// The database that the last key belonged to.
     db: Option<DbIndex>,
@@ -116,12 +116,12 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
+    pub(crate) fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
         Self { writer, db: None, dbs: dbs.to_vec() }
     }
 
     /// What Redis writes about itself; tools show it.
-    pub(super) fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
+    pub(crate) fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
         let seconds = crate::clock::unix_ms() / 1000;
         self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
         self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
@@ -132,19 +132,19 @@ impl Encoder {
     }
 
     /// Ends the file; how long it is.
-    pub(super) fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
+    pub(crate) fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
         let bytes = self.writer.offset();
         Ok((self.writer.finish()?, bytes))
     }
 
-    pub(super) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
+    pub(crate) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
         self.turn_to(entry.db)?;
         values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
     }
 
     /// Writes a large collection, slice by slice. `explain` says what it means that writing fails, and
     /// `after` is called behind each slice.
-    pub(super) fn large(
+    pub(crate) fn large(
         &mut self,
         mut large: SavedLarge<'_>,
         explain: impl Fn(tierce_rdb::Error) -> SaveError,
