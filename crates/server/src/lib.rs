@@ -8,6 +8,7 @@
 //! | `start` | from a configuration to a running server, and to its end |
 //! | `listening`, `log` | where it listens, and what it tells its operator |
 //! | `service` | the server as the event loops see it |
+//! | `message` | what workers are told by others |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
 //! | `execute` | one request: lookup, checks, the command |
@@ -53,6 +54,7 @@ mod listening;
 mod log;
 mod memcached;
 pub mod memory;
+mod message;
 mod meter;
 mod pedrokv;
 mod persistence;

@@ -17,7 +17,7 @@ use crate::config::{Config, DirectiveId, Peer, Settings};
 use crate::engine::{Audience, Engine, News};
 use crate::listening::Listening;
 use crate::memcached;
-use crate::service::Message;
+use crate::message::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};

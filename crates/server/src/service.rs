@@ -14,12 +14,11 @@ use crate::acknowledge::{Acknowledgements, Awaiting};
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::Client;
-use crate::durability::Switched;
 use crate::fetch::Fetcher;
 use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
+use crate::message::Message;
 use crate::pedrokv;
-use crate::persistence::Ticket;
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stat;
@@ -41,42 +40,6 @@ const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
 
 /// What those get to read for whom there is no room.
 const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
-
-/// What workers are told by others.
-#[derive(Clone)]
-pub enum Message {
-    /// Sessions that wait for the end of a pause may go on.
-    Resume,
-    /// A line for those who watch all commands.
-    Monitor(Arc<[u8]>),
-    /// Somebody will look at the backlogs of clients: let them see those of now.
-    NoteBacklogs,
-    /// A save has ended. Whoever waits for it gets a reply.
-    Saved {
-        /// Which one.
-        ticket: Ticket,
-        /// How it ended, or why it failed.
-        outcome: Result<(), Arc<str>>,
-    },
-    /// The server does not end after all, since it could not save. Whoever asked for the end gets
-    /// an error.
-    StaysUp,
-    /// The answer to a client that has waited for keys.
-    Answer(blocking::Answer),
-    /// Keys have changed for which clients wait whom nobody has served.
-    ServeWaiters,
-    /// Memory that the allocator holds for this worker is to go back to the system.
-    Purge,
-    /// The log has reached the device, or never will.
-    Durable,
-    /// The log was switched on or off, or could not be. Whoever asked for that gets a reply.
-    LogSwitched(Arc<Switched>),
-    /// The `timeout` directive has changed.
-    IdleTimeout {
-        /// Zero for never.
-        timeout_ms: u64,
-    },
-}
 
 /// The state of one worker.
 pub struct Worker {

@@ -26,10 +26,11 @@ use crate::engine::Engine;
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
+use crate::message::Message;
 use crate::persistence::{self, Cause, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
-use crate::service::{AnyService, Message};
+use crate::service::AnyService;
 use crate::supervision::{self, Supervisor};
 use crate::transfer::{self, AdoptError};
 
