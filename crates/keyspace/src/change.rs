@@ -10,8 +10,8 @@
 //! more than what an event says and what the lock guarantees: events of one key arrive in the order
 //! of its changes.
 
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::DbIndex;
 
 /// Something that happened in the keyspace.
 #[derive(Debug)]
