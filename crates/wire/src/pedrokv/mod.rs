@@ -59,7 +59,7 @@ pub enum Step<T> {
         /// Bytes that are missing at least; 0 if the input is empty.
         hint: usize,
     },
-    /// The length contradicts the rest, so that nobody knows where the next frame begins.
+    /// The length contradicts the rest, so that the start of the next frame is unknown.
     Broken,
 }
 
