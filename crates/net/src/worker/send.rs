@@ -221,12 +221,16 @@ impl<S> Core<S> {
                 gates.advance(sent);
             }
             self.metrics.bytes_out += sent as u64;
+            let is_last_output = conn.phase == Phase::Flushing;
             if queue.bytes() == 0 {
                 conn.queue = None;
             }
             if sent == sendable {
                 self.stop_waiting_for_room(token);
                 return self.finish_flushing(token);
+            }
+            if is_last_output && sent > 0 {
+                self.give_time_to_flush(token);
             }
             if sent < len {
                 self.wait_for_room(token);
