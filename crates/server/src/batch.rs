@@ -16,6 +16,7 @@ use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::service::output_class;
 use crate::session::{ReplyMode, Session};
 use crate::spill::{self, Fetcher, Wanted};
 use crate::stats::{Counters, Stat};
@@ -153,7 +154,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
-                Status::Full => {}
+                Status::Full => {
+                    // One of these may have been the password.
+                    io.set_output_class(output_class(session.authenticated));
+                    if io.output().exceeds_limit() {
+                        return Flow::Close;
+                    }
+                }
                 Status::NeedMore { hint } => {
                     return self.await_more(io, hint);
                 }

@@ -50,7 +50,7 @@ impl<S: Service> Worker<S> {
         if let Err(errno) = watched {
             core.doom(token, CloseReason::Io(errno.into()));
         } else if let Some(last_words) = refusal {
-            core.output.begin(0);
+            core.begin_output(token);
             core.output.buffer().extend_from_slice(&last_words);
             core.begin_flushing(token);
             core.dispatch_output(token);

@@ -123,6 +123,7 @@ pub fn serve(
             return Flow::Close;
         }
         match end {
+            End::Full if io.output().exceeds_limit() => return Flow::Close,
             End::Full => {}
             End::NeedMore(hint) => {
                 if hint > 0 {
