@@ -16,6 +16,7 @@ use crate::execute::{self, Context, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::service::output_class;
 use crate::session::{ReplyMode, Session};
 use crate::spill::{self, Fetcher, Wanted};
 use crate::stats::{Counters, Stat};
@@ -153,7 +154,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
-                Status::Full => {}
+                Status::Full => {
+                    // One of these may have been the password.
+                    io.set_output_class(output_class(session.authenticated));
+                    if io.output().exceeds_limit() {
+                        return Flow::Close;
+                    }
+                }
                 Status::NeedMore { hint } => {
                     return self.await_more(io, hint);
                 }
@@ -278,6 +285,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         command
                     }
                     Err(refused) => {
+                        if self.is_of_browser(session, args) {
+                            progress = Progress::Closing;
+                            break;
+                        }
                         transaction::note_unknown(session, args);
                         self.refuse(session, output, &refused);
                         continue;
@@ -385,6 +396,22 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if session.reply_mode != ReplyMode::On {
             mute(session, output, muted_from);
         }
+    }
+
+    /// Whether something that is no command is a part of a request of HTTP. A page that somebody looks at
+    /// can have the browser send one here, with commands in its body: they must not run.
+    #[cold]
+    fn is_of_browser(&self, session: &Session, args: Args<'_>) -> bool {
+        let of_browser =
+            args[0].eq_ignore_ascii_case(b"post") || args[0].eq_ignore_ascii_case(b"host:");
+        if of_browser {
+            let addr = &session.client.addr;
+            self.server.log.warning(format_args!(
+                "Possible SECURITY ATTACK: somebody sends POST or Host: as commands, as a browser does that is \
+                 made to talk to this server (cross protocol scripting). Closed {addr}"
+            ));
+        }
+        of_browser
     }
 
     /// Replies to a request that does not come to run.

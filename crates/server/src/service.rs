@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup, Refusal,
-    Service, WorkerId,
+    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup,
+    OutputClass, Refusal, Service, WorkerId,
 };
 
 use crate::acknowledge::{Acknowledgements, Awaiting};
@@ -24,6 +24,17 @@ use crate::session::Session;
 use crate::spill::Fetcher;
 use crate::stats::Stat;
 use crate::waiting;
+
+/// The output limits of those who have still to say a password.
+pub const STRANGERS: OutputClass = OutputClass::new(1);
+
+/// The replies that may wait for them: as much as in Redis, whose first 16 KiB are not counted.
+pub const STRANGERS_OUTPUT_BYTES_MAX: usize = 17 * 1024;
+
+/// The output limits of a client, which may use the data or is a stranger.
+pub fn output_class(may: bool) -> OutputClass {
+    if may { OutputClass::default() } else { STRANGERS }
+}
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
@@ -115,6 +126,22 @@ impl AnySession {
             Self::Resp(session) => &mut session.held,
             Self::Memcached(session) => &mut session.waits.held,
             Self::PedroKv(session) => &mut session.waits.held,
+        }
+    }
+
+    /// Its output limits.
+    #[cold]
+    fn output_class(&self, server: &Server) -> OutputClass {
+        output_class(!self.is_stranger() || server.is_open())
+    }
+
+    /// Whether it had still to say a password when it was served last.
+    #[inline]
+    fn is_stranger(&self) -> bool {
+        match self {
+            Self::Resp(session) => !session.authenticated,
+            Self::Memcached(session) => !session.authenticated,
+            Self::PedroKv(session) => session.is_stranger(),
         }
     }
 
@@ -235,7 +262,7 @@ impl Service for AnyService {
             }
             PEDROKV => {
                 client.db.store(server.pedrokv_db.get() as u16, Relaxed);
-                AnySession::PedroKv(pedrokv::Session::new(client))
+                AnySession::PedroKv(pedrokv::Session::new(client, server.is_open()))
             }
             _ => AnySession::Resp(Session::new(client, server.is_open())),
         })
@@ -252,6 +279,10 @@ impl Service for AnyService {
         counters.add(Stat::Reads, 1);
         let client = session.client();
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
+        let was_stranger = session.is_stranger();
+        if was_stranger {
+            io.set_output_class(session.output_class(server));
+        }
         let flow = match session {
             AnySession::Resp(session) => {
                 let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
@@ -266,6 +297,9 @@ impl Service for AnyService {
                 pedrokv::serve(server, counters, memory, fetcher, session, io)
             }
         };
+        if was_stranger {
+            io.set_output_class(session.output_class(server));
+        }
         self.after_input(worker, session, io, flow)
     }
 
@@ -397,10 +431,13 @@ impl Service for AnyService {
         }
         if let CloseReason::OutputLimit { pending } = reason {
             server.counters(worker.index).add(Stat::OutputLimitDisconnections, 1);
+            let addr = &session.client().addr;
+            let too_much = match session.is_stranger() {
+                true => "too much before it has said the password",
+                false => "and client-output-buffer-limit allows less",
+            };
             server.log.warning(format_args!(
-                "Closed {}: {pending} bytes of replies waited for it, and client-output-buffer-limit \
-                 allows less",
-                session.client().addr
+                "Closed {addr}: {pending} bytes of replies waited for it, {too_much}"
             ));
         }
         server.clients.remove(session.client().id);

@@ -28,7 +28,7 @@ use crate::log::{Log, LogError};
 use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
-use crate::service::{AnyService, Message};
+use crate::service::{AnyService, Message, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
 use crate::supervision::{self, Supervisor};
 
 /// How long clients get to read the last replies when the server ends.
@@ -615,7 +615,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
-/// The limits in the form of the event loops; clients are normal ones so far.
+/// The limits in the form of the event loops; clients are normal ones so far, or strangers.
 fn output_limits(settings: &Settings) -> OutputLimits {
     let limit = settings.output_limits().of(ClientClass::Normal);
     let limit = OutputLimit {
@@ -625,6 +625,11 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     };
     let mut limits = OutputLimits::default();
     limits.set(OutputClass::default(), limit);
+    let hard_bytes = match limit.hard_bytes {
+        0 => STRANGERS_OUTPUT_BYTES_MAX,
+        hard_bytes => hard_bytes.min(STRANGERS_OUTPUT_BYTES_MAX),
+    };
+    limits.set(STRANGERS, OutputLimit { hard_bytes, ..limit });
     limits
 }
 

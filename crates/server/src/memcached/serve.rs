@@ -11,6 +11,7 @@ use super::run::Run;
 use super::session::{Language, Session};
 use crate::foreign::{prefetch, recycle};
 use crate::server::Server;
+use crate::service::output_class;
 use crate::spill::Fetcher;
 use crate::stats::Stat;
 
@@ -149,6 +150,11 @@ pub fn serve(
                 }
                 return Flow::Continue;
             }
+        }
+        // One of these may have been the password.
+        io.set_output_class(output_class(session.authenticated));
+        if io.output().exceeds_limit() {
+            return Flow::Close;
         }
     }
 }
