@@ -29,7 +29,7 @@ pub struct Item<'a> {
     /// What readers and invalidations have left on it.
     pub marks: Marks,
     /// Seconds since it was last used, modulo 18 hours and 12 minutes.
-    pub idle_seconds: u16,
+    pub idle_seconds: u32,
 }
 
 /// What is known of a string without looking at it: see [`Db::summary`].
@@ -134,7 +134,7 @@ impl Db<'_> {
         let found = self.find_value(key)?;
         at.count_read(found.is_some());
         let Some(entry) = found else { return Ok(None) };
-        let idle_seconds = entry.access().idle_seconds(at.clock());
+        let idle_seconds = entry.access().stamp.idle_seconds(at.now_ms);
         at.used(entry);
         let version = match version {
             VersionFor::Nobody => 0,
