@@ -28,7 +28,7 @@ pub struct Item<'a> {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Summary {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u64,
     /// What it costs, with its part of the index.
     pub memory_bytes: usize,
