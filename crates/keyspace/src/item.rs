@@ -28,8 +28,8 @@ pub struct Item<'a> {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
-    pub idle_seconds: u16,
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
+    pub idle_seconds: u32,
 }
 
 /// What is known of a string without looking at it: see [`Db::summary`].
@@ -44,7 +44,7 @@ pub struct Summary {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u64,
     /// What it costs, with its part of the index.
     pub memory_bytes: usize,
@@ -134,7 +134,7 @@ impl Db<'_> {
         let found = self.find_value(key)?;
         at.count_read(found.is_some());
         let Some(entry) = found else { return Ok(None) };
-        let idle_seconds = entry.access().idle_seconds(at.clock());
+        let idle_seconds = entry.access().stamp.idle_seconds(at.now_ms);
         at.used(entry);
         let version = match version {
             VersionFor::Nobody => 0,

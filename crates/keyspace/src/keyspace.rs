@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tierce_cask::ColdStore;
 
+use crate::aging::Aging;
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::collections::limits::{LimitCells, Limits};
@@ -162,6 +163,7 @@ pub struct Keyspace {
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
     pub(crate) has_spilled: AtomicBool,
+    pub(crate) aging: Aging,
 }
 
 impl Keyspace {
@@ -201,6 +203,7 @@ impl Keyspace {
             unserved: Unserved::default(),
             cold: OnceLock::new(),
             has_spilled: AtomicBool::new(false),
+            aging: Aging::default(),
         })
     }
 

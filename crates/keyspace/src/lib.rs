@@ -52,6 +52,7 @@ mod collections;
 mod entry;
 mod value;
 
+mod stamp;
 mod usage;
 
 mod change;
@@ -91,6 +92,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod planted;
 
+mod aging;
 mod reaper;
 
 pub use change::{Change, Event, Observer, Removal};
