@@ -127,19 +127,22 @@ impl Durability {
         self.journal.lost()
     }
 
-    /// Whether writes under a policy have to wait for a sync that takes too long. Which policy it is
-    /// matters only if one does.
+    /// Whether writes under a policy have to wait: for a sync that takes too long, or for a pass that needs
+    /// what is left of the disk. Which policy it is matters only if a sync does.
     #[must_use]
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
-        self.journal.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
+        self.journal.keeps_room()
+            || self.journal.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
     /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
     /// before.
     #[must_use]
     pub fn hold_back(&self) -> u64 {
-        self.journal.exposure.hold();
+        if self.journal.exposure.is_too_long() {
+            self.journal.exposure.hold();
+        }
         exposure::LOOK_AGAIN_MS
     }
 
@@ -255,6 +258,12 @@ impl Host for ServerHost {
     fn device_reached(&self) {
         if let Some(server) = self.0.upgrade() {
             server.post_to_all(&Message::Durable);
+        }
+    }
+
+    fn writers_go_on(&self) {
+        if let Some(server) = self.0.upgrade() {
+            server.post_to_all(&Message::Resume);
         }
     }
 
