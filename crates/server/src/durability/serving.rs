@@ -78,13 +78,22 @@ impl Durability {
         }
         match self.journal.wound() {
             // A new log may have failed since; then the switch itself has not.
-            Some(cause) if on && !has_changed => Reached::Never(cause),
+            Some(cause) if on && !has_changed => Reached::Never(self.still_wounded(&cause)),
             _ if on != self.journal.is_on() => {
                 let failure = self.journal.switch_failure();
                 Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))
             }
             _ => Reached::Now,
         }
+    }
+
+    /// What to tell somebody who wants a log when there is one that has failed.
+    fn still_wounded(&self, cause: &str) -> String {
+        let what_next = match self.journal.may_heal() {
+            true => "another one is being written, and writes are refused until it is complete",
+            false => "CONFIG SET appendonly no and then yes begins another one",
+        };
+        format!("the log has failed ({cause}); {what_next}")
     }
 
     /// Whether there is a log, or one is about to be begun.

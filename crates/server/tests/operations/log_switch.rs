@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tierce_cask::disk::{Fault, SimDisk};
 use tierce_server::Instance;
 
-use crate::support::{Client, TestServer, free_port, settings};
+use crate::support::{Client, TestServer, free_port, settings, show};
 
 /// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
@@ -160,6 +160,36 @@ fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     assert_eq!(client.call("WAITAOF 1 0 0"), "[:1, :0]");
     let image = disk.now().after_power_cut(1);
     assert_eq!(values(&start(&image, "yes"), "before without after"), "[1, 1, 1]");
+}
+
+/// Who asks for a log while one that has failed heals hears that, and not that it failed for good; and when it
+/// has healed, that there is one.
+#[test]
+fn a_log_that_heals_is_not_called_failed() {
+    let disk = SimDisk::new(5);
+    let server = start(&disk, "yes");
+    let mut client = server.client();
+    disk.set_capacity(Some(0));
+    wait_until("the disk is full", || {
+        let mut writer = server.client();
+        writer.send(&format!("SET k {}", "v".repeat(100_000)));
+        writer.read().is_none_or(|reply| show(&reply).starts_with("-MISCONF"))
+    });
+    let reply = client.call("CONFIG SET appendonly yes");
+    assert!(reply.contains("no space left") && reply.contains("is being written"), "{reply}");
+    disk.set_capacity(None);
+    wait_until("healed", || is(&mut client, "aof_last_write_status", "ok"));
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "OK");
+    // A device that fails is another matter.
+    disk.inject(Fault::Sync, 0);
+    wait_until("the sync fails", || {
+        client.call("SET k v");
+        is(&mut client, "aof_last_write_status", "err")
+    });
+    for command in ["CONFIG SET appendonly yes", "BGREWRITEAOF"] {
+        let reply = client.call(command);
+        assert!(reply.starts_with("-ERR") && reply.contains("appendonly no and then"), "{reply}");
+    }
 }
 
 /// Asked for and not yet begun when the server ends: the log is there at the next start.
