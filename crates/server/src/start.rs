@@ -283,6 +283,8 @@ impl Instance {
         server.listening.close();
         // The thread that removes expired keys ends; it was there already, so nothing can fail.
         let _ = server.set_active_expiry(false);
+        // What has expired is so for the log, too: the clock may be an earlier one at the next start.
+        server.keyspace.locker().expire_due(crate::clock::unix_ms());
         server.persistence.give_up();
         if saves && server.unsaved_changes() > 0 {
             // Some requests were under way when the first snapshot began.

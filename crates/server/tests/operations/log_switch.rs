@@ -1,13 +1,23 @@
 //! The log is switched on and off while the server runs: `CONFIG SET appendonly`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tierce_cask::disk::{Fault, SimDisk};
+use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
+use tierce_server::durability::{Journal, LogHome, LogOptions, Operator, Severity, recover};
 
 use crate::support::{Client, TestServer, free_port, settings, show};
+
+/// Says nothing.
+struct Silent;
+
+impl Operator for Silent {
+    fn tell(&self, _: Severity, _: fmt::Arguments<'_>) {}
+}
 
 /// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
@@ -190,6 +200,28 @@ fn a_log_that_heals_is_not_called_failed() {
         let reply = client.call(command);
         assert!(reply.starts_with("-ERR") && reply.contains("appendonly no and then"), "{reply}");
     }
+}
+
+/// The end of the server finds keys that have expired and that nobody has looked at: the log says so, and an
+/// earlier clock at the next start does not bring them back.
+#[test]
+fn what_has_expired_at_the_end_is_gone_from_the_log() {
+    let disk = SimDisk::new(6);
+    let server = start(&disk, "yes --enable-debug-command yes");
+    let mut client = server.client();
+    assert_eq!(client.call("DEBUG SET-ACTIVE-EXPIRE 0"), "OK");
+    assert_eq!(client.call("SET other 1"), "OK");
+    assert_eq!(client.call("SET mortal 1 PX 1"), "OK");
+    let set = SystemTime::now();
+    // Whoever asks for it removes it.
+    wait_until("its time has come", || set.elapsed().is_ok_and(|time| time.as_millis() > 2));
+    drop(server);
+    let journal = Arc::<Journal>::default();
+    let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
+    let home = LogHome::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
+    recover(&journal, &keyspace, &home, &Silent, false).unwrap();
+    // Time stands still while a log is loaded.
+    assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }
 
 /// Asked for and not yet begun when the server ends: the log is there at the next start.
