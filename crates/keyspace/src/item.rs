@@ -32,6 +32,25 @@ pub struct Item<'a> {
     pub idle_seconds: u32,
 }
 
+/// What clients of memcached have left on an item that outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemNote {
+    /// What was stored with the value.
+    pub flags: u32,
+    /// What readers and invalidations have left; that it was read is forgotten.
+    pub marks: Marks,
+}
+
+impl ItemNote {
+    /// Nothing.
+    pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
+
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let Attributes { flags, marks, .. } = entry.attributes();
+        Self { flags, marks: marks.logged() }
+    }
+}
+
 /// What is known of a string without looking at it: see [`Db::summary`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -119,6 +138,22 @@ pub enum Adjusted {
 }
 
 impl Db<'_> {
+    /// As [`Db::set`], with what was noted of the string when it was saved.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::set`].
+    pub fn restore_item<'v>(
+        &mut self,
+        key: Key<'_>,
+        value: impl Into<NewString<'v>>,
+        expiry: Expiry,
+        note: ItemNote,
+    ) -> Result<()> {
+        let ItemNote { flags, marks } = note;
+        self.put_string(key, value.into(), expiry, Attributes { flags, marks, ..Attributes::NONE })
+    }
+
     /// Reads a string with its flags, and its version if that is wanted. Counts a hit or a miss,
     /// and a use of the key.
     ///

@@ -107,7 +107,7 @@ pub use entry::{Entry, Marks, size_class};
 pub use error::{Error, Result};
 pub use evict::Evicted;
 pub use flush::Freeing;
-pub use item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
+pub use item::{Adjust, Adjusted, Condition, End, Item, ItemNote, Stored, Summary, VersionFor};
 pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
 pub use keyspace::{DATABASES_MAX, DbIndex, Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};

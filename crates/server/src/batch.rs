@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tierce_collections::same_bytes;
 use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
-use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
+use tierce_wire::resp::{Args, AuthState, Batch, Limits, Parser, Status};
 
 use crate::blocking::{self, Mode};
 use crate::command::{Command, Flags};
@@ -185,12 +185,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     ) -> Flow {
         let now_ms = io.now().unix_ms as i64;
         let (limits, requests_max) = self.limits(session);
-        session.parser.parse(&input, &limits, requests_max, self.batch);
-        if self.batch.largest_of_only(&input).is_none() {
-            // The limits have been lowered in between, and what was admitted is too long now.
+        if !detach_again(&mut session.parser, self.batch, &mut input, &limits, requests_max) {
             return Flow::Close;
         }
-        self.batch.detach_largest(&mut input);
         let input = Arc::new(input);
         self.large = Some(Arc::clone(&input));
         let mut locker = self.server.keyspace.locker();
@@ -566,6 +563,23 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
+/// Parses the one request that makes up `input` once more, and detaches its largest argument. `false` if the
+/// limits have been lowered since, and what was admitted is too long now.
+fn detach_again(
+    parser: &mut Parser,
+    batch: &mut Batch,
+    input: &mut Vec<u8>,
+    limits: &Limits,
+    requests_max: usize,
+) -> bool {
+    parser.parse(input, limits, requests_max, batch);
+    let is_whole = batch.largest_of_only(input).is_some();
+    if is_whole {
+        batch.detach_largest(input);
+    }
+    is_whole
+}
+
 /// Lets the session wait for what it waits for.
 #[cold]
 fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
@@ -597,4 +611,29 @@ fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
         ReplyMode::SkipThis => ReplyMode::On,
         mode => mode,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another connection may lower `proto-max-bulk-len` between the two parses.
+    #[test]
+    fn what_is_too_long_when_it_is_parsed_again_is_not_detached() {
+        let request = |len: usize| {
+            let value = "v".repeat(len);
+            format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n{value}\r\n").into_bytes()
+        };
+        let (mut parser, mut batch, mut input) = (Parser::new(), Batch::new(), request(1000));
+        let limits = Limits { max_bulk_len: 1000, ..Limits::default() };
+        parser.parse(&input, &limits, REQUESTS_MAX, &mut batch);
+        assert_eq!(batch.largest_of_only(&input), Some(1000));
+        parser.rewind();
+        let lowered = Limits { max_bulk_len: 999, ..limits };
+        assert!(!detach_again(&mut parser, &mut batch, &mut input, &lowered, REQUESTS_MAX));
+        assert_eq!(input, request(1000));
+        parser.rewind();
+        assert!(detach_again(&mut parser, &mut batch, &mut input, &limits, REQUESTS_MAX));
+        assert_eq!(input, [b'v'; 1000]);
+    }
 }

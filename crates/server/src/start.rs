@@ -25,7 +25,7 @@ use crate::durability::{self, Durability, Journal, LogHome, LogOptions, Recovery
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, AdoptError, Cause, LoadError, OwnFiles};
+use crate::persistence::{self, AdoptError, Cause, Holding, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::{AnyService, Message, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
@@ -226,6 +226,13 @@ impl Instance {
         server.spill.set_limits(spilled);
         server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
         load_snapshot(&server)?;
+        if of_redis == OfRedis::TakeOver {
+            let holding = match server.durability.journal() {
+                Some(_) => Holding::Locked,
+                None => Holding::Shared,
+            };
+            persistence::remove_leftovers(&startup.dir, holding, &server.log);
+        }
         let saver = spawn_saver(&server)?;
         server.set_active_expiry(true)?;
         let runtime = serve(&server, workers)?;
@@ -276,6 +283,8 @@ impl Instance {
         server.listening.close();
         // The thread that removes expired keys ends; it was there already, so nothing can fail.
         let _ = server.set_active_expiry(false);
+        // What has expired is so for the log, too: the clock may be an earlier one at the next start.
+        server.keyspace.locker().expire_due(crate::clock::unix_ms());
         server.persistence.give_up();
         if saves && server.unsaved_changes() > 0 {
             // Some requests were under way when the first snapshot began.

@@ -17,6 +17,9 @@ pub trait Host: Operator {
     /// Whoever waits for the device shall look again: the log has reached it, or there is none any more.
     fn device_reached(&self);
 
+    /// Writers that were held back because a pass needed the rest of the disk may go on.
+    fn writers_go_on(&self);
+
     /// There is no log although one was asked for. Settings that say otherwise are put back, before
     /// anybody hears of it by [`Self::switched`].
     fn take_back(&self);

@@ -28,7 +28,7 @@ mod recovery;
 mod serving;
 mod syncer;
 
-pub use compactor::CompactionFigures;
+pub use compactor::{CompactionFigures, NotCompacted};
 pub use home::{LogHome, LogOptions};
 pub(crate) use home::{is_log_name, log_dir};
 pub use host::{Host, KeeperSettings, Operator, Severity, Switched};

@@ -11,6 +11,7 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
+//! `leftovers.rs` removes what a process has left that was killed on the way;
 //! `adopt.rs` takes over files of Redis beside an unused log, `backup.rs` decides where BACKUP may write,
 //! and [`transfer`] carries data from Redis and back while no server runs.
 //!
@@ -20,6 +21,7 @@ mod adopt;
 mod backup;
 mod error;
 mod file;
+mod leftovers;
 mod load;
 mod pace;
 mod place;
@@ -40,6 +42,7 @@ pub use adopt::{AdoptError, adopt, find_data_of_redis};
 pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
+pub(crate) use leftovers::{Holding, remove_leftovers};
 pub(crate) use load::verify;
 pub use load::{load, load_without_unsupported};
 pub(crate) use place::{OwnFiles, is_own_name};

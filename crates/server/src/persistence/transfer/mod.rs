@@ -20,6 +20,7 @@ pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
 pub use import::{ImportMode, ImportOptions, Imported, Unfit, import};
+pub(super) use store::unfinished;
 
 /// What is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,6 +21,12 @@ use crate::durability::{self, Losses, RecoveryError};
 /// Where a new log is written before it takes the place of the present one.
 const NEW_NAME: &str = "wal.importing";
 
+/// What an import leaves in a data directory if it is killed: a log that does not count, be it the new one or
+/// the one before.
+pub(in crate::persistence) fn unfinished(dir: &Path) -> PathBuf {
+    dir.join(NEW_NAME)
+}
+
 /// Progress is told once for so many bytes of a log.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
 
@@ -141,7 +147,7 @@ impl Store {
         bytes: u64,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), TransferError> {
-        let new_dir = self.dir.join(NEW_NAME);
+        let new_dir = unfinished(&self.dir);
         remove_dir(&new_dir)?;
         let written = self.write_log(&new_dir, bytes, progress);
         if let Err(error) = written {
