@@ -92,7 +92,7 @@ class Server(Client):
     def stream(self, key):
         reply = self.call("XINFO", "STREAM", key, "FULL", "COUNT", 0)
         facts = dict(zip(reply[::2], reply[1::2]))
-        # How many nodes there are is up to whoever packs them.
+        # How many nodes there are depends on the server.
         del facts[b"radix-tree-keys"], facts[b"radix-tree-nodes"]
         return facts
 

@@ -116,7 +116,7 @@ def exporter():
 text()
 exporter()
 binary(PORT)
-# Credentials that nobody asks for do not matter, as with memcached without -S.
+# Credentials that were not asked for do not matter, as with memcached without -S.
 binary(PORT, "user", "password")
 binary(SECURED, "default", "secret")
 wrong = bmemcached.Client(f"127.0.0.1:{SECURED}", "default", "wrong")

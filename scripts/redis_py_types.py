@@ -135,7 +135,7 @@ def blocking(r):
     while not r.client_unblock(waiting, error=True):
         pass
     thread.join()
-    # What a transfer moves is there, whoever waits.
+    # What a transfer moves is there, for any waiter.
     thread = threading.Thread(target=lambda: answers.append(client(2).blmove("from", "to", 10)))
     thread.start()
     while r.info("clients")["blocked_clients"] != 1:

@@ -12,10 +12,13 @@ PROGRAM, SECONDS, LIMIT_MB, PORT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3
 VALUE_LEN = 1000
 KEYS = LIMIT_MB * 10 * 1_000_000 // VALUE_LEN
 BATCH = 100
-# The resident set may be larger than the limit by this part, from the first second after the load on.
-ALLOWANCE = 0.10
+# What is counted stays within this part below the limit and this part above it.
+BELOW, ABOVE = 0.05, 0.01
+# The resident set may be larger than the limit by this part: holes in pages of the allocator, buffers and the
+# program itself. docs/decisions/0014-spilled-values.md has what was measured.
+ALLOWANCE = 0.90
 # The same while loading, as fast as can be.
-LOAD_ALLOWANCE = 0.25
+LOAD_ALLOWANCE = 0.60
 
 
 def free_port():
@@ -110,6 +113,9 @@ def run(directory, port):
             shown, peak = time.monotonic(), max(peak, resident_mb(process))
     took = time.monotonic() - loaded
     figures = info(client)
+    counted = int(figures["used_memory"]) - int(figures["mem_not_counted_for_evict"])
+    share = counted / (LIMIT_MB << 20)
+    assert 1 - BELOW <= share <= 1 + ABOVE, f"{share:.3f} of maxmemory are in use"
     print(
         f"{done['reads'] / took:.0f} reads and {(done['writes'] - KEYS) / took:.0f} writes a second; "
         f"{figures['spilled_keys']} keys and {int(figures['spilled_bytes']) / 1e6:.0f} MB on disk only, "

@@ -63,3 +63,17 @@ fn a_line_may_be_long_but_not_endless() {
     let rest = c.rest().escape_ascii().to_string();
     assert_eq!(rest, "-ERR Protocol error: too big inline request\\r\\n");
 }
+
+/// As in Redis, which receives 16 KiB and looks for the end of the line before it looks at its length.
+#[test]
+fn a_line_that_ends_soon_behind_the_limit_is_a_request() {
+    let server = server();
+    let mut c = server.connect();
+    // Half of it has arrived when the rest comes.
+    c.send(format!("PING\nECHO {}", "x".repeat(40_000)));
+    c.expect("+PONG");
+    c.send(format!("{}\n", "x".repeat(26_000)));
+    assert_eq!(c.reply().bytes().len(), 66_000);
+    c.send(format!("ECHO {}\n", "x".repeat(90_000)));
+    assert_eq!(c.rest(), b"-ERR Protocol error: too big inline request\r\n");
+}

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tierce_harness::{Connection, encode, wait_until};
+use tierce_harness::{Connection, encode, free_port, wait_until};
 
 use crate::{launch, server};
 
@@ -123,6 +123,107 @@ fn who_never_reads_is_cut_off_after_the_soft_limit() {
         !other.ask("CLIENT LIST").text().contains(&format!("id={id} "))
     });
     other.check("PING", "+PONG");
+}
+
+/// Memory that a reply may take beside the limit of 4 MB: the request, what is under construction.
+const BESIDE_THE_LIMIT: usize = 16 << 20;
+
+/// A reply of 300 MB ends where the limit is, not when it is complete.
+#[test]
+fn a_long_reply_is_not_built_beyond_the_hard_limit() {
+    let port = free_port();
+    let server = launch()
+        .with("client-output-buffer-limit", "normal 4mb 0 0")
+        .with("memcached-port", &port.to_string())
+        .start();
+    let mut other = server.connect();
+    other.call(&[&b"SET"[..], b"k", &vec![b'x'; 15_000]]);
+    let element = "x".repeat(500);
+    let list = [vec!["RPUSH", "list"], vec![&*element; 20_000]].concat();
+    other.call(&list);
+    other.check("PING", "+PONG");
+    let before = server.peak_resident_bytes();
+    let keys = vec!["k"; 20_000];
+    let mget = [vec!["MGET"], keys.clone()].concat();
+    let memcached = ([127, 0, 0, 1], port).into();
+    for (mut c, request) in [
+        (server.connect(), encode(&mget)),
+        (Connection::tcp(memcached), format!("get {}\r\n", keys.join(" ")).into_bytes()),
+        (server.connect(), encode(&["LRANGE", "list", "0", "-1"])),
+        (server.connect(), encode(&["GETRANGE", "k", "0", "-1"]).repeat(20_000)),
+    ] {
+        // The server may close before it has taken everything.
+        let _ = c.try_send(&request);
+        assert!(c.rest().len() < BESIDE_THE_LIMIT);
+    }
+    let grown = server.peak_resident_bytes() - before;
+    assert!(grown < BESIDE_THE_LIMIT, "{grown} bytes");
+    other.check("GET k", &format!("{:?}", "x".repeat(15_000)));
+    let stats = other.ask("INFO stats").text().to_owned();
+    assert!(stats.contains("client_output_buffer_limit_disconnections:4\r\n"), "{stats}");
+}
+
+/// Whoever wants no replies cannot have too many of them.
+#[test]
+fn replies_that_nobody_wants_do_not_count() {
+    let server = launch().with("client-output-buffer-limit", "normal 1mb 0 0").start();
+    let mut c = server.connect();
+    c.call(&[&b"SET"[..], b"k", &vec![b'x'; 100_000]]);
+    c.send("CLIENT REPLY OFF\r\n");
+    c.send(encode(&["GET", "k"]).repeat(100));
+    let mget = [vec!["MGET"], vec!["k"; 100]].concat();
+    c.send(encode(&mget));
+    c.send("CLIENT REPLY ON\r\n");
+    c.expect("+OK");
+    c.check("PING", "+PONG");
+}
+
+/// Who has still to say the password has no right to memory.
+#[test]
+fn strangers_who_never_read_are_cut_off_early() {
+    let ports = [free_port(), free_port()];
+    let server = launch()
+        .with("requirepass", "secret")
+        .with("memcached-port", &ports[0].to_string())
+        .with("pedrokv-port", &ports[1].to_string())
+        .start();
+    let before = server.peak_resident_bytes();
+    let pedrokv_get = b"\0\x09\x01\x01\0\0\0\x07k";
+    let memcached_get = [&b"\x80\0\0\x01\0\0\0\0\0\0\0\x01"[..], &[0; 12], b"k"].concat();
+    for (port, request) in [
+        (server.port(), &b"HELLO\r\n"[..]),
+        (server.port(), b"GET k\r\n"),
+        (ports[0], b"get k\r\n"),
+        (ports[0], &memcached_get),
+        (ports[1], pedrokv_get),
+    ] {
+        let block = request.repeat(10_000);
+        let mut c = Connection::tcp(([127, 0, 0, 1], port).into());
+        let is_closed = (0..2000).any(|_| c.try_send(&block).is_err());
+        assert!(is_closed, "{}", request.escape_ascii());
+    }
+    let grown = server.peak_resident_bytes() - before;
+    assert!(grown < BESIDE_THE_LIMIT, "{grown} bytes");
+}
+
+/// The limits of strangers end with the password, also in the middle of a pipeline.
+#[test]
+fn a_pipeline_that_begins_with_the_password_is_answered() {
+    let port = free_port();
+    let server =
+        launch().with("requirepass", "secret").with("memcached-port", &port.to_string()).start();
+    let mut c = server.connect();
+    let set = encode(&["SET", "k", &"x".repeat(10_000)]);
+    c.send([encode(&["AUTH", "secret"]), set, encode(&["GET", "k"]).repeat(1000)].concat());
+    c.expect("+OK");
+    c.expect("+OK");
+    (0..1000).for_each(|_| assert_eq!(c.reply().bytes().len(), 10_000));
+    let mut c = Connection::tcp(([127, 0, 0, 1], port).into());
+    c.send(["set a 0 0 14\r\ndefault secret\r\n", &"get k\r\n".repeat(1000)].concat());
+    assert_eq!(c.read_exactly(8), b"STORED\r\n");
+    c.read_exactly(1000 * (10_000 + "VALUE k 0 10000\r\n\r\nEND\r\n".len()));
+    c.send("quit\r\n");
+    assert_eq!(c.rest(), b"");
 }
 
 /// Slow is not never: everything arrives, in order.

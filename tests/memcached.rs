@@ -580,6 +580,36 @@ fn what_was_said_to_be_out_of_date_is_so_after_a_kill() {
     both.check(b"mg k v\r\n", b"VA 3\r\nnew\r\n");
 }
 
+/// Snapshots keep flags and marks, too, whatever way they take; DUMP does not, for Redis has no place for them.
+#[test]
+fn flags_and_marks_are_in_snapshots() {
+    let dir = TempDir::new();
+    let path = dir.path().display().to_string();
+    let launch = launch().with("appendonly", "no").with("dir", &path);
+    let launch = launch.with("enable-debug-command", "yes");
+    let both = with(launch.clone());
+    both.check(
+        b"set f 4294967295 0 1\r\nv\r\nset i 7 0 2\r\n12\r\nset k 9 0 3\r\nold\r\nmd k I\r\nset w 0 0 1\r\nv\r\n\
+          md w I\r\nmg w v\r\nset plain 0 0 1\r\nv\r\n",
+        b"STORED\r\nSTORED\r\nSTORED\r\nHD\r\nSTORED\r\nHD\r\nVA 1 X W\r\nv\r\nSTORED\r\n",
+    );
+    let as_before = |both: &Both| {
+        both.check(
+            b"mg f f v\r\nmg i f v\r\nmg k f N0\r\nmg w v\r\nmg plain f v\r\n",
+            b"VA 1 f4294967295\r\nv\r\nVA 2 f7\r\n12\r\nHD f9 X W\r\nVA 1 Z X\r\nv\r\nVA 1 f0\r\nv\r\n",
+        );
+        // The reader that won gives up, as if he had not come.
+        both.check(b"md k I\r\n", b"HD\r\n");
+    };
+    let mut redis = both.server.connect();
+    redis.check("DEBUG RELOAD", "+OK");
+    as_before(&both);
+    redis.check("SAVE", "+OK");
+    drop(both);
+    let both = with(launch);
+    as_before(&both);
+}
+
 #[test]
 fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
     let value = "v".repeat(1000);

@@ -231,6 +231,22 @@ fn bad_lengths_end_one_connection() {
     assert_eq!(answer[..], ok(3, b"v"));
 }
 
+/// A page can have a browser send any body. Padded it would be whole frames behind one of an unknown kind.
+#[test]
+fn a_request_of_http_ends_the_connection() {
+    let both = start();
+    let mut post = b"POST /".to_vec();
+    post.resize(0x504f, b'x');
+    post.extend(request(PUT, 1, b"pwned", b"1"));
+    both.check(&post, b"");
+    both.check(b"GET / HTTP/1.1\r\n", b"");
+    both.check(&[request(GET, 1, b"k", b""), post].concat(), &error(1, NOT_FOUND));
+    both.server.connect().check("EXISTS pwned", ":0");
+    wait_until("the log tells", || {
+        both.server.output().matches("a request of HTTP on the port for").count() == 3
+    });
+}
+
 /// Deep pipelines of random requests, against a map.
 #[test]
 fn pipelines_are_answered_in_order() {

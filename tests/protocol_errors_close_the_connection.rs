@@ -1,6 +1,6 @@
 //! What is no request is answered with an error, and then the connection ends.
 
-use tierce_harness::encode;
+use tierce_harness::{encode, wait_until};
 
 use crate::server;
 
@@ -73,4 +73,26 @@ fn errors_are_counted() {
     let stats = server.connect().ask("INFO errorstats").text().to_owned();
     assert!(!stats.contains("panicked"), "{stats}");
     server.connect().check("PING", "+PONG");
+}
+
+/// A page that somebody looks at can have the browser send a request here, with commands in its body. They
+/// must not run.
+#[test]
+fn a_browser_is_no_client() {
+    let server = server();
+    for request in [
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nSET pwned 1\r\n",
+        "post\r\nSET pwned 1\r\n",
+        "Host: 127.0.0.1\r\nSET pwned 1\r\n",
+        "*2\r\n$5\r\nhOST:\r\n$1\r\nx\r\nSET pwned 1\r\n",
+    ] {
+        let mut c = server.connect();
+        c.send(format!("PING\r\n{request}"));
+        assert_eq!(c.rest(), b"+PONG\r\n", "{request:?}");
+    }
+    let mut c = server.connect();
+    c.check("EXISTS pwned", ":0");
+    c.check("POSTS", "-ERR unknown command 'POSTS', with args beginning with: ");
+    c.check("PING", "+PONG");
+    wait_until("the log tells", || server.output().matches("SECURITY ATTACK").count() == 4);
 }

@@ -247,6 +247,27 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
     assert_eq!(files(dir.path()), ["dump.rdb"]);
 }
 
+/// What a save had written when its process was killed would stay for good.
+#[test]
+fn a_start_removes_what_a_save_left_that_was_killed() {
+    let dir = TempDir::new();
+    let begun = |dir: &TempDir| {
+        let names = std::fs::read_dir(dir.path()).expect("a directory");
+        let mut names = names.map(|entry| entry.expect("an entry").file_name());
+        names.any(|name| name.to_string_lossy().starts_with("temp-"))
+    };
+    let server = in_dir(&dir).start();
+    let mut c = server.connect();
+    slow_to_save(&mut c, 1000, 100_000);
+    c.check("BGSAVE", "+Background saving started");
+    wait_until("the save begins", || begun(&dir));
+    kill(server);
+    assert!(begun(&dir), "it is still there");
+    let server = in_dir(&dir).start();
+    assert!(!begun(&dir));
+    server.connect().check("SAVE", "+OK");
+}
+
 #[test]
 fn a_shutdown_saves_if_asked_to_or_if_there_are_save_points() {
     for (points, how, saves) in [

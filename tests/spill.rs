@@ -233,6 +233,51 @@ fn files_go_when_values_are_overwritten_and_a_snapshot_has_all_of_them() {
     });
 }
 
+/// What may be evicted is what `maxmemory` is about.
+fn in_memory(c: &mut Connection) -> u64 {
+    info(c, "used_memory") - info(c, "mem_not_counted_for_evict")
+}
+
+/// Some 15 % more than there is room for, then three times as much, then updates of any of it: the limit is
+/// used, and kept.
+#[test]
+fn memory_is_used_to_the_limit() {
+    const LIMIT: u64 = 40 << 20;
+    const LEN: usize = 10_000;
+    let dir = TempDir::new();
+    let server = spilling(dir.path()).with("maxmemory", &LIMIT.to_string()).start();
+    let mut c = server.connect();
+    let check = |c: &mut Connection, when: &str| {
+        let percent = in_memory(c) as f64 * 100.0 / LIMIT as f64;
+        // Shards tell what they have in steps of a 256th in all, and a batch of writes may be under way.
+        assert!((95.0..=101.0).contains(&percent), "{percent} % {when}");
+    };
+    let write = |c: &mut Connection, keys: Vec<usize>| {
+        let requests: Vec<_> = keys
+            .into_iter()
+            .map(|key| vec![b"SET".to_vec(), name(key), vec![key as u8; LEN]])
+            .collect();
+        let ok = vec![Reply::Simple(b"OK".to_vec()); requests.len()];
+        pipeline(c, &requests, &ok);
+    };
+    let slightly_more = (LIMIT as f64 * 1.15) as usize / LEN;
+    write(&mut c, (0..slightly_more).collect());
+    check(&mut c, "after loading a little more than there is room for");
+    let all = 3 * slightly_more;
+    write(&mut c, (slightly_more..all).collect());
+    check(&mut c, "after loading three times as much");
+    // Each of them once more, in an order that has nothing to do with the first one.
+    let mut number = 1;
+    for round in 0..all / 100 {
+        let keys = (0..100).map(|_| {
+            number = (number * 7919 + 12_347) % all;
+            number
+        });
+        write(&mut c, keys.collect());
+        check(&mut c, &format!("in round {round} of updates"));
+    }
+}
+
 #[test]
 fn without_a_log_values_go_to_disk_as_well() {
     let dir = TempDir::new();

@@ -59,7 +59,7 @@ pub fn run(dir: &Path, shape: &Shape, phase: Phase) -> Result<Outcome> {
         .spawn()?;
     let mut rss_max: f64 = 0.0;
     let mut pipe = child.stdout.take().ok_or("no output")?;
-    // Reading on another thread, so that a full pipe stops nobody.
+    // Reading on another thread, so that a full pipe stops no writer.
     let reader = std::thread::spawn(move || {
         let mut output = String::new();
         pipe.read_to_string(&mut output).map(|_| output)

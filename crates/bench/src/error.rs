@@ -49,7 +49,7 @@ pub enum Error {
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]
     Unasked {
-        /// How many nobody asked for.
+        /// How many were not requested.
         replies: u64,
     },
     /// No reply came for a long time.

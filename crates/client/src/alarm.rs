@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd. It is watched edge-triggered, so that every ring is an event and nobody has to reset
+/// An eventfd. It is watched edge-triggered, so that every ring is an event and there is nothing to reset
 /// it: its counter would take centuries to overflow.
 #[derive(Debug)]
 pub(crate) struct Alarm(OwnedFd);

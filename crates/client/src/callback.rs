@@ -10,7 +10,7 @@ pub(crate) type Outcome<'a> = Result<&'a [u8], Error>;
 
 type Function = dyn FnOnce(Outcome<'_>) + Send;
 
-/// Somebody who waits for an answer and may lose interest.
+/// A caller that waits for an answer and may lose interest.
 pub(crate) trait Recipient: Send + Sync {
     fn receive(&self, outcome: Outcome<'_>);
 
@@ -40,7 +40,7 @@ impl Callback {
         Callback { target: Some(Target::Recipient(recipient)) }
     }
 
-    /// Whether anybody waits. For functions, somebody always does.
+    /// Whether the answer is still wanted. For functions it always is.
     pub(crate) fn is_wanted(&self) -> bool {
         match &self.target {
             Some(Target::Recipient(recipient)) => recipient.is_waiting(),

@@ -32,7 +32,7 @@ pub struct Config {
     /// and what [`Config::retry_writes`] adds. 2 unless told.
     pub retries: u32,
     /// Whether writes that have the same outcome when they are made twice (Put, Delete, SET, DEL)
-    /// are repeated, too. If somebody else writes the same key between the two, the second one undoes
+    /// are repeated, too. If another client writes the same key between the two, the second one undoes
     /// that; and a repeated delete may find the key gone. Off unless told.
     pub retry_writes: bool,
     /// How long a repetition waits: 10 ms, at most 1 s unless told.

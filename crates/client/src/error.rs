@@ -13,7 +13,7 @@ pub enum Error {
     /// The client has been closed. The request may have been carried out if it was under way.
     #[error("client closed")]
     Closed,
-    /// The connection ended after the request, or part of it, was sent. Nobody knows whether it has
+    /// The connection ended after the request, or part of it, was sent. It is unknown whether it has
     /// been carried out.
     #[error("the connection was lost while the request was under way: {}", .0)]
     Disconnected(io::ErrorKind),

@@ -132,7 +132,7 @@ fn short_string(input: &[u8]) -> Option<usize> {
 }
 
 /// Where the first reply begins if so many pushes are among the input. A push between the replies
-/// of a pipeline stays, for whoever decodes them.
+/// of a pipeline stays, for the caller that decodes them.
 fn skip_pushes(input: &[u8], pushes: usize) -> Result<usize, Error> {
     let mut start = 0;
     for _ in 0..pushes {

@@ -13,7 +13,7 @@ use crate::callback::{Outcome, Recipient};
 ///
 /// The request is on its way whether or not the future is polled. Dropping the future gives up the
 /// answer, but not the request, unless that still waits for room in the window.
-#[must_use = "the request is made, but nobody looks at its answer"]
+#[must_use = "the request is made, but its answer is not looked at"]
 #[derive(Debug)]
 pub struct Reply<T> {
     cell: Arc<ReplyCell<T>>,
@@ -33,7 +33,7 @@ enum State<T> {
     Waiting(Waker),
     Full(T),
     Taken,
-    /// Nobody will take it.
+    /// It will not be taken.
     Abandoned,
 }
 

@@ -6,7 +6,7 @@
 //!   the I/O thread takes as it is. What is made while it is busy leaves in one write.
 //! - The I/O thread is woken only if it sleeps, by the first request after it fell asleep.
 //! - Who finds the window full waits in a line and is served in turn: threads, and requests of
-//!   futures. Invariant: while somebody waits, the window is full.
+//!   futures. Invariant: while a request waits, the window is full.
 //! - A callback must not wait, since it runs on the thread that makes room. The place of the request
 //!   that it completes is its own to use: see [`Window::credits`].
 
@@ -76,7 +76,7 @@ struct State {
     /// Requests in flight, and places that were given to threads that wait.
     outstanding: usize,
     waiters: VecDeque<Waiter>,
-    /// Length of the line at which those are removed that nobody waits for any more.
+    /// Length of the line at which those are removed that are no longer wanted.
     sweep_at: usize,
     is_closed: bool,
     link: LinkStatus,
@@ -224,7 +224,7 @@ impl Window {
         reply
     }
 
-    /// Puts somebody at the end of the line, where he is served at once if there is room after all.
+    /// Puts a waiter at the end of the line, where it is served at once if there is room after all.
     #[cold]
     fn park(&self, waiter: Waiter) {
         let mut state = self.lock();
@@ -367,7 +367,7 @@ impl State {
         self.waiters.push_back(waiter);
     }
 
-    /// Lets in who waits, as long as there is room. Those to be told are returned, so that nobody
+    /// Lets in who waits, as long as there is room. Those to be told are returned, so that no waiter
     /// is woken while the lock is held.
     fn admit(&mut self, max_inflight: usize) -> Vec<Arc<ReplyCell<Result<(), Error>>>> {
         let mut served = Vec::new();
@@ -417,7 +417,7 @@ impl Waiter {
     }
 }
 
-/// A place in the window, and the right to make a request now. Nobody else can while it lives.
+/// A place in the window, and the right to make a request now. While it lives, only its owner can.
 pub(crate) struct Entry<'a> {
     window: &'a Window,
     state: MutexGuard<'a, State>,

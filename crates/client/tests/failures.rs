@@ -7,7 +7,7 @@ use tierce_client::resp::{Client, Login, Pipeline, Value};
 use tierce_client::testing::FakeServer;
 use tierce_client::{Config, Error, Offline, pedrokv};
 
-/// An address at which nobody listens.
+/// An address without a listener.
 fn dead_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -41,7 +41,7 @@ fn a_request_that_is_not_answered_times_out() {
     let config = Config { timeout: Some(Duration::from_millis(50)), ..Config::default() };
     let client = Client::connect(server.address(), config).unwrap();
     assert_eq!(client.command(&["HANG"]).wait(), Err(Error::TimedOut { sent: true }));
-    // The connection was given up, as nobody knows which request the next reply would answer.
+    // The connection was given up, as it is unknown which request the next reply would answer.
     assert_eq!(client.command(&["PING"]).wait(), Ok(Value::Simple(b"PONG".to_vec())));
 }
 

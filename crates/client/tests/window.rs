@@ -1,4 +1,4 @@
-//! The window is exact, whoever fills it.
+//! The window is exact, with any mix of callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -63,7 +63,7 @@ impl<T> Deref for RawBox<T> {
 impl<T> DerefMut for RawBox<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; whoever made a second one promised that nobody uses it now.
+        // SAFETY: as above; the maker of a second one promised that it is not in use now.
         unsafe { self.pointer.as_mut() }
     }
 }

@@ -1,7 +1,7 @@
 //! A large collection that is being saved as it was at one moment, while it goes on changing.
 //!
 //! The collection itself keeps what that takes, and its own methods see to it: so whatever changes it,
-//! and whatever it is called meanwhile, nobody can forget to save first. Whoever saves takes a slice
+//! and whatever it is called meanwhile, no change can forget to save first. A snapshot takes a slice
 //! at a time, and each slice leaves the collection to others in between. What has been taken and what
 //! is still to come is together, at any time, what the collection was in the beginning.
 //!
@@ -98,7 +98,7 @@ const RUN_LEN: usize = 512;
 pub(crate) struct Saving<C> {
     tag: SaveTag,
     walk: Snapshot,
-    /// Members as they were, that have changed since and that nobody has taken yet. Not empty, but for
+    /// Members as they were, that have changed since and have not been taken yet. Not empty, but for
     /// the last run.
     copies: Vec<Vec<C>>,
     copy_bytes: usize,

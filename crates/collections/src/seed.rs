@@ -1,6 +1,6 @@
 //! The hash of names and members in large collections.
 //!
-//! It is seeded by the operating system once in the life of the process, so that nobody can choose
+//! It is seeded by the operating system once in the life of the process, so that no client can choose
 //! members that collide. One seed for all collections, because then a value moves between tables
 //! with its hash, and a collection costs no bytes for a seed of its own. A hash never leaves the
 //! process.

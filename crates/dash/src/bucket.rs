@@ -237,7 +237,7 @@ impl<T> Bucket<T> {
         let fingerprint = Fingerprint(core::mem::take(&mut self.fingerprints[slot]));
         self.marks &= !(1 << slot);
         // SAFETY: the slot was occupied, hence initialized; its fingerprint is 0 now, so that
-        // nobody reads the slot again before it is written.
+        // the slot is not read again before it is written.
         (fingerprint, unsafe { self.slots[slot].assume_init_read() })
     }
 

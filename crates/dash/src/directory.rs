@@ -276,7 +276,7 @@ impl<T> Drop for Directory<T> {
 }
 
 /// Turns a panic into an abort where a segment has been moved out of its slot: unwinding would let
-/// somebody see the slot.
+/// a reader see the slot.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

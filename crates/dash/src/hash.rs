@@ -16,7 +16,7 @@ pub trait EntryHash<T> {
         _ = entry;
     }
 
-    /// Called some time before an entry is shown to somebody who goes through all of them; asks the
+    /// Called some time before a full scan is shown an entry; asks the
     /// processor to fetch what is going to be read then.
     #[inline]
     fn prefetch_to_visit(&self, entry: &T) {

@@ -1,12 +1,12 @@
 //! The positions of single entries that a snapshot has saved ahead of its walk.
 //!
 //! An open hash table of words. Positions are parts of hashes, so their leading bits say where one
-//! stands: no hashing is needed, and whoever asks for positions in ascending order, as the walk does,
+//! stands: no hashing is needed, and a caller that asks for positions in ascending order, as the walk does,
 //! reads memory in ascending order, too. A change asks for one position out of nowhere and waits for
 //! memory, unless that was asked for before ([`Marks::prefetch`]).
 //!
 //! With more than a few thousand positions there are [`PARTS`] such tables, each for a part of the axis,
-//! lest somebody's change move millions of them at once when a table grows.
+//! lest one change move millions of them at once when a table grows.
 //!
 //! Invariants:
 //! - The number of slots of a table is 0 or a power of two, and at least a quarter of them is vacant.

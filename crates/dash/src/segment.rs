@@ -423,7 +423,7 @@ impl<T> Segment<T> {
         let whole = *range == self.home_range(range.start);
         let is_in_range = |entry: &T| range.contains(&geometry::position(hasher.hash(entry)));
         let (bucket, after) = (self.bucket(home), self.bucket(self.after(home)));
-        // Whoever walks comes there next.
+        // A walk comes there next.
         after.occupied().for_each(|slot| hasher.prefetch_to_visit(after.entry(slot)));
         let native = bucket.occupied_by(Origin::Native).map(|slot| bucket.entry(slot));
         let displaced = after.occupied_by(Origin::Displaced).map(|slot| after.entry(slot));

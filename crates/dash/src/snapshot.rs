@@ -7,7 +7,7 @@
 //!
 //! Intervals instead of version stamps in the buckets, which is how it is usually done: a stamp
 //! loses its meaning when buckets with different stamps are mixed by a rebuild, unless the whole
-//! segment is saved first, in the middle of somebody's insert; and it costs memory when there is no
+//! segment is saved first, in the middle of an insert; and it costs memory when there is no
 //! snapshot. Intervals know nothing of buckets and several snapshots do not interfere. Their price
 //! is one look into a tree at each change ahead of the walk. The figures are in
 //! `docs/decisions/0002-snapshots-by-position.md`.
@@ -102,7 +102,7 @@ impl Snapshot {
 
     /// Like [`Snapshot::before_change`], but saves only the entries that have this very hash: as a
     /// rule one, which the change is going to touch anyway. A mark is remembered for each hash, so
-    /// this suits a snapshot whose saved entries take memory until somebody fetches them, as long as
+    /// this suits a snapshot whose saved entries take memory until they are fetched, as long as
     /// [`Snapshot::mark_count`] stays small against the number of entries.
     ///
     /// Both may be mixed: what is saved by this one is left out by the other.

@@ -16,7 +16,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // The counter is gone while its thread ends, when nobody reads it any more.
+    // The counter is gone while its thread ends, when it is not read any more.
     _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 

@@ -58,14 +58,11 @@ impl Alarm {
         fence(Ordering::SeqCst);
     }
 
-    /// Sleeps until the alarm rings or `timeout`, if any, has passed.
-    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+    /// Sleeps until the alarm rings or `timeout` has passed.
+    pub(crate) fn sleep(&self, timeout: Duration) {
         let mut rings = self.rings.lock();
         if !*rings {
-            match timeout {
-                Some(timeout) => _ = self.ringing.wait_for(&mut rings, timeout),
-                None => self.ringing.wait(&mut rings),
-            }
+            self.ringing.wait_for(&mut rings, timeout);
         }
         *rings = false;
         self.sleeps_until_ms.store(AWAKE, Ordering::Relaxed);

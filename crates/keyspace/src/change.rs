@@ -6,9 +6,7 @@
 //! gets an operation ([`crate::log`]), and an observer, if the keyspace has one, gets the [`Event`].
 //! Without them each is a branch that is always predicted.
 //!
-//! This is where WATCH, blocked clients, tracking and notifications will hang. None of them needs
-//! more than what an event says and what the lock guarantees: events of one key arrive in the order
-//! of its changes.
+//! Events of one key arrive in the order of its changes, because its shard is locked.
 
 use crate::db_index::DbIndex;
 use crate::entry::Entry;

@@ -170,7 +170,7 @@ impl Look<'_> {
 
     fn warmth(&self, entry: &Entry) -> u32 {
         match self.measure {
-            Measure::Uses => entry.access().warmth((self.now_ms / 1000) as u16),
+            Measure::Uses => entry.access().warmth(self.now_ms),
             Measure::Frequency => {
                 u32::from(Frequency::of(entry.access()).counter(&self.tuning, self.now_ms))
             }

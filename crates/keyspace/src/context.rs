@@ -10,6 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::planted::{self, Fault};
 use crate::scan::mix;
+use crate::stamp::Stamp;
 use crate::stats::{DbCounters, ShardStats};
 use crate::usage::{Access, Frequency, Tracking};
 use crate::waiters::Ready;
@@ -43,17 +44,17 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The time in an entry's clock.
+    /// What an entry keeps of the time of a use.
     #[inline]
-    pub(crate) fn clock(&self) -> u16 {
-        (self.now_ms / 1000) as u16
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp::at(self.now_ms)
     }
 
     /// Counts a use of an entry.
     #[inline]
     pub(crate) fn used(&self, entry: &mut Entry) {
         match self.usage {
-            Some(Tracking::Time) => entry.touch(self.clock()),
+            Some(Tracking::Time) => entry.touch(self.stamp()),
             Some(_) => self.track(entry),
             None => {}
         }
@@ -63,8 +64,8 @@ impl Context<'_> {
     #[inline(never)]
     pub(crate) fn track(&self, entry: &mut Entry) {
         match self.tracking {
-            Tracking::Time => entry.touch(self.clock()),
-            Tracking::Uses => entry.set_access(entry.access().used_again(self.clock())),
+            Tracking::Time => entry.touch(self.stamp()),
+            Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
             Tracking::Frequency => {
                 let tuning = self.keyspace.pressure.frequency();
                 // Something that is another number for each key and each use.
@@ -80,7 +81,7 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn first_access(&self) -> Access {
         match self.tracking {
-            Tracking::Time | Tracking::Uses => Access { stamp: self.clock(), uses: 0 },
+            Tracking::Time | Tracking::Uses => Access { stamp: self.stamp(), uses: 0 },
             Tracking::Frequency => {
                 Frequency::new(&self.keyspace.pressure.frequency(), self.now_ms).to_access()
             }

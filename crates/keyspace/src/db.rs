@@ -18,7 +18,8 @@ use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
 use crate::shard::{Shard, ShardDb};
 use crate::spill::ColdAccount;
-use crate::usage::Frequency;
+use crate::stamp::Stamp;
+use crate::usage::{Frequency, Tracking};
 use crate::value::{Value, ValueType};
 
 /// The time to live of a key.
@@ -146,11 +147,12 @@ impl<'a> Db<'a> {
         self.peek(key).map(Entry::encoding)
     }
 
-    /// Seconds since a key was last used. The clock of an entry wraps after 2^16 seconds, so this
-    /// is the time modulo 18 hours and 12 minutes. Not known under a policy that counts frequencies.
+    /// Seconds since a key was last used: exact up to three hours, within 512 seconds up to half a year, which
+    /// stands for all that is longer; see [`Locker::age_uses`](crate::Locker::age_uses). Not known under a
+    /// policy that counts frequencies.
     pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
-        let clock = self.at.clock();
-        self.peek(key).map(|entry| u64::from(entry.access().idle_seconds(clock)))
+        let now_ms = self.at.now_ms;
+        self.peek(key).map(|entry| entry.access().stamp.idle_seconds(now_ms).into())
     }
 
     /// How often a key is used, as a logarithmic counter up to 255. Known only under a
@@ -160,12 +162,27 @@ impl<'a> Db<'a> {
         self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
     }
 
-    /// Makes a key look as if it had last been used so many seconds ago, as far as its clock can say;
-    /// see [`Db::idle_seconds`].
+    /// Makes a key look as if it had last been used so many seconds ago, with the exactness of
+    /// [`Db::idle_seconds`]. Does nothing where that is not known.
     pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
-        let clock = self.at.clock();
+        let at = self.at;
+        if at.tracking == Tracking::Frequency {
+            return;
+        }
         if let Some(entry) = self.find(key) {
-            entry.touch(clock.wrapping_sub(seconds as u16));
+            entry.touch(Stamp::of_idle(seconds, at.now_ms));
+        }
+    }
+
+    /// Makes a key look as if it were used so often; see [`Db::frequency`]. Does nothing where that is not
+    /// known.
+    pub fn set_frequency(&mut self, key: Key<'_>, counter: u8) {
+        let (at, tuning) = (self.at, self.at.keyspace.pressure.frequency());
+        if at.tracking != Tracking::Frequency {
+            return;
+        }
+        if let Some(entry) = self.find(key) {
+            entry.set_access(Frequency::with_counter(counter, &tuning, at.now_ms).to_access());
         }
     }
 

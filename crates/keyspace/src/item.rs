@@ -28,8 +28,27 @@ pub struct Item<'a> {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
-    pub idle_seconds: u16,
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
+    pub idle_seconds: u32,
+}
+
+/// What clients of memcached have left on an item that outlives the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemNote {
+    /// What was stored with the value.
+    pub flags: u32,
+    /// What readers and invalidations have left; that it was read is forgotten.
+    pub marks: Marks,
+}
+
+impl ItemNote {
+    /// Nothing.
+    pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
+
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let Attributes { flags, marks, .. } = entry.attributes();
+        Self { flags, marks: marks.logged() }
+    }
 }
 
 /// What is known of a string without looking at it: see [`Db::summary`].
@@ -44,7 +63,7 @@ pub struct Summary {
     pub deadline_ms: Option<i64>,
     /// What readers and invalidations have left on it.
     pub marks: Marks,
-    /// Seconds since it was last used, modulo 18 hours and 12 minutes.
+    /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u64,
     /// What it costs, with its part of the index.
     pub memory_bytes: usize,
@@ -119,6 +138,22 @@ pub enum Adjusted {
 }
 
 impl Db<'_> {
+    /// As [`Db::set`], with what was noted of the string when it was saved.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::set`].
+    pub fn restore_item<'v>(
+        &mut self,
+        key: Key<'_>,
+        value: impl Into<NewString<'v>>,
+        expiry: Expiry,
+        note: ItemNote,
+    ) -> Result<()> {
+        let ItemNote { flags, marks } = note;
+        self.put_string(key, value.into(), expiry, Attributes { flags, marks, ..Attributes::NONE })
+    }
+
     /// Reads a string with its flags, and its version if that is wanted. Counts a hit or a miss,
     /// and a use of the key.
     ///
@@ -134,7 +169,7 @@ impl Db<'_> {
         let found = self.find_value(key)?;
         at.count_read(found.is_some());
         let Some(entry) = found else { return Ok(None) };
-        let idle_seconds = entry.access().idle_seconds(at.clock());
+        let idle_seconds = entry.access().stamp.idle_seconds(at.now_ms);
         at.used(entry);
         let version = match version {
             VersionFor::Nobody => 0,

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tierce_cask::ColdStore;
 
+use crate::aging::Aging;
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::collections::limits::{LimitCells, Limits};
@@ -127,6 +128,7 @@ pub struct Keyspace {
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
     pub(crate) has_spilled: AtomicBool,
+    pub(crate) aging: Aging,
 }
 
 impl Keyspace {
@@ -166,6 +168,7 @@ impl Keyspace {
             unserved: Unserved::default(),
             cold: OnceLock::new(),
             has_spilled: AtomicBool::new(false),
+            aging: Aging::default(),
         })
     }
 

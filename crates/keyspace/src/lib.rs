@@ -53,6 +53,7 @@ mod collections;
 mod entry;
 mod value;
 
+mod stamp;
 mod usage;
 
 mod change;
@@ -92,6 +93,7 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod planted;
 
+mod aging;
 mod reaper;
 
 pub use change::{Change, Event, Observer, Removal};
@@ -107,7 +109,7 @@ pub use entry::{Entry, Marks, size_class};
 pub use error::{Error, Result};
 pub use evict::Evicted;
 pub use flush::Freeing;
-pub use item::{Adjust, Adjusted, Condition, End, Item, Stored, Summary, VersionFor};
+pub use item::{Adjust, Adjusted, Condition, End, Item, ItemNote, Stored, Summary, VersionFor};
 pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
 pub use keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};

@@ -50,10 +50,8 @@ impl Default for Eviction {
 /// for itself, and who reads an old one evicts a key too many or too few.
 #[derive(Debug)]
 pub(crate) struct Pressure {
+    /// The limit; `u64::MAX` if there is none.
     limit_bytes: AtomicU64,
-    /// What of the limit is left when the reserve is taken away; `u64::MAX` without a limit.
-    room_bytes: AtomicU64,
-    reserve_bytes: AtomicU64,
     step: AtomicU64,
     policy: AtomicU8,
     samples: AtomicU32,
@@ -74,9 +72,7 @@ struct Sum {
 impl Pressure {
     pub(crate) fn new() -> Self {
         let pressure = Self {
-            limit_bytes: AtomicU64::new(0),
-            room_bytes: AtomicU64::new(u64::MAX),
-            reserve_bytes: AtomicU64::new(0),
+            limit_bytes: AtomicU64::new(u64::MAX),
             step: AtomicU64::new(u64::MAX),
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(0),
@@ -93,9 +89,9 @@ impl Pressure {
             0 => u64::MAX,
             limit => (limit / INEXACTNESS / shards as u64).clamp(1, STEP_MAX),
         };
-        self.limit_bytes.store(eviction.limit_bytes, Relaxed);
+        let limit_bytes = if eviction.limit_bytes == 0 { u64::MAX } else { eviction.limit_bytes };
+        self.limit_bytes.store(limit_bytes, Relaxed);
         self.step.store(step, Relaxed);
-        self.make_room();
         self.policy.store(eviction.policy as u8, Relaxed);
         self.samples.store(eviction.samples, Relaxed);
         self.log_factor.store(eviction.frequency.log_factor, Relaxed);
@@ -105,7 +101,7 @@ impl Pressure {
 
     pub(crate) fn eviction(&self) -> Eviction {
         Eviction {
-            limit_bytes: self.limit_bytes.load(Relaxed),
+            limit_bytes: if self.has_limit() { self.limit_bytes.load(Relaxed) } else { 0 },
             policy: self.policy(),
             samples: self.samples.load(Relaxed),
             frequency: self.frequency(),
@@ -144,27 +140,12 @@ impl Pressure {
 
     #[inline]
     pub(crate) fn has_limit(&self) -> bool {
-        self.limit_bytes.load(Relaxed) != 0
+        self.limit_bytes.load(Relaxed) != u64::MAX
     }
 
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.used_bytes() > self.room_bytes.load(Relaxed)
-    }
-
-    /// See [`Keyspace::reserve_memory`](crate::Keyspace::reserve_memory).
-    pub(crate) fn reserve(&self, bytes: u64) {
-        self.reserve_bytes.store(bytes, Relaxed);
-        self.make_room();
-    }
-
-    fn make_room(&self) {
-        let limit = self.limit_bytes.load(Relaxed);
-        let room = match limit {
-            0 => u64::MAX,
-            limit => limit.saturating_sub(self.reserve_bytes.load(Relaxed)),
-        };
-        self.room_bytes.store(room, Relaxed);
+        self.used_bytes() > self.limit_bytes.load(Relaxed)
     }
 
     /// A number that is another one each time.

@@ -2,7 +2,8 @@
 //!
 //! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
 //! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
-//! at most, so requests hardly notice. With nothing due it uses no processor time.
+//! at most, so requests hardly notice. Once an hour it looks at all entries ([`crate::aging`]). With nothing due
+//! it uses no processor time.
 //!
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. What the
 //! reaper adds is that memory returns, and that observers hear of it, when the time comes.
@@ -82,6 +83,7 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
         let mut locker = keyspace.locker();
         let expired = locker.expire_some(now_ms);
         let evicted = locker.evict(now_ms, EVICT_BATCH);
+        locker.age_uses(now_ms);
         // Those who waited for what is gone hear of it now, not after the sleep.
         drop(locker);
         if expired == Left::Nothing && evicted != Evicted::Some {
@@ -91,25 +93,25 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
 }
 
 fn sleep(keyspace: &Keyspace, now_ms: i64) {
-    let Some(sleep_ms) = sleep_ms(keyspace.next_deadline_ms(), now_ms) else {
-        keyspace.alarm.announce_sleep(NO_DEADLINE);
-        if keyspace.next_deadline_ms().is_none() && keyspace.garbage().is_empty() {
-            keyspace.alarm.sleep(None);
-        }
-        return;
-    };
-    // A deadline that comes less than the granularity before the end of the sleep can wait for it.
-    keyspace.alarm.announce_sleep(now_ms + sleep_ms - GRANULARITY_MS);
-    let after_ms = self::sleep_ms(keyspace.next_deadline_ms(), now_ms);
-    if after_ms.is_none_or(|after_ms| after_ms >= sleep_ms) && keyspace.garbage().is_empty() {
-        keyspace.alarm.sleep(Some(Duration::from_millis(sleep_ms as u64)));
+    let sleep_ms = sleep_ms(keyspace, now_ms);
+    // A deadline that comes less than the granularity before the end of the sleep can wait for it. The first
+    // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
+    let is_watching = keyspace.next_deadline_ms().is_some();
+    let until_ms = if is_watching { now_ms + sleep_ms - GRANULARITY_MS } else { NO_DEADLINE };
+    keyspace.alarm.announce_sleep(until_ms);
+    if self::sleep_ms(keyspace, now_ms) >= sleep_ms && keyspace.garbage().is_empty() {
+        keyspace.alarm.sleep(Duration::from_millis(sleep_ms as u64));
     }
 }
 
-/// How long to sleep with this earliest deadline; `None` if there is none.
-fn sleep_ms(deadline_ms: Option<i64>, now_ms: i64) -> Option<i64> {
-    let left_ms = deadline_ms?.saturating_sub(now_ms);
-    Some(left_ms.clamp(GRANULARITY_MS, SLEEP_MS_MAX))
+/// How long to sleep: until the earliest deadline, but not so long that the clock is not looked at, or until the
+/// next round of aging.
+fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
+    let aging_ms = keyspace.aging.due_in_ms(now_ms);
+    let deadline_ms = keyspace
+        .next_deadline_ms()
+        .map_or(i64::MAX, |deadline_ms| deadline_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX));
+    aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
 
 impl Locker<'_> {

@@ -2,7 +2,7 @@
 //!
 //! | tracking | stamp, 16 bits | uses, 3 bits |
 //! |---|---|---|
-//! | [`Tracking::Time`] | time of the last use in seconds, modulo 2^16 | nothing |
+//! | [`Tracking::Time`] | time of the last use, see [`crate::stamp`] | nothing |
 //! | [`Tracking::Uses`] | the same | uses since the entry came, up to 6; eviction counts down. 7: see [`ON_DISK`] |
 //! | [`Tracking::Frequency`] | logarithmic counter in the upper byte, period in the lower one | upper bits of the period |
 //!
@@ -10,6 +10,8 @@
 //! wrong, which makes the choice of what to evict worse for a while and nothing else.
 
 use std::num::NonZeroU32;
+
+use crate::stamp::Stamp;
 
 /// The largest number that its 3 bits hold.
 pub(crate) const USES_MAX: u8 = 7;
@@ -30,12 +32,19 @@ const COUNTER_NEW: u8 = 5;
 const PERIOD_BITS: u32 = 11;
 const PERIOD_MASK: u16 = (1 << PERIOD_BITS) - 1;
 
+/// Periods are read as at most so many ago; the rest of the cycle is the future, for threads read the clock at
+/// different moments, and it may be set back.
+const PERIODS_BACK: i64 = 3 << (PERIOD_BITS - 2);
+
+/// Aging leaves periods alone that are not longer ago: half of the cycle.
+const PERIODS_KEPT: i64 = 1 << (PERIOD_BITS - 1);
+
 const MINUTE_MS: i64 = 60_000;
 
 /// See the head of this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
-    pub(crate) stamp: u16,
+    pub(crate) stamp: Stamp,
     /// At most [`USES_MAX`]; [`ON_DISK`] is not a number.
     pub(crate) uses: u8,
 }
@@ -54,14 +63,8 @@ pub(crate) enum Tracking {
 impl Access {
     /// Of an entry that is used once more.
     #[inline]
-    pub(crate) fn used_again(self, stamp: u16) -> Self {
+    pub(crate) fn used_again(self, stamp: Stamp) -> Self {
         Self { stamp, uses: (self.uses + 1).min(USES_COUNTED_MAX) }
-    }
-
-    /// Seconds since the last use, as far as 16 bits tell.
-    #[inline]
-    pub(crate) fn idle_seconds(self, clock: u16) -> u16 {
-        clock.wrapping_sub(self.stamp)
     }
 
     /// How little is lost with an entry that is tracked by its uses: the less the number, the less.
@@ -71,8 +74,8 @@ impl Access {
     /// decides in steps of a factor of four, so that what has just come is spared, and otherwise
     /// chance, which measured better than strict order (docs/decisions/0010-eviction.md).
     #[inline]
-    pub(crate) fn warmth(self, clock: u16) -> u32 {
-        let idle = u32::from(self.idle_seconds(clock));
+    pub(crate) fn warmth(self, now_ms: i64) -> u32 {
+        let idle = self.stamp.idle_seconds(now_ms);
         let uses = u32::from(self.uses).saturating_sub(bits_of(idle / 60));
         uses << 8 | (u32::from(u8::MAX) - bits_of(idle) / 2)
     }
@@ -98,10 +101,15 @@ impl Default for FrequencyTuning {
 }
 
 impl FrequencyTuning {
-    /// The number of the period of a moment, as far as an entry can keep it.
-    fn period(&self, now_ms: i64) -> u16 {
+    /// The number of the period of a moment.
+    fn period_number(&self, now_ms: i64) -> i64 {
         let minutes = self.decay_minutes.map_or(1, NonZeroU32::get);
-        (now_ms / MINUTE_MS / i64::from(minutes)) as u16 & PERIOD_MASK
+        now_ms / MINUTE_MS / i64::from(minutes)
+    }
+
+    /// The same as far as an entry can keep it.
+    fn period(&self, now_ms: i64) -> u16 {
+        self.period_number(now_ms) as u16 & PERIOD_MASK
     }
 }
 
@@ -115,29 +123,56 @@ pub(crate) struct Frequency {
 impl Frequency {
     /// Of a new entry.
     pub(crate) fn new(tuning: &FrequencyTuning, now_ms: i64) -> Self {
-        Self { counter: COUNTER_NEW, period: tuning.period(now_ms) }
+        Self::with_counter(COUNTER_NEW, tuning, now_ms)
+    }
+
+    pub(crate) fn with_counter(counter: u8, tuning: &FrequencyTuning, now_ms: i64) -> Self {
+        Self { counter, period: tuning.period(now_ms) }
     }
 
     #[inline]
     pub(crate) fn of(access: Access) -> Self {
-        let [counter, low] = access.stamp.to_be_bytes();
+        let [counter, low] = access.stamp.bits().to_be_bytes();
         Self { counter, period: u16::from(access.uses) << 8 | u16::from(low) }
     }
 
     #[inline]
     pub(crate) fn to_access(self) -> Access {
         let [high, low] = self.period.to_be_bytes();
-        Access { stamp: u16::from_be_bytes([self.counter, low]), uses: high }
+        let stamp = Stamp::from_bits(u16::from_be_bytes([self.counter, low]));
+        Access { stamp, uses: high }
     }
 
     /// The counter now: one less for each period since the last use.
     #[inline]
     pub(crate) fn counter(self, tuning: &FrequencyTuning, now_ms: i64) -> u8 {
-        if tuning.decay_minutes.is_none() {
-            return self.counter;
+        self.decayed(tuning, self.periods_since(tuning, now_ms))
+    }
+
+    /// The counter after so many periods.
+    fn decayed(self, tuning: &FrequencyTuning, periods: i64) -> u8 {
+        match tuning.decay_minutes {
+            Some(_) => self.counter.saturating_sub(periods.clamp(0, u8::MAX.into()) as u8),
+            None => self.counter,
         }
-        let periods = tuning.period(now_ms).wrapping_sub(self.period) & PERIOD_MASK;
-        self.counter.saturating_sub(u8::try_from(periods).unwrap_or(u8::MAX))
+    }
+
+    /// Periods since the last use; negative when that is in the future.
+    fn periods_since(self, tuning: &FrequencyTuning, now_ms: i64) -> i64 {
+        let periods = i64::from(tuning.period(now_ms).wrapping_sub(self.period) & PERIOD_MASK);
+        if periods > PERIODS_BACK { periods - (1 << PERIOD_BITS) } else { periods }
+    }
+
+    /// What becomes of it when aging comes by, after it came by at `before_ms`: it says the same, until aging
+    /// comes by again. Otherwise periods would come round, after 34 hours by default, and what was popular
+    /// before would be so again.
+    pub(crate) fn aged(self, tuning: &FrequencyTuning, before_ms: i64, now_ms: i64) -> Self {
+        let between = tuning.period_number(now_ms) - tuning.period_number(before_ms);
+        let periods = self.periods_since(tuning, before_ms) + between;
+        if (0..=PERIODS_KEPT).contains(&periods) {
+            return self;
+        }
+        Self::with_counter(self.decayed(tuning, periods), tuning, now_ms)
     }
 
     /// Counts a use. The higher the counter, the less likely it goes up; `random` decides.
@@ -193,14 +228,44 @@ mod tests {
 
     #[test]
     fn uses_count_first_and_time_wears_them_off() {
-        let access = |stamp, uses| Access { stamp, uses };
-        let now = 40_000u16;
-        assert!(access(now, 1).warmth(now) > access(now, 0).warmth(now));
-        assert!(access(now - 50, 1).warmth(now) > access(now, 0).warmth(now));
-        assert!(access(now - 500, 1).warmth(now) < access(now, 0).warmth(now));
-        assert!(access(now - 4, 0).warmth(now) < access(now, 0).warmth(now));
-        assert_eq!(access(now - 20_000, 7).warmth(now) >> 8, 0);
-        // The clock goes round.
-        assert_eq!(access(u16::MAX, 3).warmth(0), access(999, 3).warmth(1000));
+        let now_ms = 1_700_000_000_000;
+        let warmth =
+            |idle, uses| Access { stamp: Stamp::of_idle(idle, now_ms), uses }.warmth(now_ms);
+        assert!(warmth(0, 1) > warmth(0, 0));
+        assert!(warmth(50, 1) > warmth(0, 0));
+        assert!(warmth(500, 1) < warmth(0, 0));
+        assert!(warmth(4, 0) < warmth(0, 0));
+        assert_eq!(warmth(20_000, 7) >> 8, 0);
+        // Half a year is colder than a day, and that than an hour.
+        assert!(warmth(180 * 86_400, 0) < warmth(86_400, 0));
+        assert!(warmth(86_400, 0) < warmth(3600, 0));
+    }
+
+    #[test]
+    fn what_was_popular_days_ago_is_not_so_again() {
+        const HOUR_MS: i64 = 60 * MINUTE_MS;
+        let tuning = FrequencyTuning::default();
+        let popular = Frequency::with_counter(200, &tuning, 0);
+        for hours in [1, 3, 35, 69, 24 * 100] {
+            let expected = 200i64.saturating_sub(hours * 60).max(0) as u8;
+            let hourly = (0..hours).fold(popular, |popular, hour| {
+                popular.aged(&tuning, hour * HOUR_MS, (hour + 1) * HOUR_MS)
+            });
+            assert_eq!(hourly.counter(&tuning, hours * HOUR_MS), expected, "{hours} hours");
+            let at_once = popular.aged(&tuning, 0, hours * HOUR_MS);
+            assert_eq!(at_once.counter(&tuning, hours * HOUR_MS), expected, "{hours} hours");
+        }
+        let never = FrequencyTuning { decay_minutes: None, ..tuning };
+        let aged = popular.aged(&never, 0, 69 * HOUR_MS);
+        assert_eq!(aged.counter(&never, 69 * HOUR_MS), 200);
+    }
+
+    #[test]
+    fn a_clock_that_is_a_minute_behind_forgets_no_use() {
+        let tuning = FrequencyTuning::default();
+        let popular = Frequency::with_counter(200, &tuning, 100 * MINUTE_MS);
+        let behind_ms = 100 * MINUTE_MS - 1;
+        assert_eq!(popular.counter(&tuning, behind_ms), 200);
+        assert!(popular.used(&tuning, behind_ms, 1 << 63).counter(&tuning, behind_ms) >= 200);
     }
 }

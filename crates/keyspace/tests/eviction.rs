@@ -227,6 +227,72 @@ fn random_policies_spare_nobody() {
     }
 }
 
+/// Keys idle for a day or a month among ten times as many that are idle for minutes. In 16 bits of seconds, and
+/// in 11 of minutes, the former would look as if they had been used a minute ago.
+#[test]
+fn keys_idle_for_days_go_before_those_idle_for_minutes() {
+    const OLD: usize = 200;
+    for (policy, old_seconds, young_seconds) in [
+        (Policy::AllkeysLru, (1 << 16) + 60, 3600),
+        (Policy::AllkeysLru, 40 * (1 << 16) + 60, 3600),
+        (Policy::AllkeysLfu, 60 * (2048 + 1), 180),
+        (Policy::AllkeysLfu, 60 * (20 * 2048 + 1), 180),
+    ] {
+        let world = World::new(16);
+        let eviction = Eviction { policy, samples: 20, ..Eviction::default() };
+        world.keyspace.set_eviction(&eviction);
+        let set = |number: usize, now_ms: i64| {
+            world.with(0, &name(number), now_ms, |db, key| {
+                db.set(key, b"0123456789", Expiry::Never).unwrap();
+            });
+        };
+        (0..OLD).for_each(|number| set(number, NOW_MS));
+        let now_ms = NOW_MS + old_seconds * 1000;
+        for hour_ms in (NOW_MS..now_ms).step_by(3_600_000) {
+            world.keyspace.locker().age_uses(hour_ms);
+        }
+        (OLD..11 * OLD).for_each(|number| set(number, now_ms - young_seconds * 1000));
+        if policy == Policy::AllkeysLru {
+            let idle = world.with(0, &name(0), now_ms, |db, key| db.idle_seconds(key));
+            let idle = idle.expect("the key is there");
+            assert!(idle.abs_diff(old_seconds as u64) <= 512, "{idle} for {old_seconds}");
+        }
+        let limit_bytes = world.used() - 4000;
+        world.keyspace.set_eviction(&Eviction { limit_bytes, ..eviction });
+        assert_eq!(world.keyspace.locker().evict(now_ms, usize::MAX), Evicted::Enough);
+        let evicted = world.evicted();
+        let old = evicted.iter().filter(|(key, _)| *key < name(OLD).into_bytes()).count();
+        assert!((50..OLD).contains(&evicted.len()), "{}", evicted.len());
+        assert!(old * 10 >= evicted.len() * 9, "{policy:?}: {old} of {}", evicted.len());
+    }
+}
+
+#[test]
+fn idle_times_and_frequencies_are_set_where_they_are_kept() {
+    let world = World::new(1);
+    world.set("key", 10, Expiry::Never);
+    let idle = |seconds| {
+        world.with(0, "key", NOW_MS, |db, key| {
+            db.set_idle_seconds(key, seconds);
+            db.idle_seconds(key).unwrap()
+        })
+    };
+    for seconds in [0, 1, 3600, 3 * 3600] {
+        assert_eq!(idle(seconds), seconds);
+    }
+    for seconds in [32_768, 65_536, 100_000, 100 * 86_400] {
+        assert!(idle(seconds).abs_diff(seconds) <= 512, "{seconds}");
+    }
+    assert!(idle(u64::MAX) >= 179 * 86_400);
+
+    world.keyspace.set_eviction(&Eviction { policy: Policy::AllkeysLfu, ..Eviction::default() });
+    world.with(0, "key", NOW_MS, |db, key| {
+        db.set_frequency(key, 77);
+        db.set_idle_seconds(key, 100_000);
+        assert_eq!(db.frequency(key), Some(77), "an idle time is none of a policy that counts");
+    });
+}
+
 #[test]
 fn all_databases_give() {
     let world = World::new(4);

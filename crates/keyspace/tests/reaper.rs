@@ -107,3 +107,29 @@ fn a_reply_keeps_its_bytes_when_the_value_is_gone() {
     assert!(db.remove(key));
     assert_eq!(*reply, large);
 }
+
+/// With nothing to expire, the clock of an entry comes round all the same.
+#[test]
+fn idle_times_do_not_come_round() {
+    const HOUR_MS: i64 = 3_600_000;
+    let (keyspace, expired) = keyspace();
+    let start_ms = 1_700_000_000_000;
+    let clock = Arc::new(ManualClock::new(start_ms));
+    set(&keyspace, b"key", b"v", Expiry::Never, start_ms);
+    let reaper = Reaper::start(Arc::clone(&keyspace), clock.clone()).unwrap();
+    // Each of these is a round of the reaper: a key that expires in it is the sign that it is through, and the
+    // next one that it has aged what was there.
+    for hours in [1, 7, 30, 31, 100, 2000] {
+        let now_ms = start_ms + hours * HOUR_MS;
+        for step in 0..2 {
+            set(&keyspace, b"sign", b"v", Expiry::At(now_ms + step), now_ms - 1);
+            clock.set(now_ms + step);
+            reaper.wake();
+            assert_eq!(expired.recv_timeout(PATIENCE).expect("an expired key"), b"sign");
+        }
+        let key = keyspace.key(b"key");
+        let idle = keyspace.locker().db(DbIndex::ZERO, key.hash(), now_ms).idle_seconds(key);
+        let expected = hours as u64 * 3600;
+        assert!(idle.unwrap().abs_diff(expected) <= 512, "{idle:?} s for {expected}");
+    }
+}

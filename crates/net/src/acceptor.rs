@@ -39,8 +39,9 @@ const BACK_OFF: Duration = Duration::from_millis(20);
 /// Unanswered probes after which a silent peer is given up.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Descriptors below the process' limit that no connection gets.
-pub const DESCRIPTORS_RESERVED: u64 = 32;
+/// Descriptors below the process' limit that no connection gets: those of the files that a compaction, a
+/// snapshot and a backup have open at the same time, and some more.
+pub const DESCRIPTORS_RESERVED: u64 = 16;
 
 /// Marks the event of the mailbox; listeners count from 0.
 const MAILBOX_TOKEN: u64 = u64::MAX;

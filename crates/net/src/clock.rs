@@ -3,6 +3,9 @@
 //! Everything that happens in one turn happens at the same moment, so a session never sees time
 //! move between two of its requests in a batch, and no request pays for a clock of its own.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The moment of a turn on both clocks.
@@ -10,30 +13,38 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Now {
     /// For measuring durations finer than a millisecond.
     pub instant: Instant,
-    /// Milliseconds since the runtime was started; never goes back. Timers are set on this clock.
+    /// Milliseconds since the runtime's clock was started; never goes back. Timers are set on this clock.
     pub monotonic_ms: u64,
     /// Milliseconds since 1970; follows the system's clock, so it may jump.
     pub unix_ms: u64,
 }
 
-/// Reads both clocks relative to the start of the runtime.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+/// Reads both clocks; the monotonic one counts from when this was made.
+#[derive(Clone, Debug)]
+pub struct Clock {
     start: Instant,
+    ahead_ms: Option<Arc<AtomicU64>>,
 }
 
 impl Clock {
-    pub(crate) fn start() -> Clock {
-        Clock { start: Instant::now() }
+    /// The system's clocks.
+    pub fn start() -> Clock {
+        Clock { start: Instant::now(), ahead_ms: None }
+    }
+
+    /// A monotonic clock that is so much ahead of the system's, so that a test need not wait.
+    pub fn ahead_by(ahead_ms: Arc<AtomicU64>) -> Clock {
+        Clock { start: Instant::now(), ahead_ms: Some(ahead_ms) }
     }
 
     pub(crate) fn now(&self) -> Now {
         let instant = Instant::now();
         // A system clock set before 1970 is read as 1970.
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let ahead_ms = self.ahead_ms.as_ref().map_or(0, |ahead_ms| ahead_ms.load(Relaxed));
         Now {
             instant,
-            monotonic_ms: instant.duration_since(self.start).as_millis() as u64,
+            monotonic_ms: instant.duration_since(self.start).as_millis() as u64 + ahead_ms,
             unix_ms: unix.as_millis() as u64,
         }
     }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
 use crate::buffer::rest::Rest;
+use crate::output::Output;
 use crate::output::gates::Gates;
 use crate::output::limits::OutputClass;
 use crate::output::queue::OutputQueue;
@@ -184,6 +185,16 @@ impl<S> Conn<S> {
             session,
             info,
         }
+    }
+
+    /// Begins the output of a call for this connection.
+    #[inline]
+    pub(crate) fn begin_output(&self, output: &mut Output) {
+        let (queued, unread) = match &self.queue {
+            None => (0, 0),
+            Some(queue) => (queue.bytes(), self.sendable_bytes()),
+        };
+        output.begin(queued, unread, self.control.class);
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {

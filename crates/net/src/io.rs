@@ -128,6 +128,7 @@ impl<'a> Io<'a> {
     /// Chooses which of the configured output limits apply to this connection.
     pub fn set_output_class(&mut self, class: OutputClass) {
         self.control.class = class;
+        self.output.set_class(class);
     }
 
     /// Keeps all output of this connection, from this call on, until

@@ -19,7 +19,7 @@ mod worker;
 
 pub use acceptor::DESCRIPTORS_RESERVED;
 pub use buffer::rest::READ_AHEAD_BYTES_MAX;
-pub use clock::Now;
+pub use clock::{Clock, Now};
 pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};
 pub use fd_limit::raise_fd_limit;
 pub use io::Io;

@@ -34,6 +34,8 @@ pub struct Config {
     pub keepalive_s: u32,
     /// What clients of a listener are told for whom there is no descriptor, before they are closed.
     pub last_words: fn(ListenerTag) -> &'static [u8],
+    /// What time it is.
+    pub clock: Clock,
 }
 
 impl Default for Config {
@@ -45,6 +47,7 @@ impl Default for Config {
             output_limits: OutputLimits::default(),
             keepalive_s: 300,
             last_words: |_| b"",
+            clock: Clock::start(),
         }
     }
 }
@@ -239,7 +242,6 @@ impl<M: Send + 'static> Runtime<M> {
         assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to {WORKERS_MAX} workers");
         assert!(config.input_buffer_bytes >= 8 * 1024, "an input buffer of at least 8 KiB");
         let handle = Handle::new(&config)?;
-        let clock = Clock::start();
         // What can fail is made first, so that no thread is left behind.
         let acceptor = Acceptor::new(handle.clone(), listeners, config.last_words)?;
         let pollers = (0..config.workers as u16)
@@ -252,7 +254,7 @@ impl<M: Send + 'static> Runtime<M> {
                 input_buffer_bytes: config.input_buffer_bytes,
                 suspended_input_bytes_max: config.suspended_input_bytes_max,
                 limits: config.output_limits,
-                clock,
+                clock: config.clock.clone(),
             };
             runtime.spawn(format!("worker-{number}"), move || {
                 Worker::new(id, poller, service, handle, config).run();

@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use support::{Event, Server, Stream};
-use tierce_net::CloseReason;
+use support::{Event, Server, Stream, eventually};
+use tierce_net::{Clock, CloseReason, Config};
 
 #[test]
 fn requests_before_the_peers_last_byte_are_answered() {
@@ -36,6 +39,55 @@ fn large_output_reaches_a_peer_that_has_shut_its_sending_half() {
     client.expect_pattern(20_000_000);
     client.expect_pattern(3_000_000);
     assert_eq!(client.rest(), "");
+}
+
+/// Bytes that are more than sockets keep.
+const LONG: usize = 40_000_000;
+
+#[test]
+fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
+    let ahead_ms = Arc::new(AtomicU64::new(0));
+    let clock = Clock::ahead_by(Arc::clone(&ahead_ms));
+    let server = Server::start(Config { workers: 1, clock, ..Config::default() });
+    let (mut client, key) = server.connect_known();
+    client.send(&format!("bytes {LONG}\n"));
+    client.stream.shut_write();
+    let mut received = vec![0; LONG + 1];
+    let mut left = server.report_when(key, |report| report.output_bytes > 0).output_bytes;
+    let mut chunks = received.chunks_mut(1_000_000);
+    while left > 0 {
+        // Reads until the server notices, which takes nearly as long as it may.
+        let noticed = |server: &Server| {
+            let report = server.report().into_iter().find(|report| report.id == key.id);
+            report.map_or(0, |report| report.output_bytes)
+        };
+        while noticed(&server) == left {
+            let Some(chunk) = chunks.next() else { break };
+            client.read_exactly(chunk);
+        }
+        left = noticed(&server);
+        ahead_ms.fetch_add(50_000, Relaxed);
+    }
+    chunks.for_each(|chunk| client.read_exactly(chunk));
+    assert_eq!(received.pop(), Some(b'\n'));
+    assert!(received == support::pattern(LONG));
+    assert!(ahead_ms.load(Relaxed) > 200_000);
+    eventually(|| server.report().is_empty());
+}
+
+#[test]
+fn a_peer_that_has_shut_its_sending_half_and_reads_nothing_is_given_up() {
+    let ahead_ms = Arc::new(AtomicU64::new(0));
+    let clock = Clock::ahead_by(Arc::clone(&ahead_ms));
+    let server = Server::start(Config { workers: 1, clock, ..Config::default() });
+    let (mut client, key) = server.connect_known();
+    client.send(&format!("bytes {LONG}\n"));
+    client.stream.shut_write();
+    server.report_when(key, |report| report.output_bytes > 0);
+    ahead_ms.fetch_add(50_000, Relaxed);
+    assert_eq!(server.report().len(), 1, "there is time left");
+    ahead_ms.fetch_add(20_000, Relaxed);
+    eventually(|| server.report().is_empty());
 }
 
 #[test]

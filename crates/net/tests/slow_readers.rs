@@ -89,3 +89,36 @@ fn output_of_others_does_not_wait() {
     (0..100).for_each(|_| quick.check("echo quick", "quick"));
     slow.expect_pattern(30_000_000);
 }
+
+#[test]
+fn what_is_condemned_is_neither_kept_nor_sent() {
+    let hard = OutputLimit { hard_bytes: 10 * MIB, ..OutputLimit::default() };
+    let config = Config { workers: 1, output_limits: limits(0, hard), ..Config::default() };
+    let server = Server::start(config);
+    let (mut client, key) = server.connect_known();
+    // The socket would take the first reply, but what comes behind it is more than may wait.
+    client.send("echo first\nattach 9000000\nattach 9000000\necho last\n");
+    match server.wait_for_close(key) {
+        CloseReason::OutputLimit { pending } => assert_eq!(pending, 18_000_007),
+        other => panic!("closed because of {other:?}"),
+    }
+    assert_eq!(client.drain(), 0);
+}
+
+#[test]
+fn what_others_write_is_bounded_while_it_is_built() {
+    let hard = OutputLimit { hard_bytes: MIB, ..OutputLimit::default() };
+    let config = Config { workers: 1, output_limits: limits(0, hard), ..Config::default() };
+    let server = Server::start(config);
+    let (mut client, key) = server.connect_known();
+    server.with(key, |conn| {
+        for _ in 0..100 {
+            conn.output().attach(std::sync::Arc::new(support::pattern(100_000)));
+        }
+    });
+    match server.wait_for_close(key) {
+        CloseReason::OutputLimit { pending } => assert_eq!(pending, 1_100_000),
+        other => panic!("closed because of {other:?}"),
+    }
+    assert_eq!(client.drain(), 0);
+}

@@ -61,7 +61,7 @@ fn read(reader: impl Read, entries: &mut Vec<(Entry, Value)>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a key can have this value: a collection with elements, and none twice. Whoever keeps values sees
+/// Whether a key can have this value: a collection with elements, and none twice. A keyspace sees
 /// to that, not the decoder, which keeps none.
 fn is_whole(value: &Value) -> bool {
     fn differ<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> bool {

@@ -84,7 +84,7 @@ impl Entry {
 pub enum Checksum {
     /// It is right.
     Right,
-    /// Whoever wrote the file did not calculate one.
+    /// The writer of the file did not calculate one.
     Disabled,
     /// Files before version 5 have none.
     Absent,

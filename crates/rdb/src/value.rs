@@ -1,6 +1,6 @@
 //! Values as they are, whatever their encoding: whole ([`Value`]) or a part at a time ([`Part`]).
 //!
-//! Whoever reads a file with large collections takes parts; then no collection need fit in memory.
+//! Readers of files with large collections take parts; then no collection has to fit in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::format::Kind;
 pub struct Attributes {
     /// When the key expires, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
-    /// For how many seconds nobody had used the key when it was written; with LRU policies only.
+    /// For how many seconds the key had been idle when it was written; with LRU policies only.
     pub idle_seconds: Option<u64>,
     /// How often the key was used, as a logarithmic counter; with LFU policies only.
     pub frequency: Option<u8>,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tierce_collections::same_bytes;
 use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
-use tierce_wire::resp::{Args, AuthState, Batch, Limits, Status};
+use tierce_wire::resp::{Args, AuthState, Batch, Limits, Parser, Status};
 
 use crate::blocking::{self, Mode};
+use crate::clients::output_class;
 use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
@@ -153,7 +154,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
-                Status::Full => {}
+                Status::Full => {
+                    // One of these may have been the password.
+                    io.set_output_class(output_class(session.authenticated));
+                    if io.output().exceeds_limit() {
+                        return Flow::Close;
+                    }
+                }
                 Status::NeedMore { hint } => {
                     return self.await_more(io, hint);
                 }
@@ -178,12 +185,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     ) -> Flow {
         let now_ms = io.now().unix_ms as i64;
         let (limits, requests_max) = self.limits(session);
-        session.parser.parse(&input, &limits, requests_max, self.batch);
-        if self.batch.largest_of_only(&input).is_none() {
-            // The limits have been lowered in between, and what was admitted is too long now.
+        if !detach_again(&mut session.parser, self.batch, &mut input, &limits, requests_max) {
             return Flow::Close;
         }
-        self.batch.detach_largest(&mut input);
         let input = Arc::new(input);
         self.large = Some(Arc::clone(&input));
         let mut locker = self.server.keyspace.locker();
@@ -278,6 +282,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         command
                     }
                     Err(refused) => {
+                        if self.is_of_browser(session, args) {
+                            progress = Progress::Closing;
+                            break;
+                        }
                         transaction::note_unknown(session, args);
                         self.refuse(session, output, &refused);
                         continue;
@@ -385,6 +393,22 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if session.reply_mode != ReplyMode::On {
             mute(session, output, muted_from);
         }
+    }
+
+    /// Whether something that is no command is a part of a request of HTTP. A page that somebody looks at
+    /// can have the browser send one here, with commands in its body: they must not run.
+    #[cold]
+    fn is_of_browser(&self, session: &Session, args: Args<'_>) -> bool {
+        let of_browser =
+            args[0].eq_ignore_ascii_case(b"post") || args[0].eq_ignore_ascii_case(b"host:");
+        if of_browser {
+            let addr = &session.client.addr;
+            self.server.log.warning(format_args!(
+                "Possible SECURITY ATTACK: somebody sends POST or Host: as commands, as a browser does that is \
+                 made to talk to this server (cross protocol scripting). Closed {addr}"
+            ));
+        }
+        of_browser
     }
 
     /// Replies to a request that does not come to run.
@@ -539,6 +563,23 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
+/// Parses the one request that makes up `input` once more, and detaches its largest argument. `false` if the
+/// limits have been lowered since, and what was admitted is too long now.
+fn detach_again(
+    parser: &mut Parser,
+    batch: &mut Batch,
+    input: &mut Vec<u8>,
+    limits: &Limits,
+    requests_max: usize,
+) -> bool {
+    parser.parse(input, limits, requests_max, batch);
+    let is_whole = batch.largest_of_only(input).is_some();
+    if is_whole {
+        batch.detach_largest(input);
+    }
+    is_whole
+}
+
 /// Lets the session wait for what it waits for.
 #[cold]
 fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
@@ -570,4 +611,29 @@ fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
         ReplyMode::SkipThis => ReplyMode::On,
         mode => mode,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another connection may lower `proto-max-bulk-len` between the two parses.
+    #[test]
+    fn what_is_too_long_when_it_is_parsed_again_is_not_detached() {
+        let request = |len: usize| {
+            let value = "v".repeat(len);
+            format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n{value}\r\n").into_bytes()
+        };
+        let (mut parser, mut batch, mut input) = (Parser::new(), Batch::new(), request(1000));
+        let limits = Limits { max_bulk_len: 1000, ..Limits::default() };
+        parser.parse(&input, &limits, REQUESTS_MAX, &mut batch);
+        assert_eq!(batch.largest_of_only(&input), Some(1000));
+        parser.rewind();
+        let lowered = Limits { max_bulk_len: 999, ..limits };
+        assert!(!detach_again(&mut parser, &mut batch, &mut input, &lowered, REQUESTS_MAX));
+        assert_eq!(input, request(1000));
+        parser.rewind();
+        assert!(detach_again(&mut parser, &mut batch, &mut input, &limits, REQUESTS_MAX));
+        assert_eq!(input, [b'v'; 1000]);
+    }
 }

@@ -81,7 +81,19 @@ impl<'a> Reply<'a> {
     /// Elements of a collection; how many there are has been written.
     #[inline]
     pub fn elements<'e>(&mut self, elements: impl Iterator<Item = Element<'e>>) {
-        elements.for_each(|element| self.element(element));
+        for element in elements {
+            if !self.output.cut_if_long() {
+                return;
+            }
+            Encoder::new(self.output.buffer(), self.proto).bulk(element.bytes(&mut IntText::new()));
+        }
+    }
+
+    /// Whether the client has left so much unread that it gets neither this reply nor any other.
+    #[inline]
+    #[must_use]
+    pub fn is_in_vain(&self) -> bool {
+        self.output.is_condemned()
     }
 
     /// The value of a string key; a large one is sent by reference.
@@ -173,7 +185,12 @@ impl<'a> Reply<'a> {
     ) {
         let items = items.into_iter();
         self.array(items.len());
-        items.for_each(|item| self.bulk(item.as_ref()));
+        for item in items {
+            if !self.output.cut_if_long() {
+                return;
+            }
+            Encoder::new(self.output.buffer(), self.proto).bulk(item.as_ref());
+        }
     }
 
     /// A set of simple strings, as in `COMMAND INFO`.

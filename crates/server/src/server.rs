@@ -298,7 +298,8 @@ impl Server {
     #[must_use]
     pub fn request_limits(&self, auth: AuthState) -> Limits {
         let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
-        Limits { max_bulk_len, auth, ..Limits::default() }
+        // Redis receives 16 KiB at a time, and looks for the end of a line before it looks at its length.
+        Limits { max_bulk_len, line_slack: 16 * 1024, auth, ..Limits::default() }
     }
 
     /// Whether protected mode keeps this client out: a stranger, while there is no password.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_net::{
-    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup, Refusal,
-    Service, WorkerId,
+    CloseReason, ConnInfo, Conns, Flow, Handle, Io, ListenerTag, NextTurn, Now, OnHangup,
+    OutputClass, Refusal, Service, WorkerId,
 };
 
 use crate::acknowledge::{Acknowledgements, Awaiting};
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
-use crate::clients::Client;
+use crate::clients::{Client, output_class};
 use crate::fetch::Fetcher;
 use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
@@ -78,6 +78,22 @@ impl AnySession {
             Self::Resp(session) => &mut session.held,
             Self::Memcached(session) => &mut session.waits.held,
             Self::PedroKv(session) => &mut session.waits.held,
+        }
+    }
+
+    /// Its output limits.
+    #[cold]
+    fn output_class(&self, server: &Server) -> OutputClass {
+        output_class(!self.is_stranger() || server.is_open())
+    }
+
+    /// Whether it had still to say a password when it was served last.
+    #[inline]
+    fn is_stranger(&self) -> bool {
+        match self {
+            Self::Resp(session) => !session.authenticated,
+            Self::Memcached(session) => !session.authenticated,
+            Self::PedroKv(session) => session.is_stranger(),
         }
     }
 
@@ -198,7 +214,7 @@ impl Service for AnyService {
             }
             PEDROKV => {
                 client.db.store(server.pedrokv_db.get() as u16, Relaxed);
-                AnySession::PedroKv(pedrokv::Session::new(client))
+                AnySession::PedroKv(pedrokv::Session::new(client, server.is_open()))
             }
             _ => AnySession::Resp(Session::new(client, server.is_open())),
         })
@@ -215,6 +231,10 @@ impl Service for AnyService {
         counters.add(Stat::Reads, 1);
         let client = session.client();
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
+        let was_stranger = session.is_stranger();
+        if was_stranger {
+            io.set_output_class(session.output_class(server));
+        }
         let flow = match session {
             AnySession::Resp(session) => {
                 let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
@@ -229,6 +249,9 @@ impl Service for AnyService {
                 pedrokv::serve(server, counters, memory, fetcher, session, io)
             }
         };
+        if was_stranger {
+            io.set_output_class(session.output_class(server));
+        }
         self.after_input(worker, session, io, flow)
     }
 
@@ -360,10 +383,13 @@ impl Service for AnyService {
         }
         if let CloseReason::OutputLimit { pending } = reason {
             server.counters(worker.index).add(Stat::OutputLimitDisconnections, 1);
+            let addr = &session.client().addr;
+            let too_much = match session.is_stranger() {
+                true => "too much before it has said the password",
+                false => "and client-output-buffer-limit allows less",
+            };
             server.log.warning(format_args!(
-                "Closed {}: {pending} bytes of replies waited for it, and client-output-buffer-limit \
-                 allows less",
-                session.client().addr
+                "Closed {addr}: {pending} bytes of replies waited for it, {too_much}"
             ));
         }
         server.clients.remove(session.client().id);

@@ -16,7 +16,7 @@ use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
-use crate::clients::PauseMode;
+use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
 use crate::compactness;
 use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
@@ -27,7 +27,7 @@ use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::message::Message;
-use crate::persistence::{self, Cause, LoadError, OwnFiles};
+use crate::persistence::{self, Cause, Holding, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
 use crate::service::AnyService;
@@ -223,6 +223,13 @@ impl Instance {
         engine.spill.set_limits(spilled);
         engine.start_spilling(&disk, &startup.dir).map_err(StartError::Spill)?;
         load_snapshot(&engine)?;
+        if of_redis == OfRedis::TakeOver {
+            let holding = match engine.durability.journal() {
+                Some(_) => Holding::Locked,
+                None => Holding::Shared,
+            };
+            persistence::remove_leftovers(&startup.dir, holding, &engine.log);
+        }
         let saver = engine.start_saver()?;
         engine.set_active_expiry(true)?;
         let server = Arc::new(Server::new(engine, workers, listening));
@@ -274,6 +281,8 @@ impl Instance {
         server.listening.close();
         // The thread that removes expired keys ends; it was there already, so nothing can fail.
         let _ = server.set_active_expiry(false);
+        // What has expired is so for the log, too: the clock may be an earlier one at the next start.
+        server.keyspace.locker().expire_due(crate::clock::unix_ms());
         server.persistence.give_up();
         if saves && server.unsaved_changes() > 0 {
             // Some requests were under way when the first snapshot began.
@@ -607,7 +616,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
-/// The limits in the form of the event loops; clients are normal ones so far.
+/// The limits in the form of the event loops; clients are normal ones so far, or strangers.
 fn output_limits(settings: &Settings) -> OutputLimits {
     let limit = settings.output_limits().of(ClientClass::Normal);
     let limit = OutputLimit {
@@ -617,6 +626,11 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     };
     let mut limits = OutputLimits::default();
     limits.set(OutputClass::default(), limit);
+    let hard_bytes = match limit.hard_bytes {
+        0 => STRANGERS_OUTPUT_BYTES_MAX,
+        hard_bytes => hard_bytes.min(STRANGERS_OUTPUT_BYTES_MAX),
+    };
+    limits.set(STRANGERS, OutputLimit { hard_bytes, ..limit });
     limits
 }
 

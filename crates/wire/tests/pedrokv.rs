@@ -167,6 +167,10 @@ fn lengths_that_contradict_the_rest_are_broken_as_soon_as_that_is_known() {
         assert_eq!(Request::read(&[0, len]), Step::Broken);
     }
     assert_eq!(Request::read(&bytes("00 09 ff")), Step::Broken);
+    for line in ["POST / HTTP/1.1\r\n", "GET /k HTTP/1.0\r\n", "OPTIONS * HTTP/1.1\r\n"] {
+        assert_eq!(Request::read(&line.as_bytes()[..8]), Step::Broken);
+        assert_eq!(Request::read(line.repeat(4000).as_bytes()), Step::Broken);
+    }
     assert_eq!(Request::read(&bytes("00 09 ff 01 00 00 00 00 6b")), Step::Broken);
     assert_eq!(Request::read(&bytes("00 0c 05 01 00 00 00 00 68 65 6c 6c 6f")), Step::Broken);
     for len in 0..7 {

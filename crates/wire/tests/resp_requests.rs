@@ -167,6 +167,10 @@ fn lines_have_a_limit() {
     check(b"ECHO 6789012345678901", "too big inline request");
     check(b"ECHO 6789012345678901\n", "too big inline request");
     check(b"*2345678901234567890\r\n", "invalid multibulk length");
+    let slack = Limits { line_slack: 2, ..limits };
+    assert_eq!(parse_whole(b"ECHO 67890123456789012\n", &slack).1, Ok(23));
+    check_error(&slack, b"ECHO 6789012345678901", "too big inline request");
+    check_error(&slack, b"ECHO 678901234567890123\n", "too big inline request");
     check(b"*23456789012345678901\r\n", "too big mbulk count string");
     check(b"*1\r\n$23456789012345678901", "too big bulk count string");
     let limits = Limits::default();

@@ -26,7 +26,7 @@ impl Connection {
     /// Connects over TCP.
     ///
     /// # Panics
-    /// When nobody answers.
+    /// When there is no answer.
     #[track_caller]
     #[must_use]
     pub fn tcp(address: SocketAddr) -> Self {
@@ -41,7 +41,7 @@ impl Connection {
     /// Connects over a Unix socket.
     ///
     /// # Panics
-    /// When nobody answers.
+    /// When there is no answer.
     #[track_caller]
     #[must_use]
     pub fn unix(path: &Path) -> Self {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A port of the loopback interface that nobody listens on.
+/// A port of the loopback interface without a listener.
 ///
 /// Another process may still take it before the caller does; [`Launch::start`] tries again then.
 ///

@@ -1,6 +1,6 @@
 //! The slowest of other requests while something happens to a very large collection as a whole: it is
 //! deleted, expires, is overwritten, flushed, saved, or saved while it is being written. The others ask for
-//! something else, and for that collection, so that they wait for whoever holds its shard or their worker.
+//! something else, and for that collection, so that they wait for the holder of its shard or their worker.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

@@ -165,7 +165,7 @@ impl Comparison {
 /// The call that has to follow this one in its pipeline for its replies to be compared.
 pub(super) fn witness(call: &Call) -> Option<Call> {
     let is_sort = call[0].eq_ignore_ascii_case(b"sort") || call[0].eq_ignore_ascii_case(b"sort_ro");
-    // Whether there is an order that nobody asked for depends on the type.
+    // Whether there is an order that was not asked for depends on the type.
     let is_unsorted =
         call.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(b"by") && !pair[1].contains(&b'*'));
     if is_sort && is_unsorted {

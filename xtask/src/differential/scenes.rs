@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Keys that a scene takes.
 const KEYS_MAX: usize = 5;
 
-/// Up to which size collections are compact, unless somebody says otherwise.
+/// Up to which size collections are compact, unless configured otherwise.
 const USUAL_THRESHOLDS: [&str; 5] = [
     "hash-max-listpack-entries 512",
     "hash-max-listpack-value 64",

@@ -204,7 +204,7 @@ impl Stream {
     pub(super) fn calls_for_waiting_clients(&mut self, db: usize, waiting: &[Call]) -> Vec<Call> {
         const CALLS: usize = 12;
         /// By which a stream comes that has no entries, with a higher identity than there was: 7.0 serves
-        /// whoever waits with XREAD with nothing then, 7.2 does not serve him.
+        /// clients that wait with XREAD with nothing then, 7.2 does not serve them.
         const EMPTY_STREAMS: [&str; 7] =
             ["rename", "renamenx", "move", "copy", "xsetid", "xgroup", "xdel"];
         let calls = (0..CALLS).map(|_| match self.random.below(3) {
@@ -213,7 +213,7 @@ impl Stream {
         });
         let is = |arg: &Vec<u8>, word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
         let trims = |call: &Call| call.iter().any(|arg| is(arg, "maxlen") || is(arg, "minid"));
-        // Redis serves nobody with what a command stores in the place of a value of another type.
+        // Redis serves no client with what a command stores in the place of a value of another type.
         let stores = |call: &Call| {
             let is_store = |arg: &Vec<u8>| arg.to_ascii_uppercase().ends_with(b"STORE");
             call.iter().any(|arg| is_store(arg) || is(arg, "storedist"))
@@ -222,7 +222,7 @@ impl Stream {
         let is_left_out = |call: &Call| {
             let name = &call[0];
             // What concerns clients might end waiting for others than the scene means. SWAPDB brings
-            // several keys at once, of which 7.0 takes another one than 7.2. And 7.2 serves nobody with
+            // several keys at once, of which 7.0 takes another one than 7.2. And 7.2 serves no client with
             // an entry that is trimmed at once.
             is(name, "client")
                 || is(name, "swapdb")
@@ -751,7 +751,7 @@ fn hides_a_star(call: &Call) -> bool {
     matches!(&*name, b"SORT" | b"SORT_RO") && call.iter().any(hides)
 }
 
-/// Whether the reply would have as many elements as somebody liked to say, or the value as many bytes.
+/// Whether the reply would have as many elements as a client liked to say, or the value as many bytes.
 fn asks_for_too_much(call: &Call) -> bool {
     const DRAWS_MAX: i64 = 200;
     const BITS: std::ops::Range<u64> = 1 << 20..1 << 32;

@@ -22,7 +22,7 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     ),
 ];
 
-/// For clients that wait until they are served or called off. What they move goes to a list that nobody
+/// For clients that wait until they are served or called off. What they move goes to a list that no client
 /// waits for: who waits for several keys is served with the one that was changed in 7.0, since 7.2 with the
 /// first that has something.
 pub(super) const WAITING: &[(usize, &str)] = &[

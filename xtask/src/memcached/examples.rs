@@ -1,5 +1,5 @@
 //! What random streams seldom hit, on a connection of its own for each: malformed lines, commands for
-//! operators, statistics, authentication that nobody asks for, other protocols. Both servers have to answer
+//! operators, statistics, authentication that was not asked for, other protocols. Both servers have to answer
 //! the same bytes. Where they differ on purpose nothing stands here; see `docs/differences.md`.
 
 use super::stream::frame;

@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 2;
 const PIPELINES_BETWEEN_AUDITS: usize = 100;
 
 /// Counters that do not depend on when a server gets round to something. (Memcached counts a number that
-/// changes as a new item if somebody holds the old one.)
+/// changes as a new item if a reader holds the old one.)
 const COUNTERS: &str = "cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses delete_misses \
                         delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
                         cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds \

@@ -1,7 +1,7 @@
 //! Random requests of memcached's protocols.
 //!
 //! Numbers have ten digits and change by little: memcached keeps the length of a number that
-//! decreases and fills up with blanks, which nobody has to imitate.
+//! decreases and fills up with blanks, which need not be imitated.
 
 use tierce_harness::Random;
 

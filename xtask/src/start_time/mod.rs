@@ -103,7 +103,7 @@ fn rewrite(server: &Server) {
             assert!(is("aof_last_bgrewrite_status:ok"), "the log could not be rewritten");
             return;
         }
-        // It takes seconds; whoever asks all the time takes part of the machine.
+        // It takes seconds; polling all the time takes part of the machine.
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

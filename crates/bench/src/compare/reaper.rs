@@ -82,7 +82,7 @@ impl Victim {
     }
 }
 
-/// What cannot be removed is left behind: there is nobody to tell, and nothing depends on it.
+/// What cannot be removed is left behind: there is no caller to tell, and nothing depends on it.
 fn remove(directory: &Path) {
     let _ = fs::remove_dir_all(directory);
 }

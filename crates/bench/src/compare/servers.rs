@@ -202,7 +202,7 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&output[start..]).trim().to_owned()
 }
 
-/// A port nobody listens on now. Somebody else may take it first; then the server says so.
+/// A port that is free now. Another program may take it first; then the server says so.
 pub(crate) fn free_port() -> Result<u16, Error> {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     Ok(port.map_err(Error::io("looking for a free port"))?.port())

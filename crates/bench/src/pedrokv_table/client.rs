@@ -38,7 +38,8 @@ impl Failure {
         if let Err(error) = result
             && !self.is_there.swap(true, Relaxed)
         {
-            *self.text.lock().expect("nobody panics with it") = Some(error.to_string());
+            *self.text.lock().expect("no thread panics while it holds the lock") =
+                Some(error.to_string());
         }
     }
 }
@@ -95,7 +96,7 @@ pub(super) fn load(
             }
         }),
     }
-    let first_error = failure.text.lock().expect("nobody panics with it").take();
+    let first_error = failure.text.lock().expect("no thread panics while it holds the lock").take();
     let own_cpu = cpu_time().saturating_sub(cpu_before);
     Ok(Outcome { elapsed: begun.elapsed(), own_cpu, first_error })
 }

@@ -88,7 +88,7 @@ pub(super) fn run(
 
 /// What the process does: its job, told on standard output.
 pub(super) fn serve(job: &str) -> Result<(), RaceError> {
-    // Whoever ends the race must not leave a writer behind.
+    // Ending the race must not leave a writer behind.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let job: Job = serde_json::from_str(job)
         .map_err(|error| RaceError::Usage(format!("--child is for internal use: {error}")))?;
@@ -107,6 +107,6 @@ pub(super) fn serve(job: &str) -> Result<(), RaceError> {
 fn say(message: &Message) {
     let mut line = serde_json::to_string(message).expect("numbers and text have a form in JSON");
     line.push('\n');
-    // If nobody listens the process is about to be ended by the signal above.
+    // Without a listener the process is about to be ended by the signal above.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }

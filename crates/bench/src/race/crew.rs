@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::error::RaceError;
 
-/// How often whoever watches is told.
+/// How often progress is reported.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// The count of one thread, on a cache line of its own so that counting costs nothing.

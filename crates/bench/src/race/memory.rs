@@ -7,7 +7,7 @@ use std::fs;
 pub(super) struct Memory {
     /// The most that was ever resident, of whatever kind.
     pub(super) peak: u64,
-    /// Resident now and nobody else's: heap and stacks.
+    /// Resident and private: heap and stacks.
     pub(super) anonymous: u64,
     /// Resident now and a view of files: program text, mapped files. The kernel can take these
     /// pages back at any time.

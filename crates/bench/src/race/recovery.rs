@@ -224,7 +224,7 @@ fn compare_range(
                 Err(missing(key))
             }
             _ => Err(RaceError::Void(format!(
-                "a range met key {} out of order, twice, or though nobody wrote it",
+                "a range met key {} out of order, twice, or that was never written",
                 show(found)
             ))),
         }
@@ -323,9 +323,9 @@ mod tests {
             verdict.expect_err("a loss must be noticed").to_string()
         };
         assert!(verdict(1, 41).contains("another value"), "an acknowledged version is lost");
-        assert!(verdict(1, 38).contains("another value"), "two writes that nobody noted");
+        assert!(verdict(1, 38).contains("another value"), "two writes that were not noted");
         assert!(verdict(0, 1).contains("missing"), "an acknowledged key is lost");
-        assert!(verdict(1, 0).contains("another value"), "keys that nobody wrote");
+        assert!(verdict(1, 0).contains("another value"), "keys that were never written");
         remove_store(&plan.dir).expect("removed");
     }
 }

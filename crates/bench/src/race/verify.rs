@@ -89,7 +89,7 @@ impl<'a> Pass<'a> {
             return Err(RaceError::Void(format!("a scan met {met} keys of {all}")));
         }
         if self.met != expected {
-            return Err(RaceError::Void("a scan met keys that nobody wrote".into()));
+            return Err(RaceError::Void("a scan met keys that were never written".into()));
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! A mapped file of the real file system. The only unsafe code of the crate.
+//! A mapped file of the real file system.
 //!
 //! Invariants:
 //! * `words` is the start of a shared, writable mapping of `len` words that lives as long as the
-//!   value does, and nobody else unmaps it.
-//! * This program touches the memory through atomic words only; the kernel may read it. Another thread, or another process that maps
-//!   the file, may do so at any time; that gives old or new words, never undefined behaviour.
+//!   value does; only its drop unmaps it.
+//! * This program touches the memory through atomic words only, and the kernel may read it. Other threads,
+//!   and other processes that map the file, see old or new words, never undefined behaviour.
 //!
-//! Not defended against: somebody cutting the file while it is mapped. Touching what is no longer
-//! there ends the process (`SIGBUS`), as it does for every program that maps files.
+//! Not defended against: truncating the file while it is mapped. Touching a page that is no longer
+//! there ends the process (`SIGBUS`), as for every program that maps files.
 #![allow(unsafe_code, reason = "mapping memory; the invariants are above")]
 
 use super::{DiskFile, DiskMap};

@@ -10,7 +10,7 @@ use crate::{pedrokv, resp};
 /// What is done about a server that cannot be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Failover {
-    /// Nothing: requests for its keys go to it and fail. Nobody sees a value that is not the last one.
+    /// Nothing: requests for its keys go to it and fail. No reader sees a stale value.
     #[default]
     Fail,
     /// Requests for its keys go to the server that follows on the ring, until it can be reached again.

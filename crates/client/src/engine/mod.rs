@@ -2,13 +2,13 @@
 //!
 //! The engine is told what happens: requests were made, a connection was established or lost, bytes
 //! have arrived, time has passed. It answers what is to be sent, whether a connection is wanted, and
-//! when it wants to be called again; and it calls callbacks. Whoever drives it decides nothing.
+//! when it wants to be called again; and it calls callbacks. Its driver decides nothing.
 //!
 //! - A request is completed exactly once, at the latest at its deadline.
 //! - A request of which a byte was sent is sent again only if that was allowed, and after a wait. A
 //!   request of which nothing was sent is sent over the next connection, whatever it is.
 //! - What has timed out before it was sent is never sent.
-//! - An answer that nobody waits for any more is dropped. If there are too many of them, or a whole
+//! - An answer that is no longer wanted is dropped. If there are too many of them, or a whole
 //!   timeout passes without a byte from the server, the connection is given up.
 
 mod in_flight;
@@ -77,7 +77,7 @@ pub(crate) struct Engine<F> {
     /// Ids in the order in which answers will come, if the protocol has an order, and of how many
     /// replies each consists.
     order: VecDeque<(u32, u32)>,
-    /// Answers that nobody waits for any more.
+    /// Answers that are no longer wanted.
     abandoned: usize,
     output: Output,
     input: Input,

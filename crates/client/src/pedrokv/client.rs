@@ -27,7 +27,7 @@ use crate::window::Repeat;
 /// * `get`, `put` and `delete` return a [`Reply`], a future for any runtime. They never block: if the
 ///   window is full, the request waits in line until there is room, or until its future is dropped.
 /// * `get_with`, `put_with` and `delete_with` take a callback, which is called exactly once, whatever
-///   happens. They block while the window is full. In a callback, where nobody may block, there is
+///   happens. They block while the window is full. In a callback, which must not block, there is
 ///   always room for one request in the place of the one that is completed; if there is no room for
 ///   more, those fail with [`Error::WindowFull`].
 ///

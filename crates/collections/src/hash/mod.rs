@@ -3,8 +3,8 @@
 //! Small, it is one block of bytes: names and values in turn, and with them deadlines from when the
 //! first field gets one. Large, it is a table of fields.
 //!
-//! Fields stay until they are removed, also when their deadline has come. Whoever reads says what time
-//! it is and sees no others. [`Hash::next_deadline_ms`] and [`Hash::reap`] are for whoever removes
+//! Fields stay until they are removed, also when their deadline has come. Readers pass the time
+//! and see no expired ones. [`Hash::next_deadline_ms`] and [`Hash::reap`] are for the owner that removes
 //! them.
 
 mod deadlines;
@@ -96,7 +96,7 @@ macro_rules! each {
 impl Hash {
     /// One without fields.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Pairs(Pairs::new()) }
     }

@@ -209,7 +209,7 @@ impl FieldTable {
         for _ in 0..steps {
             let Some(item) = self.deadlines.pop_due(now_ms) else { return };
             self.before_change(item.hash);
-            // Not any that looks like it, which nobody has saved.
+            // Not one that looks like it, which has not been saved.
             let is_due =
                 |field: &Field| field.is_due(now_ms) && hash_bytes(field.name()) == item.hash;
             while let Some(field) = self.table.remove(item.hash, is_due, &ByName) {

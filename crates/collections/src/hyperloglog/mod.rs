@@ -70,7 +70,7 @@ pub type Registers = [u8; REGISTERS];
 impl HyperLogLog {
     /// An empty one, sparse.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let mut bytes = vec![0; HEADER_LEN];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);

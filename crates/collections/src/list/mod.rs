@@ -40,7 +40,7 @@ const LISTPACK_FRAME: usize = 7;
 impl List {
     /// One without elements.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
     }
@@ -110,7 +110,7 @@ impl List {
     }
 
     /// Makes the list large if `elements` more, with so many bytes of text in all, are beyond the
-    /// limits. Whoever adds several at once says so first, and adds them then.
+    /// limits. To add several at once, announce them first.
     pub fn make_room(&mut self, elements: usize, bytes: usize, limits: ListLimits) {
         if let Repr::Packed(packed) = &mut self.repr {
             let bytes = LISTPACK_FRAME + packed.bytes_len() + bytes;
@@ -201,7 +201,7 @@ impl List {
 
     /// How many of the first elements `owner` has seen: as many as it said last, and since then one
     /// more for each that was put among those, and one less for each of them that was removed. `None`
-    /// if somebody else has marked the list since, or it is not large.
+    /// if another snapshot has marked the list since, or it is not large.
     #[must_use]
     pub fn mark(&self, owner: u64) -> Option<usize> {
         match &self.repr {

@@ -52,7 +52,7 @@ struct Node {
     len: u32,
 }
 
-/// How many of the first elements somebody has seen, and who. Atomic, since that is set by readers; who
+/// How many of the first elements a snapshot has seen, and which. Atomic, since that is set by readers; who
 /// edits holds the list alone.
 #[derive(Debug, Default)]
 pub(super) struct Mark {
@@ -516,7 +516,7 @@ impl Nodes {
         }
     }
 
-    /// Removes elements, and keeps them in `kept` if somebody wants them.
+    /// Removes elements, and keeps them in `kept` if there is one.
     fn take(&mut self, index: usize, count: usize, mut kept: Option<&mut Taken>) {
         let mut left = count;
         while left > 0 {

@@ -114,7 +114,7 @@ impl Packed {
     }
 
     /// Whether there is room for so many more elements of so many bytes. What adds elements panics if
-    /// there is not, so whoever keeps large ones asks, or has lower limits.
+    /// there is not, so callers that keep large ones ask, or have lower limits.
     #[inline]
     #[must_use]
     pub fn has_room_for(&self, elements: usize, bytes: usize) -> bool {

@@ -45,7 +45,7 @@ enum Repr {
 impl Set {
     /// One without members, which allocates nothing. Its first member decides on its form.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
     }

@@ -9,7 +9,7 @@ use crate::seed::hash_bytes;
 /// The members of a set, by their bytes.
 ///
 /// Invariant: it holds an alias of each member that was inserted and not removed since, and these
-/// live, by the promise of whoever inserts.
+/// live, by the caller's promise.
 #[derive(Debug)]
 pub(super) struct Index {
     table: Table<Alias>,

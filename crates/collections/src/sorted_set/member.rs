@@ -10,7 +10,7 @@
 //! times:
 //!
 //! - A [`Member`] owns an allocation of `allocated_bytes`, all fields of which are initialized.
-//! - An [`Alias`] points to a member that has not been dropped; whoever makes one promises that.
+//! - An [`Alias`] points to a member that has not been dropped; its maker promises that.
 //!   Aliases make no references to the score, so that the owner may change it.
 
 use std::ptr::NonNull;
@@ -51,7 +51,7 @@ impl Member {
     pub(super) fn new(bytes: &[u8], score: f64) -> Self {
         let len = u32::try_from(bytes.len()).expect("a member of less than 4 GiB");
         let at = thin::allocate(header_len(bytes.len()) + bytes.len());
-        // SAFETY: the allocation has room for the three fields, and nobody else knows it.
+        // SAFETY: the allocation has room for the three fields, and no other reference to it exists.
         unsafe {
             at.cast::<f64>().write(score);
             if header_len(bytes.len()) == LEN_AT + 1 {
@@ -74,7 +74,7 @@ impl Member {
     #[inline]
     pub(super) fn set_score(&mut self, score: f64) {
         // SAFETY: the allocation begins with the score, is aligned to 16 bytes, and the exclusive
-        // borrow of the owner keeps others from reading meanwhile; nobody has a reference to it.
+        // borrow of the owner keeps others from reading meanwhile; there is no reference to it.
         unsafe { self.0.at.cast::<f64>().write(score) }
     }
 

@@ -67,7 +67,7 @@ enum Repr {
 impl SortedSet {
     /// One without members.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Small(Small::new()) }
     }
@@ -194,7 +194,7 @@ impl SortedSet {
         }
     }
 
-    /// Removes the members of some ranks; ranks that nobody has are skipped. Shows each member before
+    /// Removes the members of some ranks; ranks beyond the end are skipped. Shows each member before
     /// it goes, in ascending order.
     pub fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(Element<'_>, f64)) {
         let ranks = self.existing(ranks);
@@ -216,7 +216,7 @@ impl SortedSet {
     }
 
     /// The members of some ranks with their scores, in ascending order, from either end; ranks that
-    /// nobody has are skipped.
+    /// beyond the end are skipped.
     #[must_use]
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let ranks = self.existing(ranks);

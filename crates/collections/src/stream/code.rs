@@ -7,7 +7,7 @@
 //!   With bit 0 clear the number is a length and the bytes follow; with bit 0 set, the text is the
 //!   canonical decimal text of the integer whose zigzag form the number is.
 //!
-//! The bytes are our own, so whoever reads trusts them.
+//! The bytes are our own, so readers trust them.
 
 use crate::packed::Element;
 

@@ -62,7 +62,7 @@ pub struct State {
 impl Stream {
     /// One without entries.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nobody asks for a default")]
+    #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let blocks = Blocks::default();
         let body =
@@ -309,7 +309,7 @@ impl Stream {
         id <= max_deleted_id && self.first().is_some_and(|first| first.id <= max_deleted_id)
     }
 
-    /// How many entries a group has not read yet, if that can be told. Negative if somebody said that
+    /// How many entries a group has not read yet, if that can be told. Negative if a client said that
     /// the group has read more than there was.
     #[must_use]
     pub fn lag(&self, group: &Group) -> Option<i64> {

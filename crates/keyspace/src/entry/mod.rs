@@ -55,6 +55,7 @@ pub use tierce_collections::size_class;
 use tierce_dash::prefetch_read;
 
 use crate::error::{Error, Result};
+use crate::stamp::Stamp;
 use crate::usage::{Access, USES_MAX};
 use crate::value::{Blob, StrView, Value};
 use tierce_collections::IntText;
@@ -239,7 +240,7 @@ impl Entry {
     pub(crate) fn access(&self) -> Access {
         let bits = self.handle.addr().get();
         Access {
-            stamp: (bits >> ADDRESS_BITS) as u16,
+            stamp: Stamp::from_bits((bits >> ADDRESS_BITS) as u16),
             uses: ((bits & USES_MASK) >> USES_SHIFT) as u8,
         }
     }
@@ -261,7 +262,8 @@ impl Entry {
 
     /// Sets the stamp alone, with the same care.
     #[inline]
-    pub(crate) fn touch(&mut self, stamp: u16) {
+    pub(crate) fn touch(&mut self, stamp: Stamp) {
+        let stamp = stamp.bits();
         let bits = self.handle.addr().get();
         if (bits >> ADDRESS_BITS) as u16 != stamp {
             let below = (1 << ADDRESS_BITS) - 1;
@@ -657,7 +659,7 @@ impl std::fmt::Debug for Entry {
 #[inline]
 fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
     assert!(base.addr().get() & !ADDRESS_MASK == 0, "an address of more than 48 bits");
-    let stamp = usize::from(access.stamp) << ADDRESS_BITS;
+    let stamp = usize::from(access.stamp.bits()) << ADDRESS_BITS;
     let uses = usize::from(access.uses.min(USES_MAX)) << USES_SHIFT;
     let volatile = if is_volatile { VOLATILE } else { 0 };
     base.map_addr(|address| address | stamp | uses | volatile)

@@ -169,11 +169,11 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
             model.attributes.version = model.attributes.version.and(version);
         }
         Step::Touch(clock) => {
-            entry.touch(clock);
-            model.access.stamp = clock;
+            model.access.stamp = Stamp::from_bits(clock);
+            entry.touch(model.access.stamp);
         }
         Step::Use(stamp, uses) => {
-            model.access = Access { stamp, uses };
+            model.access = Access { stamp: Stamp::from_bits(stamp), uses };
             entry.set_access(model.access);
         }
     }
@@ -189,7 +189,7 @@ proptest! {
     #[test]
     fn an_entry_keeps_what_it_was_given(key_len in prop_oneof![0usize..32, 250usize..260], steps in steps()) {
         let key = vec![b'k'; key_len];
-        let access = Access { stamp: 3, uses: 2 };
+        let access = Access { stamp: Stamp::from_bits(3), uses: 2 };
         let mut entry = Entry::new(&key, Content::Embedded(b""), None, access);
         let mut model =
             Model {

@@ -31,6 +31,7 @@ use crate::key::Key;
 use crate::keyspace::Keyspace;
 use crate::locker::Locker;
 use crate::planted::{self, Fault};
+use crate::stamp::Stamp;
 use crate::usage::Access;
 use crate::value::ValueType;
 
@@ -127,7 +128,7 @@ impl Replay {
     ///
     /// If the operating system refuses a thread.
     pub fn start(keyspace: Arc<Keyspace>, threads: usize, now_ms: i64) -> std::io::Result<Self> {
-        let access = Access { stamp: (now_ms / 1000) as u16, uses: 0 };
+        let access = Access { stamp: Stamp::at(now_ms), uses: 0 };
         let loaders = (0..threads.max(1))
             .map(|_| Loader::start(&keyspace, access))
             .collect::<Result<_, _>>()?;

@@ -14,7 +14,8 @@ use tierce_cask::ColdPlace;
 use crate::collections::edits::Writer;
 use crate::collections::{self, SavedCollection};
 use crate::db_index::DbIndex;
-use crate::entry::{Entry, Spilled};
+use crate::entry::{Entry, Marks, Spilled};
+use crate::item::ItemNote;
 use crate::spill;
 use crate::value::{StrView, Value, blob_bytes};
 use tierce_collections::IntText;
@@ -27,7 +28,9 @@ const HEAD_LEN: usize = VALUE_LEN.end;
 const DB: Range<usize> = 0..2;
 const KIND: usize = DB.end;
 const DEADLINE: Range<usize> = KIND + 1..KIND + 1 + 8;
-const KEY_LEN: Range<usize> = DEADLINE.end..DEADLINE.end + 4;
+const FLAGS: Range<usize> = DEADLINE.end..DEADLINE.end + 4;
+const MARKS: usize = FLAGS.end;
+const KEY_LEN: Range<usize> = MARKS + 1..MARKS + 1 + 4;
 const VALUE_LEN: Range<usize> = KEY_LEN.end..KEY_LEN.end + 8;
 
 /// What stands for the absence of a deadline. An entry with this one is gone since long.
@@ -67,6 +70,8 @@ pub struct SavedEntry<'a> {
     pub value: SavedValue<'a>,
     /// When it expires, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
+    /// What clients of memcached have left on it.
+    pub item: ItemNote,
 }
 
 /// The value of a [`SavedEntry`].
@@ -144,7 +149,8 @@ impl Batch {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(BATCH_BYTES + BATCH_BYTES / 8);
         }
-        self.push_copy(db, entry.key(), entry.deadline_ms(), |batch| match entry.spilled() {
+        let (deadline_ms, item) = (entry.deadline_ms(), ItemNote::of(entry));
+        self.push_copy(db, entry.key(), deadline_ms, item, |batch| match entry.spilled() {
             Some(spilled) => {
                 batch.spilled += 1;
                 batch.bytes.extend_from_slice(&spilled.encode());
@@ -156,7 +162,7 @@ impl Batch {
 
     /// Adds a copy from another batch, whose value is `bytes` in place of what it was there, if any.
     pub(super) fn push_again(&mut self, copy: &Copy<'_>, bytes: Option<&[u8]>) {
-        self.push_copy(copy.db, copy.key, copy.deadline_ms, |batch| {
+        self.push_copy(copy.db, copy.key, copy.deadline_ms, copy.item, |batch| {
             if let Some(blob) = copy.blob {
                 batch.blob_bytes += blob_bytes(blob);
                 batch.blobs.push(Arc::clone(blob));
@@ -177,11 +183,14 @@ impl Batch {
         db: DbIndex,
         key: &[u8],
         deadline_ms: Option<i64>,
+        item: ItemNote,
         push_value: impl FnOnce(&mut Self) -> u8,
     ) {
         let mut head = [0; HEAD_LEN];
         head[DB].copy_from_slice(&db.number().to_le_bytes());
         head[DEADLINE].copy_from_slice(&deadline_ms.unwrap_or(NO_DEADLINE).to_le_bytes());
+        head[FLAGS].copy_from_slice(&item.flags.to_le_bytes());
+        head[MARKS] = item.marks.to_log();
         // Keys are bounded by `KEY_LEN_MAX`.
         head[KEY_LEN].copy_from_slice(&(key.len() as u32).to_le_bytes());
         let head_at = self.bytes.len();
@@ -248,7 +257,7 @@ impl<'a> Iterator for Iter<'a> {
     type Item = SavedEntry<'a>;
 
     fn next(&mut self) -> Option<SavedEntry<'a>> {
-        let Copy { db, key, kind, value, blob, deadline_ms } = self.0.next()?;
+        let Copy { db, key, kind, value, blob, deadline_ms, item } = self.0.next()?;
         let value = match (kind, blob) {
             (kind::INT, _) => {
                 SavedValue::Int(i64::from_le_bytes(value.try_into().expect("eight bytes")))
@@ -257,7 +266,7 @@ impl<'a> Iterator for Iter<'a> {
             (_, Some(blob)) => SavedValue::Str(blob),
             (_, None) => SavedValue::Str(value),
         };
-        Some(SavedEntry { db, key, value, deadline_ms })
+        Some(SavedEntry { db, key, value, deadline_ms, item })
     }
 }
 
@@ -271,6 +280,7 @@ pub(super) struct Copy<'a> {
     /// For a large string, which is not in `value`.
     blob: Option<&'a Arc<Vec<u8>>>,
     deadline_ms: Option<i64>,
+    item: ItemNote,
 }
 
 impl Copy<'_> {
@@ -293,7 +303,7 @@ impl<'a> Iterator for Copies<'a> {
 
     fn next(&mut self) -> Option<Copy<'a>> {
         let (head, rest) = self.bytes.split_first_chunk::<HEAD_LEN>()?;
-        let kind = head[KIND];
+        let (kind, marks) = (head[KIND], head[MARKS]);
         let head = |part: Range<usize>| &head[part];
         let number = |part| u64::from_le_bytes(head(part).try_into().expect("eight bytes"));
         let db = u16::from_le_bytes(head(DB).try_into().expect("two bytes"));
@@ -304,8 +314,11 @@ impl<'a> Iterator for Copies<'a> {
         let blob = blob.map(|blob| blob.expect("one for each key of that kind"));
         let deadline_ms = number(DEADLINE) as i64;
         let deadline_ms = (deadline_ms != NO_DEADLINE).then_some(deadline_ms);
+        let flags = u32::from_le_bytes(head(FLAGS).try_into().expect("four bytes"));
+        let marks = Marks::of_log(marks).expect("as they were written");
         self.bytes = rest;
         let db = DbIndex::from_number(db);
-        Some(Copy { db, key, kind, value, blob, deadline_ms })
+        let item = ItemNote { flags, marks };
+        Some(Copy { db, key, kind, value, blob, deadline_ms, item })
     }
 }

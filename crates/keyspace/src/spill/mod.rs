@@ -121,12 +121,6 @@ impl Keyspace {
         self.pressure.used_bytes()
     }
 
-    /// Takes so many bytes of the limit for what does not count against it, such as what the allocator
-    /// holds beyond what is in use.
-    pub fn reserve_memory(&self, bytes: u64) {
-        self.pressure.reserve(bytes);
-    }
-
     /// Whether there may be values that are on disk only.
     #[inline]
     #[must_use]

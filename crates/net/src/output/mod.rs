@@ -4,6 +4,10 @@
 //! Usually one `send` takes them straight from there. Only what the socket does not take goes into the
 //! connection's own [`queue`], as a copy. A long reply is cut into pieces while it is written, which are
 //! attached like values of others: so it is in memory once, and never moved to a larger place.
+//!
+//! A call may write as much as the connection's hard limit allows beside what the peer has not read.
+//! Beyond that the connection is condemned: it will be closed, and nothing more is kept for it. This is
+//! looked at when something is attached or cut off, not with every append.
 
 pub(crate) mod gates;
 pub(crate) mod limits;
@@ -15,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::transport::SLICES_MAX;
+use limits::{OutputClass, OutputLimits};
 
 /// Attached values below this size are copied instead: a copy of this many bytes costs less than
 /// the reference count, the longer system call and the two more slices around the value.
@@ -72,6 +77,14 @@ pub struct Output {
     start: Mark,
     /// Bytes that earlier calls left unsent.
     queued: usize,
+    /// Those of them that only the peer keeps waiting.
+    unread: usize,
+    /// Limits of all classes.
+    limits: OutputLimits,
+    /// Bytes that the present call may write: `unread` and they are within the hard limit.
+    room: usize,
+    /// What the present call had written when it was found to be more than that; 0 as long as it is not.
+    overrun: usize,
     held_for_turn: bool,
 }
 
@@ -81,6 +94,7 @@ pub struct Mark {
     buffer: usize,
     attached: usize,
     attached_bytes: usize,
+    overrun: usize,
 }
 
 /// A connection's part of the worker's output.
@@ -123,6 +137,10 @@ impl Output {
             settled: 0,
             start: Mark::default(),
             queued: 0,
+            unread: 0,
+            limits: OutputLimits::default(),
+            room: usize::MAX,
+            overrun: 0,
             held_for_turn: false,
         }
     }
@@ -154,6 +172,14 @@ impl Output {
             self.buffer.extend_from_slice(bytes);
             return;
         }
+        if self.is_condemned() {
+            return;
+        }
+        let written = self.written().saturating_add(bytes.len());
+        if written > self.room {
+            self.overrun = written;
+            return;
+        }
         self.attached_bytes += bytes.len();
         let attachment = Attachment { owner: value, range };
         self.settled = self.buffer.len();
@@ -161,21 +187,46 @@ impl Output {
     }
 
     /// To be called between two elements of a reply: cuts off what has become long, down to the latest
-    /// mark. Whoever writes replies of any length calls this.
+    /// mark. Whoever writes replies of any length calls this. `false` says that the connection is condemned
+    /// and more elements are written in vain; `true` may say nothing.
     #[inline]
-    pub fn cut_if_long(&mut self) {
-        if self.buffer.len() - self.settled >= CUT_BYTES {
-            self.cut();
-        }
+    pub fn cut_if_long(&mut self) -> bool {
+        self.buffer.len() - self.settled < CUT_BYTES || self.cut()
     }
 
     #[cold]
-    fn cut(&mut self) {
+    fn cut(&mut self) -> bool {
+        if self.exceeds_limit() {
+            self.buffer.truncate(self.settled);
+            return false;
+        }
         let mut rest = Vec::with_capacity(self.settled + SCRATCH_BYTES_MAX);
         rest.extend_from_slice(&self.buffer[..self.settled]);
         let long = std::mem::replace(&mut self.buffer, rest);
         let range = self.settled..long.len();
         self.attach_range(Arc::new(long), range);
+        true
+    }
+
+    /// Whether more was attached or cut off in this call than the peer may leave unread. Then the
+    /// connection is closed after the call, and whatever is written is thrown away.
+    #[inline]
+    pub fn is_condemned(&self) -> bool {
+        self.overrun > 0
+    }
+
+    /// Whether more was written in this call than the peer may leave unread, which condemns the
+    /// connection. To be asked between two batches of requests.
+    pub fn exceeds_limit(&mut self) -> bool {
+        if !self.is_condemned() && self.written() > self.room {
+            self.overrun = self.written();
+        }
+        self.is_condemned()
+    }
+
+    /// What would wait for the peer of a condemned connection.
+    pub(crate) fn condemned_bytes(&self) -> usize {
+        self.unread + self.overrun
     }
 
     /// The output of a call without a connection, in one piece.
@@ -209,6 +260,7 @@ impl Output {
             buffer: self.buffer.len(),
             attached: self.attached.len(),
             attached_bytes: self.attached_bytes,
+            overrun: self.overrun,
         }
     }
 
@@ -219,6 +271,8 @@ impl Output {
         self.attached.truncate(mark.attached);
         self.attached_bytes = mark.attached_bytes;
         self.settled = mark.buffer;
+        // All that was not kept is behind the first mark that says so.
+        self.overrun = mark.overrun;
     }
 
     /// Sends the output of this call only after [`Service::turn_end`](crate::Service::turn_end).
@@ -226,10 +280,33 @@ impl Output {
         self.held_for_turn = true;
     }
 
-    pub(crate) fn begin(&mut self, queued: usize) {
+    /// Begins a call for a connection of this class that has `queued` bytes unsent, of which `unread` wait
+    /// for the peer alone.
+    pub(crate) fn begin(&mut self, queued: usize, unread: usize, class: OutputClass) {
+        self.overrun = 0;
         self.start = self.mark();
         self.queued = queued;
+        self.unread = unread;
+        self.set_class(class);
         self.held_for_turn = false;
+    }
+
+    /// Has the limits of this class apply to the present call.
+    #[inline]
+    pub(crate) fn set_class(&mut self, class: OutputClass) {
+        self.room = match self.limits.get(class).hard_bytes {
+            0 => usize::MAX,
+            hard_bytes => hard_bytes.saturating_sub(self.unread),
+        };
+    }
+
+    pub(crate) fn limits(&self) -> &OutputLimits {
+        &self.limits
+    }
+
+    /// Replaces the limits, from the next call on.
+    pub(crate) fn set_limits(&mut self, limits: OutputLimits) {
+        self.limits = limits;
     }
 
     pub(crate) fn is_held_for_turn(&self) -> bool {
@@ -301,7 +378,7 @@ mod tests {
     fn truncate_takes_back_bytes_and_attachments() {
         let mut output = Output::new();
         output.buffer().extend_from_slice(b"other");
-        output.begin(10);
+        output.begin(10, 10, OutputClass::default());
         output.buffer().extend_from_slice(b"kept");
         let mark = output.mark();
         output.attach(Arc::new(vec![1; ATTACH_BYTES_MIN]));
@@ -316,7 +393,7 @@ mod tests {
     fn a_long_reply_is_cut_behind_the_latest_mark() {
         let mut output = Output::new();
         output.buffer().extend_from_slice(b"other");
-        output.begin(0);
+        output.begin(0, 0, OutputClass::default());
         let mut expected = b"earlier".to_vec();
         output.buffer().extend_from_slice(b"earlier");
         let mark = output.mark();
@@ -337,6 +414,70 @@ mod tests {
         assert_eq!(output.written(), 7 + CUT_BYTES);
         output.truncate(mark);
         assert_eq!(output.into_bytes(), b"otherearlier");
+    }
+
+    /// An output whose peer has left `unread` bytes of the 10 MiB that it may leave.
+    fn limited(unread: usize) -> Output {
+        let mut output = Output::new();
+        let mut limits = OutputLimits::default();
+        let limit = limits::OutputLimit { hard_bytes: 10 << 20, ..Default::default() };
+        limits.set(OutputClass::default(), limit);
+        output.set_limits(limits);
+        output.begin(unread, unread, OutputClass::default());
+        output
+    }
+
+    #[test]
+    fn nothing_is_kept_beyond_the_hard_limit() {
+        let value = Arc::new(vec![1; 3 << 20]);
+        let mut output = limited(2 << 20);
+        for fitting in [1, 2, 2, 2] {
+            output.attach(Arc::clone(&value));
+            assert_eq!(output.attached.len(), fitting);
+        }
+        assert!(output.is_condemned());
+        assert_eq!(output.condemned_bytes(), (2 + 9) << 20);
+        assert_eq!(Arc::strong_count(&value), 3);
+    }
+
+    #[test]
+    fn a_long_reply_ends_at_the_hard_limit() {
+        let mut output = limited(2 << 20);
+        let elements = (0..1_000_000).take_while(|_| {
+            output.buffer().extend_from_slice(&[7; 100]);
+            output.cut_if_long()
+        });
+        let kept = elements.count() * 100;
+        assert!((8 << 20..(8 << 20) + 2 * CUT_BYTES).contains(&kept), "{kept}");
+        assert!(output.is_condemned());
+        // Whoever goes on regardless needs no more memory.
+        let most = (0..1_000_000).map(|_| {
+            output.buffer().extend_from_slice(&[7; 100]);
+            output.cut_if_long();
+            output.written()
+        });
+        assert!(most.max() <= Some((8 << 20) + 2 * CUT_BYTES));
+    }
+
+    #[test]
+    fn what_is_taken_back_condemns_nobody() {
+        let value = Arc::new(vec![1; 6 << 20]);
+        let mut output = limited(0);
+        output.attach(Arc::clone(&value));
+        let before = output.mark();
+        output.attach(Arc::clone(&value));
+        let after = output.mark();
+        output.buffer().extend_from_slice(b"more");
+        output.truncate(after);
+        assert!(output.is_condemned(), "a part of what is left was not kept");
+        output.truncate(before);
+        assert!(!output.is_condemned());
+        assert_eq!(output.written(), 6 << 20);
+        output.buffer().resize(5 << 20, 0);
+        assert!(!output.is_condemned(), "appending is free");
+        assert!(output.exceeds_limit() && output.is_condemned());
+        output.begin(0, 0, OutputClass::default());
+        assert!(!output.is_condemned(), "another connection");
     }
 
     #[test]
@@ -367,7 +508,7 @@ mod tests {
     fn output_of_others_is_protected() {
         let mut output = Output::new();
         output.buffer().extend_from_slice(b"other");
-        output.begin(0);
+        output.begin(0, 0, OutputClass::default());
         output.buffer().clear();
         output.part();
     }

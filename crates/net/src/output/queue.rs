@@ -181,6 +181,7 @@ mod tests {
 
     use super::*;
     use crate::output::ATTACH_BYTES_MIN;
+    use crate::output::limits::OutputClass;
 
     /// One output: runs of bytes and attached values by turns, and how much of it was sent before
     /// the rest was queued.
@@ -234,7 +235,7 @@ mod tests {
             let mut expected = Vec::new();
             let mut bytes = (0..=250u8).cycle();
             for reply in &replies {
-                output.begin(queue.bytes());
+                output.begin(queue.bytes(), queue.bytes(), OutputClass::default());
                 let written = write(&mut output, reply, &mut bytes);
                 let part = output.part();
                 prop_assert_eq!(part.len(), written.len());
@@ -273,7 +274,7 @@ mod tests {
         let mut queue = OutputQueue::default();
         let mut output = Output::new();
         for _ in 0..100_000 {
-            output.begin(queue.bytes());
+            output.begin(queue.bytes(), queue.bytes(), OutputClass::default());
             output.buffer().extend_from_slice(b"+OK\r\n");
             let part = output.part();
             queue.push_part(&output, part, 0, &pool);

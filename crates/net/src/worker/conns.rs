@@ -78,10 +78,8 @@ impl<'a, S> Conns<'a, S> {
             return None;
         }
         let token = Token::new(key);
-        let conn = self.core.conn(token)?;
-        conn.session.as_ref()?;
-        let queued = conn.queued_bytes();
-        self.core.output.begin(queued);
+        self.core.conn(token)?.session.as_ref()?;
+        self.core.begin_output(token);
         Some(ConnMut { core: self.core, token })
     }
 
@@ -200,8 +198,7 @@ impl<S> ConnMut<'_, S> {
     /// Queues what was written.
     fn commit(&mut self) {
         self.core.queue_output(self.token);
-        let queued = self.conn().queued_bytes();
-        self.core.output.begin(queued);
+        self.core.begin_output(self.token);
     }
 }
 

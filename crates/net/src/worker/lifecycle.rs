@@ -12,8 +12,10 @@ use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
 use crate::service::{CloseReason, Service};
 use crate::timer::TimerKind;
 
-/// How long a connection that is to be closed may take to read its last output.
-const FLUSH_MS_MAX: u64 = 10_000;
+/// How long a connection that is to be closed may read nothing of its last output. We notice that it
+/// reads when a full socket has room again, which is a third of what the kernel buffers, and that is
+/// megabytes.
+const FLUSH_IDLE_MS_MAX: u64 = 60_000;
 
 /// How long a peer may take to close after us.
 const LINGER_MS_MAX: u64 = 1_000;
@@ -48,7 +50,7 @@ impl<S: Service> Worker<S> {
         if let Err(errno) = watched {
             core.doom(token, CloseReason::Io(errno.into()));
         } else if let Some(last_words) = refusal {
-            core.output.begin(0);
+            core.begin_output(token);
             core.output.buffer().extend_from_slice(&last_words);
             core.begin_flushing(token);
             core.dispatch_output(token);
@@ -138,8 +140,9 @@ impl<S> Core<S> {
         self.give_time_to_flush(token);
     }
 
-    fn give_time_to_flush(&mut self, token: Token) {
-        let at_ms = self.now.monotonic_ms + FLUSH_MS_MAX;
+    /// Begins to wait anew for a peer that is to read its last output.
+    pub(super) fn give_time_to_flush(&mut self, token: Token) {
+        let at_ms = self.now.monotonic_ms + FLUSH_IDLE_MS_MAX;
         self.timers.set(token.slot(), TimerKind::Worker, at_ms);
     }
 

@@ -92,7 +92,6 @@ pub(crate) struct Core<S> {
     timers: Timers,
     pool: Pool,
     output: Output,
-    limits: OutputLimits,
     now: Now,
     metrics: LocalMetrics,
     /// Connections to serve next turn, whether or not the poller reports them.
@@ -150,14 +149,15 @@ impl<S: Service> Worker<S> {
         config: WorkerConfig,
     ) -> Worker<S> {
         let state = service.worker(id, &handle);
+        let mut output = Output::new();
+        output.set_limits(config.limits);
         let core = Core {
             id,
             epoll,
             conns: Slab::new(),
             timers: Timers::default(),
             pool: Pool::default(),
-            output: Output::new(),
-            limits: config.limits,
+            output,
             now: config.clock.now(),
             metrics: LocalMetrics::default(),
             ready: Vec::new(),
@@ -300,7 +300,7 @@ impl<S: Service> Worker<S> {
                 }
                 Mail::Close(key) => self.core.doom(Token::new(key), CloseReason::Requested),
                 Mail::Resume(key) => self.core.resume(key),
-                Mail::OutputLimits(limits) => self.core.limits = limits,
+                Mail::OutputLimits(limits) => self.core.output.set_limits(limits),
                 Mail::Drain { within_ms } => self.drain(within_ms),
             }
             self.close_doomed();
@@ -335,12 +335,12 @@ impl<S: Service> Worker<S> {
     fn on_session_timer(&mut self, slot: u32) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(slot) else { return };
+        conn.begin_output(&mut core.output);
         let Some(session) = conn.session.as_mut() else { return };
         if !matches!(conn.phase, Phase::Open | Phase::Suspended(_)) {
             return;
         }
         let token = Token::new(conn.info.key);
-        core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
         let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
         let flow = self.service.timer(&mut self.state, session, &mut io);
@@ -360,6 +360,13 @@ impl<S> Core<S> {
     /// The connection, if it is still the one that was meant.
     fn conn(&mut self, token: Token) -> Option<&mut Conn<S>> {
         self.conns.get_mut(token.slot()).filter(|conn| Token::new(conn.info.key) == token)
+    }
+
+    /// Begins the output of a call for a connection.
+    fn begin_output(&mut self, token: Token) {
+        if let Some(conn) = self.conns.get(token.slot()) {
+            conn.begin_output(&mut self.output);
+        }
     }
 
     /// Has the connection served next turn.

@@ -115,13 +115,13 @@ impl<S: Service> Worker<S> {
     fn call(&mut self, token: Token, place: Place) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        conn.begin_output(&mut core.output);
         let Some(session) = conn.session.as_mut() else { return };
         conn.call_again = false;
         let input = match place {
             Place::Scratch(len) => &self.scratch[..len],
             Place::Rest => conn.rest.bytes(),
         };
-        core.output.begin(conn.queue.as_ref().map_or(0, |queue| queue.bytes()));
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
         let without = Io::without_input(output, control, info, &mut core.timers, core.now);
         let is_vector = matches!(place, Place::Rest) && conn.rest.is_vector();

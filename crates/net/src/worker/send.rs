@@ -62,6 +62,9 @@ impl<S> Core<S> {
     /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
     /// turn, or queues it.
     pub(super) fn dispatch_output(&mut self, token: Token) {
+        if self.output.is_condemned() {
+            return self.condemn(token);
+        }
         let part = self.output.part();
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if conn.control.hold.is_some() {
@@ -91,6 +94,9 @@ impl<S> Core<S> {
     /// Queues output of a call that was not the connection's own turn. All that waits is judged then,
     /// for nothing else bounds what others write to a connection.
     pub(super) fn queue_output(&mut self, token: Token) {
+        if self.output.is_condemned() {
+            return self.condemn(token);
+        }
         self.set_gate(token);
         let part = self.output.part();
         let Some(conn) = self.conns.get(token.slot()) else { return };
@@ -103,6 +109,14 @@ impl<S> Core<S> {
         self.output.discard_part();
         let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.queued_bytes());
         self.judge_bytes(token, pending);
+    }
+
+    /// Throws away output that is more than the peer may leave unread, and has the connection closed.
+    #[cold]
+    fn condemn(&mut self, token: Token) {
+        let pending = self.output.condemned_bytes();
+        self.output.discard_part();
+        self.doom(token, CloseReason::OutputLimit { pending });
     }
 
     fn queue_part(&mut self, token: Token, part: Part) {
@@ -221,12 +235,16 @@ impl<S> Core<S> {
                 gates.advance(sent);
             }
             self.metrics.bytes_out += sent as u64;
+            let is_last_output = conn.phase == Phase::Flushing;
             if queue.bytes() == 0 {
                 conn.queue = None;
             }
             if sent == sendable {
                 self.stop_waiting_for_room(token);
                 return self.finish_flushing(token);
+            }
+            if is_last_output && sent > 0 {
+                self.give_time_to_flush(token);
             }
             if sent < len {
                 self.wait_for_room(token);
@@ -274,7 +292,7 @@ impl<S> Core<S> {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let control = &mut conn.control;
         let since_ms = &mut control.above_soft_since_ms;
-        match self.limits.judge(control.class, pending, since_ms, now_ms) {
+        match self.output.limits().judge(control.class, pending, since_ms, now_ms) {
             Verdict::Fine => {}
             // The end of a connection in another phase has a deadline of its own.
             Verdict::AboveSoftUntil(at_ms) => {

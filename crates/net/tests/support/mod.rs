@@ -418,6 +418,11 @@ impl<S: Stream> Client<S> {
         assert!(bytes == pattern(len), "{len} bytes differ");
     }
 
+    /// Fills the buffer.
+    pub fn read_exactly(&mut self, buffer: &mut [u8]) {
+        self.reader.read_exact(buffer).expect("all bytes");
+    }
+
     /// Reads to the end, and fails unless it is an orderly one.
     pub fn rest(&mut self) -> String {
         let mut rest = String::new();

@@ -27,7 +27,7 @@ pub enum Item {
 ///
 /// A file that ends in the middle of a command, or of a transaction, leads to [`Error::Truncated`],
 /// which is what a crash leaves behind and no damage. Then [`complete_up_to`](Self::complete_up_to)
-/// says how much of the file is whole. Whoever applies commands should keep those between `MULTI` and
+/// says how much of the file is whole. Callers that apply commands should keep those between `MULTI` and
 /// `EXEC` until the `EXEC` has come.
 #[derive(Debug)]
 pub struct Reader<R> {

@@ -11,6 +11,11 @@
 //! [`HURRY_FACTOR`] times the size at the beginning, the pass no longer keeps to its budget. So the
 //! log stays below about 4 L plus what is written in one pass at full speed.
 //!
+//! **Room.** A pass needs as much space beside the log as it writes, before anything is dropped. So one begins early
+//! and does not keep to its budget when the disk has little more to spare than that ([`Room`]), whatever the
+//! settings say, as long as there is something to drop. While it is underway, writers wait when the rest of the disk
+//! is needed for the rest of the pass.
+//!
 //! A pass goes in steps, none of which waits for anything but the disk; `keeper.rs` says when.
 
 use std::sync::Arc;
@@ -18,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tierce_cask::disk::Space;
 use tierce_cask::{Error, WalMark};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Checkpoint, Pass as Progress};
@@ -31,8 +37,15 @@ const HURRY_FACTOR: u64 = 2;
 /// Keys are logged in stretches of about this many bytes between two looks at the clock.
 const STRETCH_BYTES: usize = 256 * 1024;
 
+/// The space of the disk is looked at each time that a pass has written so much.
+const LOOK_EVERY_BYTES: u64 = 64 * 1024;
+
+/// What a pass needs beside the live data is this part of the disk at most: a segment that has been begun, the
+/// manifest, and what is written before it begins.
+const SLACK_PART: u64 = 16;
+const SLACK_BYTES_MAX: u64 = 8 << 20;
+
 /// What is known about compaction, and asked of it.
-#[derive(Default)]
 pub(super) struct Compaction {
     pub(super) wishes: Mutex<Wishes>,
     pub(super) changed: Condvar,
@@ -40,12 +53,32 @@ pub(super) struct Compaction {
     running_since: Mutex<Option<Instant>>,
     /// Not all keys are in the log yet: it was begun while the server ran.
     is_incomplete: AtomicBool,
+    /// Writers wait when the log is that long, a position: a pass needs what is left of the disk then. The largest
+    /// number for never.
+    room_until: AtomicU64,
     last_failed: AtomicBool,
     passes: AtomicU64,
     last_ms: AtomicI64,
     /// Bytes of the log after the last pass, or when it was opened.
     base_bytes: AtomicU64,
     bytes_written: AtomicU64,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            wishes: Mutex::default(),
+            changed: Condvar::new(),
+            running_since: Mutex::default(),
+            is_incomplete: AtomicBool::new(false),
+            room_until: AtomicU64::new(u64::MAX),
+            last_failed: AtomicBool::new(false),
+            passes: AtomicU64::new(0),
+            last_ms: AtomicI64::new(0),
+            base_bytes: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        }
+    }
 }
 
 /// What the keeper is asked for.
@@ -86,13 +119,39 @@ pub struct CompactionFigures {
     pub bytes_written: u64,
 }
 
+/// Why no pass was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotCompacted {
+    /// One is underway.
+    Underway,
+    /// The log has failed for this reason, and only the operator can have another one begun.
+    Failed(String),
+}
+
 impl Journal {
-    /// Asks for a pass. `false` if one is underway.
-    pub fn compact(&self) -> bool {
+    /// Asks for a pass. While there is a wound, for an attempt to heal it, without waiting for the time of
+    /// the next one.
+    ///
+    /// # Errors
+    /// If a pass is underway, or the log has failed for a reason that does not pass.
+    pub fn compact(&self) -> Result<(), NotCompacted> {
         // Looked at first: the pass that is asked for may begin at once.
-        let is_idle = self.compaction.running_since.lock().is_none();
-        self.compaction.ask(|wishes| wishes.pass = true);
-        is_idle
+        if self.compaction.running_since.lock().is_some() {
+            return Err(NotCompacted::Underway);
+        }
+        match self.wound() {
+            Some(cause) if !self.may_heal() => return Err(NotCompacted::Failed(cause)),
+            _ => self.compaction.ask(|wishes| wishes.pass = true),
+        }
+        Ok(())
+    }
+
+    /// Whether writers have to wait because a pass needs what is left of the disk.
+    #[must_use]
+    #[inline]
+    pub fn keeps_room(&self) -> bool {
+        let until = self.compaction.room_until.load(Relaxed);
+        until != u64::MAX && self.appended() >= until
     }
 
     /// Figures for INFO.
@@ -138,6 +197,11 @@ impl Compaction {
         *self.running_since.lock() = since;
     }
 
+    /// Has writers wait from this position of the log on.
+    pub(super) fn set_room_until(&self, position: u64) {
+        self.room_until.store(position, Relaxed);
+    }
+
     /// Whether the one before had not failed.
     pub(super) fn note_failure(&self) -> bool {
         !self.last_failed.swap(true, Relaxed)
@@ -164,11 +228,77 @@ impl Compaction {
             && is_beyond(bytes, self.base_bytes.load(Relaxed), percentage)
             && is_beyond(bytes, live(), percentage)
     }
+
+    /// A new log counts: what failed on the way is over.
+    pub(super) fn note_completed(&self) {
+        self.last_failed.store(false, Relaxed);
+    }
+
+    /// Whether a pass may fit into what is left of the disk. One that does not fails the log, and costs writers
+    /// the rest of the disk. How much it writes is not known exactly: of the two guesses, one is too large for
+    /// collections and the other one for a log that was opened with much in it that no longer counts.
+    pub(super) fn may_fit(&self, room: &Room) -> bool {
+        room.space.free >= room.live.min(self.base_bytes.load(Relaxed)) / 2
+    }
+
+    /// Whether a pass over the log, of so many bytes, has to begin because there may soon be no room for it.
+    /// One that would free little is not worth it: the log is full of data then.
+    pub(super) fn is_urgent(&self, bytes: u64, room: &Room) -> bool {
+        room.is_short() && self.is_worth_it(bytes, room)
+    }
+
+    /// Whether a pass over the log, once it has so many bytes, makes room.
+    fn is_worth_it(&self, bytes: u64, room: &Room) -> bool {
+        // What a log held when it was opened says nothing of how much of it is live.
+        let left = if self.passes.load(Relaxed) > 0 { self.base_bytes.load(Relaxed) } else { 0 };
+        let garbage = bytes.saturating_sub(room.live.max(left));
+        garbage > (room.live / 4).max(room.slack())
+    }
+
+    /// How much more than its `bytes` the log may get before a pass has to begin; the largest number if none
+    /// would make room.
+    pub(super) fn room_before_pass(&self, bytes: u64, room: &Room) -> u64 {
+        let left = room.space.free.saturating_sub(room.live + room.slack());
+        if self.is_worth_it(bytes.saturating_add(left), room) { left } else { u64::MAX }
+    }
+}
+
+/// What the disk has to spare, and what a pass needs of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) space: Space,
+    /// About what a pass writes.
+    pub(super) live: u64,
+}
+
+impl Room {
+    /// Half as much as a pass writes is for those who write before it begins, and while it is underway.
+    fn needed(&self) -> u64 {
+        self.live.saturating_add(self.live / 2).saturating_add(self.slack())
+    }
+
+    fn slack(&self) -> u64 {
+        slack(&self.space)
+    }
+
+    /// Whether a pass should not wait any longer.
+    pub(super) fn is_short(&self) -> bool {
+        self.space.free < self.needed()
+    }
+
+    /// What may be written until it is.
+    pub(super) fn spare(&self) -> u64 {
+        self.space.free.saturating_sub(self.needed())
+    }
 }
 
 /// Whether so many bytes are more than others by this percentage.
 fn is_beyond(bytes: u64, base: u64, percentage: u64) -> bool {
     bytes - base.min(bytes) >= base / 100 * percentage
+}
+
+fn slack(space: &Space) -> u64 {
+    (space.total / SLACK_PART).min(SLACK_BYTES_MAX)
 }
 
 /// What a pass is for.
@@ -190,8 +320,12 @@ pub(super) struct Pass<'k> {
     checkpoint: Checkpoint<'k>,
     stage: Stage,
     begun: Instant,
+    /// About what it will have written at the end.
+    live: u64,
     written: u64,
     stretch: usize,
+    /// What it had written when the space of the disk was looked at.
+    looked: Option<u64>,
     freed: u64,
 }
 
@@ -238,8 +372,10 @@ impl<'k> Pass<'k> {
             checkpoint: Checkpoint::begin(keyspace),
             stage: Stage::Keys,
             begun: now,
+            live: keyspace.memory().entries,
             written: 0,
             stretch: 0,
+            looked: None,
             freed: 0,
         })
     }
@@ -279,6 +415,21 @@ impl<'k> Pass<'k> {
         self.stage != Stage::Keys
     }
 
+    /// Whether it is time to look at the space of the disk again.
+    pub(super) fn wants_look(&mut self) -> bool {
+        let wants = self.looked.is_none_or(|at| self.written >= at + LOOK_EVERY_BYTES);
+        if wants {
+            self.looked = Some(self.written);
+        }
+        wants && !self.has_all_keys()
+    }
+
+    /// What the pass leaves to others of what is left of the disk.
+    pub(super) fn leaves_of(&self, space: &Space) -> u64 {
+        let rest = self.live.saturating_sub(self.written);
+        space.free.saturating_sub(rest.saturating_add(slack(space)))
+    }
+
     /// Logs some keys. How long to wait afterwards so as to keep to the budget.
     fn log_keys(&mut self, rate: u64, now: Instant) -> Duration {
         let (bytes, progress) = self.checkpoint.step();
@@ -308,5 +459,23 @@ mod tests {
         assert!(is_beyond(2_000, 1_000, 100) && !is_beyond(1_999, 1_000, 100));
         assert!(is_beyond(1_500, 1_000, 50) && !is_beyond(1_499, 1_000, 50));
         assert!(is_beyond(0, 0, 100) && !is_beyond(500, 1_000, 1));
+    }
+
+    #[test]
+    fn a_pass_is_urgent_when_room_is_short_and_there_is_much_to_drop() {
+        const MIB: u64 = 1 << 20;
+        let compaction = Compaction::default();
+        compaction.set_base(100 * MIB);
+        let room = |free| Room { space: Space { total: 150 * MIB, free }, live: 16 * MIB };
+        // 16 and 8 MiB for the data, and 8 MiB of slack.
+        assert!(compaction.is_urgent(110 * MIB, &room(31 * MIB)));
+        assert!(!compaction.is_urgent(110 * MIB, &room(32 * MIB)));
+        assert!(!compaction.is_urgent(24 * MIB, &room(MIB)), "it would free 8 MiB");
+        let done = Done { written: 0, freed: 0, took: Duration::ZERO };
+        compaction.note_success(&done);
+        assert!(!compaction.is_urgent(108 * MIB, &room(31 * MIB)), "100 MiB were left by a pass");
+        let tiny = |free| Room { space: Space { total: 16 * MIB, free }, live: 0 };
+        assert!(tiny(MIB - 1).is_short() && !tiny(MIB).is_short());
+        assert_eq!((tiny(MIB - 1).spare(), tiny(3 * MIB).spare()), (0, 2 * MIB));
     }
 }

@@ -20,6 +20,10 @@ pub trait Host: Operator {
     /// Whoever waits for the device shall look again: the log has reached it, or there is none any more.
     fn device_reached(&self);
 
+    /// Writers that were held back because the device took too long, or a pass needed the rest of the
+    /// disk, may go on.
+    fn writers_go_on(&self);
+
     /// There is no log although one was asked for. Settings that say otherwise are put back, before
     /// anybody hears of it by [`Self::switched`].
     fn take_back(&self);
@@ -32,9 +36,6 @@ pub trait Host: Operator {
 pub trait SyncHost: Host {
     /// How soon the log has to reach it.
     fn sync_policy(&self) -> SyncPolicy;
-
-    /// Writers that were held back because the device took too long may go on.
-    fn writers_go_on(&self);
 
     /// Something took so long.
     fn note_latency(&self, event: &'static str, took: Duration);

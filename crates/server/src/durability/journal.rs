@@ -327,3 +327,70 @@ fn heals(error: &Error) -> bool {
         _ => error.is_transient(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::io;
+    use std::path::Path;
+    use std::sync::OnceLock;
+
+    use tierce_cask::WalOptions;
+    use tierce_cask::disk::SimDisk;
+
+    use super::*;
+
+    /// A cause that looks at the journal while it is told.
+    #[derive(Default)]
+    struct Witness(OnceLock<(Arc<Journal>, OnceLock<bool>)>);
+
+    impl fmt::Display for Witness {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let (journal, was_latched) = self.0.get().expect("set before it fails");
+            was_latched.get_or_init(|| journal.log().is_some_and(|log| log.is_latched()));
+            f.write_str("a failed device")
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Cause(Arc<Witness>);
+
+    impl fmt::Debug for Cause {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            fmt::Display::fmt(self, f)
+        }
+    }
+
+    impl fmt::Display for Cause {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            fmt::Display::fmt(&*self.0, f)
+        }
+    }
+
+    impl std::error::Error for Cause {}
+
+    fn journal() -> Arc<Journal> {
+        let options = WalOptions { background_threads: false, ..WalOptions::default() };
+        let disk = Arc::new(SimDisk::new(1));
+        let (wal, _) = Wal::open_on(disk, "/wal", options, |_| Ok(())).expect("an empty disk");
+        let journal = Arc::<Journal>::default();
+        journal.open(wal);
+        journal
+    }
+
+    /// Somebody whose write a latched log has not taken has to find a wound, or he acknowledges it.
+    #[test]
+    fn a_log_is_not_latched_before_there_is_a_wound() {
+        let journal = journal();
+        let cause = Cause::default();
+        assert!(cause.0.0.set((Arc::clone(&journal), OnceLock::new())).is_ok());
+        let source = Arc::new(io::Error::other(cause.clone()));
+        let error = Error::Io { action: "sync", path: Path::new("/wal").to_owned(), source };
+        let log = journal.log().expect("it was opened");
+        journal.hurt(&log, &error);
+        let (_, was_latched) = cause.0.0.get().expect("set above");
+        assert_eq!(was_latched.get(), Some(&false), "while the wound was made");
+        assert!(log.is_latched() && journal.is_wounded());
+        assert!(journal.wound().is_some_and(|cause| cause.contains("a failed device")));
+    }
+}

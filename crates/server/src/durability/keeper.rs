@@ -24,14 +24,18 @@ use tierce_cask::Wal;
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::planted::{self, Fault};
 
-use super::compactor::{Done, Kind, Pass, Step};
+use super::compactor::{Done, Kind, Pass, Room, Step};
 use super::home::LogHome;
 use super::host::{Host, Severity, Switched};
 use super::journal::Journal;
 use super::recovery::RecoveryError;
 
-/// How often the size of the log is looked at.
+/// How often the size of the log is looked at, and how often at most where there may soon be no room for a pass.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
+
+/// What is written to the log in a millisecond at most, for a guess at when that may be.
+const BYTES_PER_MS_MAX: u64 = 512 << 10;
 
 /// The least and the longest time between two attempts to do what has failed.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(500);
@@ -240,12 +244,13 @@ impl<'k> Keeper<'k> {
         let has_failed = self.journal.log().is_none_or(|log| log.is_latched());
         let task = match (&self.incomplete, has_failed) {
             (Some(_), true) => return Task::Abandon,
+            (Some(incomplete), false) if incomplete.is_full && wants_pass => Task::Complete,
             (Some(incomplete), false) if incomplete.is_full => self.later(Task::Complete, now),
             (Some(_), false) => self.pass_step(now, ends),
-            (None, true) if self.journal.may_heal() && ends && !self.has_tried_at_end => {
-                Task::Begin
+            (None, true) if self.journal.may_heal() => {
+                let is_urgent = wants_pass || ends && !self.has_tried_at_end;
+                if is_urgent { Task::Begin } else { self.later(Task::Begin, now) }
             }
-            (None, true) if self.journal.may_heal() => self.later(Task::Begin, now),
             (None, true) => Task::Wait(Next::Asked),
             (None, false) if ends => Task::Wait(Next::End),
             (None, false) if self.pass.is_some() => self.pass_step(now, false),
@@ -269,13 +274,25 @@ impl<'k> Keeper<'k> {
 
     fn pass_step(&self, now: Instant, hurries: bool) -> Task {
         match self.pass_goes_on {
-            Some(at) if at > now && !hurries => Task::Wait(Next::After(at - now)),
+            Some(at) if at > now && !hurries && !self.is_short_of_room() => {
+                Task::Wait(Next::After((at - now).min(LOOK_EVERY)))
+            }
             _ => Task::Step,
         }
     }
 
-    fn look_or_wait(&mut self, now: Instant) -> Task {
-        let at = *self.look_at.get_or_insert(now + LOOK_EVERY);
+    /// What the disk has to spare for a pass, if that is known.
+    fn room(&self) -> Option<Room> {
+        let space = self.home.disk.space(&self.home.dir)?;
+        Some(Room { space, live: self.keyspace.memory().entries })
+    }
+
+    fn is_short_of_room(&self) -> bool {
+        self.room().is_some_and(|room| room.is_short())
+    }
+
+    fn look_or_wait(&self, now: Instant) -> Task {
+        let at = self.look_at.unwrap_or(now);
         if at > now { Task::Wait(Next::After(at - now)) } else { Task::Look }
     }
 
@@ -392,6 +409,10 @@ impl<'k> Keeper<'k> {
     fn begin_pass(&mut self, now: Instant) {
         let Some(log) = self.journal.log() else { return };
         let kind = if self.incomplete.is_some() { Kind::First } else { Kind::Again };
+        let compaction = &self.journal.compaction;
+        if kind == Kind::Again && self.room().is_some_and(|room| !compaction.may_fit(&room)) {
+            return self.note_failed_pass("there is no room for it beside what is there");
+        }
         match Pass::begin(kind, log, self.keyspace, now) {
             Ok(pass) => {
                 self.pass = Some(pass);
@@ -402,7 +423,29 @@ impl<'k> Keeper<'k> {
         }
     }
 
+    /// Has writers wait where the pass needs what is left of the disk. They outpace it otherwise, and the log
+    /// would fail although most of it could go.
+    fn keep_room(&mut self) {
+        let Some(pass) = self.pass.as_mut().filter(|pass| pass.kind == Kind::Again) else { return };
+        if pass.wants_look() {
+            let space = self.home.disk.space(&self.home.dir);
+            let left = space.map_or(u64::MAX, |space| pass.leaves_of(&space));
+            self.set_room(left);
+        }
+    }
+
+    /// Has writers wait when they have written so much more.
+    fn set_room(&self, bytes: u64) {
+        let held = self.journal.keeps_room();
+        let until = self.journal.appended().saturating_add(bytes);
+        self.journal.compaction.set_room_until(until);
+        if held && !self.journal.keeps_room() {
+            self.host.writers_go_on();
+        }
+    }
+
     fn step_pass(&mut self, now: Instant) {
+        self.keep_room();
         let hurries = self.journal.is_wounded();
         let rate = if hurries { 0 } else { self.host.settings().bytes_per_second };
         let Some(pass) = &mut self.pass else {
@@ -428,10 +471,13 @@ impl<'k> Keeper<'k> {
         self.pass = None;
         self.pass_goes_on = None;
         self.journal.compaction.set_running(None);
+        self.set_room(u64::MAX);
     }
 
     fn note_passed(&mut self, done: &Done) {
         self.give_up_pass();
+        // Writers may have left little room meanwhile.
+        self.look_at = None;
         self.journal.compaction.note_success(done);
         if let Some(incomplete) = &mut self.incomplete {
             incomplete.is_full = true;
@@ -448,6 +494,8 @@ impl<'k> Keeper<'k> {
     }
 
     fn note_failed_pass(&mut self, cause: &str) {
+        // Writers wait for none. They hear what is wrong when the disk is full.
+        self.set_room(u64::MAX);
         if self.journal.compaction.note_failure() {
             self.warn(format_args!("The log could not be compacted: {cause}"));
         }
@@ -467,6 +515,7 @@ impl<'k> Keeper<'k> {
         let Some(Incomplete { path, .. }) = self.incomplete.take() else { return };
         self.retry_at = None;
         self.journal.compaction.set_incomplete(false);
+        self.journal.compaction.note_completed();
         self.journal.heal();
         self.host.device_reached();
         self.host
@@ -478,13 +527,23 @@ impl<'k> Keeper<'k> {
     }
 
     fn look(&mut self, now: Instant) {
-        self.look_at = None;
+        self.look_at = Some(now + LOOK_EVERY);
         let Some(log) = self.journal.log() else { return };
         let settings = self.host.settings();
         let live = || self.keyspace.memory().entries;
-        if self.journal.compaction.is_due(log.wal.bytes(), &settings, live) {
-            self.begin_pass(now);
+        let bytes = log.wal.bytes();
+        let compaction = &self.journal.compaction;
+        let room = self.room();
+        if compaction.is_due(bytes, &settings, live)
+            || room.is_some_and(|room| compaction.is_urgent(bytes, &room))
+        {
+            return self.begin_pass(now);
         }
+        // They may be faster than this thread.
+        self.set_room(room.map_or(u64::MAX, |room| compaction.room_before_pass(bytes, &room)));
+        let spare_ms = room.map_or(u64::MAX, |room| room.spare() / BYTES_PER_MS_MAX);
+        let next_look = Duration::from_millis(spare_ms).clamp(LOOK_EVERY_MIN, LOOK_EVERY);
+        self.look_at = Some(now + next_look);
     }
 
     fn warn(&self, line: std::fmt::Arguments<'_>) {

@@ -25,7 +25,7 @@ mod serving;
 mod syncer;
 
 pub use crate::config::SyncPolicy;
-pub use compactor::CompactionFigures;
+pub use compactor::{CompactionFigures, NotCompacted};
 pub use home::{LogHome, LogOptions};
 pub(crate) use home::{cold_dir, log_dir};
 pub use host::{Host, KeeperSettings, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost};

@@ -79,13 +79,22 @@ impl Durability {
         }
         match self.journal.wound() {
             // A new log may have failed since; then the switch itself has not.
-            Some(cause) if on && !has_changed => Reached::Never(cause),
+            Some(cause) if on && !has_changed => Reached::Never(self.still_wounded(&cause)),
             _ if on != self.journal.is_on() => {
                 let failure = self.journal.switch_failure();
                 Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))
             }
             _ => Reached::Now,
         }
+    }
+
+    /// What to tell somebody who wants a log when there is one that has failed.
+    fn still_wounded(&self, cause: &str) -> String {
+        let what_next = match self.journal.may_heal() {
+            true => "another one is being written, and writes are refused until it is complete",
+            false => "CONFIG SET appendonly no and then yes begins another one",
+        };
+        format!("the log has failed ({cause}); {what_next}")
     }
 
     /// Whether there is a log, or one is about to be begun.
@@ -113,19 +122,22 @@ impl Durability {
         self.journal.lost()
     }
 
-    /// Whether writes under a policy have to wait for a sync that takes too long. Which policy it is
-    /// matters only if one does.
+    /// Whether writes under a policy have to wait: for a sync that takes too long, or for a pass that needs
+    /// what is left of the disk. Which policy it is matters only if a sync does.
     #[must_use]
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
-        self.journal.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
+        self.journal.keeps_room()
+            || self.journal.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
     /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
     /// before.
     #[must_use]
     pub fn hold_back(&self) -> u64 {
-        self.journal.exposure.hold();
+        if self.journal.exposure.is_too_long() {
+            self.journal.exposure.hold();
+        }
         exposure::LOOK_AGAIN_MS
     }
 

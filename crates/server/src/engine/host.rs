@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{Engine, News};
 use crate::config::{Peer, SyncPolicy};
 use crate::durability::{Host, KeeperSettings, Operator, Severity, Switched, SyncHost};
-use crate::spill;
 
 /// It may be gone before them.
 pub(super) struct EngineHost(Weak<Engine>);
@@ -45,6 +44,12 @@ impl Host for EngineHost {
         }
     }
 
+    fn writers_go_on(&self) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.tell(News::WritersGoOn);
+        }
+    }
+
     fn take_back(&self) {
         if let Some(engine) = self.0.upgrade() {
             // That is so already, and nobody can refuse it.
@@ -64,27 +69,9 @@ impl SyncHost for EngineHost {
         engine.map_or(SyncPolicy::No, |engine| engine.config.live().appendfsync())
     }
 
-    fn writers_go_on(&self) {
-        if let Some(engine) = self.0.upgrade() {
-            engine.tell(News::WritersGoOn);
-        }
-    }
-
     fn note_latency(&self, event: &'static str, took: Duration) {
         if let Some(engine) = self.0.upgrade() {
             engine.note_latency(event, took);
         }
-    }
-}
-
-impl spill::Host for EngineHost {
-    fn purge_memory(&self) {
-        if let Some(engine) = self.0.upgrade() {
-            engine.purge_memory();
-        }
-    }
-
-    fn purge_rest(&self) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |engine| engine.purge.rest())
     }
 }

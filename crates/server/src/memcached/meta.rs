@@ -24,7 +24,7 @@ struct Told {
     flags: u32,
     version: u64,
     deadline_ms: Option<i64>,
-    idle_seconds: u16,
+    idle_seconds: u32,
     fetched: bool,
 }
 

@@ -9,6 +9,7 @@ use super::counters::Count;
 use super::dump::Progress;
 use super::run::Run;
 use super::session::{Language, Session};
+use crate::clients::output_class;
 use crate::fetch::Fetcher;
 use crate::foreign::{prefetch, recycle};
 use crate::server::Server;
@@ -149,6 +150,11 @@ pub fn serve(
                 }
                 return Flow::Continue;
             }
+        }
+        // One of these may have been the password.
+        io.set_output_class(output_class(session.authenticated));
+        if io.output().exceeds_limit() {
+            return Flow::Close;
         }
     }
 }

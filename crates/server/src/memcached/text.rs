@@ -110,6 +110,10 @@ impl Run<'_, '_> {
                 expiry::touch(&mut db, key, exptime);
             }
             self.note(key, Use::Get { hit: true });
+            if !self.output.cut_if_long() || self.output.is_condemned() {
+                // Nobody gets the rest.
+                return;
+            }
         }
         let misses = keys.len() as u64 - hits;
         if touch.is_some() {

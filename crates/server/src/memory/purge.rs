@@ -75,7 +75,7 @@ impl Purge {
     }
 
     /// How long all threads should leave the allocator alone after having collected.
-    pub fn rest(&self) -> Duration {
+    fn rest(&self) -> Duration {
         Duration::from_micros(self.took_us.load(Relaxed)) * COST_PART
     }
 }

@@ -7,7 +7,7 @@
 
 use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Locker};
 use tierce_net::{Flow, Io};
-use tierce_wire::pedrokv::{Kind, Request, Step};
+use tierce_wire::pedrokv::{Kind, Request, Step, is_http};
 
 use super::run::{Keyed, Run};
 use super::session::Session;
@@ -123,6 +123,7 @@ pub fn serve(
             return Flow::Close;
         }
         match end {
+            End::Full if io.output().exceeds_limit() => return Flow::Close,
             End::Full => {}
             End::NeedMore(hint) => {
                 if hint > 0 {
@@ -130,7 +131,15 @@ pub fn serve(
                 }
                 return Flow::Continue;
             }
-            End::Broken => return Flow::Close,
+            End::Broken => {
+                if is_http(io.input()) {
+                    server.log.warning(format_args!(
+                        "Closed {}: a request of HTTP on the port for clients of PedroKV",
+                        session.client.addr
+                    ));
+                }
+                return Flow::Close;
+            }
         }
     }
 }

@@ -17,10 +17,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// A fresh session.
+    /// A fresh session; `is_let_in` when no password is set.
     #[must_use]
-    pub fn new(client: Arc<Client>) -> Self {
-        Self { client, waits: Waits::default(), is_let_in: false }
+    pub fn new(client: Arc<Client>, is_let_in: bool) -> Self {
+        Self { client, waits: Waits::default(), is_let_in }
+    }
+
+    /// Whether the client was not let in when it was served last.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        !self.is_let_in
     }
 
     /// Whether the client may use the data. As with the other protocols, a password that is set

@@ -3,6 +3,7 @@
 //! The order of the steps is what survives a power cut: write under another name, sync the file,
 //! rename it, sync the directory. Whoever looks sees the old file or the whole new one.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ impl NewFile {
     pub(crate) fn create(target: &Path, syncing: Syncing) -> Result<Self, SaveError> {
         let dir = directory_of(target);
         fs::create_dir_all(dir).map_err(io_error("create the directory", dir))?;
-        let path = dir.join(format!("temp-{}.rdb", std::process::id()));
+        let path = dir.join(temporary_name(std::process::id()));
         // What an earlier process of this number may have left; never what a link points to.
         let _ = fs::remove_file(&path);
         let file = File::create_new(&path).map_err(io_error("create", &path))?;
@@ -99,6 +100,18 @@ impl Drop for NewFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// What a file is called that this process has not completed yet.
+fn temporary_name(process: u32) -> String {
+    format!("temp-{process}.rdb")
+}
+
+/// The process that gave a file a temporary name, if it is one.
+pub(super) fn process_of(name: &OsStr) -> Option<u32> {
+    let number = name.to_str()?.strip_prefix("temp-")?.strip_suffix(".rdb")?;
+    let process = number.parse().ok()?;
+    (*name == *temporary_name(process)).then_some(process)
 }
 
 /// Renames, unless the new name is taken. A file system that cannot do that in one step gets two.

@@ -7,12 +7,12 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
+use tierce_keyspace::{DbIndex, Expiry, ItemNote, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
 use super::unfit::{Unfit, lacking};
-use super::values::{Assembly, Flaw};
+use super::values::{Assembly, Flaw, Remark};
 use crate::config::LogLevel;
 use crate::log::Log;
 
@@ -117,6 +117,7 @@ pub(crate) fn read(
         purpose,
         unfit,
         now_ms: crate::clock::unix_ms(),
+        note: ItemNote::NONE,
         report: LoadReport::default(),
         total_bytes,
         reported: begun,
@@ -143,7 +144,11 @@ struct Loader<'a, 'k> {
     log: &'a Log,
     purpose: Purpose<'a>,
     unfit: Unfit,
+    /// Never earlier than when the file was written: a key that had expired by then stays so, whatever the
+    /// clock says.
     now_ms: i64,
+    /// What the file says of the next key.
+    note: ItemNote,
     report: LoadReport,
     total_bytes: u64,
     /// When the operator was last told.
@@ -162,14 +167,24 @@ impl Loader<'_, '_> {
             match event {
                 Event::Entry(entry) => self.entry(&entry)?,
                 Event::SelectDb(number) => _ = self.db(number)?,
+                Event::Aux { name, value } => self.remark(&name, &value)?,
                 Event::Function(_) => self.leave_out("a library of functions")?,
                 Event::ModuleAux { name } => {
                     self.leave_out(&format!("data of the module {name}"))?;
                 }
-                // Remarks and sizes, which nothing here depends on.
+                // Sizes, which nothing here depends on.
                 _ => {}
             }
         }
+    }
+
+    fn remark(&mut self, name: &[u8], text: &[u8]) -> Result<(), LoadError> {
+        match Remark::read(name, text).map_err(|what| self.unsupported(what))? {
+            Remark::Item(note) => self.note = note,
+            Remark::Written { ms } => self.now_ms = self.now_ms.max(ms),
+            Remark::Other => {}
+        }
+        Ok(())
     }
 
     fn db(&self, number: u64) -> Result<DbIndex, LoadError> {
@@ -182,6 +197,7 @@ impl Loader<'_, '_> {
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
+        let note = std::mem::take(&mut self.note);
         let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
         if entry.kind() != Kind::String && loading.is_none() {
             // The reader passes over the value by itself.
@@ -205,7 +221,8 @@ impl Loader<'_, '_> {
                 (Some(loading), part) => loading.add(part)?,
                 (None, Part::String(bytes)) if stores => {
                     let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
-                    stored = locker.db(db, key.hash(), *now_ms).set(key, bytes, expiry);
+                    let mut db = locker.db(db, key.hash(), *now_ms);
+                    stored = db.restore_item(key, bytes, expiry, note);
                 }
                 (None, _) => {}
             }

@@ -11,7 +11,8 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
-//! `backup.rs` decides where BACKUP may write.
+//! `leftovers.rs` removes what a process has left that was killed on the way, `backup.rs` decides where
+//! BACKUP may write.
 //!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
@@ -19,6 +20,7 @@ mod backup;
 mod error;
 pub(crate) mod file;
 mod host;
+mod leftovers;
 mod load;
 mod pace;
 mod place;
@@ -38,6 +40,7 @@ pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
 pub use host::Host;
+pub(crate) use leftovers::{Holding, remove_leftovers, unfinished_import};
 pub(crate) use load::{Names, Purpose, read, verify};
 pub use load::{load, load_without_unsupported};
 pub(crate) use place::OwnFiles;

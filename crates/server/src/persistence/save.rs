@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tierce_keyspace::{DbIndex, Piece, SavedDb, SavedEntry, SavedLarge, Snapshot};
+use tierce_keyspace::{DbIndex, ItemNote, Piece, SavedDb, SavedEntry, SavedLarge, Snapshot};
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
 use super::backup::Backup;
@@ -125,7 +125,7 @@ impl Encoder {
         let seconds = crate::clock::unix_ms() / 1000;
         self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
         self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
-        self.writer.aux(b"ctime", seconds.to_string().as_bytes())?;
+        self.writer.aux(values::TIME_REMARK, seconds.to_string().as_bytes())?;
         self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
         self.writer.aux(b"aof-base", aof_base)?;
         self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
@@ -139,6 +139,9 @@ impl Encoder {
 
     pub(crate) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
         self.turn_to(entry.db)?;
+        if entry.item != ItemNote::NONE {
+            self.writer.aux(values::ITEM_REMARK, values::item_text(entry.item).as_bytes())?;
+        }
         values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
     }
 

@@ -5,8 +5,8 @@ use std::io::Write;
 use tierce_collections::hash::Former;
 use tierce_collections::{Collection, CollectionKind};
 use tierce_keyspace::{
-    CollectionPart, CollectionType, IntText, LargeHead, Limits, SavedCollection, SavedDb,
-    SavedValue,
+    CollectionPart, CollectionType, IntText, ItemNote, LargeHead, Limits, Marks, SavedCollection,
+    SavedDb, SavedValue,
 };
 use tierce_rdb::{
     CollectionWriter, Kind, Part, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValueWriter,
@@ -32,6 +32,62 @@ pub(crate) fn version_of(value: &SavedValue<'_>) -> u16 {
 
 fn version_with(field_deadlines: bool) -> u16 {
     if field_deadlines { VERSION_REDIS_7_4 } else { VERSION_REDIS_7_0 }
+}
+
+/// The name of a remark before a key, of what clients of memcached have left on its value. Redis passes over
+/// remarks that it does not know, wherever they are.
+pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
+
+/// The name of the remark that says when a file was written, in seconds.
+pub(super) const TIME_REMARK: &[u8] = b"ctime";
+
+/// The text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for one that
+/// some reader was told to replace.
+pub(super) fn item_text(note: ItemNote) -> String {
+    let ItemNote { flags, marks } = note;
+    format!("{flags} {}", u8::from(marks.stale) | u8::from(marks.won) << 1)
+}
+
+fn item_of(text: &str) -> Option<ItemNote> {
+    let (flags, bits) = text.split_once(' ')?;
+    let bits: u8 = bits.parse().ok().filter(|bits| *bits < 4)?;
+    let marks = Marks { stale: bits & 1 != 0, won: bits & 2 != 0, ..Marks::NONE };
+    Some(ItemNote { flags: flags.parse().ok()?, marks })
+}
+
+/// A remark in a file, as far as it concerns what is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remark {
+    /// What the next key has beside its value.
+    Item(ItemNote),
+    /// When the file was written. What had expired by then stays so, also where the clock is earlier now.
+    Written {
+        /// Unix time in milliseconds.
+        ms: i64,
+    },
+    /// Anything else.
+    Other,
+}
+
+impl Remark {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What it says, if a later version may have written it.
+    pub(crate) fn read(name: &[u8], text: &[u8]) -> std::result::Result<Self, String> {
+        let text = String::from_utf8_lossy(text);
+        match name {
+            ITEM_REMARK => item_of(&text).map(Self::Item).ok_or_else(|| {
+                format!(
+                    "memcached's flags and marks in a form that this version does not know: {text}"
+                )
+            }),
+            TIME_REMARK => Ok(text.parse().map_or(Self::Other, |seconds: i64| Self::Written {
+                ms: seconds.saturating_mul(1000),
+            })),
+            _ => Ok(Self::Other),
+        }
+    }
 }
 
 /// Writes a value.
@@ -217,5 +273,31 @@ impl Assembly {
             Collection::Stream(_) => false,
         };
         if is_empty { Err(Flaw::Empty) } else { Ok(self.collection) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_memcached_left_on_an_item_as_text() {
+        for (flags, stale, won) in [(0, true, false), (u32::MAX, false, true), (7, true, true)] {
+            let note = ItemNote { flags, marks: Marks { stale, won, fetched: false } };
+            let read = Remark::read(ITEM_REMARK, item_text(note).as_bytes());
+            assert_eq!(read, Ok(Remark::Item(note)));
+        }
+        for text in ["", "1", "1 4", "4294967296 0", "-1 0", "1 0 0", "1 256"] {
+            assert!(Remark::read(ITEM_REMARK, text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_remarks() {
+        let written = Remark::read(TIME_REMARK, b"1700000000");
+        assert_eq!(written, Ok(Remark::Written { ms: 1_700_000_000_000 }));
+        for (name, text) in [(TIME_REMARK, "later"), (b"redis-ver", "7.0.15")] {
+            assert_eq!(Remark::read(name, text.as_bytes()), Ok(Remark::Other));
+        }
     }
 }

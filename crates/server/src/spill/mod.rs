@@ -23,15 +23,6 @@ use crate::durability::{Journal, Operator, Severity, cold_dir};
 use crate::eviction::Room;
 use spiller::{Spiller, Work};
 
-/// What the spiller needs of the program around it.
-pub trait Host: Operator {
-    /// Has all threads that own memory give back what they do not need.
-    fn purge_memory(&self);
-
-    /// How long they should be left alone after that.
-    fn purge_rest(&self) -> Duration;
-}
-
 /// The thread, and what it tells others.
 pub struct Spill {
     keyspace: Arc<Keyspace>,
@@ -77,7 +68,7 @@ impl Spill {
     pub fn start(
         &self,
         settings: &Settings,
-        host: Arc<dyn Host>,
+        operator: Arc<dyn Operator>,
         disk: &Arc<dyn Disk>,
         dir: &Path,
     ) -> Result<(), String> {
@@ -97,13 +88,13 @@ impl Spill {
         }
         let mut spiller = self.spiller.lock();
         if spiller.is_none() {
-            self.choose_driver(settings, &*host)?;
+            self.choose_driver(settings, &*operator)?;
             let work = Work {
                 keyspace: Arc::clone(keyspace),
                 journal: Arc::clone(&self.journal),
                 demand: Arc::clone(&self.demand),
                 limits: self.limits(),
-                host,
+                operator,
             };
             *spiller = Some(Spiller::start(work).map_err(|error| error.to_string())?);
         }
@@ -128,7 +119,7 @@ impl Spill {
     }
 
     /// Finds out who is to read for sessions: what the configuration says, or what works.
-    fn choose_driver(&self, settings: &Settings, host: &dyn Host) -> Result<(), String> {
+    fn choose_driver(&self, settings: &Settings, operator: &dyn Operator) -> Result<(), String> {
         const READS: DirectiveId = DirectiveId::of("spill-reads");
         let driver = match settings.word(READS) {
             "threads" => ReadDriver::Threads,
@@ -137,7 +128,7 @@ impl Spill {
                 Err(error) if wanted == "io_uring" => return Err(format!("io_uring: {error}")),
                 Err(error) => {
                     let line = format_args!("Threads read from disk, without io_uring: {error}");
-                    host.tell(Severity::Notice, line);
+                    operator.tell(Severity::Notice, line);
                     ReadDriver::Threads
                 }
             },

@@ -1,10 +1,11 @@
 //! The thread that moves cold values to disk before memory runs short.
 //!
-//! It begins when memory is at [`BEGIN`] of its limit and goes on until it is at [`END`], so that values
+//! It begins when less than [`BEGIN`] of the limit is free and goes on until [`END`] of it is, so that values
 //! go in batches worth a write. Values that are on disk already are only forgotten.
 //!
-//! What the limit is about is the memory of the process. So what the process has beyond what is counted,
-//! its own buffers and what the allocator cannot give back, is taken from the limit, up to half of it.
+//! What the limit is about is what is counted, as under every other policy. What the process has beyond that, its
+//! own buffers and what the allocator cannot give back, is not made less by moving more values: holes in pages
+//! that are in use stay holes. What can go back is what [`crate::memory`] has threads give back.
 //!
 //! When it has nothing to do it cleans up. Segments in which nothing counts any more are removed, but
 //! not before all that says so is in the log and the log on the device, for until then a crash would
@@ -21,12 +22,13 @@ use std::time::{Duration, Instant};
 use tierce_cask::{ColdLimits, ColdStore, Durable};
 use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
 
-use super::{Demand, Host};
-use crate::durability::{Journal, Severity};
+use super::Demand;
+use crate::durability::{Journal, Operator, Severity};
 
-/// Parts of the limit, in sixteenths.
-const BEGIN: u64 = 15;
-const END: u64 = 14;
+/// One part in so many of the limit. Between the two are values for a few writes at a small limit of 40 MB; and
+/// a 32nd is what data falls behind the limit at most.
+const BEGIN: u64 = 64;
+const END: u64 = 32;
 
 /// Values are written in batches of about this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
@@ -34,21 +36,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// After so many looks at shards in which nothing could go, nothing can.
 const VAIN_LOOKS_MAX: usize = 2048;
 
-/// How often the memory of the process is compared with the limit, and which part of the difference is
-/// made up for each time. Memory follows what is in use with a delay; slower than that it must not swing.
-const COMPARE_EVERY: Duration = Duration::from_millis(25);
-const COMPARE_PART: i64 = 16;
-
-/// Of what is beyond the limit by more than [`ALARM_PART`] of it this part is made up for at once, so that
-/// writers wait.
-const ALARM_PART: i64 = 32;
-const ALARM_COMPARE_PART: i64 = 4;
-
-/// Threads give memory back to the system at most this often when there is too much of it.
-const PURGE_EVERY: Duration = Duration::from_millis(250);
-
-/// At most this part of the limit is taken for what is not counted.
-const RESERVE_PART: u64 = 2;
+/// Room is made for at most so long at a time: there are segments to clean, too.
+const ROUND: Duration = Duration::from_millis(25);
 
 /// Between two looks at memory when nobody calls.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -75,7 +64,8 @@ pub(super) struct Work {
     pub(super) demand: Arc<Demand>,
     /// How much is written at once.
     pub(super) limits: ColdLimits,
-    pub(super) host: Arc<dyn Host>,
+    /// Who hears of failures.
+    pub(super) operator: Arc<dyn Operator>,
 }
 
 /// The thread; dropping it ends it.
@@ -110,64 +100,15 @@ struct State {
     cleaning: Option<Cleaning>,
     cleaned: Instant,
     has_failed: bool,
-    /// What of the limit is taken for what is not counted, and when that was last compared.
-    reserve: Option<u64>,
-    compared: Instant,
-    purged: Instant,
 }
 
 impl State {
     fn new(work: &Work) -> Self {
-        let now = Instant::now();
         Self {
             batch: SpillBatch::with_limits(work.limits),
             cleaning: None,
-            cleaned: now,
+            cleaned: Instant::now(),
             has_failed: false,
-            reserve: None,
-            compared: now,
-            purged: now,
-        }
-    }
-
-    /// What is left of the limit for what is counted.
-    fn room(&mut self, work: &Work, limit: u64) -> u64 {
-        let resident = || crate::memory::resident_bytes() as u64;
-        let reserve_max = limit / RESERVE_PART;
-        let reserve = match self.reserve {
-            None => resident().saturating_sub(work.keyspace.told_memory()),
-            Some(reserve) if self.compared.elapsed() < COMPARE_EVERY => reserve,
-            Some(reserve) => {
-                self.compared = Instant::now();
-                let excess = resident() as i64 - limit as i64;
-                if excess > 0 {
-                    self.purge(work);
-                }
-                // Nothing is learnt from a process that has not come near its limit.
-                let is_near = work.keyspace.told_memory() > (limit - reserve) / 16 * (END - 1);
-                let alarm = (excess - limit as i64 / ALARM_PART).max(0) / ALARM_COMPARE_PART;
-                let change = excess / COMPARE_PART + alarm;
-                reserve.saturating_add_signed(if is_near { change } else { change.max(0) })
-            }
-        };
-        let reserve = reserve.min(reserve_max);
-        self.reserve = Some(reserve);
-        work.keyspace.reserve_memory(reserve);
-        limit - reserve
-    }
-
-    /// Has all threads give memory back, unless they just have.
-    fn purge(&mut self, work: &Work) {
-        if self.purged.elapsed() >= PURGE_EVERY.max(work.host.purge_rest()) {
-            self.purged = Instant::now();
-            work.host.purge_memory();
-        }
-    }
-
-    /// The limit is for somebody else again.
-    fn forget_room(&mut self, work: &Work) {
-        if self.reserve.take().is_some() {
-            work.keyspace.reserve_memory(0);
         }
     }
 }
@@ -181,14 +122,13 @@ fn run(work: &Work) {
         let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
         let mut patience = if is_active { LOOK_EVERY } else { IDLE_LOOK_EVERY };
         if is_active {
-            let room = state.room(work, eviction.limit_bytes);
-            if work.keyspace.told_memory() > room / 16 * BEGIN {
-                patience = make_room(work, store, state, room / 16 * END);
+            let limit = eviction.limit_bytes;
+            if work.keyspace.told_memory() > limit - limit / BEGIN {
+                patience = make_room(work, store, state, limit - limit / END);
             } else {
                 work.demand.is_stuck.store(false, Relaxed);
             }
         } else {
-            state.forget_room(work);
             work.demand.is_stuck.store(false, Relaxed);
         }
         if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
@@ -205,6 +145,7 @@ fn run(work: &Work) {
 
 /// Moves values to disk until memory is at `target`. How long to wait afterwards.
 fn make_room(work: &Work, store: &ColdStore, state: &mut State, target: u64) -> Duration {
+    let begun = Instant::now();
     loop {
         let found = gather(work, &mut state.batch, target);
         let spilled = match write(work, store, &mut state.batch) {
@@ -221,8 +162,8 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut State, target: u64) -> 
         if found == 0 || work.keyspace.told_memory() <= target {
             return if is_stuck { PAUSE_AFTER_FAILURE } else { LOOK_EVERY };
         }
-        // Under a load that never ends this loop would not, and nobody would look at the process.
-        if work.demand.calls.lock().ends || state.compared.elapsed() >= COMPARE_EVERY {
+        // Under a load that never ends this loop would not.
+        if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
             return Duration::ZERO;
         }
     }
@@ -268,7 +209,7 @@ fn write(
 fn fail(work: &Work, state: &mut State, error: &tierce_cask::Error) {
     if !std::mem::replace(&mut state.has_failed, true) {
         let line = format_args!("Values cannot be moved to disk: {error}");
-        work.host.tell(Severity::Warning, line);
+        work.operator.tell(Severity::Warning, line);
     }
     work.demand.is_stuck.store(work.keyspace.is_short_of_memory(), Relaxed);
 }
@@ -277,7 +218,7 @@ fn fail(work: &Work, state: &mut State, error: &tierce_cask::Error) {
 fn clean(work: &Work, store: &ColdStore, state: &mut State) -> bool {
     if let Err(error) = remove_dead(work, store) {
         let line = format_args!("Old files of spilled values cannot be removed: {error}");
-        work.host.tell(Severity::Warning, line);
+        work.operator.tell(Severity::Warning, line);
     }
     if state.cleaning.is_none() {
         let sparse = store.sparse(SPARSE);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tierce_keyspace::{Expiry, Freeing, Locker};
+use tierce_keyspace::{Expiry, Freeing, ItemNote, Locker};
 use tierce_rdb::aof::{Item, Reader};
 use tierce_rdb::{Entry, Error, Event, Kind, Part};
 
@@ -13,7 +13,7 @@ use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::store::{Made, Store};
 use super::{Progress, Stage, aof};
-use crate::persistence::values::{Assembly, Flaw};
+use crate::persistence::values::{self, Assembly, Flaw};
 use crate::persistence::{Unfit, lacking};
 
 /// Progress is told once for so many items of a file.
@@ -104,6 +104,8 @@ pub fn import(
         store: &store,
         executor,
         transaction: None,
+        note: ItemNote::NONE,
+        written_ms: 0,
         report: Imported::default(),
         total,
         progress: &mut progress,
@@ -111,10 +113,11 @@ pub fn import(
     for (at, file) in files.iter().enumerate() {
         import.file(file, at + 1 == files.len())?;
     }
-    let mut report = import.report;
+    let Import { mut report, written_ms, .. } = import;
     report.bytes = total;
     let before = store.keys();
-    store.keyspace.locker().expire_due(crate::clock::unix_ms());
+    // What had expired when a file was written stays so, whatever the clock says.
+    store.keyspace.locker().expire_due(crate::clock::unix_ms().max(written_ms));
     report.keys = store.keys();
     report.expired = before - report.keys;
     store.replace(total, &mut progress)?;
@@ -128,6 +131,10 @@ struct Import<'a> {
     executor: Executor,
     /// The commands since MULTI, with their offsets.
     transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
+    /// What a snapshot says of the next key.
+    note: ItemNote,
+    /// The latest time that the files tell of themselves.
+    written_ms: i64,
     report: Imported,
     total: u64,
     progress: &'a mut dyn FnMut(Progress),
@@ -181,8 +188,10 @@ impl Import<'_> {
                                 path,
                                 &mut reader,
                                 &entry,
+                                std::mem::take(&mut self.note),
                             )?;
                         }
+                        Event::Aux { name, value } => self.remark(path, offset, &name, &value)?,
                         Event::Function(_) => {
                             self.leave_out(path, offset, "function library", "function library")?;
                         }
@@ -205,6 +214,25 @@ impl Import<'_> {
             }
         }
         self.report.bytes = before + reader.offset();
+        Ok(())
+    }
+
+    fn remark(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        name: &[u8],
+        text: &[u8],
+    ) -> Result<(), TransferError> {
+        match values::Remark::read(name, text) {
+            Ok(values::Remark::Item(note)) => self.note = note,
+            Ok(values::Remark::Written { ms }) => self.written_ms = self.written_ms.max(ms),
+            Ok(values::Remark::Other) => {}
+            Err(what) => {
+                let path = path.to_owned();
+                return Err(TransferError::Unsupported { path, offset, what });
+            }
+        }
         Ok(())
     }
 
@@ -279,6 +307,7 @@ fn entry_of(
     path: &Path,
     reader: &mut Reader<File>,
     entry: &Entry,
+    note: ItemNote,
 ) -> Result<(), TransferError> {
     let offset = reader.offset();
     let unsupported =
@@ -296,7 +325,8 @@ fn entry_of(
         match (&mut loading, part) {
             (Some(loading), part) => loading.add(part)?,
             (None, Part::String(bytes)) => {
-                stored = db.set(key, bytes, deadline_ms.map_or(Expiry::Never, Expiry::At));
+                let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
+                stored = db.restore_item(key, bytes, expiry, note);
             }
             (None, _) => {}
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk};
+use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk, Space};
 
 /// What becomes of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +125,10 @@ impl Disk for FaultyDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         self.begin()?;
         self.inner.lock(path)
+    }
+
+    fn space(&self, dir: &Path) -> Option<Space> {
+        self.inner.space(dir)
     }
 
     fn entropy(&self) -> u64 {

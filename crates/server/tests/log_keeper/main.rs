@@ -10,7 +10,7 @@ use std::time::Duration;
 use disk::{FaultyDisk, Mishap};
 use tierce_cask::disk::{Fault, Moment, SimDisk};
 use tierce_keyspace::{DbIndex, Expiry};
-use tierce_server::durability::Switched;
+use tierce_server::durability::{Next, NotCompacted, Switched};
 use world::{World, contents, found, start};
 
 /// A disk with a log in which there is a large list.
@@ -256,7 +256,8 @@ fn completing_a_log_is_tried_again() {
                 assert_eq!(found(&disk.now().after_power_cut(3)), world.kept);
             } else {
                 assert!(world.run(100));
-                assert_eq!(world.journal.compaction_figures().passes, passes + 1);
+                let figures = world.journal.compaction_figures();
+                assert_eq!((figures.passes, figures.last_failed), (passes + 1, false));
                 assert_eq!(world.kept, world.memory);
                 assert_eq!(found(&disk.now().after_power_cut(3)), world.memory);
             }
@@ -305,7 +306,7 @@ fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
         let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
         let before = disk.operations();
         fails_at.into_iter().for_each(|at| disk.fail_at(before + at, Mishap::NoSpace));
-        world.journal.compact();
+        world.journal.compact().expect("no pass is underway");
         while world.journal.compaction_figures().passes == 0 && disk.operations() < 10_000 {
             world.step();
         }
@@ -320,4 +321,71 @@ fn a_pass_that_cannot_drop_what_is_older_is_not_begun_anew() {
         let (_, passes, written_then) = pass(Some(at));
         assert_eq!((passes, written_then), (1, written), "operation {at} of {operations}");
     }
+}
+
+/// A disk of three times the live data: these are overwritten for as long as one likes, with any settings.
+#[test]
+fn a_disk_of_three_times_the_live_data_is_never_full() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), false);
+    (0..200).for_each(|_| assert!(world.overwrite()));
+    disk.set_capacity(Some(3 * keyspace.memory().entries));
+    let before = world.journal.appended();
+    for _ in 0..3000 {
+        assert!(world.overwrite(), "{:?} {:#?}", world.journal.wound(), world.program.told.lock());
+        world.step();
+    }
+    assert!(world.journal.appended() - before > 10 * keyspace.memory().entries);
+    world.check(&disk, 1, "full of garbage");
+    // Who writes no more leaves no pass behind that goes on for ever.
+    assert!((0..1000).any(|_| !world.step()), "it comes to rest");
+}
+
+/// While the log is wounded, BGREWRITEAOF has it healed without waiting for the next attempt; where nothing
+/// heals, it says so.
+#[test]
+fn a_pass_that_is_asked_for_heals_a_wound_or_is_refused() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    disk.set_capacity(Some(disk.used() + 20_000));
+    while world.write() {
+        world.step();
+    }
+    // Until an attempt has failed.
+    while world.keeper.step(world.now) == Next::Now {}
+    disk.set_capacity(None);
+    let Next::After(_) = world.keeper.step(world.now) else { panic!("the next one comes later") };
+    world.journal.compact().expect("an attempt");
+    for _ in 0..1000 {
+        // Time stands still.
+        world.keeper.step(world.now);
+    }
+    assert!(!world.journal.is_wounded() && world.write());
+
+    disk.inject(Fault::Sync, 0);
+    assert!(!world.write());
+    let refused = world.journal.compact().expect_err("no device error heals by itself");
+    assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
+}
+
+/// A pass that cannot fit into what is left of the disk would fail the log. It is not begun, and the log goes on.
+#[test]
+fn a_pass_without_room_costs_nothing_but_itself() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), true);
+    disk.set_capacity(Some(disk.used() + 20_000));
+    world.journal.compact().expect("no pass is underway");
+    world.run(20);
+    let figures = world.journal.compaction_figures();
+    assert!(figures.last_failed && figures.running.is_none() && figures.bytes_written == 0);
+    assert!(!world.journal.keeps_room(), "writers wait for nothing");
+    assert!(!world.journal.is_wounded() && world.write());
+    disk.set_capacity(None);
+    world.journal.compact().expect("no pass is underway");
+    assert!(world.run(1000));
+    let figures = world.journal.compaction_figures();
+    assert_eq!((figures.passes, figures.last_failed), (1, false));
 }

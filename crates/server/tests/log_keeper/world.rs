@@ -47,6 +47,8 @@ impl Host for Program {
 
     fn device_reached(&self) {}
 
+    fn writers_go_on(&self) {}
+
     fn take_back(&self) {}
 
     fn switched(&self, switched: &Switched) {
@@ -170,6 +172,27 @@ impl<'k> World<'k> {
         }
         // Errors are in the journal as a wound.
         let _ = if self.syncs { self.journal.sync() } else { Ok(()) };
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        !self.journal.is_wounded()
+    }
+
+    /// Writes one of a few keys again, so that there is no more live data than before. Whether it was
+    /// acknowledged, or waits.
+    pub fn overwrite(&mut self) -> bool {
+        if self.journal.keeps_room() {
+            return true;
+        }
+        self.writes += 1;
+        let name = [b'o', (self.writes % 200) as u8];
+        let value = format!("{:04000}", self.writes).into_bytes();
+        let key = self.keyspace.key(&name);
+        let mut locker = self.keyspace.locker();
+        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        db.set(key, &value, Expiry::Never).expect("short");
+        drop(locker);
+        self.memory.insert(name.to_vec(), vec![value]);
         if self.is_kept() {
             self.kept.clone_from(&self.memory);
         }

@@ -1,13 +1,23 @@
 //! The log is switched on and off while the server runs: `CONFIG SET appendonly`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tierce_cask::disk::{Fault, SimDisk};
+use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
+use tierce_server::durability::{Journal, LogHome, LogOptions, Operator, Severity, recover};
 
-use crate::support::{Client, TestServer, free_port, settings};
+use crate::support::{Client, TestServer, free_port, settings, show};
+
+/// Says nothing.
+struct Silent;
+
+impl Operator for Silent {
+    fn tell(&self, _: Severity, _: fmt::Arguments<'_>) {}
+}
 
 /// The log is on a disk in memory, always in the directory of the same name there.
 fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
@@ -160,6 +170,58 @@ fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     assert_eq!(client.call("WAITAOF 1 0 0"), "[:1, :0]");
     let image = disk.now().after_power_cut(1);
     assert_eq!(values(&start(&image, "yes"), "before without after"), "[1, 1, 1]");
+}
+
+/// Who asks for a log while one that has failed heals hears that, and not that it failed for good; and when it
+/// has healed, that there is one.
+#[test]
+fn a_log_that_heals_is_not_called_failed() {
+    let disk = SimDisk::new(5);
+    let server = start(&disk, "yes");
+    let mut client = server.client();
+    disk.set_capacity(Some(0));
+    wait_until("the disk is full", || {
+        let mut writer = server.client();
+        writer.send(&format!("SET k {}", "v".repeat(100_000)));
+        writer.read().is_none_or(|reply| show(&reply).starts_with("-MISCONF"))
+    });
+    let reply = client.call("CONFIG SET appendonly yes");
+    assert!(reply.contains("no space left") && reply.contains("is being written"), "{reply}");
+    disk.set_capacity(None);
+    wait_until("healed", || is(&mut client, "aof_last_write_status", "ok"));
+    assert_eq!(client.call("CONFIG SET appendonly yes"), "OK");
+    // A device that fails is another matter.
+    disk.inject(Fault::Sync, 0);
+    wait_until("the sync fails", || {
+        client.call("SET k v");
+        is(&mut client, "aof_last_write_status", "err")
+    });
+    for command in ["CONFIG SET appendonly yes", "BGREWRITEAOF"] {
+        let reply = client.call(command);
+        assert!(reply.starts_with("-ERR") && reply.contains("appendonly no and then"), "{reply}");
+    }
+}
+
+/// The end of the server finds keys that have expired and that nobody has looked at: the log says so, and an
+/// earlier clock at the next start does not bring them back.
+#[test]
+fn what_has_expired_at_the_end_is_gone_from_the_log() {
+    let disk = SimDisk::new(6);
+    let server = start(&disk, "yes --enable-debug-command yes");
+    let mut client = server.client();
+    assert_eq!(client.call("DEBUG SET-ACTIVE-EXPIRE 0"), "OK");
+    assert_eq!(client.call("SET other 1"), "OK");
+    assert_eq!(client.call("SET mortal 1 PX 1"), "OK");
+    let set = SystemTime::now();
+    // Whoever asks for it removes it.
+    wait_until("its time has come", || set.elapsed().is_ok_and(|time| time.as_millis() > 2));
+    drop(server);
+    let journal = Arc::<Journal>::default();
+    let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
+    let home = LogHome::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
+    recover(&journal, &keyspace, &home, &Silent, false).unwrap();
+    // Time stands still while a log is loaded.
+    assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }
 
 /// Asked for and not yet begun when the server ends: the log is there at the next start.

@@ -60,6 +60,8 @@ impl Host for NoHost {
 
     fn device_reached(&self) {}
 
+    fn writers_go_on(&self) {}
+
     fn take_back(&self) {}
 
     fn switched(&self, _: &Switched) {}

@@ -281,7 +281,7 @@ pub enum Step<'a> {
     TooLarge(Request<'a>),
     /// The input ends before the request does, which is `hint` bytes longer at least.
     NeedMore {
-        /// Bytes that are missing for certain; 0 if nobody knows.
+        /// Bytes that are missing for certain; 0 if that is unknown.
         hint: usize,
     },
     /// There is no way on: the lengths contradict each other.

@@ -146,7 +146,7 @@ pub enum Step<'a> {
     Refused(Refused<'a>),
     /// The input ends before the command does.
     NeedMore {
-        /// Bytes that are missing for certain; 0 if nobody knows.
+        /// Bytes that are missing for certain; 0 if that is unknown.
         hint: usize,
     },
 }

@@ -26,7 +26,7 @@ mod request;
 mod response;
 
 pub use failure::Failure;
-pub use request::{Kind, Request};
+pub use request::{Kind, Request, is_http};
 pub use response::{Response, Status};
 
 /// The longest frame, which is what its length field can say.
@@ -59,7 +59,8 @@ pub enum Step<T> {
         /// Bytes that are missing at least; 0 if the input is empty.
         hint: usize,
     },
-    /// The length contradicts the rest, so that nobody knows where the next frame begins.
+    /// The length contradicts the rest, so that the start of the next frame is unknown; or this is an HTTP
+    /// request.
     Broken,
 }
 

@@ -57,6 +57,25 @@ pub struct Request<'a> {
     pub value: &'a [u8],
 }
 
+/// Whether an input is the beginning of a request of HTTP. As a frame it would be of an unknown kind and of
+/// some 20,000 bytes, with whatever its sender liked behind it.
+#[cold]
+#[must_use]
+pub fn is_http(input: &[u8]) -> bool {
+    const METHODS: [&[u8]; 9] = [
+        b"GET ",
+        b"HEAD ",
+        b"POST ",
+        b"PUT ",
+        b"PATCH ",
+        b"DELETE ",
+        b"OPTIONS ",
+        b"TRACE ",
+        b"CONNECT",
+    ];
+    METHODS.iter().any(|method| input.starts_with(method))
+}
+
 impl<'a> Request<'a> {
     /// Reads the request at the front of `input`.
     #[inline]
@@ -71,6 +90,9 @@ impl<'a> Request<'a> {
             };
         };
         let &[_, _, key_len, code, id @ ..] = header;
+        if code > 3 && is_http(header) {
+            return Step::Broken;
+        }
         let key_end = HEADER_LEN + usize::from(key_len);
         if len < key_end {
             return Step::Broken;

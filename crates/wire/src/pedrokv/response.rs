@@ -28,7 +28,7 @@ pub struct Response<'a> {
 
 impl<'a> Response<'a> {
     /// Reads the response at the front of `input`. A status that does not exist is as broken as a
-    /// length that is too short: whoever sent it speaks another language.
+    /// length that is too short: the peer speaks another protocol.
     #[inline]
     #[must_use]
     pub fn read(input: &'a [u8]) -> Step<Self> {
@@ -48,7 +48,7 @@ impl<'a> Response<'a> {
         Step::Frame { frame: Self { status, id: u32::from_be_bytes(id), data }, len }
     }
 
-    /// The bytes before data of this length, for whoever appends the data on its own.
+    /// The bytes before data of this length, for callers that append the data themselves.
     ///
     /// # Errors
     ///

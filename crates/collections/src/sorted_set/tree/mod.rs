@@ -2,7 +2,7 @@
 //!
 //! Every inner node knows how many entries are below each of its children, so that the rank of an
 //! entry and the entry of a rank are found on one way from the root to a leaf. A range is the ranks
-//! between two points. Leaves are not linked: whoever walks goes to the next leaf by its rank, which
+//! between two points. Leaves are not linked: a walk goes to the next leaf by its rank, which
 //! costs one more such way for dozens of entries.
 //!
 //! Scores stand in arrays of their own, in inner nodes and leaves, so that a search reads some cache

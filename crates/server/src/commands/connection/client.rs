@@ -303,7 +303,7 @@ fn unpause(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// No command blocks yet, so there is never anybody to wake.
+/// Ends the wait of a blocked client, as if its timeout had passed or with an error.
 fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let known = |reason: &[u8]| {
         reason.eq_ignore_ascii_case(b"timeout") || reason.eq_ignore_ascii_case(b"error")

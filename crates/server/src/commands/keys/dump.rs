@@ -66,7 +66,7 @@ struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     idle_seconds: Option<u64>,
-    /// Checked, and of no effect: keys do not count their uses.
+    /// Of effect under the policies that count uses.
     frequency: Option<u8>,
 }
 
@@ -165,6 +165,9 @@ fn restore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     if let Some(seconds) = options.idle_seconds {
         db.set_idle_seconds(key, seconds);
+    }
+    if let Some(counter) = options.frequency {
+        db.set_frequency(key, counter);
     }
     reply.ok();
     Ok(())

@@ -38,7 +38,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "2.2.3",
             "O(1)",
             "key",
-            "Returns the time since the last access to a key, in seconds, modulo 65,536.",
+            "Returns the time since the last access to a key in seconds, exact up to three hours.",
         ),
         sub("refcount", refcount).doc(
             "2.2.3",

@@ -5,7 +5,7 @@ use tierce_wire::resp::Args;
 
 use crate::blocking::Patience;
 use crate::command::{Flags, Group, Spec};
-use crate::durability::SyncPolicy;
+use crate::durability::{NotCompacted, SyncPolicy};
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::waiting::Awaited;
@@ -32,10 +32,15 @@ fn compact(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     let Some(journal) = ctx.server.durability.journal() else {
         return Err(CommandError::new("ERR There is no log to compact: appendonly is off"));
     };
-    if !journal.compact() {
-        let text = "ERR Background append only file rewriting already in progress";
-        return Err(CommandError::new(text));
-    }
+    journal.compact().map_err(|why| match why {
+        NotCompacted::Underway => {
+            CommandError::new("ERR Background append only file rewriting already in progress")
+        }
+        NotCompacted::Failed(cause) => CommandError::text(format!(
+            "ERR The log has failed ({cause}) and cannot be compacted: CONFIG SET appendonly no and then \
+             yes begins another one"
+        )),
+    })?;
     ctx.reply.simple("Background append only file rewriting started");
     Ok(())
 }

@@ -51,6 +51,9 @@ fn mget(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         // A key of another type counts as absent here.
         let mut db = many.db(ctx.session.db, key.hash(), ctx.now_ms);
         ctx.reply.value_or_null(db.string(key).ok().flatten());
+        if ctx.reply.is_in_vain() {
+            break;
+        }
     }
     Ok(())
 }

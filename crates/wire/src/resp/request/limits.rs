@@ -10,6 +10,9 @@ pub struct Limits {
     /// Longest inline request, and longest count or length line. Below
     /// [`Limits::INLINE_LEN_MIN`] it has no effect.
     pub max_inline_len: usize,
+    /// How much longer a line may be whose end is there when the rest is looked at for the first time
+    /// beyond the limit. Requests between the two limits depend on how they arrive.
+    pub line_slack: usize,
     /// Whether the client may send what needs much memory already.
     pub auth: AuthState,
 }
@@ -44,6 +47,7 @@ impl Default for Limits {
             max_bulk_len: 512 * 1024 * 1024,
             max_multibulk_len: i32::MAX as usize,
             max_inline_len: 64 * 1024,
+            line_slack: 0,
             auth: AuthState::Granted,
         }
     }

@@ -393,7 +393,8 @@ fn read_line(input: &[u8], start: usize, searched: u32, terminator: u8, bounds: 
     // A number's last line feed is not waited for, so the next line may begin behind the input.
     let line = input.get(start..).unwrap_or_default();
     // One byte more than the limit, for the terminator of a line of just that length.
-    let line = &line[..line.len().min(bounds.line_len_max.saturating_add(1))];
+    let len_max = bounds.line_len_max.saturating_add(bounds.line_slack).saturating_add(1);
+    let line = &line[..line.len().min(len_max)];
     match memchr(terminator, line.get(searched..).unwrap_or_default()) {
         Some(found) => {
             let end = start + searched + found;
@@ -429,6 +430,7 @@ struct Bounds {
     count_max: usize,
     bulk_len_max: usize,
     line_len_max: usize,
+    line_slack: usize,
     /// What applies besides authentication, to say why something was refused.
     granted_count_max: usize,
     granted_bulk_len_max: usize,
@@ -449,6 +451,7 @@ impl Bounds {
             count_max,
             bulk_len_max,
             line_len_max: limits.max_inline_len.clamp(Limits::INLINE_LEN_MIN, INPUT_LEN_MAX),
+            line_slack: limits.line_slack,
             granted_count_max,
             granted_bulk_len_max,
         }

@@ -1,0 +1,132 @@
+//! What a process that was killed in the middle of writing has left in the data directory.
+//!
+//! Only what nobody else can have put there goes: names that no client and no directive can give
+//! (`place.rs`), of files that look like the beginning of a snapshot, of processes that are gone. Such files
+//! in other directories, into which somebody has had a backup written, stay.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::file::process_of;
+use super::place::is_replaceable;
+use crate::log::Log;
+
+/// Where a new log is written before it takes the place of the present one.
+const IMPORTING: &str = "wal.importing";
+
+/// What an import leaves in a data directory if it is killed: a log that does not count, be it the new one or
+/// the one before.
+pub(crate) fn unfinished_import(dir: &Path) -> PathBuf {
+    dir.join(IMPORTING)
+}
+
+/// Whether the directory is only this process': it has the lock of the log in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holding {
+    /// So it is.
+    Locked,
+    /// Another one may use it, too.
+    Shared,
+}
+
+/// Removes what is left, before anything is saved there. That something cannot be removed is told, and no
+/// reason not to start.
+pub fn remove_leftovers(dir: &Path, holding: Holding, log: &Log) {
+    let told = |path: &Path, removed: io::Result<()>| match removed {
+        Ok(()) => log.notice(format_args!(
+            "Removed {}, which a process that was killed has left",
+            path.display()
+        )),
+        Err(error) => {
+            log.warning(format_args!("{} could not be removed: {error}", path.display()));
+        }
+    };
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_leftover = process_of(&entry.file_name()).is_some_and(is_gone)
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && is_replaceable(&path).unwrap_or(false);
+        if is_leftover {
+            told(&path, fs::remove_file(&path));
+        }
+    }
+    let import = unfinished_import(dir);
+    if holding == Holding::Locked && import.is_dir() {
+        told(&import, fs::remove_dir_all(&import));
+    }
+}
+
+/// Whether a process does not save any more. This one has not begun to: an earlier one had its number.
+fn is_gone(process: u32) -> bool {
+    let number = i32::try_from(process).ok();
+    process == std::process::id()
+        || number
+            .and_then(Pid::from_raw)
+            .is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LogLevel;
+    use crate::persistence::file::{NewFile, Syncing};
+    use crate::test_dir::TestDir;
+
+    fn names(dir: &TestDir) -> Vec<String> {
+        let names = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<_> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The number of a process that has just ended.
+    fn ended() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().expect("a process");
+        child.wait().expect("its end");
+        child.id()
+    }
+
+    #[test]
+    fn only_files_of_processes_that_are_gone_go() {
+        let dir = TestDir::new("leftovers");
+        let log = Log::open(None, LogLevel::Nothing).unwrap();
+        let (gone, parent) = (ended(), std::os::unix::process::parent_id());
+        let mut kept = vec![
+            format!("temp-{parent}.rdb"),
+            format!("temp-0{gone}.rdb"),
+            format!("temp-{gone}.rdb.bak"),
+            "temp-x.rdb".to_owned(),
+            "temp-.rdb".to_owned(),
+            "dump.rdb".to_owned(),
+        ];
+        kept.iter().for_each(|name| drop(dir.write(name, "REDIS0010")));
+        // As every save begins.
+        let own = NewFile::create(&dir.path().join("dump.rdb"), Syncing::AtTheEnd).unwrap();
+        std::mem::forget(own);
+        let other = dir.write(&format!("temp-{gone}.rdb"), "text of somebody");
+        remove_leftovers(dir.path(), Holding::Shared, &log);
+        kept.push(format!("temp-{gone}.rdb"));
+        kept.sort_unstable();
+        assert_eq!(names(&dir), kept);
+        fs::write(other, "REDIS").unwrap();
+        remove_leftovers(dir.path(), Holding::Shared, &log);
+        kept.retain(|name| *name != format!("temp-{gone}.rdb"));
+        assert_eq!(names(&dir), kept);
+    }
+
+    #[test]
+    fn an_import_that_was_killed_goes_if_nobody_else_can_be_importing() {
+        let dir = TestDir::new("unfinished-import");
+        let log = Log::open(None, LogLevel::Nothing).unwrap();
+        dir.write("wal.importing/MANIFEST", "");
+        remove_leftovers(dir.path(), Holding::Shared, &log);
+        assert_eq!(names(&dir), ["wal.importing"]);
+        remove_leftovers(dir.path(), Holding::Locked, &log);
+        assert!(names(&dir).is_empty());
+    }
+}

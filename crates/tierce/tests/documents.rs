@@ -1,0 +1,167 @@
+//! What the documents name exists: the files and headings they link to, the paths in their text, and the
+//! directives they tell users to set.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders of the repository whose paths the documents write in full.
+const FOLDERS: [&str; 8] =
+    ["crates/", "docs/", "scripts/", "tests/", "xtask/", "fuzz/", "peers/", ".ci/"];
+
+/// Options of `tierce` that are no directives.
+const OPTIONS: [&str; 4] = ["--check-config", "--help", "--version", "--databases"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The documents of the repository: all `.md` files outside of build folders.
+fn documents() -> Vec<PathBuf> {
+    let mut folders = vec![root()];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !["target", ".git", "corpus", "artifacts"].contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".md") {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 30, "only {} documents were found", found.len());
+    found
+}
+
+/// The targets of `[text](target)` in a document, code blocks left out.
+fn links(text: &str) -> Vec<&str> {
+    let outside_of_code = text.split("```").step_by(2);
+    outside_of_code
+        .flat_map(|part| part.split("](").skip(1))
+        .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+        .collect()
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let title = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// What is wrong with a link of the document at `path`.
+fn broken_link(path: &Path, target: &str) -> Option<String> {
+    if target.contains("://") {
+        return None;
+    }
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let file = if file.is_empty() { path.to_owned() } else { path.parent().unwrap().join(file) };
+    if !file.exists() {
+        return Some(format!("{}: a link to {target}, which does not exist", path.display()));
+    }
+    if anchor.is_empty() || anchors(&fs::read_to_string(&file).unwrap()).contains(anchor) {
+        return None;
+    }
+    Some(format!("{}: a link to {target}, but there is no such heading", path.display()))
+}
+
+/// Words between backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split("```")
+        .step_by(2)
+        .flat_map(|part| part.lines())
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn links_and_paths_exist() {
+    let mut wrong = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(&path).unwrap();
+        wrong.extend(links(&text).into_iter().filter_map(|target| broken_link(&path, target)));
+        let paths = quoted(&text)
+            .filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)))
+            .filter(|word| !word.contains(['*', '<', ' ', '{', '…', '$']));
+        for named in paths {
+            if !root().join(named).exists() && !path.parent().unwrap().join(named).exists() {
+                wrong.push(format!("{}: names {named}, which does not exist", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All directives, from the page that is generated from their table.
+fn directives() -> BTreeSet<String> {
+    let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: BTreeSet<_> =
+        rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name.to_owned()).collect();
+    assert!(names.contains("maxmemory"), "{names:?}");
+    names
+}
+
+/// The directives that a line tells the reader to set: by `CONFIG SET` or on the server's command line.
+fn named_directives(line: &str) -> Vec<String> {
+    let by_command = line.split("CONFIG SET ").skip(1).filter_map(|rest| {
+        let name: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_lowercase() || "-0123456789".contains(*c))
+            .collect();
+        // The page of commands has the placeholder of the command's syntax.
+        (!name.is_empty() && name != "parameter").then_some(name)
+    });
+    let mut names: Vec<_> = by_command.collect();
+    // In `-p tierce --test` it is cargo's option, and a tool of the program has options of its own.
+    for call in line.replace("-p tierce ", "").split("tierce ").skip(1) {
+        if !call.starts_with(['-', '/']) {
+            continue;
+        }
+        let call = call.split(['\'', '#', '`', ')']).next().unwrap();
+        let options = call.split_whitespace().filter(|word| word.starts_with("--"));
+        names.extend(
+            options.filter(|option| !OPTIONS.contains(option)).map(|option| option[2..].to_owned()),
+        );
+    }
+    names
+}
+
+#[test]
+fn directives_exist() {
+    let known = directives();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for path in documents() {
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            for name in named_directives(line) {
+                seen += 1;
+                if !known.contains(&name) {
+                    wrong.push(format!("{}: names the directive {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 10, "only {seen} directives were found in the documents");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_does_not_exist_is_found() {
+    let here = root().join("README.md");
+    assert_eq!(links("see [this](a.md) ```[no](b.md)``` and [that](c.md#d)"), ["a.md", "c.md#d"]);
+    assert!(broken_link(&here, "docs/nowhere.md").is_some());
+    assert!(broken_link(&here, "ARCHITECTURE.md#no-such-heading").is_some());
+    assert_eq!(broken_link(&here, "ARCHITECTURE.md"), None);
+    assert_eq!(named_directives("`CONFIG SET maxmemry 1`"), ["maxmemry"]);
+    assert_eq!(named_directives("tierce --prt 7 # --not-this"), ["prt"]);
+    assert!(named_directives("tierce bench --rounds 3").is_empty());
+}
