@@ -323,12 +323,12 @@ fn cold(facts: &Facts<'_>) -> Option<(u64, u64)> {
 /// What Redis says of the copies that a fork makes are here those of the snapshot: most, and now.
 fn snapshot(facts: &Facts<'_>) -> (u64, u64) {
     let memory = facts.server.keyspace.snapshot_memory().unwrap_or_default();
-    (memory.peak as u64, memory.now as u64)
+    (memory.peak, memory.now)
 }
 
 fn progress(facts: &Facts<'_>) -> (u64, u64) {
     let running = facts.server.persistence.report().running;
-    running.map_or((0, 0), |save| (save.keys as u64, save.keys_total as u64))
+    running.map_or((0, 0), |save| (save.keys, save.keys_total))
 }
 
 /// For how many seconds a snapshot in the background has been underway.
