@@ -88,7 +88,7 @@ impl Locker<'_> {
         let mut all = self.lock_all();
         for db in dbs {
             let being_saved = keyspace.keys_being_saved(db);
-            for held in all.locker().all_held() {
+            for held in all.locker().all_held().iter_mut().filter(|held| held.shard.is_used(db)) {
                 let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
                 for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {

@@ -361,6 +361,12 @@ impl Keyspace {
         }
     }
 
+    /// How many large things were removed and wait to be freed.
+    #[must_use]
+    pub fn garbage_pieces(&self) -> usize {
+        self.garbage.pieces()
+    }
+
     pub(crate) fn garbage(&self) -> &Garbage {
         &self.garbage
     }

@@ -32,7 +32,7 @@ pub use compactor::{CompactionFigures, NotCompacted};
 pub use home::{LogHome, LogOptions};
 pub(crate) use home::{is_log_name, log_dir};
 pub use host::{Host, KeeperSettings, Operator, Severity, Switched};
-pub use journal::Journal;
+pub use journal::{Journal, JournalFigures};
 pub use keeper::{Keeper, Next};
 pub use policy::SyncPolicy;
 pub(crate) use recovery::{Losses, replay};
