@@ -4,6 +4,8 @@
 mod declared;
 mod guard;
 mod locking;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
