@@ -82,8 +82,11 @@ impl Locker<'_> {
     /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
     /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
     /// it has. Returns the number of keys.
+    ///
+    /// Under a [`Many`](crate::Many) of all shards they stay locked, so the reaper frees in any case.
     pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
         let keyspace = self.keyspace();
+        let freeing = if self.is_within() { Freeing::Later } else { freeing };
         let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
         let mut all = self.lock_all();
         for db in dbs {
@@ -165,7 +168,7 @@ impl Locker<'_> {
                 counter.set(0);
             }
         }
-        self.release();
+        self.end_steps();
     }
 }
 

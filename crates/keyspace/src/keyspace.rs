@@ -221,6 +221,12 @@ impl Keyspace {
         self.hasher.hash_bytes(key)
     }
 
+    /// The number of the shard of a key.
+    #[must_use]
+    pub fn shard_of(&self, key: KeyHash) -> usize {
+        self.hasher.shard(key)
+    }
+
     /// Access for one thread. Cheap; one for each batch of requests is fine.
     #[inline]
     #[must_use]

@@ -14,7 +14,7 @@ use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::{self, Room};
-use crate::execute::{self, Context, Refused};
+use crate::execute::{self, Context, Guard, Refused};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
 use crate::server::Server;
@@ -407,8 +407,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let (server, counters) = (self.server, self.counters);
         let mode = Mode::Client;
         let large = self.large.as_ref();
-        Context { server, session, locker, reply, command, counters, now_ms, mode, large }
-            .run(args);
+        let guard = Guard::new(locker);
+        Context { server, session, guard, reply, command, counters, now_ms, mode, large }.run(args);
         if locker.has_ready() {
             blocking::serve(server, locker, counters, now_ms);
         }

@@ -10,7 +10,7 @@
 //! | `service` | the server as the event loops see it |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
-//! | `execute` | one request: lookup, checks, the command |
+//! | `execute` | one request: lookup, checks, locks, the command |
 //! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
 //! | `commands` | the commands themselves, by chapter |
 //! | `reply` | writing replies in either protocol version |

@@ -135,9 +135,10 @@ impl Reserve {
         let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
         let place = Some((disk.clone(), file));
         let mut held = Held { place, bytes: 0, path: path.clone() };
-        // A power cut may have left the length and not the space.
-        if len > 0 && !held.hold(len)? {
-            held.shrink(0)?;
+        // A power cut may have left the length and not the space. What can be had is taken at once: recovery
+        // writes hint files, and they may do without.
+        if len > 0 {
+            held.hold_what_there_is(len)?;
         }
         let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
         Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })

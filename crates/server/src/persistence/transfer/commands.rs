@@ -17,7 +17,7 @@ use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::Flags;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Guard};
 use crate::listening::Listening;
 use crate::log::Log;
 use crate::reply::Reply;
@@ -82,7 +82,7 @@ impl Executor {
         Context {
             server,
             session,
-            locker: &mut locker,
+            guard: Guard::new(&mut locker),
             reply,
             command,
             counters,

@@ -14,7 +14,7 @@ use tierce_wire::resp::Args;
 
 use self::facts::Facts;
 use self::field::Field;
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 
@@ -22,6 +22,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::new("info", -1, Group::Server, inf
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .flags(Flags::LOADING.with(Flags::STALE))
     .categories(&["dangerous"])
+    .locks(Scope::Apart)
     .doc(
         "1.0.0",
         "O(1)",
@@ -62,8 +63,6 @@ static SECTIONS: &[Section] = &[
 ];
 
 fn info(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    // Sections read all shards, so none may be held.
-    ctx.locker.release();
     let wanted = |section: &&Section| {
         let named = |arg: &[u8]| match arg.to_ascii_lowercase().as_slice() {
             b"all" | b"everything" => true,
