@@ -178,3 +178,44 @@ fn memory_follows_the_data() {
     assert!(!c.ask("MEMORY DOCTOR").text().is_empty());
     assert!(!c.ask("MEMORY MALLOC-STATS").text().is_empty());
 }
+
+#[test]
+fn figures_are_true_or_absent() {
+    let server = server();
+    let mut c = server.connect();
+    let keys: Vec<String> = (0..2000).map(|at| format!("SET key:{at} v")).collect();
+    for set in &keys {
+        c.check(set, "+OK");
+    }
+    let all = info(&mut c, "everything");
+    for name in ["gcc_version", "atomicvar_api", "expire_cycle_cpu_milliseconds", "mem_aof_buffer"]
+    {
+        assert!(!all.contains_key(name), "{name} has no true value");
+    }
+    // The first thread serves no connections, so what it has used is less than what all have.
+    let stat = std::fs::read_to_string(format!("/proc/{0}/task/{0}/stat", server.pid())).unwrap();
+    let ticks = |at: usize| {
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+        fields.into_iter().nth(at).unwrap().parse::<f64>().unwrap() / 100.0
+    };
+    for (name, at) in [("used_cpu_user_main_thread", 11), ("used_cpu_sys_main_thread", 12)] {
+        let told: f64 = all[name].parse().unwrap();
+        assert!(told <= ticks(at), "{name} {told}, the system says {}", ticks(at));
+    }
+    assert_eq!(
+        all["io_threaded_reads_processed"],
+        match all["io_threads_active"].as_str() {
+            "1" => all["total_reads_processed"].clone(),
+            _ => "0".to_owned(),
+        }
+    );
+    c.check("CONFIG SET repl-backlog-size 2mb", "+OK");
+    c.check("RESTORE damaged 0 payload", "-ERR DUMP payload version or checksum are wrong");
+    let stats = info(&mut c, "everything");
+    assert_eq!(stats["repl_backlog_size"], (2 << 20).to_string());
+    assert_eq!(stats["dump_payload_sanitizations"], "1");
+    // What redis_exporter reads beyond the fields above.
+    for name in ["clients_in_timeout_table", "expired_stale_perc", "lazyfree_pending_objects"] {
+        assert_eq!(stats[name].parse::<f64>().unwrap(), 0.0, "{name}");
+    }
+}

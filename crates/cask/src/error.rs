@@ -33,6 +33,16 @@ pub enum Error {
         /// The file that could not grow.
         path: PathBuf,
     },
+    /// The device is so full that the space which deletes and compaction may need cannot be set aside, so
+    /// nothing is put. Nothing of the refused write was kept; writing may be tried again.
+    #[error("no space left on the device of {path}, in which {needed} bytes must be set aside for deletes \
+             and compaction", path = path.display())]
+    NoReserve {
+        /// The file that holds the space.
+        path: PathBuf,
+        /// How much it must hold.
+        needed: u64,
+    },
     /// The process, or the system, has no file descriptor left. Nothing of the refused write was
     /// kept; writing may be tried again.
     #[error("no file descriptor left to open {path}", path = path.display())]
@@ -184,7 +194,7 @@ impl Error {
 
     /// Whether the device, or a quota on it, is full.
     pub fn is_no_space(&self) -> bool {
-        matches!(self, Error::NoSpace { .. })
+        matches!(self, Error::NoSpace { .. } | Error::NoReserve { .. })
     }
 
     /// Whether the cause may pass by itself: the device or a quota is full (ENOSPC, EDQUOT), or no
@@ -192,7 +202,7 @@ impl Error {
     /// latched, and trying again later can help without opening it anew. Every other failure of a
     /// write leaves the store read-only.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Error::NoSpace { .. } | Error::TooManyOpenFiles { .. })
+        self.is_no_space() || matches!(self, Error::TooManyOpenFiles { .. })
     }
 }
 

@@ -152,6 +152,12 @@ impl Manifest {
         replace_file(disk, dir, &names::manifest(dir), &self.encode())
     }
 
+    /// Space that a replacement takes, on a disk that counts it in pages.
+    pub(crate) fn space(&self, page_len: u64) -> u64 {
+        let lists_len = self.segments.len() * ENTRY_LEN + self.tails.len() * TAIL_LEN;
+        ((HEAD_LEN + lists_len + 4) as u64).next_multiple_of(page_len)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let lists_len = self.segments.len() * ENTRY_LEN + self.tails.len() * TAIL_LEN;
         let mut out = Vec::with_capacity(HEAD_LEN + lists_len + 4);

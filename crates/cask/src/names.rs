@@ -7,6 +7,7 @@
 //! | `00000042.seg` | segment 42 |
 //! | `00000042.hint` | hint file of segment 42 |
 //! | `0003.tail` | the end of lane 3's log that is not in a segment yet |
+//! | `RESERVE` | nothing: space set aside for deletes and compaction on a full disk |
 //! | `*.tmp` | a file being written, worth nothing after a crash |
 //!
 //! Names are relative to the directory and no file contains a path, so a store can be moved.
@@ -23,6 +24,7 @@ const TAIL: &str = "tail";
 pub(crate) enum FileKind {
     Manifest,
     Lock,
+    Reserve,
     Segment(SegmentId),
     Hint(SegmentId),
     /// Of the lane with this number.
@@ -38,6 +40,10 @@ pub(crate) fn manifest(dir: &Path) -> PathBuf {
 
 pub(crate) fn lock(dir: &Path) -> PathBuf {
     dir.join("LOCK")
+}
+
+pub(crate) fn reserve(dir: &Path) -> PathBuf {
+    dir.join("RESERVE")
 }
 
 pub(crate) fn segment(dir: &Path, id: SegmentId) -> PathBuf {
@@ -66,6 +72,7 @@ pub(crate) fn kind_of(path: &Path) -> FileKind {
     match name {
         "MANIFEST" => return FileKind::Manifest,
         "LOCK" => return FileKind::Lock,
+        "RESERVE" => return FileKind::Reserve,
         "MANIFEST.tmp" => return FileKind::Temporary,
         _ => {}
     }
@@ -106,6 +113,7 @@ mod tests {
         assert_eq!(kind_of(&temporary(&manifest(dir))), FileKind::Temporary);
         assert_eq!(kind_of(&manifest(dir)), FileKind::Manifest);
         assert_eq!(kind_of(&lock(dir)), FileKind::Lock);
+        assert_eq!(kind_of(&reserve(dir)), FileKind::Reserve);
         for other in [
             "notes.txt",
             "42.seg",

@@ -43,12 +43,11 @@ impl Keyspace {
         if eviction.limit_bytes == 0 {
             return;
         }
-        // Without a limit no shard tells its size, and under a larger one it does so less often.
-        let mut locker = self.locker();
-        for index in 0..self.shard_count() {
-            locker.held(index).stats.tell(&self.pressure);
+        // Without a limit no shard tells its size, and under a larger one it does so less often. No lock is
+        // waited for: the caller may hold shards itself.
+        for slot in &self.slots {
+            slot.stats.tell(&self.pressure);
         }
-        drop(locker);
         if self.is_short_of_memory() {
             self.alarm.ring();
         }
@@ -208,16 +207,27 @@ impl Keyspace {
 }
 
 impl crate::stats::ShardStats {
-    /// Bytes since the shard last told.
-    fn untold(&self) -> i64 {
-        let bytes = self.entry_bytes.get() + self.index_bytes.get() + self.deadline_bytes.get();
-        bytes.wrapping_sub(self.told_bytes.get()) as i64
+    fn bytes(&self) -> u64 {
+        self.entry_bytes.get() + self.index_bytes.get() + self.deadline_bytes.get()
     }
 
+    /// Bytes since the shard last told.
+    fn untold(&self) -> i64 {
+        self.bytes().wrapping_sub(self.told_bytes.get()) as i64
+    }
+
+    /// Tells the size. Whoever does so continues from what was told before, so that the sum is right
+    /// though the shard may be locked by another thread, which tells as well.
     pub(crate) fn tell(&self, pressure: &Pressure) {
-        let more = self.untold();
-        self.told_bytes.set(self.told_bytes.get().wrapping_add_signed(more));
-        pressure.tell(more);
+        loop {
+            let bytes = self.bytes();
+            let before = self.told_bytes.swap(bytes);
+            pressure.tell(bytes.wrapping_sub(before) as i64);
+            // What was told last must not be what was looked at first.
+            if self.bytes() == bytes {
+                return;
+            }
+        }
     }
 }
 

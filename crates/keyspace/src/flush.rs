@@ -83,13 +83,16 @@ impl Locker<'_> {
     /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
     /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
     /// it has. Returns the number of keys.
+    ///
+    /// Under a [`Many`](crate::Many) of all shards they stay locked, so the reaper frees in any case.
     pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
         let keyspace = self.keyspace();
+        let freeing = if self.is_within() { Freeing::Later } else { freeing };
         let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
         let mut all = self.lock_all();
         for db in dbs {
             let being_saved = keyspace.keys_being_saved(db);
-            for held in all.locker().all_held() {
+            for held in all.locker().all_held().iter_mut().filter(|held| held.shard.is_used(db)) {
                 let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
                 for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {
@@ -166,7 +169,7 @@ impl Locker<'_> {
                 counter.set(0);
             }
         }
-        self.release();
+        self.end_steps();
     }
 }
 

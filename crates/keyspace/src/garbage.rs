@@ -83,6 +83,11 @@ impl Garbage {
         self.queue.lock().pieces.is_empty()
     }
 
+    /// How many pieces wait.
+    pub(crate) fn pieces(&self) -> usize {
+        self.queue.lock().pieces.len()
+    }
+
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

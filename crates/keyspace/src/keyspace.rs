@@ -186,6 +186,12 @@ impl Keyspace {
         self.hasher.hash_bytes(key)
     }
 
+    /// The number of the shard of a key.
+    #[must_use]
+    pub fn shard_of(&self, key: KeyHash) -> usize {
+        self.hasher.shard(key)
+    }
+
     /// Access for one thread. Cheap; one for each batch of requests is fine.
     #[inline]
     #[must_use]
@@ -328,6 +334,12 @@ impl Keyspace {
         if self.garbage.push(piece) == Fate::Queued {
             self.alarm.ring();
         }
+    }
+
+    /// How many large things were removed and wait to be freed.
+    #[must_use]
+    pub fn garbage_pieces(&self) -> usize {
+        self.garbage.pieces()
     }
 
     pub(crate) fn garbage(&self) -> &Garbage {

@@ -13,7 +13,7 @@
 use crate::context::{Context, Touch};
 use crate::db::Db;
 use crate::db_index::DbIndex;
-use crate::key::KeyHash;
+use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::shard::Held;
@@ -78,9 +78,11 @@ impl<'k> Locker<'k> {
         self.shard_db(index, db, now_ms)
     }
 
-    /// Unlocks the shard of the last request. To be called at the end of a batch.
+    /// Unlocks the shard of the last request. To be called at the end of a batch, and not under a
+    /// [`Many`], whose changes are one record.
     #[inline]
     pub fn release(&mut self) {
+        debug_assert!(self.many.is_empty(), "shards are locked together");
         self.log_pending();
         self.sticky = None;
     }
@@ -111,7 +113,15 @@ impl<'k> Locker<'k> {
         for index in 0..self.keyspace.shard_count() {
             self.held(index);
         }
-        self.release();
+        self.end_steps();
+    }
+
+    /// Ends a walk through the shards, of which the last one is locked. Under a [`Many`], which holds all
+    /// of them, they stay so, and what has changed goes to the log with what follows.
+    pub(crate) fn end_steps(&mut self) {
+        if !self.is_within() {
+            self.release();
+        }
     }
 
     /// Locks all shards.
@@ -127,6 +137,28 @@ impl<'k> Locker<'k> {
     #[must_use]
     pub fn covers(&self, hash: KeyHash) -> bool {
         self.many.is_empty() || self.position(self.keyspace.hasher.shard(hash)).is_some()
+    }
+
+    /// Whether any shard may be used now: always, except under a [`Many`] of some.
+    #[must_use]
+    pub fn covers_all(&self) -> bool {
+        self.many.is_empty() || self.many.len() == self.keyspace.shard_count()
+    }
+
+    /// Whether several shards are locked together by a [`Many`], so that no other can be.
+    #[inline]
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        !self.many.is_empty()
+    }
+
+    /// Panics unless the shards of all `keys` can be locked at the same time as things are: under a
+    /// [`Many`], or because they are in one shard.
+    pub(crate) fn assert_together(&self, keys: &[Key<'_>]) {
+        let shard = |key: &Key<'_>| self.keyspace.hasher.shard(key.hash());
+        let are_together =
+            self.is_within() || keys.windows(2).all(|two| shard(&two[0]) == shard(&two[1]));
+        assert!(are_together, "keys that are not locked together");
     }
 
     /// Locks the shard of this index, or finds it among those locked.

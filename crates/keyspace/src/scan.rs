@@ -86,7 +86,7 @@ impl Locker<'_> {
             let table = &self.held(index).shard.db(db).table;
             table.iter().filter(|entry| !entry.is_expired(now_ms)).for_each(&mut visit);
         }
-        self.release();
+        self.end_steps();
     }
 
     /// A key of the database, each about equally likely if `random` is a random number: RANDOMKEY.

@@ -40,7 +40,12 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Shard {
     first: ShardDb,
-    others: Box<[ShardDb]>,
+    /// The others up to the last one that was used; none for those that never were. Most of many
+    /// databases are empty, and each takes hundreds of bytes in every shard.
+    others: Vec<Option<Box<ShardDb>>>,
+    /// What is seen of a database that was never used. Stays empty.
+    unused: ShardDb,
+    databases: usize,
     /// The snapshot in progress, unless it is done with this shard.
     pub(crate) snapshot: Option<Box<Part>>,
     /// Those who wait for keys of this shard, if there are any.
@@ -49,15 +54,24 @@ pub(crate) struct Shard {
 
 impl Shard {
     fn new(databases: usize) -> Self {
-        let others = (1..databases).map(|_| ShardDb::default()).collect();
-        Self { first: ShardDb::default(), others, snapshot: None, waiters: None }
+        Self {
+            first: ShardDb::default(),
+            others: Vec::new(),
+            unused: ShardDb::default(),
+            databases,
+            snapshot: None,
+            waiters: None,
+        }
     }
 
     #[inline]
     pub(crate) fn db(&self, db: DbIndex) -> &ShardDb {
         match db.get().checked_sub(1) {
             None => &self.first,
-            Some(other) => &self.others[other],
+            Some(other) => match self.others.get(other) {
+                Some(Some(used)) => used,
+                _ => &self.unused,
+            },
         }
     }
 
@@ -65,21 +79,37 @@ impl Shard {
     pub(crate) fn db_mut(&mut self, db: DbIndex) -> &mut ShardDb {
         match db.get().checked_sub(1) {
             None => &mut self.first,
-            Some(other) => &mut self.others[other],
+            Some(other) => {
+                debug_assert!(db.get() < self.databases);
+                if other >= self.others.len() {
+                    self.others.resize_with(other + 1, || None);
+                }
+                self.others[other].get_or_insert_default()
+            }
         }
     }
 
-    /// All databases in the order of their numbers.
+    /// Whether a database was ever used, so that it may have something to take.
+    pub(crate) fn is_used(&self, db: DbIndex) -> bool {
+        let other = db.get().checked_sub(1);
+        other.is_none_or(|other| matches!(self.others.get(other), Some(Some(_))))
+    }
+
+    /// All databases up to the last one that was used, in the order of their numbers.
     pub(crate) fn dbs(&self) -> impl Iterator<Item = &ShardDb> {
-        std::iter::once(&self.first).chain(&self.others)
+        let others = self.others.iter().map(|db| db.as_deref().unwrap_or(&self.unused));
+        std::iter::once(&self.first).chain(others)
     }
 
     /// The numbers of all databases.
     pub(crate) fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        DbIndex::below(1 + self.others.len())
+        DbIndex::below(self.databases)
     }
 
     pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
+        if !self.is_used(a) && !self.is_used(b) {
+            return self.save_after_swap(a, b);
+        }
         let taken = std::mem::take(self.db_mut(a));
         let taken = std::mem::replace(self.db_mut(b), taken);
         *self.db_mut(a) = taken;
@@ -132,5 +162,26 @@ impl<'k> Held<'k> {
         keyspace.next_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
         let next_ms = self.shard.next_field_deadline_ms().unwrap_or(NO_DEADLINE);
         keyspace.next_field_deadlines_ms[self.index].store(next_ms, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_takes_memory_from_its_first_use_on() {
+        let mut shard = Shard::new(10_000);
+        let db = |number| DbIndex::below(10_000).nth(number).unwrap();
+        assert!(DbIndex::below(10_000).all(|db| shard.db(db).table.is_empty()));
+        shard.swap(db(7), db(8));
+        assert_eq!(shard.others.capacity(), 0, "looking and exchanging uses none");
+        shard.db_mut(db(30)).volatile_hashes = 1;
+        assert!(shard.is_used(db(30)) && !shard.is_used(db(29)) && !shard.is_used(db(31)));
+        assert_eq!((shard.others.iter().flatten().count(), shard.others.len()), (1, 30));
+        shard.swap(db(30), db(9_999));
+        assert_eq!(shard.db(db(9_999)).volatile_hashes, 1);
+        assert_eq!(shard.db(db(30)).volatile_hashes, 0);
+        assert_eq!(shard.dbs().count(), 10_000);
     }
 }

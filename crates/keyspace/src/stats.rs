@@ -24,6 +24,12 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    /// Sets the number and returns what it was; for one that others than the owner of the lock set, too.
+    #[inline]
+    pub(crate) fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::Relaxed)
+    }
+
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.set(self.get().wrapping_add(more));

@@ -238,7 +238,11 @@ impl Db<'_> {
     }
 
     /// The length of a string, without counting anything.
-    fn string_len(&mut self, key: Key<'_>) -> Result<Option<usize>> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`].
+    pub fn string_len(&mut self, key: Key<'_>) -> Result<Option<usize>> {
         self.find_value(key)?.map(|entry| Ok(entry.string()?.len())).transpose()
     }
 

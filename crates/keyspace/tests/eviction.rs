@@ -420,6 +420,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
+#[test]
+fn a_limit_is_set_by_one_who_holds_all_shards() {
+    let world = World::new(4);
+    for n in 0..40 {
+        world.set(&format!("k{n}"), 1000, Expiry::Never);
+    }
+    let mut locker = world.keyspace.locker();
+    let all = locker.lock_all();
+    let policy = Policy::AllkeysLru;
+    world.keyspace.set_eviction(&Eviction { limit_bytes: 20_000, policy, ..Eviction::default() });
+    assert!(world.keyspace.is_short_of_memory());
+    drop(all);
+    drop(locker);
+    assert_eq!(world.evict_all(), Evicted::Enough);
+    assert!(world.used() <= 20_000 + 20_000 / 256 + 4);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -19,7 +19,7 @@ fn wait_for(keyspace: &Keyspace, names: &[&[u8]], minds_removal: bool) -> Arc<Wa
     let keys: Vec<Key<'_>> = names.iter().map(|name| keyspace.key(name)).collect();
     let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
     let mut locker = keyspace.locker();
-    locker.lock_many(&hashes).wait(DbIndex::ZERO, &keys, minds_removal, ())
+    locker.lock_many(&hashes).locker().wait(DbIndex::ZERO, &keys, minds_removal, ())
 }
 
 fn wait_key(name: &[u8]) -> WaitKey {

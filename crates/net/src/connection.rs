@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
+use crate::buffer::apart::Apart;
 use crate::buffer::rest::Rest;
 use crate::output::Output;
 use crate::output::gates::Gates;
@@ -152,6 +153,8 @@ pub(crate) struct Conn<S> {
     pub(crate) control: Control,
     pub(crate) last_input_ms: u64,
     pub(crate) rest: Rest,
+    /// A large part of the input that is kept out of `rest`.
+    pub(crate) apart: Option<Box<Apart>>,
     pub(crate) queue: Option<Box<OutputQueue>>,
     /// `None` once `Service::close` was called.
     pub(crate) session: Option<S>,
@@ -181,6 +184,7 @@ impl<S> Conn<S> {
             },
             last_input_ms: info.opened_ms,
             rest: Rest::default(),
+            apart: None,
             queue: None,
             session,
             info,
@@ -195,6 +199,21 @@ impl<S> Conn<S> {
             Some(queue) => (queue.bytes(), self.sendable_bytes()),
         };
         output.begin(queued, unread, self.control.class);
+    }
+
+    /// Whether what arrives next belongs to a value that is received apart.
+    pub(crate) fn is_receiving_apart(&self) -> bool {
+        self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
+    }
+
+    /// Bytes that have arrived and were not consumed.
+    pub(crate) fn input_bytes(&self) -> usize {
+        self.rest.len() + self.apart.as_ref().map_or(0, |apart| apart.bytes().len())
+    }
+
+    /// The memory that they are in. Of a part that is received apart only what has arrived is in memory.
+    pub(crate) fn input_capacity(&self) -> usize {
+        self.rest.capacity() + self.apart.as_ref().map_or(0, |apart| apart.bytes().len())
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {

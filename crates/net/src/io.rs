@@ -1,6 +1,7 @@
 //! What a session sees of its connection during a call: the bytes that arrived, the output, and a
 //! few switches.
 
+use crate::buffer::apart::Apart;
 use crate::clock::Now;
 use crate::connection::{ConnInfo, Control};
 use crate::output::Output;
@@ -13,9 +14,10 @@ pub struct Io<'a> {
     pub(crate) input: &'a [u8],
     pub(crate) consumed: usize,
     pub(crate) wanted: usize,
-    /// Whether the input is in a vector of its own.
-    pub(crate) is_vector: bool,
-    pub(crate) claimed: bool,
+    /// A part of the input that is kept out of it.
+    pub(crate) apart: Option<Box<Apart>>,
+    /// Whether that shall go back to its place.
+    pub(crate) joined: bool,
     pub(crate) output: &'a mut Output,
     pub(crate) control: &'a mut Control,
     pub(crate) info: &'a ConnInfo,
@@ -32,13 +34,13 @@ impl<'a> Io<'a> {
         timers: &'a mut Timers,
         now: Now,
     ) -> Self {
-        let (consumed, wanted, is_vector, claimed) = (0, 0, false, false);
+        let (consumed, wanted) = (0, 0);
         Self {
             input: &[],
             consumed,
             wanted,
-            is_vector,
-            claimed,
+            apart: None,
+            joined: false,
             output,
             control,
             info,
@@ -72,21 +74,44 @@ impl<'a> Io<'a> {
         self.wanted = bytes;
     }
 
-    /// Whether the input is large, so that it is in a vector of its own, and nothing was consumed.
-    #[must_use]
-    pub fn is_claimable(&self) -> bool {
-        self.is_vector && self.consumed == 0
-    }
-
-    /// Asks for the input as a vector, to keep it or a part of it without a copy. It comes with a call of
-    /// [`Service::claimed`](crate::Service::claimed) right after this one.
+    /// Tells that `len` bytes at `at` in [`Io::input`], of which some have yet to arrive, are one value.
+    /// It is received into a vector of its own, and from the next call on the input is without it: while
+    /// [`Io::is_receiving_apart`] it ends where the value begins, and later what stood behind the value follows.
     ///
     /// # Panics
     ///
-    /// If it is not claimable.
-    pub fn claim_input(&mut self) {
-        assert!(self.is_claimable(), "only large input can be claimed, and only all of it");
-        self.claimed = true;
+    /// If all of the value is there, or another one is kept apart.
+    pub fn set_apart(&mut self, at: usize, len: usize) {
+        assert!(self.apart.is_none(), "one value of a connection at a time");
+        assert!(self.input().get(at..).is_some_and(|begun| begun.len() < len), "it is incomplete");
+        self.apart = Some(Box::new(Apart::new(at, len)));
+    }
+
+    /// Where in the input the value was that is kept out of it, and how much of it has arrived.
+    #[must_use]
+    pub fn apart(&self) -> Option<(usize, usize)> {
+        self.apart.as_ref().map(|apart| (apart.at(), apart.bytes().len()))
+    }
+
+    /// Whether the value that is kept out of the input is incomplete.
+    #[must_use]
+    pub fn is_receiving_apart(&self) -> bool {
+        self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
+    }
+
+    /// Takes the value that is kept out of the input.
+    pub fn take_apart(&mut self) -> Option<Vec<u8>> {
+        Some(self.apart.take()?.into_bytes())
+    }
+
+    /// Gives back what [`Io::take_apart`] returned in this call, for another time. `at` is where it was.
+    pub fn put_back_apart(&mut self, at: usize, bytes: Vec<u8>) {
+        self.apart = Some(Box::new(Apart::from_bytes(at, bytes)));
+    }
+
+    /// Puts the value back to its place in the input, for the next call. This copies it.
+    pub fn join_apart(&mut self) {
+        self.joined = true;
     }
 
     /// Where replies go.

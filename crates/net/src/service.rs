@@ -61,17 +61,6 @@ pub trait Service: Send + Sync + Sized + 'static {
         io: &mut Io<'_>,
     ) -> Flow;
 
-    /// All input there was, which the session has asked for by [`Io::claim_input`]. It counts as consumed.
-    fn claimed(
-        &self,
-        _worker: &mut Self::Worker,
-        _session: &mut Self::Session,
-        _input: Vec<u8>,
-        _io: &mut Io<'_>,
-    ) -> Flow {
-        Flow::Continue
-    }
-
     /// The timer set by [`Io::set_timer`] is due; it is no longer set. The input is empty here.
     ///
     /// The answer describes the connection from now on: a suspended one is resumed by

@@ -6,6 +6,7 @@
 //! and the output queue above see plain bytes either way.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -28,6 +29,24 @@ impl Transport {
             Transport::Plain => loop {
                 match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
                     Ok((count, _)) => return Ok(count),
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            },
+        }
+    }
+
+    /// The same into memory that nothing has been written to. The first `count` bytes have been, when
+    /// `Ok(count)` is returned.
+    pub(crate) fn receive_uninit(
+        self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> io::Result<usize> {
+        match self {
+            Transport::Plain => loop {
+                match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+                    Ok(((received, _), _)) => return Ok(received.len()),
                     Err(rustix::io::Errno::INTR) => {}
                     Err(errno) => return Err(errno.into()),
                 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tierce_collections::same_bytes;
 use tierce_keyspace::{DbIndex, KeyHash, Locker};
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
-use tierce_wire::resp::{Args, AuthState, Batch, Limits, Parser, Status};
+use tierce_wire::resp::{
+    Args, AuthState, Batch, Limits, Parsed, ProtocolError, Status, parse_apart,
+};
 
 use crate::blocking::{self, Mode};
 use crate::clients::output_class;
@@ -13,7 +15,7 @@ use crate::command::{Command, Flags};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::eviction::Room;
-use crate::execute::{self, Context, Refused};
+use crate::execute::{self, Context, Guard, Refused};
 use crate::fetch::{self, Fetcher, Wanted};
 use crate::meter::{Meter, Timing};
 use crate::reply::Reply;
@@ -26,8 +28,13 @@ use crate::transaction;
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
 const REQUESTS_MAX: usize = 128;
 
-/// Arguments of this length and more are stored without being copied, where their command can do that.
+/// Arguments of which so much has yet to arrive are received into a vector of their own, which a command
+/// that stores them keeps.
 const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
+
+/// Most bytes of a request with a large argument that stand around it. They are parsed anew with each piece
+/// that arrives of them; a request with more is put together again.
+const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Requests from which on it pays to announce the elements that they look for.
 const ELEMENTS_MIN: usize = 4;
@@ -46,7 +53,7 @@ pub struct BatchRunner<'k, 'w> {
     batch: &'w mut Batch,
     keys: &'w mut Vec<(DbIndex, KeyHash)>,
     fetcher: &'w mut Fetcher,
-    /// The largest argument of the only request, if it may be kept as it is.
+    /// The large argument of the only request that is in a vector of its own.
     large: Option<Arc<Vec<u8>>>,
 }
 
@@ -99,8 +106,6 @@ enum Progress {
     Waiting { index: usize },
     /// The request with this index, and perhaps some behind it, need values that are on disk.
     Fetching { index: usize, wanted: Vec<Wanted> },
-    /// The only request would rather have its largest argument in a vector of its own.
-    Claiming,
     /// The connection ends here.
     Closing,
 }
@@ -119,16 +124,23 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// Executes all complete requests of the input.
     pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
+        session.fetches.underway = false;
+        if io.is_receiving_apart() {
+            return Flow::Continue;
+        }
+        if let Some((at, len)) = io.apart()
+            && let Some(flow) = self.serve_apart(session, io, at, len)
+        {
+            return flow;
+        }
         let now_ms = io.now().unix_ms as i64;
         let mut locker = self.server.keyspace.locker();
-        session.fetches.underway = false;
         loop {
             let (limits, requests_max) = self.limits(session);
-            let claimable = io.is_claimable();
             let (input, output) = io.split();
             let replied_before = output.mark();
             let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
-            let progress = self.execute(session, &mut locker, input, claimable, output, now_ms);
+            let progress = self.execute(session, &mut locker, input, output, now_ms);
             if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
                 io.output().truncate(replied_before);
                 return Flow::Close;
@@ -146,11 +158,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     let (server, conn) = (self.server, io.info().key);
                     return self.fetcher.fetch(server, &mut session.fetches, conn, wanted);
                 }
-                Progress::Claiming => {
-                    io.claim_input();
-                    session.parser.rewind();
-                    return Flow::Continue;
-                }
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
@@ -162,56 +169,80 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     }
                 }
                 Status::NeedMore { hint } => {
-                    return self.await_more(io, hint);
+                    return self.await_more(session, io, hint);
                 }
-                Status::Error(error) => {
-                    let error = CommandError::text(format!("ERR {error}"));
-                    let (_, output) = io.split();
-                    self.counters.add(Stat::Errors, 1);
-                    self.server.errors.count(error.kind());
-                    Reply::new(output, session.proto).error(&error);
-                    return Flow::Close;
-                }
+                Status::Error(error) => return self.refuse_input(session, io, &error),
             }
         }
     }
 
-    /// Executes the one request that makes up `input`. It has been admitted just now.
-    pub fn serve_claimed(
+    /// Executes the one request at the front of the input whose argument of `len` bytes at `at` was
+    /// received apart. Returns nothing when it is through and requests may follow.
+    #[cold]
+    fn serve_apart(
         &mut self,
         session: &mut Session,
-        mut input: Vec<u8>,
         io: &mut Io<'_>,
-    ) -> Flow {
+        at: usize,
+        len: usize,
+    ) -> Option<Flow> {
         let now_ms = io.now().unix_ms as i64;
-        let (limits, requests_max) = self.limits(session);
-        if !detach_again(&mut session.parser, self.batch, &mut input, &limits, requests_max) {
-            return Flow::Close;
+        let (limits, _) = self.limits(session);
+        let Parsed { consumed, status } = parse_apart(io.input(), at, len, &limits, self.batch);
+        match status {
+            Status::Full => {}
+            Status::NeedMore { .. } if io.input().len() > at + AROUND_LARGE_BYTES_MAX => {
+                io.join_apart();
+                return Some(Flow::Yield);
+            }
+            Status::NeedMore { hint } => return Some(self.await_more(session, io, hint)),
+            Status::Error(error) => return Some(self.refuse_input(session, io, &error)),
         }
-        let input = Arc::new(input);
-        self.large = Some(Arc::clone(&input));
+        let value = Arc::new(io.take_apart()?);
+        self.large = Some(Arc::clone(&value));
         let mut locker = self.server.keyspace.locker();
         let (_, output) = io.split();
         let replied_before = output.mark();
-        let progress = self.execute(session, &mut locker, &input, false, output, now_ms);
+        let progress = self.execute(session, &mut locker, &value, output, now_ms);
+        self.large = None;
         if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
             io.output().truncate(replied_before);
-            return Flow::Close;
+            return Some(Flow::Close);
+        }
+        if let Progress::Held { .. } | Progress::Fetching { .. } = progress {
+            let value = Arc::try_unwrap(value).expect("a request that has not run keeps nothing");
+            io.put_back_apart(at, value);
         }
         match progress {
-            Progress::Closing => Flow::Close,
-            _ => Flow::Continue,
+            Progress::Through => {
+                io.consume(consumed);
+                session.parser.rewind();
+                None
+            }
+            Progress::Held { index, cause } => Some(self.hold(session, io, index, cause)),
+            Progress::Waiting { .. } => {
+                io.consume(consumed);
+                session.parser.rewind();
+                Some(suspend(session, io))
+            }
+            Progress::Fetching { index, wanted } => {
+                self.leave(session, io, index);
+                let (server, conn) = (self.server, io.info().key);
+                Some(self.fetcher.fetch(server, &mut session.fetches, conn, wanted))
+            }
+            Progress::Closing => Some(Flow::Close),
         }
     }
 
-    /// Whether the only request is a call of a command that would keep its largest argument, if it got it
-    /// in a vector of its own.
-    #[inline]
-    fn should_claim(&self, command: &Command, input: &[u8], claimable: bool) -> bool {
-        claimable
-            && self.large.is_none()
-            && command.spec.flags.contains(Flags::KEEPS_LARGE)
-            && self.batch.largest_of_only(input).is_some_and(|len| len >= LARGE_ARG_BYTES_MIN)
+    /// Answers what is no request.
+    #[cold]
+    fn refuse_input(&self, session: &Session, io: &mut Io<'_>, error: &ProtocolError) -> Flow {
+        let error = CommandError::text(format!("ERR {error}"));
+        let (_, output) = io.split();
+        self.counters.add(Stat::Errors, 1);
+        self.server.errors.count(error.kind());
+        Reply::new(output, session.proto).error(&error);
+        Flow::Close
     }
 
     /// Notes where the log ended after writes of this session, for those who want to wait for the
@@ -243,7 +274,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         session: &mut Session,
         locker: &mut Locker<'k>,
         input: &[u8],
-        claimable: bool,
         output: &mut Output,
         now_ms: i64,
     ) -> Progress {
@@ -256,14 +286,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut meter = Meter::start(self.server, self.counters);
         // What concerns all connections changes so rarely that a look a batch is enough, and one
         // after each command that may itself be the change.
-        let admitted = self.large.is_some();
-        let mut paused = !admitted && self.server.pause.is_on(now_ms);
+        let mut paused = self.server.pause.is_on(now_ms);
         let refuses_writes = self.server.durability.refuses_writes();
         let mut watched = self.server.clients.has_monitors();
-        let mut limited = !admitted && self.server.keyspace.has_memory_limit();
-        let is_late =
-            !admitted && self.server.durability.holds_back(|| session.sync_policy(self.server));
-        let has_spilled = !admitted && self.server.keyspace.has_spilled();
+        let mut limited = self.server.keyspace.has_memory_limit();
+        let is_late = self.server.durability.holds_back(|| session.sync_policy(self.server));
+        let has_spilled = self.server.keyspace.has_spilled();
         let mut progress = Progress::Through;
         let mut last: Option<Resolved<'k, '_>> = None;
         for index in 0..self.batch.len() {
@@ -331,10 +359,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     break;
                 }
             }
-            if self.should_claim(command, input, claimable) {
-                progress = Progress::Claiming;
-                break;
-            }
             if meter.must_end_run(command) {
                 meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
             }
@@ -362,9 +386,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 break;
             }
         }
-        if !matches!(progress, Progress::Claiming) {
-            meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
-        }
+        meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
         // Nobody else shall wait for this shard while replies are sent.
         locker.release();
         progress
@@ -385,8 +407,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let (server, counters) = (self.server, self.counters);
         let mode = Mode::Client;
         let large = self.large.as_ref();
-        Context { server, session, locker, reply, command, counters, now_ms, mode, large }
-            .run(args);
+        let guard = Guard::new(locker);
+        Context { server, session, guard, reply, command, counters, now_ms, mode, large }.run(args);
         if locker.has_ready() {
             blocking::serve(server, locker, counters, now_ms);
         }
@@ -549,35 +571,25 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 
     /// The rest of the input is the beginning of a request.
-    fn await_more(&self, io: &mut Io<'_>, hint: usize) -> Flow {
+    fn await_more(&self, session: &Session, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
         let max = self.server.config.live().client_query_buffer_limit();
         if waiting as u64 > max {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
             return Flow::Close;
         }
-        if hint > 0 {
+        if hint >= LARGE_ARG_BYTES_MIN
+            && (waiting + hint) as u64 <= max
+            && io.apart().is_none()
+            && let Some((at, len)) = session.parser.announced(io.input())
+            && at <= AROUND_LARGE_BYTES_MAX
+        {
+            io.set_apart(at, len);
+        } else if hint > 0 {
             io.expect(waiting + hint);
         }
         Flow::Continue
     }
-}
-
-/// Parses the one request that makes up `input` once more, and detaches its largest argument. `false` if the
-/// limits have been lowered since, and what was admitted is too long now.
-fn detach_again(
-    parser: &mut Parser,
-    batch: &mut Batch,
-    input: &mut Vec<u8>,
-    limits: &Limits,
-    requests_max: usize,
-) -> bool {
-    parser.parse(input, limits, requests_max, batch);
-    let is_whole = batch.largest_of_only(input).is_some();
-    if is_whole {
-        batch.detach_largest(input);
-    }
-    is_whole
 }
 
 /// Lets the session wait for what it waits for.
@@ -611,29 +623,4 @@ fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
         ReplyMode::SkipThis => ReplyMode::On,
         mode => mode,
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Another connection may lower `proto-max-bulk-len` between the two parses.
-    #[test]
-    fn what_is_too_long_when_it_is_parsed_again_is_not_detached() {
-        let request = |len: usize| {
-            let value = "v".repeat(len);
-            format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n{value}\r\n").into_bytes()
-        };
-        let (mut parser, mut batch, mut input) = (Parser::new(), Batch::new(), request(1000));
-        let limits = Limits { max_bulk_len: 1000, ..Limits::default() };
-        parser.parse(&input, &limits, REQUESTS_MAX, &mut batch);
-        assert_eq!(batch.largest_of_only(&input), Some(1000));
-        parser.rewind();
-        let lowered = Limits { max_bulk_len: 999, ..limits };
-        assert!(!detach_again(&mut parser, &mut batch, &mut input, &lowered, REQUESTS_MAX));
-        assert_eq!(input, request(1000));
-        parser.rewind();
-        assert!(detach_again(&mut parser, &mut batch, &mut input, &limits, REQUESTS_MAX));
-        assert_eq!(input, [b'v'; 1000]);
-    }
 }

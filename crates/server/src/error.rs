@@ -19,6 +19,8 @@ impl CommandError {
     /// The key holds another type.
     pub const WRONG_TYPE: Self =
         Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// The command needs shards, or threads that need some, beside those of a transaction.
+    pub const NOT_WITHIN: Self = Self::new("ERR Command not allowed inside a transaction");
     /// The key must exist.
     pub const NO_SUCH_KEY: Self = Self::new("ERR no such key");
     /// A number outside of its range.

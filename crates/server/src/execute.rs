@@ -1,9 +1,16 @@
-//! From a parsed request to its reply: lookup, checks, and the command itself.
+//! From a parsed request to its reply: lookup, checks, locks, and the command itself.
+
+#[cfg(debug_assertions)]
+mod declared;
+mod guard;
+mod locking;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::{Db, Key, KeyHash, Locker, NewString};
+use tierce_keyspace::{Db, Key, NewString};
 use tierce_wire::resp::Args;
 
 use crate::blocking;
@@ -14,14 +21,17 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::stats::{Counters, Stat};
 
+pub use self::guard::Guard;
+pub use self::locking::entry;
+
 /// All that a command may touch while it runs.
 pub struct Context<'a, 'k> {
     /// What all workers share.
     pub server: &'k Server,
     /// The connection that sent the command.
     pub session: &'a mut Session,
-    /// The way to the data; keeps the lock of the last shard used until the batch is through.
-    pub locker: &'a mut Locker<'k>,
+    /// The data, as far as it is locked for the command.
+    pub guard: Guard<'a, 'k>,
     /// Where the reply goes.
     pub reply: Reply<'a>,
     /// The command being run; for a subcommand, that one.
@@ -41,14 +51,12 @@ impl<'a, 'k> Context<'a, 'k> {
     #[inline]
     pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
         let key = self.server.keyspace.key(key);
-        (self.locker.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
+        (self.guard.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
     }
 
-    /// The keys among `args`, with their hashes.
-    pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> (Vec<Key<'b>>, Vec<KeyHash>) {
-        let keys: Vec<_> = args.map(|key| self.server.keyspace.key(key)).collect();
-        let hashes = keys.iter().map(|key| key.hash()).collect();
-        (keys, hashes)
+    /// The keys among `args`.
+    pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> Vec<Key<'b>> {
+        args.map(|key| self.server.keyspace.key(key)).collect()
     }
 
     /// An argument as a string to be stored, which is kept as it is if it has a vector of its own.
@@ -145,10 +153,24 @@ impl Context<'_, '_> {
     pub fn run(&mut self, args: Args<'_>) {
         let client = &self.session.client;
         client.last_command.store(self.command.id.0 + 1, Relaxed);
-        if let Err(error) = (self.command.spec.run)(self, args) {
+        if let Err(error) = self.enter(args) {
             self.counters.failed(self.command.id);
             self.fail(&error);
         }
+    }
+
+    /// Locks what the command has declared, and runs it.
+    ///
+    /// # Errors
+    /// What the client is to be told; nothing has been replied then.
+    #[inline]
+    pub fn enter(&mut self, args: Args<'_>) -> Result<(), CommandError> {
+        #[cfg(debug_assertions)]
+        {
+            let keyspace = &self.server.keyspace;
+            self.guard.declared = declared::Declared::of(self.command.spec, args, keyspace);
+        }
+        (self.command.enter)(self, args)
     }
 
     #[cold]

@@ -11,7 +11,7 @@
 //! | `message` | what workers are told by others |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
-//! | `execute` | one request: lookup, checks, the command |
+//! | `execute` | one request: lookup, checks, locks, the command |
 //! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
 //! | `commands` | the commands themselves, by chapter |
 //! | `reply` | writing replies in either protocol version |

@@ -19,6 +19,13 @@ pub fn cpu_times() -> CpuTimes {
     parse_stat(&fs::read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or_default()
 }
 
+/// CPU time of the thread that the process began with.
+#[must_use]
+pub fn cpu_times_of_main_thread() -> CpuTimes {
+    let path = format!("/proc/self/task/{}/stat", std::process::id());
+    parse_stat(&fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
+}
+
 /// Clock ticks a second in `/proc/PID/stat`; a constant of the Linux ABI.
 const TICKS: f64 = 100.0;
 

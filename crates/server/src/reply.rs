@@ -20,6 +20,11 @@ impl<'a> Reply<'a> {
         Self { output, proto }
     }
 
+    /// The same for a shorter time. What is done to the protocol version there is forgotten.
+    pub fn reborrow(&mut self) -> Reply<'_> {
+        Reply { output: self.output, proto: self.proto }
+    }
+
     /// The protocol version.
     #[must_use]
     pub fn proto(&self) -> Proto {

@@ -156,7 +156,8 @@ impl AnyService {
         if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
             io.hold_output(at);
         }
-        session.client().note_backlogs(io.input().len(), io.output().pending());
+        let apart = io.apart().map_or(0, |(_, len)| len);
+        session.client().note_backlogs(io.input().len() + apart, io.output().pending());
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
         }
@@ -252,23 +253,6 @@ impl Service for AnyService {
         if was_stranger {
             io.set_output_class(session.output_class(server));
         }
-        self.after_input(worker, session, io, flow)
-    }
-
-    #[cold]
-    fn claimed(
-        &self,
-        worker: &mut Worker,
-        session: &mut AnySession,
-        input: Vec<u8>,
-        io: &mut Io<'_>,
-    ) -> Flow {
-        let server = &*self.0;
-        let AnySession::Resp(resp) = session else { unreachable!("only RESP claims its input") };
-        let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
-        let counters = server.counters(worker.index);
-        let flow =
-            BatchRunner::new(server, counters, memory, fetcher).serve_claimed(resp, input, io);
         self.after_input(worker, session, io, flow)
     }
 

@@ -51,6 +51,12 @@ impl Supervisor {
     }
 }
 
+/// Who listens, as Redis calls it.
+#[must_use]
+pub fn name(settings: &Settings) -> &'static str {
+    if Supervisor::of(settings).socket.is_some() { "systemd" } else { "no" }
+}
+
 /// Logs that nobody listens although `supervised` says so.
 pub fn warn_if_alone(settings: &Settings, log: &Log) {
     if mode(settings) == "systemd" && std::env::var_os(VARIABLE).is_none() {

@@ -26,11 +26,56 @@ impl Store {
     /// Commits a write whose keys all belong to one lane.
     pub(crate) fn submit(&self, lane: usize, mut write: Write) -> Result<()> {
         let lane = &self.lanes[lane];
-        let mut applied = Ok(());
-        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
-        let end = lane.append(self, &mut write, apply)?;
-        applied?;
-        self.finish(lane, end, &write)
+        let end =
+            self.append_with_room(&mut write, |write, apply| lane.append(self, write, apply))?;
+        end.map_or(Ok(()), |end| self.finish(lane, end, &write))
+    }
+
+    /// Appends a write and applies it. On a full disk deletes are tried again after compaction has made
+    /// room for them; `None` when they turn out to have nothing to delete.
+    fn append_with_room(
+        &self,
+        write: &mut Write,
+        append: impl Fn(&mut Write, &mut dyn FnMut(&Write, Placed<'_>)) -> Result<LogOffset>,
+    ) -> Result<Option<LogOffset>> {
+        self.check_reserve(write)?;
+        loop {
+            let room_made = self.reserve.room_made.load(Ordering::Acquire);
+            let mut applied = Ok(());
+            let mut apply =
+                |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+            let error = match append(write, &mut apply) {
+                Err(error) if error.is_no_space() && write.only_deletes() => error,
+                end => return applied.and(end.map(Some)),
+            };
+            if self.has_none_of(write)? {
+                // That it has none must be as durable as these deletes should be.
+                return if self.wants_sync(write.durability) { self.flush() } else { Ok(()) }
+                    .map(|()| None);
+            }
+            self.make_room(room_made, error)?;
+        }
+    }
+
+    /// Whether no key of a write has a value.
+    fn has_none_of(&self, write: &Write) -> Result<bool> {
+        for op in write.ops.as_slice() {
+            let key = op.key(&write.frame);
+            let is_there = match &self.index {
+                Index::Ordered(index) => index.get(key).is_some(),
+                Index::Hash(index) => loop {
+                    match self.find_by_hash(index, op.hash, key)? {
+                        Found::At(_) => break true,
+                        Found::Nowhere => break false,
+                        Found::Moved => {}
+                    }
+                },
+            };
+            if is_there {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Commits a batch whose keys belong to several lanes: all of them stand still meanwhile, so
@@ -41,11 +86,11 @@ impl Store {
         let home = self.lane_of(first.hash, first.key(&write.frame));
         let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
         let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
-        let mut applied = Ok(());
-        let apply = |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
-        let end = Lane::append_across(&locked, at, self, &mut write, apply)?;
-        applied?;
-        self.finish(&self.lanes[home], end, &write)
+        let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Placed<'_>)| {
+            Lane::append_across(&locked, at, self, write, apply)
+        };
+        let end = self.append_with_room(&mut write, append)?;
+        end.map_or(Ok(()), |end| self.finish(&self.lanes[home], end, &write))
     }
 
     /// What remains to be done for a write that was appended.
@@ -177,11 +222,15 @@ impl Owner for Store {
     fn open_tail(&self, lane: u32) -> Result<Arc<Tail>> {
         let home = &self.home;
         let geometry = self.options.tail_geometry();
-        let tail = Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry)
+        let open = || Tail::open(&*home.disk, &home.dir, home.store_id, lane, geometry);
+        let tail = self
+            .reserve
+            .lend(geometry.file_len() as u64, open)
             .map_err(|e| Store::latch(self, e))?;
         // Before anything in it is acknowledged, so that it is missed if it gets lost.
         if !self.manifest.lock().tails.contains(&lane) {
             self.update_manifest(|manifest| manifest.tails.insert(lane))?;
+            self.tails_missing.fetch_sub(1, Ordering::Relaxed);
         }
         Ok(tail)
     }
@@ -200,6 +249,10 @@ impl Owner for Store {
         if self.options.background_threads {
             self.wakeup.changed.notify_all();
         }
+    }
+
+    fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()> {
+        self.set_segment_space_aside(segment, needed, usual, write)
     }
 
     fn segment_len_max(&self) -> u64 {

@@ -43,6 +43,9 @@ const SMALL_FRACTION: u64 = 8;
 /// Input of one job at most, in segments of the usual size: what a job has copied is of no use, and
 /// its input not given back, before it is through.
 const JOB_SEGMENTS_MAX: u64 = 4;
+/// While the reserve is not whole, a segment is worth rewriting when this part of it is garbage. All
+/// of them together then give back more than the reserve's part for tombstones.
+const LEAN_FRACTION: u64 = 128;
 /// How many small segments are many.
 const SMALL_COUNT_MAX: usize = 16;
 
@@ -74,6 +77,15 @@ impl Pace {
         }
         Ok(())
     }
+}
+
+/// How far to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Until {
+    /// No segment has too much garbage.
+    NoGarbage,
+    /// The reserve is whole again.
+    Whole,
 }
 
 /// What a compaction did.
@@ -119,6 +131,8 @@ struct Elder {
 /// One run of compaction.
 struct Job<'a> {
     store: &'a Store,
+    /// Length of the output, if its space is set aside first, by help of the reserve. There is then one.
+    set_aside: Option<u64>,
     inputs: Vec<Arc<Segment>>,
     outputs: Vec<Output>,
     keys: Vec<u8>,
@@ -131,17 +145,58 @@ impl Store {
     /// Rewrites segments until none has too much garbage.
     pub(crate) fn compact(&self, pace: &mut Pace) -> Result<CompactionReport> {
         let _one_at_a_time = self.compacting.lock();
+        self.compact_until(pace, Until::NoGarbage)
+    }
+
+    /// Compacts for deletes that met the full disk of `refusal`, unless others have since room was
+    /// made `seen` times.
+    ///
+    /// # Errors
+    /// The refusal, when nothing can be given back.
+    pub(crate) fn make_room(&self, seen: u64, refusal: Error) -> Result<()> {
+        let _one_at_a_time = self.compacting.lock();
+        if self.reserve.room_made.load(Ordering::Acquire) != seen {
+            return Ok(());
+        }
+        let segments = self.segments.read().len();
+        let report = match self.compact_until(&mut Pace::unlimited(), Until::Whole) {
+            Err(error) if error.is_no_space() => return Err(refusal),
+            report => report?,
+        };
+        if report.bytes_after >= report.bytes_before && self.segments.read().len() >= segments {
+            return Err(refusal);
+        }
+        self.reserve.room_made.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn compact_until(&self, pace: &mut Pace, until: Until) -> Result<CompactionReport> {
         let mut total = CompactionReport::default();
         let mut first_error = None;
+        if self.reserve.is_short() {
+            self.finish_segments_with_garbage()?;
+        }
         // Every segment is input at most once, so this ends whatever is written meanwhile.
         let newest = SegmentId(self.manifest.lock().next_segment);
         loop {
             self.check_writable()?;
-            let inputs = self.choose_inputs(newest);
+            let is_short = self.reserve.is_short();
+            let is_whole = !is_short || self.restore_reserve()?;
+            if is_whole {
+                self.write_missing_hints()?;
+            }
+            if is_whole && until == Until::Whole && total.segments > 0 {
+                return Ok(total);
+            }
+            let inputs = match self.choose_inputs(newest, is_whole) {
+                // What was given back is worth something to those who wait for it.
+                Err(error) if error.is_no_space() && total.segments > 0 => Vec::new(),
+                inputs => inputs?,
+            };
             if inputs.is_empty() {
                 return first_error.map_or(Ok(total), Err);
             }
-            let mut job = Job::new(self, inputs);
+            let mut job = Job::new(self, inputs, is_short);
             match job.run(pace) {
                 Ok(report) => {
                     total.segments += report.segments;
@@ -153,16 +208,47 @@ impl Store {
                     job.give_up();
                     first_error.get_or_insert(error);
                 }
+                // Once more, with the space that is held for this.
+                Err(error) if error.is_no_space() && !is_short => {
+                    job.give_up();
+                    self.reserve.set_short();
+                }
                 Err(error) => {
                     job.give_up();
+                    if !self.is_latched() {
+                        self.restore_reserve()?;
+                    }
                     return Err(error);
                 }
             }
         }
     }
 
+    /// On a full disk, what lanes are writing is needed as input, too.
+    fn finish_segments_with_garbage(&self) -> Result<()> {
+        let is_whole = self.restore_reserve()?;
+        let is_wanted = |segment: &Segment| {
+            let body = segment.len() - SEGMENT_HEADER_LEN;
+            body.saturating_sub(segment.live()) >= self.garbage_wanted(body, is_whole)
+        };
+        let mut is_any = false;
+        for lane in &self.lanes {
+            is_any |= lane.close_run_if(self, is_wanted);
+        }
+        if is_any { self.seal_filled() } else { Ok(()) }
+    }
+
+    /// How much garbage makes it worthwhile to rewrite so many bytes of records.
+    fn garbage_wanted(&self, body: u64, is_whole: bool) -> u64 {
+        let wanted = match is_whole {
+            true => (body as f64 * self.options.compaction.garbage_ratio) as u64,
+            false => body / LEAN_FRACTION,
+        };
+        wanted.max(1)
+    }
+
     /// Sealed segments worth rewriting together: their live records fit into one segment.
-    fn choose_inputs(&self, newest: SegmentId) -> Vec<Arc<Segment>> {
+    fn choose_inputs(&self, newest: SegmentId, is_whole: bool) -> Result<Vec<Arc<Segment>>> {
         let sealed: Vec<SegmentId> = {
             let manifest = self.manifest.lock();
             let sealed = |(id, entry): (&SegmentId, &crate::manifest::Entry)| {
@@ -178,12 +264,12 @@ impl Store {
                 continue;
             }
             let body = segment.len() - SEGMENT_HEADER_LEN;
-            let wanted = (body as f64 * self.options.compaction.garbage_ratio) as u64;
+            let wanted = self.garbage_wanted(body, is_whole);
             let garbage = body.saturating_sub(segment.live() + segment.tombstones());
             // Tombstones may turn out to be garbage; that takes a look at other segments' filters.
-            if garbage >= wanted.max(1)
-                || (garbage + segment.tombstones() >= wanted.max(1)
-                    && garbage + self.idle_tombstones(&segment, &elders) >= wanted.max(1))
+            if garbage >= wanted
+                || (garbage + segment.tombstones() >= wanted
+                    && garbage + self.idle_tombstones(&segment, &elders) >= wanted)
             {
                 worthwhile.push(segment);
             } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
@@ -193,7 +279,12 @@ impl Store {
         if small.len() > SMALL_COUNT_MAX {
             worthwhile.append(&mut small);
         }
-        self.fill_job(worthwhile)
+        let is_any = !worthwhile.is_empty();
+        let chosen = self.fill_job(worthwhile);
+        if is_any && chosen.is_empty() {
+            return Err(Error::NoSpace { path: self.home.dir.clone() });
+        }
+        Ok(chosen)
     }
 
     /// Those of the segments that give back the most for what they cost, as many as one job takes.
@@ -208,6 +299,9 @@ impl Store {
             segments.truncate(empty);
             return segments;
         }
+        if self.reserve.is_short() {
+            return self.fill_output(segments);
+        }
         let (mut room, mut reads) = (size, size.saturating_mul(JOB_SEGMENTS_MAX));
         let mut chosen: Vec<Arc<Segment>> = Vec::new();
         for segment in segments {
@@ -219,6 +313,19 @@ impl Store {
             }
         }
         chosen
+    }
+
+    /// Those of the segments, ascending by what they cost, of which all records would fit into the output
+    /// for which space can be set aside.
+    fn fill_output(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
+        let mut room = self.room_for_output().min(longest.max(self.options.segment_size_bytes));
+        segments.retain(|segment| {
+            let fits = segment.len() <= room;
+            room -= if fits { segment.len() } else { 0 };
+            fits
+        });
+        segments
     }
 
     /// Bytes of a sealed segment's tombstones that nothing needs any more.
@@ -256,6 +363,9 @@ impl Store {
     }
 
     fn hint_reader(&self, segment: &Segment) -> Option<HintReader> {
+        if segment.lacks_hint() {
+            return self.hint_in_memory(segment);
+        }
         let home = &self.home;
         let (id, len) = (segment.id, segment.len());
         HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, self.order).ok()
@@ -284,9 +394,11 @@ impl Elders {
 }
 
 impl<'a> Job<'a> {
-    fn new(store: &'a Store, inputs: Vec<Arc<Segment>>) -> Self {
+    fn new(store: &'a Store, inputs: Vec<Arc<Segment>>, is_short: bool) -> Self {
         let elders = store.elders(&inputs);
-        Job { store, inputs, outputs: Vec::new(), keys: Vec::new(), moves: Vec::new(), elders }
+        let set_aside = is_short.then(|| inputs.iter().map(|segment| segment.len()).sum());
+        let (outputs, keys, moves) = (Vec::new(), Vec::new(), Vec::new());
+        Job { store, set_aside, inputs, outputs, keys, moves, elders }
     }
 
     fn run(&mut self, pace: &mut Pace) -> Result<CompactionReport> {
@@ -411,7 +523,7 @@ impl<'a> Job<'a> {
 
     /// The output to put a record of this length into.
     fn output(&mut self, len: u64) -> Result<&mut Output> {
-        let size = self.store.options.segment_size_bytes;
+        let size = self.set_aside.unwrap_or(self.store.options.segment_size_bytes);
         let fits = self
             .outputs
             .last()
@@ -420,25 +532,28 @@ impl<'a> Job<'a> {
             let segment = self.store.create_segment(Origin::Compaction)?;
             self.store.use_segment(&segment);
             self.outputs.push(Output {
-                segment,
+                segment: segment.clone(),
                 hint: HintBuilder::new(self.store.order),
                 buf: Vec::new(),
                 summary: HintSummary::default(),
             });
+            if let Some(len) = self.set_aside {
+                self.store.set_output_aside(&segment, len).map_err(|e| self.store.latch(e))?;
+            }
         }
         Ok(self.outputs.last_mut().expect("pushed if there was none"))
     }
 
     fn finish_outputs(&mut self) -> Result<()> {
-        let home = &self.store.home;
         for output in &mut self.outputs {
             write_out(output).map_err(|e| self.store.latch(e))?;
-            output.segment.sync(output.segment.len()).map_err(|e| self.store.latch(e))?;
-            let hint = std::mem::replace(&mut output.hint, HintBuilder::new(self.store.order));
-            let (id, len) = (output.segment.id, output.segment.len());
-            output.summary = hint
-                .write(&*home.disk, &home.dir, home.store_id, id, len)
-                .map_err(|e| self.store.latch(e))?;
+            match self.set_aside {
+                Some(_) => output.segment.complete(),
+                None => output.segment.sync(output.segment.len()),
+            }
+            .map_err(|e| self.store.latch(e))?;
+            let mut hint = std::mem::replace(&mut output.hint, HintBuilder::new(self.store.order));
+            output.summary = self.store.write_hint(&mut hint, &output.segment)?;
             output.segment.set_seq_min(output.summary.seq_min);
             output.segment.add_tombstone(output.summary.tombstones);
             output.segment.finish();

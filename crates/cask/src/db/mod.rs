@@ -7,6 +7,7 @@
 //! * [`sweep`]: one way through all records, in the disk's order.
 //! * [`seal`]: finishing segments, and making things durable.
 //! * [`compaction`]: getting space back.
+//! * [`reserve`]: space set aside for deletes and compaction on a full disk.
 //! * [`handle`]: the public face, [`Db`](handle::Db).
 
 pub(crate) mod batch;
@@ -18,6 +19,7 @@ pub(crate) mod open;
 pub(crate) mod range;
 pub(crate) mod read;
 pub(crate) mod recovery;
+pub(crate) mod reserve;
 pub(crate) mod scan;
 pub(crate) mod seal;
 pub(crate) mod snapshot;

@@ -2,6 +2,7 @@
 //! `recover_segments`, `load_index`, in this order.
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
+use super::reserve::Reserve;
 use super::stats::Counters;
 use super::store::Store;
 use crate::disk::{Disk, DiskLock};
@@ -42,19 +43,39 @@ pub(crate) fn open(
     let threads = thread_count(&options);
     let listed: Vec<(SegmentId, Entry)> =
         manifest.segments.iter().map(|(id, entry)| (*id, *entry)).collect();
-    let mut recovered = recover_segments(&home, order, &listed, &manifest.tails, threads)?;
+    let reserve = Reserve::open(&home.disk, dir)?;
+    let recover = || recover_segments(&home, order, &listed, &manifest.tails, threads);
+    let mut recovered = match recover() {
+        // Here is what it was held for.
+        Err(error) if error.is_no_space() => {
+            reserve.give_up()?;
+            recover()?
+        }
+        recovered => recovered?,
+    };
     let report = settle(&mut manifest, &mut recovered, &options);
     adopt_tails(&*home.disk, dir, &mut manifest)?;
-    manifest.store(&*home.disk, dir)?;
-    remove_idle_tails(&*home.disk, dir, manifest.shards)?;
-    // Only now, when the manifest lists them as doomed, may the empty ones' files go.
-    let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
-    empty.for_each(|recovered| recovered.segment.doom());
+    let space = manifest.space(options.tail_geometry().page_len());
+    match reserve.lend(space, || manifest.store(&*home.disk, dir)) {
+        Ok(()) => {
+            remove_idle_tails(&*home.disk, dir, manifest.shards)?;
+            // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+            let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
+            empty.for_each(|recovered| recovered.segment.doom());
+        }
+        // The manifest that is there leads to the same content once more; the one in memory is stored
+        // before anything else is written.
+        Err(error) if error.is_no_space() => {}
+        Err(error) => return Err(error),
+    }
     recovered.retain(|recovered| recovered.hint.is_some());
     let index = load_index(order, &recovered, &home, threads)?;
     let segments = recovered.into_iter().map(|r| (r.segment.id, r.segment)).collect();
+    let counters = Counters::default();
     let store =
-        Store::new(home, options, order, index, segments, manifest, lock, Counters::default());
+        Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
+    // Where there is no space for it, the store can be read, and puts say what is missing.
+    store.restore_reserve()?;
     let report = RecoveryReport { keys: store.stats().keys, ..report };
     Ok((store, report))
 }
@@ -125,7 +146,11 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
                 None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
                 Some(state) => state == State::Doomed,
             },
-            FileKind::Manifest | FileKind::Lock | FileKind::Tail(_) | FileKind::Other => false,
+            FileKind::Manifest
+            | FileKind::Lock
+            | FileKind::Reserve
+            | FileKind::Tail(_)
+            | FileKind::Other => false,
         };
         if is_rubbish {
             if !removed {

@@ -6,12 +6,12 @@
 //! durable. Anything else that does not check out is an error, never skipped.
 
 use super::store::Index;
-use crate::disk::OpenMode;
+use crate::disk::{Disk, OpenMode, ShadowDisk};
 use crate::error::{Error, Result};
 use crate::hint::entry::{HintOrder, RANGES};
 use crate::hint::merge::{Standing, merge};
 use crate::hint::reader::HintReader;
-use crate::hint::writer::{HintBuilder, HintSummary};
+use crate::hint::writer::{HintBuilder, Written};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{LeafBuilder, OrderedIndex};
 use crate::location::{Location, SegmentId};
@@ -131,12 +131,22 @@ fn recover_segment(
 }
 
 fn open_hint(home: &SegmentHome, order: HintOrder, segment: &Segment) -> Option<HintReader> {
+    open_hint_on(&*home.disk, home, order, segment)
+}
+
+fn open_hint_on(
+    disk: &dyn Disk,
+    home: &SegmentHome,
+    order: HintOrder,
+    segment: &Segment,
+) -> Option<HintReader> {
     let (id, len) = (segment.id, segment.len());
-    let hint = HintReader::open(&*home.disk, &home.dir, home.store_id, id, len, order).ok()?;
+    let hint = HintReader::open(disk, &home.dir, home.store_id, id, len, order).ok()?;
     hint.verify().is_ok().then_some(hint)
 }
 
-/// Reads a whole segment and writes its hint file; `None` when there is no record in it.
+/// Reads a whole segment and writes its hint file, to memory where the disk is full; `None` when there
+/// is no record in it.
 fn make_hint(
     home: &SegmentHome,
     order: HintOrder,
@@ -149,9 +159,18 @@ fn make_hint(
     if builder.is_empty() {
         return Ok(None);
     }
-    let _: HintSummary =
-        builder.write(&*home.disk, &home.dir, home.store_id, segment.id, segment.len())?;
-    match open_hint(home, order, segment) {
+    let (dir, id, len) = (&home.dir, segment.id, segment.len());
+    let (_, written) = builder.write_if_there_is_space(&*home.disk, dir, home.store_id, id, len)?;
+    let hint = match written {
+        Written::Yes => open_hint(home, order, segment),
+        Written::NoSpace => {
+            segment.set_lacks_hint(true);
+            let memory = ShadowDisk::new();
+            builder.write(&memory, dir, home.store_id, id, len)?;
+            open_hint_on(&memory, home, order, segment)
+        }
+    };
+    match hint {
         Some(hint) => Ok(Some(hint)),
         None => {
             let path = names::hint(&home.dir, segment.id);
@@ -180,7 +199,7 @@ pub(crate) fn complete_segment(
     // The process may have died and the machine gone on: then nothing of this is durable yet.
     file.truncate(ending.end).map_err(|e| Error::io("truncate", &segment.path, e))?;
     file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
-    segment.set_len(ending.end);
+    segment.set_end(ending.end);
     let torn = ending.torn.map(|(bytes, reason)| {
         let path = segment.path.clone();
         TornTail { path, offset: ending.end, bytes, reason }

@@ -5,8 +5,10 @@
 //! right.
 
 use super::store::Store;
+use crate::disk::ShadowDisk;
 use crate::error::{Error, Result};
-use crate::hint::writer::HintBuilder;
+use crate::hint::reader::HintReader;
+use crate::hint::writer::{HintBuilder, HintSummary, Written};
 use crate::manifest::{Purpose, State};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
@@ -48,18 +50,72 @@ impl Store {
             segment.finish();
             return Ok(());
         }
-        let builder = match segment.take_collected() {
+        let mut builder = match segment.take_collected() {
             Some(builder) => builder,
             None => self.collect(segment)?,
         };
-        let home = &self.home;
-        let summary = builder
-            .write(&*home.disk, &home.dir, home.store_id, segment.id, len)
-            .map_err(|e| self.latch(e))?;
+        let summary = self.write_hint(&mut builder, segment)?;
         self.set_state(segment.id, State::Sealed { len }, summary.seq_min)?;
         segment.set_seq_min(summary.seq_min);
         segment.finish();
         Ok(())
+    }
+
+    /// Writes the hint file of a finished segment. On a full disk there are better uses for the space.
+    pub(crate) fn write_hint(
+        &self,
+        builder: &mut HintBuilder,
+        segment: &Segment,
+    ) -> Result<HintSummary> {
+        if self.reserve.is_short() {
+            segment.set_lacks_hint(true);
+            return Ok(builder.finish());
+        }
+        let (home, id, len) = (&self.home, segment.id, segment.len());
+        let (summary, written) = builder
+            .write_if_there_is_space(&*home.disk, &home.dir, home.store_id, id, len)
+            .map_err(|e| self.latch(e))?;
+        segment.set_lacks_hint(written == Written::NoSpace);
+        Ok(summary)
+    }
+
+    /// Writes the hint files for which there was no space, as far as there is now.
+    pub(crate) fn write_missing_hints(&self) -> Result<()> {
+        let lacking: Vec<_> = {
+            let segments = self.segments.read();
+            segments.values().filter(|segment| segment.lacks_hint()).cloned().collect()
+        };
+        for segment in lacking.iter().filter(|segment| !segment.is_damaged()) {
+            let (file, len) = (segment.sequential()?, segment.len());
+            let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+            let mut builder = HintBuilder::new(self.order);
+            if let (_, Some(_)) = builder.collect(&mut scanner)? {
+                segment.mark_damaged();
+                continue;
+            }
+            let home = &self.home;
+            let (_, written) = builder
+                .write_if_there_is_space(&*home.disk, &home.dir, home.store_id, segment.id, len)
+                .map_err(|e| self.latch(e))?;
+            if written == Written::NoSpace {
+                break;
+            }
+            segment.set_lacks_hint(false);
+        }
+        Ok(())
+    }
+
+    /// What the hint file of a segment would say for which there was no space.
+    pub(crate) fn hint_in_memory(&self, segment: &Segment) -> Option<HintReader> {
+        let (file, len) = (segment.sequential().ok()?, segment.len());
+        let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
+        let mut builder = HintBuilder::new(self.order);
+        let (_, damage) = builder.collect(&mut scanner).ok()?;
+        let (memory, dir, id) = (ShadowDisk::new(), &self.home.dir, self.home.store_id);
+        if damage.is_some() || builder.write(&memory, dir, id, segment.id, len).is_err() {
+            return None;
+        }
+        HintReader::open(&memory, dir, id, segment.id, len, self.order).ok()
     }
 
     /// Reads a segment from end to end for its hint file.
@@ -112,7 +168,9 @@ impl Store {
             spares.iter().for_each(|spare| spare.doom());
         }
         self.seal_filled()?;
-        self.let_go_of_tails()
+        self.let_go_of_tails()?;
+        // What the segments being written had in reserve is free now, and less need be held.
+        self.restore_reserve().map(drop)
     }
 
     /// Notes that everything is in segments, if it is.

@@ -1,5 +1,6 @@
 //! The state all handles of an open store share, and the few rules that everybody obeys.
 
+use super::reserve::Reserve;
 use super::scan::pass::Passes;
 use super::stats::Counters;
 use crate::cache::ReadCache;
@@ -63,6 +64,10 @@ pub(crate) struct Store {
     pub(crate) preparing: Mutex<()>,
     pub(crate) sealing: Mutex<()>,
     pub(crate) compacting: Mutex<()>,
+    /// Taken after any other lock but that of `segments`.
+    pub(crate) reserve: Reserve,
+    /// Lanes that have no tail yet.
+    pub(crate) tails_missing: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
     pub(crate) bell: Bell,
@@ -128,8 +133,10 @@ impl Store {
         manifest: Manifest,
         lock: Box<dyn DiskLock>,
         counters: Counters,
+        reserve: Reserve,
     ) -> Self {
         let lanes = lanes_in_use(&options, manifest.shards);
+        let tails_missing = (0..lanes).filter(|lane| !manifest.tails.contains(lane)).count() as u64;
         options.fit_to_device(home.disk.space(&home.dir), lanes);
         Store {
             cache: ReadCache::new(options.read_cache_bytes),
@@ -155,6 +162,8 @@ impl Store {
             preparing: Mutex::new(()),
             sealing: Mutex::new(()),
             compacting: Mutex::new(()),
+            reserve,
+            tails_missing: AtomicU64::new(tails_missing),
             counters,
             wakeup: Wakeup::default(),
             latch: OnceLock::new(),
@@ -242,7 +251,8 @@ impl Store {
         }
         let result = change(&mut next);
         next.next_seq = next.next_seq.max(self.next_seq.load(Ordering::Acquire));
-        next.store(&*self.home.disk, &self.home.dir).map_err(|e| self.latch(e))?;
+        let store = || next.store(&*self.home.disk, &self.home.dir);
+        self.reserve.lend(next.space(self.page_len()), store).map_err(|e| self.latch(e))?;
         *manifest = next;
         // Only now: had it failed, they would still be listed. More may have come since.
         self.home.removed.lock().retain(|id| !removed.contains(id));
@@ -265,7 +275,8 @@ impl Store {
             manifest.segments.insert(id, Entry { state: State::Doomed, origin, seq_min });
             Ok(id)
         })??;
-        let created = Segment::create(&self.home, id, origin, seq_min);
+        let create = || Segment::create(&self.home, id, origin, seq_min);
+        let created = self.reserve.lend(self.page_len(), create);
         let segment = match created {
             Ok(segment) => segment,
             Err(error) => {
@@ -310,6 +321,9 @@ impl Store {
         let _one_at_a_time = self.preparing.lock();
         while self.spares.lock().len() < self.lanes.len() {
             self.check_writable()?;
+            if self.reserve.is_short() {
+                return Ok(());
+            }
             let spare = self.create_segment(Origin::Log)?;
             self.spares.lock().push(spare);
         }

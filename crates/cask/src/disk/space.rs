@@ -30,8 +30,7 @@ pub(crate) fn reserve(
     needed: u64,
     wanted: u64,
 ) -> io::Result<u64> {
-    let free = disk.space(dir).map_or(u64::MAX, |space| space.free);
-    let generous = wanted.min(reserved.saturating_add(free / FREE_PART)).max(needed);
+    let generous = decent(disk, dir, reserved, needed, wanted);
     match file.reserve(generous) {
         // What is free may be less by now, or less for this user.
         Err(e) if is_full(&e) && generous > needed => {
@@ -40,6 +39,13 @@ pub(crate) fn reserve(
         }
         result => result.map(|()| generous),
     }
+}
+
+/// Up to where it is decent to set space aside for a file that has `reserved`, wants `wanted` and
+/// needs `needed`.
+pub(crate) fn decent(disk: &dyn Disk, dir: &Path, reserved: u64, needed: u64, wanted: u64) -> u64 {
+    let free = disk.space(dir).map_or(u64::MAX, |space| space.free);
+    wanted.min(reserved.saturating_add(free / FREE_PART)).max(needed)
 }
 
 /// Whether a device, or a quota on it, is full.

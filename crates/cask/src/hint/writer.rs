@@ -37,6 +37,13 @@ struct Collected {
     place: Place,
 }
 
+/// Whether a hint file was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    Yes,
+    NoSpace,
+}
+
 /// What was learned while collecting, for the segment's accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct HintSummary {
@@ -98,7 +105,7 @@ impl HintBuilder {
 
     /// Writes the hint file of a segment of length `segment_len`, durable when this returns.
     pub(crate) fn write(
-        mut self,
+        &mut self,
         disk: &dyn Disk,
         dir: &Path,
         store_id: u128,
@@ -124,6 +131,29 @@ impl HintBuilder {
         disk.rename(&temporary, &path).map_err(|e| Error::io("rename", &temporary, e))?;
         disk.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         Ok(self.summary())
+    }
+
+    /// Ends collecting without a file.
+    pub(crate) fn finish(&mut self) -> HintSummary {
+        self.sort();
+        self.summary()
+    }
+
+    /// As [`Self::write`]; without the file where there is no space for it. A hint file only saves
+    /// reading its segment, so it is no reason to refuse anything.
+    pub(crate) fn write_if_there_is_space(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        store_id: u128,
+        segment: SegmentId,
+        segment_len: u64,
+    ) -> Result<(HintSummary, Written)> {
+        match self.write(disk, dir, store_id, segment, segment_len) {
+            Ok(summary) => Ok((summary, Written::Yes)),
+            Err(Error::NoSpace { .. }) => Ok((self.summary(), Written::NoSpace)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Brings the newest record of every key to the front and drops the others.

@@ -14,6 +14,7 @@ use crate::disk::{DIRECT_ALIGNMENT, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::segment::file::Segment;
+use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::tail::{LogOffset, SLOTS, Tail};
 use parking_lot::MutexGuard;
 use std::io::IoSlice;
@@ -129,7 +130,10 @@ impl Lane {
         loop {
             let mut head = self.head.lock();
             let piece = self.complete_piece(&mut head, flush).or_else(|| self.rest(&head, flush));
-            let Some(piece) = piece else { return Ok(head.end) };
+            // A header is in the file since that was made, and on a full disk there may be no space for
+            // more: that is set aside with the first record.
+            let has_records = |piece: &Piece| piece.to > piece.run.base + SEGMENT_HEADER_LEN;
+            let Some(piece) = piece.filter(has_records) else { return Ok(head.end) };
             drop(head);
             self.write_piece(flush, &piece).map_err(|e| owner.latch(e))?;
             self.set_free(flush, &piece);

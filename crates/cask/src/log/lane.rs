@@ -48,6 +48,8 @@ pub(crate) trait Owner {
     fn next_segment(&self) -> Result<Arc<Segment>>;
     /// Takes over a segment to which nothing will be appended.
     fn filled(&self, lane: u32, segment: Arc<Segment>);
+    /// Sets space aside in a segment up to `needed`, at most `usual` unless more is needed.
+    fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()>;
     /// Length at which segments are filled.
     fn segment_len_max(&self) -> u64;
     /// The first of some consecutive sequence numbers.
@@ -141,6 +143,20 @@ impl Lane {
         self.head.lock()
     }
 
+    /// Ends the segment being written, if that is wanted: what follows goes to another one.
+    pub(crate) fn close_run_if(
+        &self,
+        owner: &impl Owner,
+        wanted: impl Fn(&Segment) -> bool,
+    ) -> bool {
+        let mut head = self.head.lock();
+        let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
+        if is_wanted && let Some(filled) = head.close_run() {
+            owner.filled(self.number, filled);
+        }
+        is_wanted
+    }
+
     /// Where the log ends.
     pub(crate) fn end(&self) -> LogOffset {
         self.head.lock().end
@@ -227,7 +243,7 @@ impl Lane {
         if !fits {
             self.rotate(owner, head)?;
         }
-        self.set_space_aside(owner, head, len)?;
+        self.set_space_aside(owner, head, write)?;
         Ok(Tried::Put(self.put(owner, head, write, apply)))
     }
 
@@ -262,11 +278,14 @@ impl Lane {
     }
 
     /// Makes sure that what is acknowledged now cannot meet a full disk later.
-    fn set_space_aside(&self, owner: &impl Owner, head: &Head, len: u64) -> Result<()> {
+    fn set_space_aside(&self, owner: &impl Owner, head: &Head, write: &Write) -> Result<()> {
         let run = head.open_run().expect("there is room in a segment");
-        let needed = self.geometry.ceil(head.end + len) - run.base;
+        let needed = self.geometry.ceil(head.end + write.frame.len() as u64) - run.base;
+        if run.segment.has_space(needed) {
+            return Ok(());
+        }
         let usual = owner.segment_len_max().next_multiple_of(self.geometry.block_len);
-        run.segment.reserve(needed, usual).map_err(|e| owner.latch(e))
+        owner.set_aside(&run.segment, needed, usual, write).map_err(|e| owner.latch(e))
     }
 
     fn put(
@@ -329,7 +348,7 @@ impl Lane {
             self.rotate(owner, head)?;
             self.flush_all(owner, flush, head)?;
         }
-        self.set_space_aside(owner, head, len)?;
+        self.set_space_aside(owner, head, write)?;
         let run = head.runs.back().expect("there is room in a segment");
         let tail = head.tail.as_ref().expect("made with the first segment");
         let (segment, base, start) = (&run.segment, run.base, head.end);

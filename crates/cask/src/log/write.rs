@@ -83,6 +83,11 @@ impl Write {
         Write { frame, ops: Ops::One(op), durability }
     }
 
+    /// Whether it only deletes.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.ops.as_slice().iter().all(|op| op.kind == Kind::Delete)
+    }
+
     /// Gives the records their numbers, counting from `seq`, and their places.
     pub(crate) fn stamp(&mut self, seq: u64, synced: u64, salt: Salt, offset: u64) {
         debug_assert!(offset + self.frame.len() as u64 <= SEGMENT_LEN_MAX);

@@ -65,6 +65,8 @@ pub(crate) struct Segment {
     collected: Mutex<Option<HintBuilder>>,
     doomed: AtomicBool,
     damaged: AtomicBool,
+    /// There was no space for its hint file.
+    lacks_hint: AtomicBool,
 }
 
 /// What [`Segment::flushed`] says when nothing is in the tail, or never was.
@@ -136,6 +138,7 @@ impl Segment {
             collected: Mutex::new(None),
             doomed: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
+            lacks_hint: AtomicBool::new(false),
         }
     }
 
@@ -151,6 +154,12 @@ impl Segment {
     /// Called by the only writer after bytes were written or taken back.
     pub(crate) fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
+    }
+
+    /// Notes where the file ends; no space is set aside behind that.
+    pub(crate) fn set_end(&self, len: u64) {
+        self.set_len(len);
+        self.reserved.store(len, Ordering::Relaxed);
     }
 
     pub(crate) fn synced(&self) -> u64 {
@@ -173,6 +182,15 @@ impl Segment {
 
     pub(crate) fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether there was no space for the hint file of a finished segment.
+    pub(crate) fn set_lacks_hint(&self, lacks: bool) {
+        self.lacks_hint.store(lacks, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lacks_hint(&self) -> bool {
+        self.lacks_hint.load(Ordering::Relaxed)
     }
 
     pub(crate) fn live(&self) -> u64 {
@@ -241,19 +259,32 @@ impl Segment {
         self.flushed.load(Ordering::Acquire) == ALL_FLUSHED
     }
 
-    /// Sets space aside up to `len`, and more at once, so that this is not done often; at most
-    /// `usual_len` unless more is needed, and little on a device that is nearly full. For the only
-    /// writer.
-    pub(crate) fn reserve(&self, len: u64, usual_len: u64) -> Result<()> {
+    /// Up to where space is set aside or used.
+    pub(crate) fn space(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed).max(self.len())
+    }
+
+    /// Up to where space should be set aside when it is needed up to `len`: more at once, so that this
+    /// is not done often; at most `usual_len` unless more is needed, and little on a device that is
+    /// nearly full.
+    pub(crate) fn space_wanted(&self, len: u64, usual_len: u64) -> u64 {
         let reserved = self.reserved.load(Ordering::Relaxed);
-        if len <= reserved {
+        let wanted = (reserved + RESERVE_LEN).min(usual_len);
+        space::decent(&*self.home.disk, &self.home.dir, reserved, len, wanted)
+    }
+
+    /// Whether space is set aside up to `len`.
+    pub(crate) fn has_space(&self, len: u64) -> bool {
+        len <= self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Sets space aside up to `len`. For the only writer.
+    pub(crate) fn reserve(&self, len: u64) -> Result<()> {
+        if self.has_space(len) {
             return Ok(());
         }
-        let wanted = (reserved + RESERVE_LEN).min(usual_len);
-        let (home, file) = (&self.home, self.writable()?);
-        let reserved = space::reserve(&*home.disk, &home.dir, &*file, reserved, len, wanted)
-            .map_err(|e| Error::io("reserve", &self.path, e))?;
-        self.reserved.store(reserved, Ordering::Relaxed);
+        self.writable()?.reserve(len).map_err(|e| Error::io("reserve", &self.path, e))?;
+        self.reserved.store(len, Ordering::Relaxed);
         Ok(())
     }
 
@@ -278,6 +309,7 @@ impl Segment {
         file.truncate(len).map_err(|e| Error::failed("truncate", &self.path, e))?;
         file.sync_data().map_err(|e| Error::failed("sync", &self.path, e))?;
         self.synced.fetch_max(len, Ordering::AcqRel);
+        self.reserved.store(len, Ordering::Relaxed);
         Ok(())
     }
 

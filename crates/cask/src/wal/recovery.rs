@@ -6,6 +6,7 @@
 
 use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
 use crate::db::recovery::{TornTail, complete_segment, scanner};
+use crate::db::reserve::Reserve;
 use crate::db::stats::Counters;
 use crate::db::store::{Index, Store};
 use crate::disk::{Disk, OpenMode};
@@ -119,8 +120,9 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let segments: crate::db::store::Segments =
         kept.into_iter().map(|segment| (segment.id, segment)).collect();
     let index = Index::Hash(HashIndex::new());
+    let (counters, reserve) = (Counters::default(), Reserve::none());
     let store =
-        Store::new(home, options, order, index, segments, manifest, lock, Counters::default());
+        Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
     Ok((store, std::mem::take(&mut replay.recovery)))
 }
 

@@ -13,7 +13,7 @@ use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry};
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::locker::Many;
+use crate::locker::Locker;
 use crate::usage::Access;
 use crate::value::{Value, ValueType};
 
@@ -332,8 +332,12 @@ fn stays_empty<T: CollectionType>(_: &T) -> bool {
     T::STAYS_EMPTY
 }
 
-impl Many<'_, '_> {
-    /// Reads several keys at once, each as [`Db::get`] does. Their shards have to be locked.
+impl Locker<'_> {
+    /// Reads several keys at once, each as [`Db::get`] does.
+    ///
+    /// # Panics
+    ///
+    /// If their shards are not locked together.
     ///
     /// # Errors
     ///
@@ -346,6 +350,7 @@ impl Many<'_, '_> {
     ) -> Result<Vec<Option<Value<'_>>>> {
         // Reading removes keys whose deadline has come, which may move others, and fetches values from
         // disk. So all are read before one of them is borrowed.
+        self.assert_together(keys);
         for key in keys {
             self.db(db, key.hash(), now_ms).read(*key)?;
         }
@@ -353,7 +358,7 @@ impl Many<'_, '_> {
             let mut db = self.db(db, key.hash(), now_ms);
             let entry = std::ptr::from_ref(db.peek(*key)?);
             // SAFETY: looking for keys that are not due, at the same time as above, changes nothing, and
-            // nobody else does while `self` is borrowed.
+            // nobody else does while `self` is borrowed, for no shard of theirs is unlocked meanwhile.
             Some(Value::of(unsafe { &*entry }))
         };
         Ok(keys.iter().map(find).collect())

@@ -1,7 +1,7 @@
 //! Lists, sets, sorted sets, hashes and streams under the keyspace: how they are read and edited under
 //! the lock of their shard, and how each edit reaches the log.
 //!
-//! * `access`: reading ([`Db::collection`], [`Many::values`](crate::Many::values)) and editing
+//! * `access`: reading ([`Db::collection`], [`Locker::values`](crate::Locker::values)) and editing
 //!   ([`Db::edit`]).
 //! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out of
 //!   nothing. So the log, its checkpoints, snapshots and loading have one format.

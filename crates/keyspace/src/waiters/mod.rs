@@ -1,7 +1,7 @@
 //! Those who wait for keys: blocked clients, in the order in which they came.
 //!
 //! A waiter is registered under each of its keys, with all of their shards locked, after it has found
-//! nothing there ([`Many::wait`]). From then on whoever changes a key in such a shard notes the key as
+//! nothing there ([`Locker::wait`]). From then on whoever changes a key in such a shard notes the key as
 //! ready, and looks, when its command is through, who waits for it ([`Locker::take_ready`],
 //! [`Locker::claim_waiter`]). It serves them itself, in their order. How is not known here.
 //!
@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use crate::db_index::DbIndex;
 use crate::key::Key;
 use crate::keyspace::Keyspace;
-use crate::locker::{Locker, Many};
+use crate::locker::Locker;
 
 /// A key that somebody may wait for, in its database.
 pub type WaitKey = (DbIndex, Box<[u8]>);
@@ -234,9 +234,13 @@ impl Locker<'_> {
     }
 }
 
-impl Many<'_, '_> {
-    /// Registers somebody who waits for `keys` of a database, all of whose shards are locked, and who has
-    /// looked under the same locks and found nothing. `about` is for whoever serves it.
+impl Locker<'_> {
+    /// Registers somebody who waits for `keys` of a database, and who has looked under the same locks and
+    /// found nothing. `about` is for whoever serves it.
+    ///
+    /// # Panics
+    ///
+    /// If the shards of the keys are not locked together.
     pub fn wait(
         &mut self,
         db: DbIndex,
@@ -244,17 +248,17 @@ impl Many<'_, '_> {
         minds_removal: bool,
         about: impl Any + Send + Sync,
     ) -> Arc<Waiter> {
-        let locker = self.locker();
+        self.assert_together(keys);
         let waiter = Arc::new(Waiter {
             claim: Claim::new(),
             minds_removal,
-            ticket: locker.keyspace().tickets.next(),
+            ticket: self.keyspace().tickets.next(),
             keys: keys.iter().map(|key| (db, key.bytes().into())).collect(),
             about: Box::new(about),
         });
         for (key, wait_key) in keys.iter().zip(&waiter.keys) {
-            let shard = locker.keyspace().hasher.shard(key.hash());
-            let held = locker.held(shard);
+            let shard = self.keyspace().hasher.shard(key.hash());
+            let held = self.held(shard);
             let waiters = held.shard.waiters.get_or_insert_default();
             waiters.add(wait_key.clone(), Arc::clone(&waiter));
             held.note_waiters();

@@ -15,7 +15,7 @@ pub const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
 /// Room made for announced bytes, as a multiple of those that have arrived. The first 64 KiB of a
 /// large value get a megabyte, while thousands of connections with a length and nothing behind it
 /// get the smallest block each.
-const READ_AHEAD_FACTOR: usize = 16;
+pub(crate) const READ_AHEAD_FACTOR: usize = 16;
 
 #[derive(Debug, Default)]
 enum Storage {
@@ -117,20 +117,17 @@ impl Rest {
         self.end += count;
     }
 
-    /// Whether the bytes are in a vector of their own.
-    pub(crate) fn is_vector(&self) -> bool {
-        matches!(self.storage, Storage::Heap(_))
+    /// Drops all but the first `count` bytes, which are copied to a block of their size.
+    pub(crate) fn truncate(&mut self, count: usize, pool: &Pool) {
+        let rest = std::mem::take(self);
+        self.append(&rest.bytes()[..count], 0, pool);
     }
 
-    /// Takes the bytes out, if they are in a vector of their own.
-    pub(crate) fn take_vector(&mut self) -> Option<Vec<u8>> {
-        let Rest { storage: Storage::Heap(mut bytes), start, end, .. } = std::mem::take(self)
-        else {
-            return None;
-        };
-        bytes.truncate(end);
-        bytes.drain(..start);
-        Some(bytes)
+    /// Puts `bytes` between the first `at` bytes and the others.
+    pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
+        let (front, back) = self.bytes().split_at(at);
+        let joined = [front, bytes, back].concat();
+        *self = Rest { start: 0, end: joined.len(), storage: Storage::Heap(joined), wanted: 0 };
     }
 
     fn room(&self) -> usize {

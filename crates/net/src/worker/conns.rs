@@ -87,8 +87,8 @@ impl<'a, S> Conns<'a, S> {
     pub fn iter(&self) -> impl Iterator<Item = ConnView<'_, S>> {
         self.core.conns.iter().filter_map(|conn| {
             let state = ConnState {
-                input_bytes: conn.rest.len(),
-                input_capacity: conn.rest.capacity(),
+                input_bytes: conn.input_bytes(),
+                input_capacity: conn.input_capacity(),
                 output_bytes: conn.queued_bytes(),
                 output_chunks: conn.queue.as_ref().map_or(0, |queue| queue.chunks()),
                 last_input_ms: conn.last_input_ms,

@@ -136,6 +136,7 @@ impl<S> Core<S> {
         }
         conn.phase = Phase::Flushing;
         conn.rest.clear();
+        conn.apart = None;
         self.timers.clear(token.slot(), TimerKind::Session);
         self.give_time_to_flush(token);
     }

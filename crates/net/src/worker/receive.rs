@@ -124,22 +124,19 @@ impl<S: Service> Worker<S> {
         };
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
         let without = Io::without_input(output, control, info, &mut core.timers, core.now);
-        let is_vector = matches!(place, Place::Rest) && conn.rest.is_vector();
-        let mut io = Io { input, is_vector, ..without };
-        let mut flow = self.service.input(&mut self.state, session, &mut io);
-        let (consumed, wanted, claimed) = (io.consumed, io.wanted, io.claimed);
-        if claimed && let Some(input) = conn.rest.take_vector() {
-            let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
-            let mut io = Io::without_input(output, control, info, &mut core.timers, core.now);
-            flow = self.service.claimed(&mut self.state, session, input, &mut io);
-            return self.after_call(token, flow);
-        }
+        let mut io = Io { input, apart: conn.apart.take(), ..without };
+        let flow = self.service.input(&mut self.state, session, &mut io);
+        let (consumed, wanted, joined) = (io.consumed, io.wanted, io.joined);
+        conn.apart = io.apart;
         match place {
             Place::Scratch(len) if consumed == len => {}
             Place::Scratch(len) => {
                 conn.rest.append(&self.scratch[consumed..len], wanted, &core.pool);
             }
             Place::Rest => conn.rest.discard(consumed, wanted),
+        }
+        if conn.apart.is_some() {
+            settle_apart(conn, joined, &core.pool);
         }
         self.after_call(token, flow);
     }
@@ -151,6 +148,7 @@ impl<S: Service> Worker<S> {
         if !conn.readable || conn.rest.len() >= core.suspended_input_bytes_max {
             return;
         }
+        debug_assert!(!conn.is_receiving_apart(), "a session is not suspended inside a value");
         let result = conn.transport.receive(conn.socket.as_fd(), &mut self.scratch);
         if let Ok(count) = result {
             conn.received(count, self.scratch.len());
@@ -227,6 +225,9 @@ impl<S> Core<S> {
 
 /// Receives once, into the worker's buffer or into the connection's own.
 fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
+    if conn.is_receiving_apart() {
+        return receive_apart(conn);
+    }
     let kept = conn.rest.len();
     let socket = conn.socket.as_fd();
     let into_scratch = kept <= REJOIN_BYTES_MAX;
@@ -260,5 +261,39 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
             Received::Nothing
         }
         Err(error) => Received::Failed(error),
+    }
+}
+
+/// Receives once into the value that is received apart.
+fn receive_apart<S>(conn: &mut Conn<S>) -> Received {
+    let Some(apart) = &mut conn.apart else { return Received::Nothing };
+    let (room, result) = apart.receive(conn.transport, conn.socket.as_fd(), RECEIVE_BYTES_MAX);
+    if let Ok(count) = result {
+        conn.received(count, room);
+    }
+    match result {
+        Ok(0) => Received::HangUp,
+        Ok(count) => Received::Bytes { count, place: Place::Rest },
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            conn.readable = false;
+            Received::Nothing
+        }
+        Err(error) => Received::Failed(error),
+    }
+}
+
+/// Does after a call what the session has asked for: moves the beginning of a value out of the input, or
+/// the value back into it.
+#[cold]
+fn settle_apart<S>(conn: &mut Conn<S>, joined: bool, pool: &Pool) {
+    let Some(apart) = &mut conn.apart else { return };
+    if apart.is_complete() {
+        if joined {
+            conn.rest.insert(apart.at(), apart.bytes());
+            conn.apart = None;
+        }
+    } else if apart.bytes().is_empty() {
+        apart.append(&conn.rest.bytes()[apart.at()..]);
+        conn.rest.truncate(apart.at(), pool);
     }
 }

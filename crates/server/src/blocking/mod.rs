@@ -17,14 +17,14 @@ mod serve;
 
 use std::sync::Arc;
 
-use tierce_keyspace::{Cancelled, Db, DbIndex, Key, Many, Reason, Waiter};
+use tierce_keyspace::{Cancelled, Db, DbIndex, Key, Reason, Waiter};
 use tierce_net::{ConnKey, ConnMut};
 use tierce_wire::number;
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use crate::clients::{Client, ClientFlags};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 use crate::message::Message;
 use crate::reply::Reply;
 use crate::server::Server;
@@ -45,6 +45,11 @@ pub enum Mode<'a> {
 }
 
 impl Mode<'_> {
+    /// Whether the reply may come later.
+    pub(crate) fn may_wait(self) -> bool {
+        matches!(self, Mode::Client)
+    }
+
     /// Whether an error is none to a client that waits already: somebody has put something else where it
     /// waits, and it goes on waiting for what it wants.
     pub(crate) fn passes_over(self, error: &CommandError) -> bool {
@@ -157,11 +162,10 @@ pub(crate) fn first_of<'b>(
     terms: Terms<'_>,
     mut serve: impl FnMut(&mut Db<'_>, Key<'_>, &mut Reply<'_>) -> Result<bool, CommandError>,
 ) -> Result<(), CommandError> {
-    let (keys, hashes) = ctx.keys(keys);
-    let Context { locker, session, reply, now_ms, mode, .. } = ctx;
-    let mut many = locker.lock_many(&hashes);
+    let keys = ctx.keys(keys);
+    let Context { guard, session, reply, now_ms, mode, .. } = ctx;
     for key in &keys {
-        match serve(&mut many.db(session.db, key.hash(), *now_ms), *key, reply) {
+        match serve(&mut guard.db(session.db, key.hash(), *now_ms), *key, reply) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) if mode.passes_over(&error) => {}
@@ -172,7 +176,7 @@ pub(crate) fn first_of<'b>(
         Some(patience) => {
             let command = terms.command.to_owned();
             let terms = Wait { keys: &keys, command, patience, minds_removal: false };
-            wait(*mode, session, reply, &mut many, terms);
+            wait(*mode, session, reply, guard, terms);
         }
         None => reply.null_array(),
     }
@@ -184,7 +188,7 @@ pub(crate) fn wait(
     mode: Mode<'_>,
     session: &mut Session,
     reply: &mut Reply<'_>,
-    many: &mut Many<'_, '_>,
+    guard: &mut Guard<'_, '_>,
     wait: Wait<'_>,
 ) {
     match mode {
@@ -194,7 +198,7 @@ pub(crate) fn wait(
             let client = Arc::clone(&session.client);
             let (conn, db, proto) = (client.conn, session.db, session.proto);
             let about = Blocked { conn, client, db, proto, command: wait.command };
-            let waiter = many.wait(db, wait.keys, wait.minds_removal, about);
+            let waiter = guard.wait(db, wait.keys, wait.minds_removal, about);
             *session.client.waiter.lock() = Some(Arc::clone(&waiter));
             session.client.set(ClientFlags::BLOCKED, true);
             session.blocked = Some(Waiting {
@@ -252,6 +256,7 @@ pub(crate) fn answer(server: &Server, conn: &mut ConnMut<'_, AnySession>, answer
             }
         }
         Content::InVain(reason) => {
+            server.keyspace.locker().forget_waiter(&waiting.waiter);
             write_in_vain(&waiting, *reason, &mut Reply::new(output, session.proto));
         }
     }
@@ -293,7 +298,8 @@ pub(crate) fn connection_ends(server: &Server, session: &mut Session) {
     }
 }
 
-/// CLIENT UNBLOCK: whether the client was waiting. The caller holds no shard.
+/// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
+/// shards of its keys: the caller may hold some.
 pub(crate) fn unblock(server: &Server, client: &Client, with_error: bool) -> bool {
     let Some(waiter) = client.waiter.lock().clone() else { return false };
     let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
@@ -301,7 +307,6 @@ pub(crate) fn unblock(server: &Server, client: &Client, with_error: bool) -> boo
         Cancelled::TooLate => false,
         Cancelled::ByAnother => true,
         Cancelled::Now => {
-            server.keyspace.locker().forget_waiter(&waiter);
             post(server, waiter, client.conn, Content::InVain(reason));
             true
         }

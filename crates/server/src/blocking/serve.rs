@@ -6,7 +6,7 @@ use tierce_keyspace::{Locker, Returned, WaitKey, Waiter};
 use tierce_net::Output;
 
 use super::{Attempt, Blocked, Content, Mode, post};
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Guard};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::Session;
@@ -94,9 +94,10 @@ fn attempt<'k>(
     let reply = Reply::new(&mut output, blocked.proto);
     let mode = Mode::Attempt(&attempt);
     let session = &mut session;
+    let guard = Guard::new(locker);
     let mut ctx =
-        Context { server, session, locker, reply, command, counters, now_ms, mode, large: None };
-    match (command.spec.run)(&mut ctx, args) {
+        Context { server, session, guard, reply, command, counters, now_ms, mode, large: None };
+    match ctx.enter(args) {
         Ok(()) if attempt.found_nothing.get() => return None,
         Ok(()) => {}
         Err(error) => ctx.reply.error(&error),

@@ -46,9 +46,6 @@ impl Flags {
     /// Does its work without the values of its keys, so that those on disk may stay there. Not reported.
     pub const KEY_ONLY: Self = Self(1 << 16);
 
-    /// Keeps a large argument without a copy, if it comes in a vector of its own. Not reported.
-    pub const KEEPS_LARGE: Self = Self(1 << 17);
-
     /// Is for whoever works on the server. Reported by `COMMAND DOCS` only.
     pub const SYSTEM: Self = Self(1 << 18);
 

@@ -1,6 +1,6 @@
 //! The facts about one command.
 
-use super::{Flags, Group, KeySearch, KeySpec};
+use super::{Flags, Group, KeySearch, KeySpec, Scope};
 use crate::error::CommandError;
 use crate::execute::Context;
 use tierce_wire::resp::Args;
@@ -54,6 +54,8 @@ pub struct Spec {
     pub syntax: &'static str,
     /// Where the keys are.
     pub keys: &'static [KeySpec],
+    /// What is locked while it runs; `None` if that follows from the keys.
+    pub locks: Option<Scope>,
     /// Which argument is the name of a field or member that is looked for; 0 if none is.
     pub element_at: usize,
     /// Access categories beyond those that follow from flags and group.
@@ -82,6 +84,7 @@ impl Spec {
             summary: "",
             syntax: "",
             keys: &[],
+            locks: None,
             element_at: 0,
             categories: &[],
             tips: &[],
@@ -113,6 +116,21 @@ impl Spec {
     #[must_use]
     pub const fn keys(self, keys: &'static [KeySpec]) -> Self {
         Self { keys, ..self }
+    }
+
+    /// With this scope in the place of the one that follows from the keys.
+    #[must_use]
+    pub const fn locks(self, scope: Scope) -> Self {
+        Self { locks: Some(scope), ..self }
+    }
+
+    /// What is locked while it runs.
+    #[must_use]
+    pub const fn scope(&self) -> Scope {
+        match self.locks {
+            Some(scope) => scope,
+            None => Scope::of_keys(self),
+        }
     }
 
     /// Looks for the field or member that this argument names, under the key before it.

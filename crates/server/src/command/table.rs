@@ -1,6 +1,7 @@
 //! From a command's name to the command.
 
-use super::{Flags, Spec};
+use super::{Flags, Handler, Spec};
+use crate::execute;
 
 /// A small number that identifies a command or subcommand within one [`Table`]; counters are
 /// arrays indexed by it.
@@ -17,6 +18,8 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
+    /// Locks what its scope says and runs it.
+    pub enter: Handler,
     /// Takes so little time that it is timed together with its neighbours.
     pub is_brief: bool,
     /// Neither has subcommands nor is one, so that its first word alone names it.
@@ -79,6 +82,7 @@ impl Table {
                 spec,
                 id: next_id(),
                 full_name: spec.name.to_owned(),
+                enter: execute::entry(spec),
                 is_brief: is_brief(spec),
                 is_plain: spec.subcommands.is_empty(),
                 subcommands: spec
@@ -89,6 +93,7 @@ impl Table {
                         id: next_id(),
                         full_name: format!("{}|{}", spec.name, sub.name),
                         subcommands: Vec::new(),
+                        enter: execute::entry(sub),
                         is_brief: is_brief(sub),
                         is_plain: false,
                     })

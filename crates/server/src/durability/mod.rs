@@ -29,7 +29,7 @@ pub use compactor::{CompactionFigures, NotCompacted};
 pub use home::{LogHome, LogOptions};
 pub(crate) use home::{cold_dir, log_dir};
 pub use host::{Host, KeeperSettings, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost};
-pub use journal::Journal;
+pub use journal::{Journal, JournalFigures};
 pub use keeper::{Keeper, Next};
 pub(crate) use recovery::{Losses, replay};
 pub use recovery::{RecoveryError, recover};

@@ -18,7 +18,7 @@ use crate::command::Flags;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
-use crate::execute::{self, Context};
+use crate::execute::{self, Context, Guard};
 use crate::listening::Listening;
 use crate::log::Log;
 use crate::reply::Reply;
@@ -84,7 +84,7 @@ impl Executor {
         Context {
             server,
             session,
-            locker: &mut locker,
+            guard: Guard::new(&mut locker),
             reply,
             command,
             counters,

@@ -17,6 +17,7 @@ pub use encode::{Deferred, Encoder};
 pub use reply::{DEPTH_MAX, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value};
 pub use request::{
     Args, ArgsTooLarge, AuthState, Batch, Limits, OwnedArgs, Parsed, Parser, ProtocolError, Status,
+    parse_apart,
 };
 
 /// The protocol version a connection speaks, chosen by `HELLO`.

@@ -48,13 +48,12 @@ impl Operation {
 
 fn bit_op(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
     let operation = Operation::parse(&args[1], args.len() - 3)?;
-    let (keys, hashes) = ctx.keys(args.iter().skip(2));
+    let keys = ctx.keys(args.iter().skip(2));
     let (target, sources) = (keys[0], &keys[1..]);
     check_len(target)?;
-    let mut many = ctx.locker.lock_many(&hashes);
     let mut result: Option<Vec<u8>> = None;
     for key in sources {
-        let mut db = many.db(ctx.session.db, key.hash(), ctx.now_ms);
+        let mut db = ctx.guard.db(ctx.session.db, key.hash(), ctx.now_ms);
         let value = db.string(*key)?;
         let mut text = IntText::new();
         let bytes = value.as_ref().map_or(&b""[..], |value| value.bytes(&mut text));
@@ -69,7 +68,7 @@ fn bit_op(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError>
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     let len = result.len();
-    let mut db = many.db(ctx.session.db, target.hash(), ctx.now_ms);
+    let mut db = ctx.guard.db(ctx.session.db, target.hash(), ctx.now_ms);
     if result.is_empty() {
         db.remove(target);
     } else {

@@ -84,7 +84,7 @@ fn reset(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Result<(), CommandError>
         session.client.set(flag, false);
     }
     session.no_touch = false;
-    ctx.locker.set_touch(session.touch());
+    ctx.guard.set_touch(session.touch());
     if session.reply_mode != ReplyMode::SkipThis {
         session.reply_mode = ReplyMode::On;
     }

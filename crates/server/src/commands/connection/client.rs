@@ -255,7 +255,7 @@ fn durability(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn no_touch(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     ctx.session.no_touch = on_off(&args[2])?;
-    ctx.locker.set_touch(ctx.session.touch());
+    ctx.guard.set_touch(ctx.session.touch());
     ctx.session.client.set(ClientFlags::NO_TOUCH, ctx.session.no_touch);
     ctx.reply.ok();
     Ok(())
@@ -316,8 +316,6 @@ fn unblock(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     let id = number::parse_i64(&args[2]).ok_or(CommandError::NOT_AN_INTEGER)?;
     let with_error = args.get(3).is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
-    // The keys of the other client may be in any shard.
-    ctx.locker.release();
     let client = u64::try_from(id).ok().and_then(|id| ctx.server.clients.get(id));
     let unblocked = client.is_some_and(|client| blocking::unblock(ctx.server, &client, with_error));
     ctx.reply.int(unblocked.into());

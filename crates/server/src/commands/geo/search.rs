@@ -470,18 +470,17 @@ fn run<'a>(
         }
         return Ok(());
     };
-    let (keys, hashes) = ctx.keys([from, to].into_iter());
+    let keys = ctx.keys([from, to].into_iter());
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     let limits = ctx.server.keyspace.limits().sorted_set;
-    let mut many = ctx.locker.lock_many(&hashes);
     let (made, len) = {
-        let mut db = many.db(db, keys[0].hash(), now_ms);
+        let mut db = ctx.guard.db(db, keys[0].hash(), now_ms);
         let set = db.collection::<SortedSet>(keys[0])?;
         let query = parse(set.as_deref())?;
         let found = set.as_ref().map(|set| query.find(set)).unwrap_or_default();
         (query.stored(&found, &limits), found.len())
     };
-    let mut db = many.db(db, keys[1].hash(), now_ms);
+    let mut db = ctx.guard.db(db, keys[1].hash(), now_ms);
     db.put_collection(keys[1], Collection::SortedSet(made), None)?;
     ctx.reply.count(len);
     Ok(())

@@ -1,14 +1,14 @@
 //! PFADD, PFCOUNT, PFMERGE.
 
 use tierce_collections::hyperloglog::{self, Encoding, HyperLogLog, REGISTERS, Registers};
-use tierce_keyspace::{DbIndex, Key, Many};
+use tierce_keyspace::{DbIndex, Key};
 use tierce_wire::resp::Args;
 
 use super::{copy, look, refused, sparse_len_max, store};
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("pfadd", -2, Group::HyperLogLog, pfadd)
@@ -102,7 +102,7 @@ fn pfcount(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 /// All registers of some counters, each the highest, and whether one of them is dense.
 fn united(
-    many: &mut Many<'_, '_>,
+    guard: &mut Guard<'_, '_>,
     db: DbIndex,
     keys: &[Key<'_>],
     now_ms: i64,
@@ -110,7 +110,7 @@ fn united(
     let mut registers = Box::new([0; REGISTERS]);
     let mut has_dense = false;
     for key in keys {
-        look(&mut many.db(db, key.hash(), now_ms), *key, |bytes| {
+        look(&mut guard.db(db, key.hash(), now_ms), *key, |bytes| {
             has_dense |= hyperloglog::encoding(bytes) == Encoding::Dense;
             hyperloglog::raise_all(bytes, &mut registers)
         })?;
@@ -119,20 +119,18 @@ fn united(
 }
 
 fn count_all(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
-    let mut many = ctx.locker.lock_many(&hashes);
-    let (registers, _) = united(&mut many, ctx.session.db, &keys, ctx.now_ms)?;
+    let keys = ctx.keys(args.iter().skip(1));
+    let (registers, _) = united(&mut ctx.guard, ctx.session.db, &keys, ctx.now_ms)?;
     ctx.reply.int(hyperloglog::count(&registers) as i64);
     Ok(())
 }
 
 fn pfmerge(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let sparse_len_max = sparse_len_max(&ctx.server.config.settings());
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
+    let keys = ctx.keys(args.iter().skip(1));
     check_len(keys[0])?;
-    let mut many = ctx.locker.lock_many(&hashes);
-    let (registers, has_dense) = united(&mut many, ctx.session.db, &keys, ctx.now_ms)?;
-    let mut db = many.db(ctx.session.db, keys[0].hash(), ctx.now_ms);
+    let (registers, has_dense) = united(&mut ctx.guard, ctx.session.db, &keys, ctx.now_ms)?;
+    let mut db = ctx.guard.db(ctx.session.db, keys[0].hash(), ctx.now_ms);
     let before = copy(&mut db, keys[0])?;
     let mut counter = before.clone().unwrap_or_else(HyperLogLog::new);
     if has_dense {

@@ -78,10 +78,9 @@ fn count(ctx: &mut Context<'_, '_>, args: Args<'_>, action: impl Fn(&mut Db<'_>,
         reply.int(action(&mut db, key).into());
         return;
     }
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
+    let keys = ctx.keys(args.iter().skip(1));
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let mut many = ctx.locker.lock_many(&hashes);
-    let hits = keys.iter().filter(|key| action(&mut many.db(db, key.hash(), now_ms), **key));
+    let hits = keys.iter().filter(|key| action(&mut ctx.guard.db(db, key.hash(), now_ms), **key));
     ctx.reply.count(hits.count());
 }
 

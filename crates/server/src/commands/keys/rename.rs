@@ -3,7 +3,7 @@
 use tierce_keyspace::{DbIndex, Removal};
 use tierce_wire::resp::Args;
 
-use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Spec};
 use crate::commands::options::{check_len, small_integer};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -33,6 +33,7 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("swapdb", 3, Group::Server, swap_db)
         .flags(Flags::WRITE.with(Flags::FAST))
         .categories(&["keyspace", "dangerous"])
+        .locks(Scope::All)
         .doc(
             "4.0.0",
             "O(N) where N is the number of shards",
@@ -71,18 +72,17 @@ fn rename_key(
     let to = ctx.server.keyspace.key(args.at(2));
     check_len(to)?;
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
-    if many.db(db, from.hash(), now_ms).peek(from).is_none() {
+    if ctx.guard.db(db, from.hash(), now_ms).peek(from).is_none() {
         return Err(CommandError::NO_SUCH_KEY);
     }
     if from.bytes() == to.bytes() {
         return Ok(occupied == Occupied::Replace);
     }
-    if occupied == Occupied::Refuse && many.db(db, to.hash(), now_ms).peek(to).is_some() {
+    if occupied == Occupied::Refuse && ctx.guard.db(db, to.hash(), now_ms).peek(to).is_some() {
         return Ok(false);
     }
-    if let Some(entry) = many.db(db, from.hash(), now_ms).take(from, Removal::Moved) {
-        many.db(db, to.hash(), now_ms).put(to, entry)?;
+    if let Some(entry) = ctx.guard.db(db, from.hash(), now_ms).take(from, Removal::Moved) {
+        ctx.guard.db(db, to.hash(), now_ms).put(to, entry)?;
     }
     Ok(true)
 }
@@ -125,9 +125,8 @@ fn copy(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Err(SAME_OBJECT);
     }
     check_len(to)?;
-    let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
-    let copied = many.db(db, from.hash(), now_ms).duplicate(from)?;
-    let mut target = many.db(options.db, to.hash(), now_ms);
+    let copied = ctx.guard.db(db, from.hash(), now_ms).duplicate(from)?;
+    let mut target = ctx.guard.db(options.db, to.hash(), now_ms);
     let done = match copied {
         None => false,
         Some(_) if options.occupied == Occupied::Refuse && target.peek(to).is_some() => false,
@@ -167,7 +166,7 @@ fn swap_db(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let b = index(&args[2], "ERR invalid second DB index")?;
     let a = ctx.server.database(a).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     let b = ctx.server.database(b).ok_or(CommandError::DB_OUT_OF_RANGE)?;
-    ctx.locker.swap(a, b);
+    ctx.guard.swap(a, b);
     ctx.reply.ok();
     Ok(())
 }

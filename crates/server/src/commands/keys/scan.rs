@@ -4,7 +4,7 @@ use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -14,6 +14,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
         .flags(Flags::READONLY)
         .categories(&["dangerous"])
+        .locks(Scope::Stepwise)
         .doc(
             "1.0.0",
             "O(N) with N being the number of keys in the database",
@@ -23,6 +24,7 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("scan", -2, Group::Generic, scan)
         .tips(&["nondeterministic_output", "request_policy:special"])
         .flags(Flags::READONLY)
+        .locks(Scope::Stepwise)
         .doc(
             "2.8.0",
             "O(1) for every call; O(N) for a complete iteration, N being the number of keys",
@@ -32,6 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("randomkey", 1, Group::Generic, random_key)
         .tips(&["request_policy:all_shards", "nondeterministic_output"])
         .flags(Flags::READONLY)
+        .locks(Scope::Stepwise)
         .doc("1.0.0", "O(1)", "", "Returns a random key name from the database."),
 ];
 
@@ -40,7 +43,7 @@ type Done = Result<(), CommandError>;
 fn keys(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let pattern = &args[1];
     let mut found: Vec<Vec<u8>> = Vec::new();
-    ctx.locker.for_each(ctx.session.db, ctx.now_ms, |entry| {
+    ctx.guard.for_each(ctx.session.db, ctx.now_ms, |entry| {
         if glob::matches(pattern, entry.key(), Case::Sensitive) {
             found.push(entry.key().to_vec());
         }
@@ -88,7 +91,7 @@ fn scan(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = ScanOptions::parse(args.from(2))?;
     let mut found: Vec<Vec<u8>> = Vec::new();
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let cursor = ctx.locker.scan(db, cursor, options.count, now_ms, |entry| {
+    let cursor = ctx.guard.scan(db, cursor, options.count, now_ms, |entry| {
         let named = options
             .pattern
             .is_none_or(|pattern| glob::matches(pattern, entry.key(), Case::Sensitive));
@@ -106,7 +109,7 @@ fn scan(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn random_key(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
     let random = crate::random::word();
-    let key = ctx.locker.random_key(ctx.session.db, random, ctx.now_ms);
+    let key = ctx.guard.random_key(ctx.session.db, random, ctx.now_ms);
     match key {
         Some(key) => ctx.reply.bulk(&key),
         None => ctx.reply.null(),

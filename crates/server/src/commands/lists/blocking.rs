@@ -112,22 +112,21 @@ fn relay_or_wait(
     let (source, destination) =
         (ctx.server.keyspace.key(args.at(1)), ctx.server.keyspace.key(args.at(2)));
     check_len(destination)?;
-    let Context { locker, session, reply, now_ms, mode, .. } = ctx;
-    let mut many = locker.lock_many(&[source.hash(), destination.hash()]);
+    let Context { guard, session, reply, now_ms, mode, .. } = ctx;
     // Only what is at the source decides whether there is something for those who wait.
-    let is_there = match many.db(session.db, source.hash(), *now_ms).collection::<List>(source) {
+    let is_there = match guard.db(session.db, source.hash(), *now_ms).collection::<List>(source) {
         Ok(list) => list.is_some(),
         Err(error) if mode.passes_over(&error.into()) => false,
         Err(error) => return Err(error.into()),
     };
     if is_there {
-        let moved = relay(&mut many, session.db, *now_ms, (source, from), (destination, to))?;
+        let moved = relay(guard, session.db, *now_ms, (source, from), (destination, to))?;
         if let Some(element) = moved {
             reply.bulk(&element);
             return Ok(());
         }
     }
     let wait = Wait { keys: &[source], command: args.to_owned(), patience, minds_removal: false };
-    blocking::wait(*mode, session, reply, &mut many, wait);
+    blocking::wait(*mode, session, reply, guard, wait);
     Ok(())
 }

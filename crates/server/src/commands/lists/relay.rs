@@ -1,14 +1,14 @@
 //! LMOVE and RPOPLPUSH: from one list to another, or to the other end of the same.
 
 use tierce_collections::List;
-use tierce_keyspace::{DbIndex, Key, Many, Missing};
+use tierce_keyspace::{DbIndex, Key, Missing};
 use tierce_wire::resp::Args;
 
 use super::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 
 const KEYS: &[KeySpec] =
     &[KeySpec::at(1, KeyFlags::READ_REMOVE), KeySpec::at(2, KeyFlags(&["RW", "insert"]))];
@@ -50,8 +50,7 @@ fn relay_and_reply(ctx: &mut Context<'_, '_>, args: Args<'_>, from: Side, to: Si
     let source = (ctx.server.keyspace.key(args.at(1)), from);
     let destination = (ctx.server.keyspace.key(args.at(2)), to);
     check_len(destination.0)?;
-    let mut many = ctx.locker.lock_many(&[source.0.hash(), destination.0.hash()]);
-    match relay(&mut many, ctx.session.db, ctx.now_ms, source, destination)? {
+    match relay(&mut ctx.guard, ctx.session.db, ctx.now_ms, source, destination)? {
         Some(element) => ctx.reply.bulk(&element),
         None => ctx.reply.null(),
     }
@@ -61,18 +60,18 @@ fn relay_and_reply(ctx: &mut Context<'_, '_>, args: Args<'_>, from: Side, to: Si
 /// Moves an element, and returns it; `None` if there is no source. The shards of both keys are locked,
 /// and the destination is no key that would be refused.
 pub(crate) fn relay(
-    many: &mut Many<'_, '_>,
+    guard: &mut Guard<'_, '_>,
     db: DbIndex,
     now_ms: i64,
     (source, from): (Key<'_>, Side),
     (destination, to): (Key<'_>, Side),
 ) -> Result<Option<Vec<u8>>, CommandError> {
-    if !is_of_type::<List>(&mut many.db(db, source.hash(), now_ms), source)? {
+    if !is_of_type::<List>(&mut guard.db(db, source.hash(), now_ms), source)? {
         return Ok(None);
     }
-    is_of_type::<List>(&mut many.db(db, destination.hash(), now_ms), destination)?;
+    is_of_type::<List>(&mut guard.db(db, destination.hash(), now_ms), destination)?;
     let is_rotation = source.bytes() == destination.bytes();
-    let mut at_source = many.db(db, source.hash(), now_ms);
+    let mut at_source = guard.db(db, source.hash(), now_ms);
     let taken = at_source.edit::<List, _, CommandError>(source, Missing::Skip, |list| {
         let element = from.peek(list).expect("a list has elements").to_vec();
         from.pop(list, 1);
@@ -85,7 +84,7 @@ pub(crate) fn relay(
         return Ok(taken);
     }
     let Some(element) = taken else { return Ok(None) };
-    let mut at_destination = many.db(db, destination.hash(), now_ms);
+    let mut at_destination = guard.db(db, destination.hash(), now_ms);
     at_destination.edit::<List, _, CommandError>(destination, Missing::Create, |list| {
         to.push(list, &element);
         Ok(())

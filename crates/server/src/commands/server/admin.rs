@@ -4,7 +4,7 @@ use tierce_keyspace::{DbIndex, Freeing};
 use tierce_wire::number;
 use tierce_wire::resp::Args;
 
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::server::{Saving, Shutdown};
@@ -19,11 +19,13 @@ pub(super) static COMMANDS: &[Spec] = &[
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .flags(Flags::READONLY.with(Flags::FAST))
         .categories(&["keyspace"])
+        .locks(Scope::Stepwise)
         .doc("1.0.0", "O(1)", "", "Returns the number of keys in the database."),
     Spec::new("flushdb", -1, Group::Server, flush_db)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
+        .locks(Scope::Stepwise)
         .doc(
             "1.0.0",
             "O(N) where N is the number of keys in the selected database",
@@ -34,6 +36,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .flags(Flags::WRITE)
         .categories(&["keyspace", "dangerous"])
+        .locks(Scope::Stepwise)
         .doc(
             "1.0.0",
             "O(N) where N is the total number of keys in all databases",
@@ -117,7 +120,7 @@ fn flush(
     dbs: impl IntoIterator<Item = DbIndex>,
 ) -> Done {
     let freeing = freeing(ctx, args)?;
-    ctx.locker.flush(dbs, freeing);
+    ctx.guard.flush(dbs, freeing);
     let flushes_all = ctx.command.spec.name == "flushall";
     if flushes_all && !ctx.server.config.settings().save_points().is_empty() {
         // So that a server that is killed now does not come back with what was flushed.

@@ -3,7 +3,7 @@
 use tierce_wire::resp::Args;
 
 use super::{help, help_spec};
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::config::DirectiveId;
 use crate::durability::Reached;
 use crate::error::CommandError;
@@ -34,6 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::container(
             "Writes the present configuration into the configuration file.",
         ),
         sub("set", -4, set)
+            .locks(Scope::Apart)
             .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .doc(
                 "2.0.0",
@@ -66,9 +67,12 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     let pairs: Vec<_> =
         (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1))).collect();
+    if ctx.is_within() && pairs.iter().any(waits_for_log) {
+        return Err(CommandError::new(
+            "ERR maxmemory-policy spill cannot be set within a transaction: it waits for the log",
+        ));
+    }
     let peer = ctx.session.client.peer();
-    // Whoever watches a directive may have to look at all shards.
-    ctx.locker.release();
     let changes = ctx.server.config.set(&pairs, peer);
     let changes = changes.map_err(|error| CommandError::text(error.to_string()))?;
     let appendonly = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"appendonly"));
@@ -81,11 +85,18 @@ fn set(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     Ok(())
 }
 
+/// The first switch to the policy `spill` waits for what the log is at, which may need a shard.
+fn waits_for_log((name, value): &(&[u8], &[u8])) -> bool {
+    name.eq_ignore_ascii_case(b"maxmemory-policy") && value.eq_ignore_ascii_case(b"spill")
+}
+
 /// Replies when there is a log, or none, as the client wants it; only the client waits for the disk. The
 /// configuration may be another one already, if there can be no log.
 fn await_log(ctx: &mut Context<'_, '_>, on: bool, has_changed: bool) -> Done {
     match ctx.server.durability.reached(on, has_changed) {
         Reached::Now => ctx.reply.ok(),
+        // A transaction does not wait for anything.
+        Reached::Later(_) if !ctx.mode.may_wait() => ctx.reply.ok(),
         Reached::Later(ticket) => ctx.session.wait_for(Awaited::LogSwitch { ticket, on }),
         Reached::Never(cause) => return Err(waiting::not_switched(&cause)),
     }
@@ -99,7 +110,6 @@ fn rewrite(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
 }
 
 fn reset_stat(ctx: &mut Context<'_, '_>, _args: Args<'_>) -> Done {
-    ctx.locker.release();
     ctx.server.reset_stats();
     ctx.reply.ok();
     Ok(())

@@ -10,7 +10,7 @@ use tierce_wire::number;
 use tierce_wire::resp::{Args, Proto};
 
 use super::write_help;
-use crate::command::{Flags, Group, Handler, Spec};
+use crate::command::{Flags, Group, Handler, Scope, Spec};
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};
@@ -19,8 +19,10 @@ use crate::execute::Context;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
-pub(super) static COMMANDS: &[Spec] =
-    &[Spec::new("debug", -2, Group::Server, debug).flags(FLAGS.with(Flags::SYSTEM)).doc(
+pub(super) static COMMANDS: &[Spec] = &[Spec::new("debug", -2, Group::Server, debug)
+    .flags(FLAGS.with(Flags::SYSTEM))
+    .locks(Scope::OfCall(scope))
+    .doc(
         "1.0.0",
         "Depends on subcommand.",
         "subcommand [arg [arg ...]]",
@@ -92,6 +94,16 @@ fn debug(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
 }
 
+fn scope(args: Args<'_>) -> Scope {
+    let is =
+        |names: &[&str]| names.iter().any(|name| args[1].eq_ignore_ascii_case(name.as_bytes()));
+    match () {
+        () if is(&["listpack", "object", "populate", "ziplist"]) => Scope::Stepwise,
+        () if is(&["reload", "set-active-expire", "sleep"]) => Scope::Apart,
+        () => Scope::Nothing,
+    }
+}
+
 impl Sub {
     fn accepts(&self, argc: usize) -> bool {
         if self.arity >= 0 { argc == self.arity as usize } else { argc >= -self.arity as usize }
@@ -140,9 +152,11 @@ fn reload_options(options: Args<'_>) -> Result<ReloadOptions, CommandError> {
 fn reload(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let options = reload_options(args.from(2))?;
     let server = ctx.server;
+    let now_ms = ctx.now_ms;
+    let Some(locker) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
     let done = {
         let _held = server.hold_writes();
-        server.reload(ctx.locker, ctx.now_ms, options)
+        server.reload(locker, now_ms, options)
     };
     done.map_err(|error| {
         server.log.warning(format_args!("DEBUG RELOAD: {error}"));
@@ -209,8 +223,7 @@ fn object(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 fn sleep(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let seconds = number::parse_f64(&args[2]).ok_or(CommandError::NOT_A_FLOAT)?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| CommandError::OUT_OF_RANGE)?;
-    // Other workers go on, so no shard may be held.
-    ctx.locker.release();
+    // Other workers go on, for no shard is held.
     std::thread::sleep(duration);
     ctx.reply.ok();
     Ok(())
@@ -218,8 +231,10 @@ fn sleep(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn set_active_expire(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let on = integer(&args[2])? != 0;
-    // The reaper needs the shards, to end what it is at.
-    ctx.locker.release();
+    if ctx.is_within() {
+        // The reaper needs the shards, to end what it is at.
+        return Err(CommandError::NOT_WITHIN);
+    }
     ctx.server.set_active_expiry(on).map_err(|error| CommandError::text(format!("ERR {error}")))?;
     ctx.reply.ok();
     Ok(())

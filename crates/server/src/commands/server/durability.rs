@@ -4,7 +4,7 @@ use tierce_wire::number;
 use tierce_wire::resp::Args;
 
 use crate::blocking::Patience;
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::durability::{NotCompacted, SyncPolicy};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -16,6 +16,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc("1.0.0", "O(1)", "", "Starts to compact the log of writes in the background."),
     Spec::new("waitaof", 4, Group::Generic, wait)
         .flags(Flags::BLOCKING)
+        .locks(Scope::Apart)
         .categories(&["connection"])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
         .doc(
@@ -58,8 +59,7 @@ fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Err(CommandError::new("ERR value is out of range, must be positive"));
     }
     let patience = Patience::from_ms(&args[3])?;
-    // What this connection did in a shard that is still locked goes to the log now.
-    ctx.locker.release();
+    // What this connection did before is in the log, for none of its shards is locked any more.
     let Some(journal) = ctx.server.durability.journal() else {
         if local > 0 {
             let text =
@@ -71,6 +71,14 @@ fn wait(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         ctx.reply.int(0);
         return Ok(());
     };
+    if !ctx.mode.may_wait() {
+        // A transaction does not wait, and what it has changed itself goes to the log at its end.
+        let is_durable = journal.appended() <= journal.durable();
+        ctx.reply.array(2);
+        ctx.reply.int(is_durable.into());
+        ctx.reply.int(0);
+        return Ok(());
+    }
     if local > 0 {
         let position = journal.appended();
         match patience {

@@ -2,7 +2,7 @@
 
 use tierce_wire::resp::Args;
 
-use crate::command::{Flags, Group, Spec};
+use crate::command::{Flags, Group, Scope, Spec};
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::persistence::{Backup, Cause, Install, Ticket};
@@ -11,19 +11,19 @@ use crate::waiting::Awaited;
 const OPERATOR: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 
 pub(super) static COMMANDS: &[Spec] = &[
-    Spec::new("save", 1, Group::Server, save).flags(OPERATOR.with(Flags::NO_MULTI)).doc(
+    Spec::new("save", 1, Group::Server, save).flags(OPERATOR.with(Flags::NO_MULTI)).locks(Scope::Apart).doc(
         "1.0.0",
         "O(N) where N is the total number of keys in all databases",
         "",
         "Saves a snapshot of all databases, and replies when it is on disk.",
     ),
-    Spec::new("bgsave", -1, Group::Server, bg_save).flags(OPERATOR).doc(
+    Spec::new("bgsave", -1, Group::Server, bg_save).flags(OPERATOR).locks(Scope::Apart).doc(
         "1.0.0",
         "O(1)",
         "[SCHEDULE]",
         "Begins to save a snapshot of all databases, and replies at once.",
     ),
-    Spec::new("backup", -2, Group::Server, backup).flags(OPERATOR.with(Flags::NO_MULTI)).doc(
+    Spec::new("backup", -2, Group::Server, backup).flags(OPERATOR.with(Flags::NO_MULTI)).locks(Scope::Apart).doc(
         "1.0.0",
         "O(N) where N is the total number of keys in all databases",
         "path [REPLACE]",
@@ -43,7 +43,9 @@ fn begin(
     cause: Cause,
     backup: Option<Backup>,
 ) -> Result<Ticket, CommandError> {
-    let begun = ctx.server.begin_save(ctx.locker, ctx.now_ms, cause, backup);
+    let (server, now_ms) = (ctx.server, ctx.now_ms);
+    let Some(locker) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
+    let begun = server.begin_save(locker, now_ms, cause, backup);
     begun.map_err(|error| CommandError::text(format!("ERR {error}")))
 }
 
@@ -61,6 +63,12 @@ fn bg_save(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     // SCHEDULE means to wait for the end of a rewrite of the log, of which there is none. Behind
     // another save nothing is scheduled, in Redis neither.
+    if ctx.is_within() {
+        // It is begun when the transaction is through: as in Redis.
+        ctx.server.persistence.schedule();
+        ctx.reply.simple("Background saving scheduled");
+        return Ok(());
+    }
     begin(ctx, Cause::Background, None)?;
     ctx.reply.simple("Background saving started");
     Ok(())

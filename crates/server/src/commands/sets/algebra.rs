@@ -145,9 +145,8 @@ impl<'a> Operands<'a> {
 }
 
 fn show(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Done {
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
-    let mut many = ctx.locker.lock_many(&hashes);
-    let operands = Operands::of(many.values(ctx.session.db, &keys, ctx.now_ms)?)?;
+    let keys = ctx.keys(args.iter().skip(1));
+    let operands = Operands::of(ctx.guard.values(ctx.session.db, &keys, ctx.now_ms)?)?;
     let members = operands.members(operation);
     ctx.reply.set(members.len());
     members.into_iter().for_each(|member| ctx.reply.element(member));
@@ -155,12 +154,11 @@ fn show(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Done
 }
 
 fn store(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Done {
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
+    let keys = ctx.keys(args.iter().skip(1));
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     let limits = ctx.server.keyspace.limits().set;
     let (target, sources): (Key<'_>, _) = (keys[0], &keys[1..]);
-    let mut many = ctx.locker.lock_many(&hashes);
-    let operands = Operands::of(many.values(db, sources, now_ms)?)?;
+    let operands = Operands::of(ctx.guard.values(db, sources, now_ms)?)?;
     let members = operands.members(operation);
     let len = members.len();
     let mut set = Set::new();
@@ -171,7 +169,7 @@ fn store(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Don
         set.add(member, limits);
     }
     drop(operands);
-    many.db(db, target.hash(), now_ms).put_collection(target, Collection::Set(set), None)?;
+    ctx.guard.db(db, target.hash(), now_ms).put_collection(target, Collection::Set(set), None)?;
     ctx.reply.count(len);
     Ok(())
 }
@@ -183,9 +181,8 @@ fn sintercard(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
     }
     let limit = limit(args.from(2 + count))?;
-    let (keys, hashes) = ctx.keys(args.iter().skip(2).take(count));
-    let mut many = ctx.locker.lock_many(&hashes);
-    let operands = Operands::of(many.values(ctx.session.db, &keys, ctx.now_ms)?)?;
+    let keys = ctx.keys(args.iter().skip(2).take(count));
+    let operands = Operands::of(ctx.guard.values(ctx.session.db, &keys, ctx.now_ms)?)?;
     let sets: Option<Vec<&Set>> = operands.sets().collect();
     let mut found = 0;
     intersection(&sets.unwrap_or_default(), |_| {

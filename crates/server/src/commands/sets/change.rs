@@ -71,21 +71,20 @@ fn smove(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let (from, to) = (ctx.server.keyspace.key(args.at(1)), ctx.server.keyspace.key(args.at(2)));
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
     check_len(to)?;
-    let mut many = ctx.locker.lock_many(&[from.hash(), to.hash()]);
-    let mut source = many.db(db, from.hash(), now_ms);
+    let mut source = ctx.guard.db(db, from.hash(), now_ms);
     let has = source.collection::<Set>(from)?.map(|source| source.contains(&args[3]));
     if has.is_some() {
         // Of another type, it is an error even if nothing is to be moved.
-        many.db(db, to.hash(), now_ms).collection::<Set>(to)?;
+        ctx.guard.db(db, to.hash(), now_ms).collection::<Set>(to)?;
     }
     let moves = has == Some(true);
     if moves && from.bytes() != to.bytes() {
-        let mut source = many.db(db, from.hash(), now_ms);
+        let mut source = ctx.guard.db(db, from.hash(), now_ms);
         source.edit(from, Missing::Skip, |set: &mut tierce_keyspace::Editor<'_, Set>| {
             set.remove(&args[3]);
             Ok::<_, CommandError>(())
         })?;
-        let mut target = many.db(db, to.hash(), now_ms);
+        let mut target = ctx.guard.db(db, to.hash(), now_ms);
         target.edit(to, Missing::Create, |set: &mut tierce_keyspace::Editor<'_, Set>| {
             set.add(&args[3]);
             Ok::<_, CommandError>(())

@@ -9,13 +9,13 @@ mod order;
 mod pattern;
 
 use tierce_collections::{Collection, List};
-use tierce_keyspace::{DbIndex, Key, Lent, Limits, Many, Value};
+use tierce_keyspace::{DbIndex, Key, Lent, Limits, Value};
 use tierce_wire::resp::Args;
 
-use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Spec};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 use crate::reply::Reply;
 use options::SortOptions;
 use order::sort;
@@ -39,6 +39,7 @@ static SORTS: &[Spec] = &[
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .categories(CATEGORIES)
         .keys(&[SOURCE, LOOKED_UP, DESTINATION])
+        .locks(Scope::OfCall(scope))
         .doc(
             "1.0.0",
             COMPLEXITY,
@@ -50,6 +51,7 @@ static SORTS: &[Spec] = &[
         .flags(Flags::READONLY)
         .categories(CATEGORIES)
         .keys(&[SOURCE, LOOKED_UP])
+        .locks(Scope::OfCall(scope))
         .doc(
             "7.0.0",
             COMPLEXITY,
@@ -57,6 +59,14 @@ static SORTS: &[Spec] = &[
             "Returns the sorted elements of a list, a set, or a sorted set.",
         ),
 ];
+
+/// All shards if other keys than those named are read.
+fn scope(args: Args<'_>) -> Scope {
+    match SortOptions::parse(args.from(2), true) {
+        Ok(options) if options.looks_up() => Scope::All,
+        _ => Scope::Keys,
+    }
+}
 
 /// What a command may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,21 +84,15 @@ fn run(ctx: &mut Context<'_, '_>, args: Args<'_>, access: Access) -> Result<(), 
     }
     let limits = ctx.server.keyspace.limits();
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let mut many = if options.looks_up() {
-        ctx.locker.lock_all()
-    } else {
-        let hashes: Vec<_> = [source].iter().chain(&destination).map(|key| key.hash()).collect();
-        ctx.locker.lock_many(&hashes)
-    };
-    let elements = load(&mut many, db, now_ms, source, &options)?;
-    let mut lookup = Lookup::new(&mut many, db, now_ms);
+    let elements = load(&mut ctx.guard, db, now_ms, source, &options)?;
+    let mut lookup = Lookup::new(&mut ctx.guard, db, now_ms);
     let elements = sort(elements, &options, &mut lookup)?;
     match destination {
         None => reply_with(&mut ctx.reply, &elements, &options, &mut lookup)?,
         Some(destination) => {
             let list = list_of(&elements, &options, &mut lookup, &limits)?;
             let len = list.len();
-            let mut db = many.db(db, destination.hash(), now_ms);
+            let mut db = ctx.guard.db(db, destination.hash(), now_ms);
             db.put_collection(destination, Collection::List(list), None)?;
             ctx.reply.count(len);
         }
@@ -105,13 +109,13 @@ struct Elements {
 
 /// Copies the elements of the source.
 fn load(
-    many: &mut Many<'_, '_>,
+    guard: &mut Guard<'_, '_>,
     db: DbIndex,
     now_ms: i64,
     source: Key<'_>,
     options: &SortOptions<'_>,
 ) -> Result<Elements, CommandError> {
-    let mut db = many.db(db, source.hash(), now_ms);
+    let mut db = guard.db(db, source.hash(), now_ms);
     match db.get(source)? {
         None => Ok(Elements { all: Vec::new(), is_final: true }),
         Some(Value::Collection(collection)) => elements_of(&collection, options),

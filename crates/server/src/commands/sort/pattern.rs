@@ -1,9 +1,10 @@
 //! Patterns of BY and GET, and the values that they stand for.
 
 use tierce_collections::Hash;
-use tierce_keyspace::{DbIndex, Error, IntText, Many, Value};
+use tierce_keyspace::{DbIndex, Error, IntText, Value};
 
 use crate::error::CommandError;
+use crate::execute::Guard;
 
 /// What to look up for an element.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,14 +44,14 @@ impl<'a> Pattern<'a> {
 
 /// Reads the keys that patterns name. Their shards are locked, all of them if need be.
 pub(super) struct Lookup<'m, 'l, 'k> {
-    many: &'m mut Many<'l, 'k>,
+    guard: &'m mut Guard<'l, 'k>,
     db: DbIndex,
     now_ms: i64,
 }
 
 impl<'m, 'l, 'k> Lookup<'m, 'l, 'k> {
-    pub(super) fn new(many: &'m mut Many<'l, 'k>, db: DbIndex, now_ms: i64) -> Self {
-        Self { many, db, now_ms }
+    pub(super) fn new(guard: &'m mut Guard<'l, 'k>, db: DbIndex, now_ms: i64) -> Self {
+        Self { guard, db, now_ms }
     }
 
     /// What `pattern` stands for at `element`; `None` if that is not there, or of another type. A value
@@ -66,8 +67,8 @@ impl<'m, 'l, 'k> Lookup<'m, 'l, 'k> {
             Pattern::Key { before, behind, field } => (before, behind, field),
         };
         let name = [before, element, behind].concat();
-        let key = self.many.locker().keyspace().key(&name);
-        let mut db = self.many.db(self.db, key.hash(), self.now_ms);
+        let key = self.guard.keyspace().key(&name);
+        let mut db = self.guard.db(self.db, key.hash(), self.now_ms);
         let Some(field) = field else {
             return Ok(match db.get(key)? {
                 Some(Value::Str(string)) => Some(string.bytes(&mut IntText::new()).to_vec()),

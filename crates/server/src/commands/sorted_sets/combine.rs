@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use tierce_collections::{Collection, Element, IntText, PackedLimits, Set, SortedSet};
-use tierce_keyspace::{Key, Many, Value};
+use tierce_keyspace::Value;
 use tierce_wire::number::{parse_f64, parse_i64};
 use tierce_wire::resp::Args;
 
@@ -11,7 +11,7 @@ use super::scored::Scores;
 use crate::command::{Flags, Group, Handler, KeyFlags, KeySpec, Spec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 
 const fn reader(name: &'static str, run: Handler) -> Spec {
     Spec::new(name, -3, Group::SortedSet, run)
@@ -350,30 +350,27 @@ fn count_keys(args: Args<'_>, name: &str) -> Result<usize, CommandError> {
     usize::try_from(count).ok().filter(|count| *count < args.len()).ok_or(CommandError::SYNTAX)
 }
 
-/// Locks and reads the keys that `args` begins with the number of, gives the sets and the options to
-/// `make`, and what comes out to `finish`. `to` is a key that is locked with them.
+/// Reads the keys that `args` begins with the number of, gives the sets and the options to `make`, and
+/// what comes out to `finish`.
 fn with_sources<'a, M, R>(
     ctx: &mut Context<'_, '_>,
-    to: Option<Key<'a>>,
     args: Args<'a>,
     of: OptionsOf,
     make: impl FnOnce(Sources<'_>, &Options, &PackedLimits) -> M,
-    finish: impl FnOnce(&mut Many<'_, '_>, M) -> Result<R, CommandError>,
+    finish: impl FnOnce(&mut Guard<'_, '_>, M) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
     let count = count_keys(args, ctx.name())?;
-    let (keys, mut hashes) = ctx.keys(args.iter().skip(1).take(count));
-    hashes.extend(to.map(|key| key.hash()));
+    let keys = ctx.keys(args.iter().skip(1).take(count));
     let limits = ctx.server.keyspace.limits().sorted_set;
-    let mut many = ctx.locker.lock_many(&hashes);
     let made = {
-        let values = many.values(ctx.session.db, &keys, ctx.now_ms)?;
+        let values = ctx.guard.values(ctx.session.db, &keys, ctx.now_ms)?;
         let sources = values.iter().map(Source::of).collect::<Result<Vec<_>, _>>()?;
         // A wrong type is reported rather than a wrong option.
         let options = Options::parse(args.from(1 + count), count, of)?;
         let sources = sources.into_iter().zip(options.weights.iter().copied()).collect();
         make(sources, &options, &limits)
     };
-    finish(&mut many, made)
+    finish(&mut ctx.guard, made)
 }
 
 fn reply(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Done {
@@ -381,7 +378,7 @@ fn reply(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Don
     let make = |sources: Sources<'_>, options: &Options, limits: &PackedLimits| {
         (operation.run(sources, options, limits), options.with_scores)
     };
-    let (set, with_scores) = with_sources(ctx, None, args.from(1), of, make, |_, made| Ok(made))?;
+    let (set, with_scores) = with_sources(ctx, args.from(1), of, make, |_, made| Ok(made))?;
     Scores::wanted(with_scores, &ctx.reply).all(&mut ctx.reply, set.iter());
     Ok(())
 }
@@ -393,9 +390,9 @@ fn store(ctx: &mut Context<'_, '_>, args: Args<'_>, operation: Operation) -> Don
     let make = |sources: Sources<'_>, options: &Options, limits: &PackedLimits| {
         operation.run(sources, options, limits)
     };
-    let len = with_sources(ctx, Some(to), args.from(2), of, make, |many, set| {
+    let len = with_sources(ctx, args.from(2), of, make, |guard, set| {
         let len = set.len();
-        let mut db = many.db(db, to.hash(), now_ms);
+        let mut db = guard.db(db, to.hash(), now_ms);
         db.put_collection(to, Collection::SortedSet(set), None)?;
         Ok(len)
     })?;
@@ -413,7 +410,7 @@ fn zintercard(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         count
     };
     let of = OptionsOf::Cardinality;
-    let count = with_sources(ctx, None, args.from(1), of, make, |_, count| Ok(count))?;
+    let count = with_sources(ctx, args.from(1), of, make, |_, count| Ok(count))?;
     ctx.reply.count(count);
     Ok(())
 }

@@ -246,10 +246,10 @@ fn reply_with(ctx: &mut Context<'_, '_>, args: Args<'_>, form: Form) -> Done {
 fn zrangestore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let query = Query::parse(args.from(3), Form { by: None, reversed: None, stores: true })?;
     let (to, from) = (args.at(1), args.at(2));
-    let (keys, hashes) = ctx.keys([to, from].into_iter());
+    let keys = ctx.keys([to, from].into_iter());
     let limits = ctx.server.keyspace.limits().sorted_set;
-    let mut many = ctx.locker.lock_many(&hashes);
-    let copy = match many
+    let copy = match ctx
+        .guard
         .db(ctx.session.db, keys[1].hash(), ctx.now_ms)
         .collection::<SortedSet>(keys[1])?
     {
@@ -257,7 +257,7 @@ fn zrangestore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         None => SortedSet::new(),
     };
     let len = copy.len();
-    many.db(ctx.session.db, keys[0].hash(), ctx.now_ms).put_collection(
+    ctx.guard.db(ctx.session.db, keys[0].hash(), ctx.now_ms).put_collection(
         keys[0],
         Collection::SortedSet(copy),
         None,

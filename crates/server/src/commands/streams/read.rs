@@ -4,7 +4,7 @@ use std::iter::zip;
 
 use tierce_collections::Stream;
 use tierce_collections::stream::{Group as ConsumerGroup, StreamId};
-use tierce_keyspace::{Delivery, Editor, Key, Many, Missing};
+use tierce_keyspace::{Delivery, Editor, Key, Missing};
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use super::{id, no_group, reply, unsigned_ms};
@@ -12,7 +12,7 @@ use crate::blocking::{self, Patience, Wait};
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 use crate::reply::Reply;
 
 pub(super) static COMMANDS: &[Spec] = &[
@@ -146,7 +146,7 @@ impl<'a> Reading<'a> {
     fn wait(
         &self,
         ctx: &mut Waiting<'_, '_>,
-        many: &mut Many<'_, '_>,
+        guard: &mut Guard<'_, '_>,
         keys: &[Key<'_>],
         args: Args<'_>,
         after: &[StreamId],
@@ -162,7 +162,7 @@ impl<'a> Reading<'a> {
         };
         let minds_removal = self.group.is_some();
         let wait = Wait { keys, command, patience, minds_removal };
-        blocking::wait(ctx.mode, ctx.session, ctx.reply, many, wait);
+        blocking::wait(ctx.mode, ctx.session, ctx.reply, guard, wait);
     }
 
     /// The command with identities in the place of `$`.
@@ -180,7 +180,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What waiting needs of a context beside the locker.
+/// What waiting needs of a context beside the data.
 struct Waiting<'c, 'a> {
     mode: blocking::Mode<'a>,
     session: &'c mut crate::session::Session,
@@ -208,13 +208,12 @@ fn xread(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
          <consumer> option.",
     );
     let reading = Reading::parse(ctx.name(), args, Reader::Alone)?;
-    let (keys, hashes) = ctx.keys(reading.keys.iter().copied());
-    let Context { locker, session, reply, now_ms, mode, .. } = ctx;
+    let keys = ctx.keys(reading.keys.iter().copied());
+    let Context { guard, session, reply, now_ms, mode, .. } = ctx;
     let (db, now_ms) = (session.db, *now_ms);
-    let mut many = locker.lock_many(&hashes);
     let (mut after, mut served) = (Vec::new(), Vec::new());
     for (at, (key, id)) in zip(&keys, &reading.ids).enumerate() {
-        let mut shard = many.db(db, key.hash(), now_ms);
+        let mut shard = guard.db(db, key.hash(), now_ms);
         let stream = match shard.collection::<Stream>(*key).map_err(CommandError::from) {
             Err(error) if mode.passes_over(&error) => None,
             stream => stream?,
@@ -232,12 +231,12 @@ fn xread(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     }
     if served.is_empty() {
         let mut waiting = Waiting { mode: *mode, session, reply };
-        reading.wait(&mut waiting, &mut many, &keys, args, &after);
+        reading.wait(&mut waiting, guard, &keys, args, &after);
         return Ok(());
     }
     begin_streams(reply, served.len());
     for at in served {
-        let mut shard = many.db(db, keys[at].hash(), now_ms);
+        let mut shard = guard.db(db, keys[at].hash(), now_ms);
         begin_stream(reply, reading.keys[at]);
         let stream = shard.collection::<Stream>(keys[at])?.expect("it had entries, and is locked");
         let from = after[at].next().expect("the last entry is greater");
@@ -262,17 +261,16 @@ enum Served {
 fn xreadgroup(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let reading = Reading::parse(ctx.name(), args, Reader::InGroup)?;
     let (group, consumer) = reading.group.expect("parsed");
-    let (keys, hashes) = ctx.keys(reading.keys.iter().copied());
-    let Context { locker, session, reply, now_ms, mode, .. } = ctx;
+    let keys = ctx.keys(reading.keys.iter().copied());
+    let Context { guard, session, reply, now_ms, mode, .. } = ctx;
     let (db, now_ms) = (session.db, *now_ms);
-    let mut many = locker.lock_many(&hashes);
     let mut after = Vec::new();
     for (key, id) in zip(&keys, &reading.ids) {
-        after.push(start_of(&mut many.db(db, key.hash(), now_ms), *key, group, id)?);
+        after.push(start_of(&mut guard.db(db, key.hash(), now_ms), *key, group, id)?);
     }
     let mut served = Vec::new();
     for (key, after) in zip(&keys, &after) {
-        let mut shard = many.db(db, key.hash(), now_ms);
+        let mut shard = guard.db(db, key.hash(), now_ms);
         let edited = shard.edit(*key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
             let mut consumer = Delivering { stream, group, consumer, now_ms: unsigned_ms(now_ms) };
             Ok::<_, CommandError>(consumer.serve(*after, &reading))
@@ -282,7 +280,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let count = served.iter().filter(|served| !matches!(served, Served::Nothing)).count();
     if count == 0 {
         let mut waiting = Waiting { mode: *mode, session, reply };
-        reading.wait(&mut waiting, &mut many, &keys, args, &[]);
+        reading.wait(&mut waiting, guard, &keys, args, &[]);
         return Ok(());
     }
     begin_streams(reply, count);
@@ -290,7 +288,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
         if matches!(served, Served::Nothing) {
             continue;
         }
-        let mut shard = many.db(db, key.hash(), now_ms);
+        let mut shard = guard.db(db, key.hash(), now_ms);
         begin_stream(reply, key.bytes());
         let stream = shard.collection::<Stream>(*key)?.expect("it was read, and is locked");
         match served {

@@ -3,7 +3,7 @@
 use tierce_keyspace::Key;
 use tierce_wire::resp::{Args, AuthState};
 
-use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
+use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope, Spec};
 use crate::commands::options::integer;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -11,6 +11,7 @@ use crate::execute::Context;
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("lcs", -3, Group::String, lcs)
     .flags(Flags::READONLY)
     .keys(&[KeySpec { last: 2, ..KeySpec::at(1, KeyFlags::READ) }])
+    .locks(Scope::Briefly)
     .doc(
         "7.0.0",
         "O(N*M) where N and M are the lengths of s1 and s2, respectively",
@@ -54,7 +55,7 @@ impl Options {
 }
 
 fn lcs(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (a, b) = read_both(ctx, args.at(1), args.at(2))?;
+    let (a, b) = ctx.briefly(args, |ctx| read_both(ctx, args.at(1), args.at(2)))?;
     let options = Options::parse(args.from(3))?;
     let table = Table::fill(&a, &b, ctx.server.request_limits(AuthState::Granted).max_bulk_len)?;
     if options.len {
@@ -74,10 +75,9 @@ fn read_both(
     a: &[u8],
     b: &[u8],
 ) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
-    let (keys, hashes) = ctx.keys([a, b].into_iter());
-    let mut many = ctx.locker.lock_many(&hashes);
-    let mut read = |key: Key<'_>| match many.db(ctx.session.db, key.hash(), ctx.now_ms).string(key)
-    {
+    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
+    let keys = [a, b].map(|key| ctx.server.keyspace.key(key));
+    let mut read = |key: Key<'_>| match ctx.guard.db(db, key.hash(), now_ms).string(key) {
         Ok(value) => Ok(value.map(|value| value.to_vec()).unwrap_or_default()),
         Err(_) => Err(CommandError::new("ERR The specified keys must contain string values")),
     };

@@ -1,5 +1,6 @@
 //! APPEND and SETRANGE: changing a part of a string.
 
+use tierce_keyspace::Expiry;
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
@@ -30,8 +31,16 @@ pub(super) static COMMANDS: &[Spec] = &[
 ];
 
 fn append(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Result<(), CommandError> {
+    // Beside a value that came in a vector of its own, a second look for the key weighs nothing.
+    let large = ctx.large.is_some().then(|| ctx.string_of(args.at(2)));
     let (mut db, key, reply) = ctx.open(args.at(1));
-    let len = db.append(key, &args[2])?;
+    let len = match large {
+        Some(value) if db.string_len(key)?.is_none() => {
+            db.set(key, value, Expiry::Never)?;
+            args[2].len()
+        }
+        _ => db.append(key, &args[2])?,
+    };
     reply.count(len);
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! MGET, MSET, MSETNX: several strings at once, all at the same moment.
 
-use tierce_keyspace::{DbIndex, Expiry, Key, KeyHash, Many};
+use tierce_keyspace::{DbIndex, Expiry, Key};
 use tierce_wire::resp::Args;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Spec};
 use crate::commands::options::check_len;
 use crate::error::CommandError;
-use crate::execute::Context;
+use crate::execute::{Context, Guard};
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("mget", -2, Group::String, mget)
@@ -44,12 +44,11 @@ pub(super) static COMMANDS: &[Spec] = &[
 type Done = Result<(), CommandError>;
 
 fn mget(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
-    let (keys, hashes) = ctx.keys(args.iter().skip(1));
-    let mut many = ctx.locker.lock_many(&hashes);
+    let keys = ctx.keys(args.iter().skip(1));
     ctx.reply.array(keys.len());
     for key in keys {
         // A key of another type counts as absent here.
-        let mut db = many.db(ctx.session.db, key.hash(), ctx.now_ms);
+        let mut db = ctx.guard.db(ctx.session.db, key.hash(), ctx.now_ms);
         ctx.reply.value_or_null(db.string(key).ok().flatten());
         if ctx.reply.is_in_vain() {
             break;
@@ -61,7 +60,6 @@ fn mget(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 /// What MSET stores: keys and values, as many of each.
 struct Pairs<'a> {
     keys: Vec<Key<'a>>,
-    hashes: Vec<KeyHash>,
     values: Vec<&'a [u8]>,
 }
 
@@ -70,16 +68,16 @@ impl<'a> Pairs<'a> {
         if args.len().is_multiple_of(2) {
             return Err(CommandError::arity(ctx.name()));
         }
-        let (keys, hashes) = ctx.keys(args.iter().skip(1).step_by(2));
+        let keys = ctx.keys(args.iter().skip(1).step_by(2));
         let values = args.iter().skip(2).step_by(2).collect();
         // All or nothing: what could be refused later is refused now.
         keys.iter().try_for_each(|key| check_len(*key))?;
-        Ok(Self { keys, hashes, values })
+        Ok(Self { keys, values })
     }
 
-    fn store(self, many: &mut Many<'_, '_>, db: DbIndex, now_ms: i64) -> Done {
+    fn store(self, guard: &mut Guard<'_, '_>, db: DbIndex, now_ms: i64) -> Done {
         for (key, value) in self.keys.into_iter().zip(self.values) {
-            many.db(db, key.hash(), now_ms).set(key, value, Expiry::Never)?;
+            guard.db(db, key.hash(), now_ms).set(key, value, Expiry::Never)?;
         }
         Ok(())
     }
@@ -87,8 +85,7 @@ impl<'a> Pairs<'a> {
 
 fn mset(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let pairs = Pairs::parse(ctx, args)?;
-    let mut many = ctx.locker.lock_many(&pairs.hashes);
-    pairs.store(&mut many, ctx.session.db, ctx.now_ms)?;
+    pairs.store(&mut ctx.guard, ctx.session.db, ctx.now_ms)?;
     ctx.reply.ok();
     Ok(())
 }
@@ -96,10 +93,9 @@ fn mset(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 fn msetnx(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let pairs = Pairs::parse(ctx, args)?;
     let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let mut many = ctx.locker.lock_many(&pairs.hashes);
-    let occupied = pairs.keys.iter().any(|key| many.db(db, key.hash(), now_ms).exists(*key));
+    let occupied = pairs.keys.iter().any(|key| ctx.guard.db(db, key.hash(), now_ms).exists(*key));
     if !occupied {
-        pairs.store(&mut many, db, now_ms)?;
+        pairs.store(&mut ctx.guard, db, now_ms)?;
     }
     ctx.reply.int((!occupied).into());
     Ok(())

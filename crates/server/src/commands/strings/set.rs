@@ -8,7 +8,7 @@ use crate::commands::options::TimeForm;
 use crate::error::CommandError;
 use crate::execute::Context;
 
-const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::KEEPS_LARGE);
+const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("set", -3, Group::String, set)

@@ -16,7 +16,7 @@ pub struct Batch {
     /// The arguments of all requests, one after the other.
     pub(super) spans: Vec<Span>,
     /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
-    /// of the input. Also what stood around an argument that was detached.
+    /// of the input. Also what stood around an argument that is apart.
     pub(super) unescaped: Vec<u8>,
     requests: Vec<Request>,
 }
@@ -26,9 +26,10 @@ pub struct Batch {
 pub(super) enum Source {
     Input,
     Unescaped,
-    /// The largest argument is all of the input, the others are in `unescaped`; see
-    /// [`Batch::detach_largest`].
-    Detached,
+    /// One argument is all of the input, the others are in `unescaped`; see [`parse_apart`].
+    ///
+    /// [`parse_apart`]: super::parse_apart
+    Apart,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +75,7 @@ impl Batch {
         match request.source {
             Source::Input => Args::new(input, spans),
             Source::Unescaped => Args::new(&self.unescaped, spans),
-            Source::Detached => Args::in_two(&self.unescaped, input, spans),
+            Source::Apart => Args::in_two(&self.unescaped, input, spans),
         }
     }
 
@@ -93,42 +94,14 @@ impl Batch {
         self.requests[index].input_end as usize
     }
 
-    /// The length of the longest argument of the only request, if there is just one, `input` is nothing
-    /// but that request, and it is no inline request.
-    #[must_use]
-    pub fn largest_of_only(&self, input: &[u8]) -> Option<usize> {
-        let [Request { input_end, source: Source::Input, .. }] = self.requests[..] else {
-            return None;
-        };
-        if input_end as usize != input.len() {
-            return None;
-        }
-        self.spans.iter().map(|span| span.len as usize).max()
-    }
-
-    /// Makes the largest argument of the only request all there is in `input`, so that whoever stores it
-    /// can keep the vector. From then on `input` in this form is what goes with the batch.
-    ///
-    /// # Panics
-    /// If [`Batch::largest_of_only`] has nothing to say of the input.
-    pub fn detach_largest(&mut self, input: &mut Vec<u8>) {
-        assert!(self.largest_of_only(input).is_some(), "one request that is all of the input");
-        let largest = (0..self.spans.len()).max_by_key(|index| self.spans[*index].len);
-        let largest = largest.expect("a request has arguments");
-        self.unescaped.clear();
-        for (index, span) in self.spans.iter_mut().enumerate() {
-            if index != largest {
-                let (start, len) = (span.start as usize, span.len as usize);
-                *span = Span::new(self.unescaped.len(), len);
-                self.unescaped.extend_from_slice(&input[start..start + len]);
-            }
-        }
-        let Span { start, len } = self.spans[largest];
-        input.truncate(start as usize + len as usize);
-        input.drain(..start as usize);
-        input.shrink_to_fit();
-        self.spans[largest].start = self.unescaped.len() as u32;
-        self.requests[0].source = Source::Detached;
+    /// Makes the empty argument at `at` of the only request, which was parsed from `text`, the input of
+    /// `len` bytes that goes with the batch from now on. The request ends at `end`.
+    pub(super) fn put_apart(&mut self, text: Vec<u8>, at: usize, len: usize, end: usize) {
+        let span = self.spans.iter_mut().find(|span| span.start as usize == at);
+        *span.expect("an argument begins there") = Span::new(text.len(), len);
+        self.unescaped = text;
+        self.requests[0].source = Source::Apart;
+        self.requests[0].input_end = end as u32;
     }
 
     /// What the batch occupies on the heap.
@@ -157,52 +130,5 @@ impl Batch {
         if self.unescaped.capacity() > UNESCAPED_RETAINED_MAX {
             self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Limits, Parser};
-    use super::*;
-    use crate::resp::AuthState;
-
-    fn parsed(input: &[u8]) -> Batch {
-        let mut batch = Batch::new();
-        let limits = Limits { auth: AuthState::Granted, ..Limits::default() };
-        Parser::new().parse(input, &limits, 10, &mut batch);
-        batch
-    }
-
-    #[test]
-    fn the_largest_argument_is_left_of_the_input_and_the_request_stays_the_same() {
-        for words in
-            [&["SET", "key", "large value", "EX", "10"][..], &["GET", "a"], &["largest", "", "x"]]
-        {
-            let mut input = format!("*{}\r\n", words.len()).into_bytes();
-            for word in words {
-                input.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-            }
-            let mut batch = parsed(&input);
-            let largest = words.iter().max_by_key(|word| word.len()).unwrap();
-            assert_eq!(batch.largest_of_only(&input), Some(largest.len()));
-            batch.detach_largest(&mut input);
-            assert_eq!(input, largest.as_bytes());
-            let args = batch.get(0, &input);
-            assert!(args.iter().eq(words.iter().map(|word| word.as_bytes())));
-            assert!(args.to_owned().as_args().iter().eq(args.iter()));
-            let at = words.iter().position(|word| word == largest).unwrap();
-            assert!(std::ptr::eq(args.at(at), &*input), "the vector is the argument");
-        }
-    }
-
-    #[test]
-    fn only_a_request_that_is_all_of_the_input_can_be_taken_apart() {
-        let one = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
-        assert_eq!(parsed(one).largest_of_only(one), Some(3));
-        let two = [&one[..], one].concat();
-        assert_eq!(parsed(&two).largest_of_only(&two), None);
-        let more = [&one[..], b"*1\r\n"].concat();
-        assert_eq!(parsed(&more).largest_of_only(&more), None);
-        assert_eq!(parsed(b"GET a\r\n").largest_of_only(b"GET a\r\n"), None);
     }
 }

@@ -4,6 +4,7 @@
 //! depend on where the input was cut: to achieve that, the limits on lines hold exactly, while
 //! Redis notices an overlong line only when it has to wait for its end.
 
+mod apart;
 mod args;
 mod batch;
 mod error;
@@ -11,6 +12,7 @@ mod inline;
 mod limits;
 mod parser;
 
+pub use apart::parse_apart;
 pub use args::{Args, ArgsTooLarge, OwnedArgs};
 pub use batch::Batch;
 pub use error::ProtocolError;

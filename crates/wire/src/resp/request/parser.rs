@@ -146,6 +146,21 @@ impl Parser {
         Parsed { consumed, status }
     }
 
+    /// Where the argument stands that the last input ended in, and its length. `input` is what was not
+    /// consumed of it.
+    #[must_use]
+    pub fn announced(&self, input: &[u8]) -> Option<(usize, usize)> {
+        let at = self.partial.at as usize;
+        if self.partial.outstanding == 0 {
+            return None;
+        }
+        let line = &input[at..];
+        let end = memchr(b'\r', line)?;
+        let len = parse_bulk_len(&line[..end]).ok()?;
+        let start = at + end + CRLF_LEN;
+        (start <= input.len()).then_some((start, len))
+    }
+
     /// Forgets an incomplete request. For a caller that consumed less than [`Parsed::consumed`],
     /// so that the next input begins at the start of another request.
     pub fn rewind(&mut self) {

@@ -1,0 +1,310 @@
+//! Space set aside for deletes and compaction, so that a full disk can be made less full.
+//!
+//! It is held by the file `RESERVE`, whose length says how much; the bytes in it mean nothing. There
+//! are three levels, each a part of the next:
+//!
+//! * **Lists**: a replacement of the manifest and some headers of segments. Anyone may borrow it.
+//! * **Floor**: and the output of compacting the longest segment. For compaction only.
+//! * **Whole**: and tombstones, tails of lanes that have none yet.
+//!   Deletes borrow from what is above the floor, and compact when that is used up.
+//!
+//! Invariants:
+//! * A put sets space aside in a segment only while the reserve is whole for the store as it will be then.
+//! * A delete does so only while the floor is held. Each tombstone that is written hides a record at
+//!   least as long, so what was borrowed comes back by compaction, without help from outside.
+//! * All that take space from the reserve, or put it back, hold its lock: what one of them lets
+//!   go of is not taken by another one of this process.
+//!
+//! Puts pay nothing: they load one flag, and the rest happens when more space is set aside for a segment.
+//! A log has no reserve.
+
+use super::store::Store;
+use crate::disk::{Disk, DiskFile, OpenMode, space};
+use crate::error::{Error, Result};
+use crate::log::write::Write;
+use crate::manifest::{ENTRY_LEN, HEAD_LEN, Purpose};
+use crate::names;
+use crate::segment::file::Segment;
+use parking_lot::Mutex;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What is held for tombstones, as a part of all segments. The smaller, the more often segments
+/// are rewritten while everything is deleted from a full disk. Half of it is for the floor, which rises when
+/// the longest segment grows by tombstones.
+const TOMBSTONES_PART: u64 = 32;
+/// Blocks that a lane needs to begin a segment and to go on with it.
+const BLOCKS_PER_LANE: u64 = 2;
+/// Segments that may come before the reserve is looked at again, beside those of the lanes.
+const SEGMENTS_TO_COME: u64 = 4;
+
+/// The space that is set aside.
+pub(crate) struct Reserve {
+    /// A write has met a full disk, or the reserve is not whole.
+    is_short: AtomicBool,
+    /// Counts how often compaction has made room for deletes.
+    pub(super) room_made: AtomicU64,
+    held: Mutex<Held>,
+    path: PathBuf,
+}
+
+/// The file, and how much it holds. A log has none.
+pub(super) struct Held {
+    place: Option<(Arc<dyn Disk>, Arc<dyn DiskFile>)>,
+    bytes: u64,
+    path: PathBuf,
+}
+
+/// How much should be held.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    /// One replacement of the manifest.
+    list: u64,
+    floor: u64,
+    whole: u64,
+}
+
+impl Held {
+    /// Sets aside `bytes` in all; `false` when there is no space for them.
+    fn hold(&mut self, bytes: u64) -> Result<bool> {
+        if bytes <= self.bytes {
+            return Ok(true);
+        }
+        let Some((_, file)) = &self.place else { return Ok(false) };
+        match file.reserve(bytes).and_then(|()| file.truncate(bytes)) {
+            Ok(()) => {
+                self.bytes = bytes;
+                Ok(true)
+            }
+            Err(error) if space::is_full(&error) => {
+                // A file system may have set a part aside.
+                self.shrink(self.bytes)?;
+                Ok(false)
+            }
+            Err(error) => Err(Error::io("reserve", &self.path, error)),
+        }
+    }
+
+    /// As [`Self::hold`]; what there is, if there is not enough.
+    fn hold_what_there_is(&mut self, bytes: u64) -> Result<bool> {
+        if self.hold(bytes)? {
+            return Ok(true);
+        }
+        let dir = self.path.parent().unwrap_or(Path::new(""));
+        let free = self.place.as_ref().and_then(|(disk, _)| disk.space(dir)).map(|s| s.free);
+        if let Some(free) = free.filter(|&free| free > 0) {
+            self.hold(bytes.min(self.bytes.saturating_add(free)))?;
+        }
+        Ok(false)
+    }
+
+    /// Gives space back to the disk.
+    fn shrink(&mut self, bytes: u64) -> Result<()> {
+        let Some((_, file)) = &self.place else { return Ok(()) };
+        file.truncate(bytes).map_err(|e| Error::io("truncate", &self.path, e))?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Does something that needs so much space, with that of the reserve if there is no other. What is
+    /// left over then comes back.
+    fn lend<T>(&mut self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
+        match action() {
+            Err(Error::NoSpace { .. }) if self.bytes > 0 => {}
+            result => return result,
+        }
+        let before = self.bytes;
+        self.shrink(before.saturating_sub(bytes))?;
+        let result = action();
+        self.hold_what_there_is(before)?;
+        result
+    }
+}
+
+impl Reserve {
+    /// What the directory has. Nothing more is set aside yet.
+    pub(crate) fn open(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Self> {
+        let path = names::reserve(dir);
+        let file = match disk.open(&path, OpenMode::Existing) {
+            Err(e) if e.kind() == ErrorKind::NotFound => disk.open(&path, OpenMode::CreateNew),
+            opened => opened,
+        };
+        let file = file.map_err(|e| Error::io("create", &path, e))?;
+        let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
+        let place = Some((disk.clone(), file));
+        let mut held = Held { place, bytes: 0, path: path.clone() };
+        // A power cut may have left the length and not the space. What can be had is taken at once: recovery
+        // writes hint files, and they may do without.
+        if len > 0 {
+            held.hold_what_there_is(len)?;
+        }
+        let (is_short, room_made) = (AtomicBool::new(true), AtomicU64::new(0));
+        Ok(Reserve { is_short, room_made, held: Mutex::new(held), path })
+    }
+
+    /// For a log.
+    pub(crate) fn none() -> Self {
+        let held = Held { place: None, bytes: 0, path: PathBuf::new() };
+        let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
+        Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_short(&self) {
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Does something that needs so much space, with that of the reserve if there is no other.
+    pub(crate) fn lend<T>(&self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
+        match action() {
+            Err(Error::NoSpace { .. }) => self.held.lock().lend(bytes, action),
+            result => result,
+        }
+    }
+
+    /// Gives all of it back to the disk.
+    pub(crate) fn give_up(&self) -> Result<()> {
+        self.held.lock().shrink(0)
+    }
+
+    /// Bytes that are set aside.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.lock().bytes
+    }
+}
+
+impl Store {
+    /// The page in which space is counted.
+    pub(crate) fn page_len(&self) -> u64 {
+        self.options.tail_geometry().page_len()
+    }
+
+    /// What the reserve should hold when `grown` has so much space.
+    fn reserve_need(&self, grown: Option<(&Segment, u64)>) -> Need {
+        let (mut longest, mut total, count) = {
+            let segments = self.segments.read();
+            let spaces = || segments.values().map(|segment| segment.space());
+            (spaces().max().unwrap_or(0), spaces().sum::<u64>(), segments.len() as u64)
+        };
+        if let Some((segment, space)) = grown {
+            longest = longest.max(space);
+            total += space.saturating_sub(segment.space());
+        }
+        let (geometry, page) = (self.options.tail_geometry(), self.page_len());
+        let lanes = self.lanes.len() as u64;
+        let entries = 2 * (count + lanes + SEGMENTS_TO_COME);
+        let list = (HEAD_LEN as u64 + entries * ENTRY_LEN as u64).next_multiple_of(page);
+        let lists = list + (2 * lanes + SEGMENTS_TO_COME) * page;
+        let floor = lists + longest.next_multiple_of(page);
+        let tails = self.tails_missing.load(Ordering::Relaxed) * geometry.file_len() as u64;
+        let blocks = (lanes + 1) * BLOCKS_PER_LANE * geometry.block_len;
+        let tombstones = (total / TOMBSTONES_PART).next_multiple_of(page);
+        Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
+    }
+
+    /// Makes the reserve as large as it should be. Says whether it is.
+    pub(crate) fn restore_reserve(&self) -> Result<bool> {
+        if self.purpose == Purpose::Log {
+            return Ok(true);
+        }
+        let mut held = self.reserve.held.lock();
+        let whole = self.reserve_need(None).whole;
+        if held.bytes > whole {
+            held.shrink(whole).map_err(|e| self.latch(e))?;
+        }
+        held.hold_what_there_is(whole).map_err(|e| self.latch(e))
+    }
+
+    /// Refuses puts while the reserve is not whole.
+    pub(crate) fn check_reserve(&self, write: &Write) -> Result<()> {
+        if !self.reserve.is_short() || write.only_deletes() {
+            return Ok(());
+        }
+        if self.restore_reserve()? {
+            self.reserve.is_short.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(self.lacks_reserve())
+    }
+
+    fn lacks_reserve(&self) -> Error {
+        let needed = self.reserve_need(None).whole;
+        Error::NoReserve { path: self.reserve.path.clone(), needed }
+    }
+
+    /// Sets space aside in a segment that a lane writes.
+    pub(crate) fn set_segment_space_aside(
+        &self,
+        segment: &Segment,
+        needed: u64,
+        usual: u64,
+        write: &Write,
+    ) -> Result<()> {
+        let wanted = segment.space_wanted(needed, usual);
+        if self.purpose == Purpose::Log {
+            return match segment.reserve(wanted) {
+                Err(Error::NoSpace { .. }) if wanted > needed => segment.reserve(needed),
+                result => result,
+            };
+        }
+        let mut held = self.reserve.held.lock();
+        let result = if write.only_deletes() {
+            self.set_aside_for_deletes(&mut held, segment, needed)
+        } else {
+            self.set_aside_for_puts(&mut held, segment, wanted).or_else(|error| {
+                if !error.is_no_space() || wanted == needed {
+                    return Err(error);
+                }
+                // What is free may be less by now, or less for this user.
+                self.set_aside_for_puts(&mut held, segment, needed)
+            })
+        };
+        if result.is_err() {
+            self.reserve.set_short();
+        }
+        result
+    }
+
+    fn set_aside_for_puts(&self, held: &mut Held, segment: &Segment, len: u64) -> Result<()> {
+        let whole = self.reserve_need(Some((segment, len))).whole;
+        if !held.hold(whole)? {
+            return Err(Error::NoSpace { path: segment.path.clone() });
+        }
+        segment.reserve(len)
+    }
+
+    fn set_aside_for_deletes(&self, held: &mut Held, segment: &Segment, len: u64) -> Result<()> {
+        let floor = self.reserve_need(Some((segment, len))).floor;
+        if held.bytes < floor && !held.hold_what_there_is(floor)? {
+            return Err(Error::NoSpace { path: segment.path.clone() });
+        }
+        let grows = len.saturating_sub(segment.space());
+        if held.bytes < floor + grows {
+            return segment.reserve(len);
+        }
+        let before = held.bytes;
+        let result = held.lend(grows, || segment.reserve(len));
+        if held.bytes < before {
+            self.reserve.set_short();
+        }
+        result
+    }
+
+    /// How much compaction can set aside for its output.
+    pub(super) fn room_for_output(&self) -> u64 {
+        let free = self.home.disk.space(&self.home.dir).map_or(0, |space| space.free);
+        let held = self.reserve.bytes();
+        held.saturating_sub(self.reserve_need(None).list).saturating_add(free)
+    }
+
+    /// Sets space aside for the output of compaction.
+    pub(super) fn set_output_aside(&self, segment: &Segment, len: u64) -> Result<()> {
+        let mut held = self.reserve.held.lock();
+        held.lend(len, || segment.reserve(len))
+    }
+}

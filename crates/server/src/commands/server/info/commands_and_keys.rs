@@ -1,0 +1,80 @@
+//! Figures of each command, error and database.
+
+use super::facts::Facts;
+use super::field::{Field, each};
+use crate::stats::percentile;
+
+pub(super) const COMMAND_STATS: &[Field] = &[each(
+    "cmdstat_",
+    command_stats,
+    "Of a command: calls, microseconds in all and each, calls refused and failed.",
+)];
+
+pub(super) const ERROR_STATS: &[Field] =
+    &[each("errorstat_", error_stats, "How often the error with this first word was replied.")];
+
+pub(super) const LATENCY_STATS: &[Field] = &[each(
+    "latency_percentiles_usec_",
+    latency_stats,
+    "Of a command: microseconds that so many percent of its calls took at most (`latency-tracking`).",
+)];
+
+pub(super) const KEYSPACE: &[Field] = &[each(
+    "db",
+    databases,
+    "Of a database with keys: how many, how many that expire, and in how many milliseconds on average.",
+)];
+
+fn command_stats(facts: &Facts<'_>) -> Vec<(String, String)> {
+    let line = |command: &crate::command::Command| {
+        let totals = facts.totals.command(command.id);
+        if totals.calls + totals.refused + totals.failed == 0 {
+            return None;
+        }
+        let micros = totals.nanos / 1000;
+        let per_call = totals.nanos as f64 / 1000.0 / totals.calls.max(1) as f64;
+        let text = format!(
+            "calls={},usec={micros},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+            totals.calls, totals.refused, totals.failed
+        );
+        Some((format!("cmdstat_{}", command.full_name), text))
+    };
+    facts.server.commands.all().filter_map(line).collect()
+}
+
+fn error_stats(facts: &Facts<'_>) -> Vec<(String, String)> {
+    let counts = facts.server.errors.counts().into_iter();
+    counts.map(|(kind, count)| (format!("errorstat_{kind}"), format!("count={count}"))).collect()
+}
+
+fn latency_stats(facts: &Facts<'_>) -> Vec<(String, String)> {
+    if !facts.server.config.live().latency_tracking() {
+        return Vec::new();
+    }
+    let line = |command: &crate::command::Command| {
+        let totals = facts.totals.command(command.id);
+        if totals.calls == 0 {
+            return None;
+        }
+        let at = |percent: &f64| {
+            format!("p{percent}={:.3}", percentile(totals.histogram, *percent) as f64 / 1000.0)
+        };
+        let text = facts.settings().percentiles().iter().map(at).collect::<Vec<_>>().join(",");
+        Some((format!("latency_percentiles_usec_{}", command.full_name), text))
+    };
+    facts.server.commands.all().filter_map(line).collect()
+}
+
+fn databases(facts: &Facts<'_>) -> Vec<(String, String)> {
+    let keyspace = &facts.server.keyspace;
+    let all = keyspace.db_indices().map(|db| (db, keyspace.db_stats(db, facts.now_ms)));
+    all.filter(|(_, stats)| stats.keys > 0)
+        .map(|(db, stats)| {
+            let text = format!(
+                "keys={},expires={},avg_ttl={}",
+                stats.keys, stats.expires, stats.ttl_mean_ms
+            );
+            (format!("db{}", db.get()), text)
+        })
+        .collect()
+}
