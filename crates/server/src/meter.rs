@@ -4,10 +4,10 @@
 //! timed as a run and each is booked with its share. Others are timed one by one, and so are all
 //! when the slow log or the latency monitor asks for times that a run would blur.
 
-use std::time::Instant;
-
+use tierce_net::monotonic_nanos;
 use tierce_wire::resp::Args;
 
+use crate::clock;
 use crate::command::{Command, CommandId, Flags};
 use crate::server::Server;
 use crate::session::Session;
@@ -24,7 +24,7 @@ pub struct Meter<'k> {
     server: &'k Server,
     counters: &'k Counters,
     /// When the run, or the command that is timed alone, began.
-    since: Instant,
+    since_nanos: u64,
     kinds: [(CommandId, u64); KINDS_MAX],
     kinds_len: usize,
     /// The kind of the last command, an index into `kinds`.
@@ -75,7 +75,7 @@ impl<'k> Meter<'k> {
         Self {
             server,
             counters,
-            since: Instant::now(),
+            since_nanos: monotonic_nanos(),
             kinds: [(CommandId(0), 0); KINDS_MAX],
             kinds_len: 0,
             latest: 0,
@@ -143,9 +143,9 @@ impl<'k> Meter<'k> {
 
     /// Nanoseconds since the last lap.
     fn lap(&mut self) -> u64 {
-        let now = Instant::now();
-        let nanos = now.duration_since(self.since).as_nanos() as u64;
-        self.since = now;
+        let now_nanos = monotonic_nanos();
+        let nanos = now_nanos.saturating_sub(self.since_nanos);
+        self.since_nanos = now_nanos;
         nanos
     }
 
@@ -190,7 +190,7 @@ impl<'k> Meter<'k> {
         }
         if nanos / 1_000_000 >= self.thresholds.spike_millis {
             let event = if fast { "fast-command" } else { "command" };
-            let seconds = crate::clock::unix_ms() / 1000;
+            let seconds = clock::unix_ms() / 1000;
             self.server.latency.lock().record(event, seconds, nanos / 1_000_000);
         }
     }
@@ -203,7 +203,7 @@ impl<'k> Meter<'k> {
         }
         let entry = slowlog::Entry {
             id: 0,
-            unix_seconds: crate::clock::unix_ms() / 1000,
+            unix_seconds: clock::unix_ms() / 1000,
             micros: nanos / 1000,
             args,
             client_addr: session.client.addr.clone(),
