@@ -71,16 +71,28 @@ impl Batch {
             None => 0,
         };
         let spans = &self.spans[first as usize..request.spans_end as usize];
-        match request.source {
+        self.args(request.source, spans, input)
+    }
+
+    /// All requests in the order they arrived. Cheaper than one [`Batch::get`] for each.
+    #[inline]
+    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Args<'a>> {
+        let (mut rest, mut spans_start) = (&self.spans[..], 0);
+        self.requests.iter().map(move |request| {
+            let count = (request.spans_end - spans_start) as usize;
+            let (spans, behind) = rest.split_at(count);
+            (rest, spans_start) = (behind, request.spans_end);
+            self.args(request.source, spans, input)
+        })
+    }
+
+    #[inline]
+    fn args<'a>(&'a self, source: Source, spans: &'a [Span], input: &'a [u8]) -> Args<'a> {
+        match source {
             Source::Input => Args::new(input, spans),
             Source::Unescaped => Args::new(&self.unescaped, spans),
             Source::Detached => Args::in_two(&self.unescaped, input, spans),
         }
-    }
-
-    /// All requests in the order they arrived.
-    pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Args<'a>> {
-        (0..self.len()).map(move |index| self.get(index, input))
     }
 
     /// Offset in the input behind request `index`. Whoever stops executing after that request
