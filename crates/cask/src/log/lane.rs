@@ -264,6 +264,10 @@ impl Lane {
     /// Makes sure that what is acknowledged now cannot meet a full disk later.
     fn set_space_aside(&self, owner: &impl Owner, head: &Head, len: u64) -> Result<()> {
         let run = head.open_run().expect("there is room in a segment");
+        // Nearly always there is a block more than that, which is found without dividing.
+        if run.segment.has_reserved(head.end + len + self.geometry.block_len - run.base) {
+            return Ok(());
+        }
         let needed = self.geometry.ceil(head.end + len) - run.base;
         let usual = owner.segment_len_max().next_multiple_of(self.geometry.block_len);
         run.segment.reserve(needed, usual).map_err(|e| owner.latch(e))

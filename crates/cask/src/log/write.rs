@@ -77,6 +77,23 @@ impl Write {
         Write { frame, ops: Ops::One(op), durability }
     }
 
+    /// A record without a key, of a log that nobody looks anything up in, in the place of what was in
+    /// `frame`.
+    pub(crate) fn record(encoder: Encoder, record: &[u8], mut frame: Vec<u8>) -> Self {
+        frame.clear();
+        let mut compressed = Vec::new();
+        let (compression, value) = compress(encoder.compression, record, &mut compressed);
+        let (key, membership) = (&b""[..], Membership::Alone);
+        let (expiry, version) = (None, None);
+        let fields =
+            Fields { kind: Kind::Put, membership, compression, expiry, version, key, value };
+        encode(&mut frame, &fields);
+        let key_start = fields.header_len();
+        let len = frame.len();
+        let op = Op { kind: Kind::Put, hash: 0, start: 0, len, key_start, key_len: 0 };
+        Write { frame, ops: Ops::One(op), durability: Durability::Written }
+    }
+
     pub(crate) fn delete(encoder: Encoder, key: &[u8], durability: Durability) -> Self {
         let mut frame = Vec::new();
         let op = encoder.delete(&mut frame, Membership::Alone, key);

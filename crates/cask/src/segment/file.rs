@@ -240,6 +240,12 @@ impl Segment {
         self.flushed.load(Ordering::Acquire) == ALL_FLUSHED
     }
 
+    /// Whether space is set aside up to `len`.
+    #[inline]
+    pub(crate) fn has_reserved(&self, len: u64) -> bool {
+        len <= self.reserved.load(Ordering::Relaxed)
+    }
+
     /// Sets space aside up to `len`, and more at once, so that this is not done often; at most
     /// `usual_len` unless more is needed, and little on a device that is nearly full. For the only
     /// writer.
