@@ -49,6 +49,12 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
+    /// `hash` is the hash of `bytes` under the keyspace's seed.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], hash: KeyHash) -> Self {
+        Self { bytes, hash }
+    }
+
     /// The bytes.
     #[inline]
     #[must_use]

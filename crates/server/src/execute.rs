@@ -34,13 +34,15 @@ pub struct Context<'a, 'k> {
     pub mode: blocking::Mode<'a>,
     /// An argument that has a vector of its own.
     pub large: Option<&'a Arc<Vec<u8>>>,
+    /// An argument that has been hashed already.
+    pub hashed: Option<(&'a [u8], KeyHash)>,
 }
 
 impl<'a, 'k> Context<'a, 'k> {
     /// The selected database, open at the shard of `key`, and the reply.
     #[inline]
     pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
-        let key = self.server.keyspace.key(key);
+        let key = self.server.keyspace.key_as(key, self.hashed);
         (self.locker.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
     }
 

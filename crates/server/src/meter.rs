@@ -85,6 +85,16 @@ impl<'k> Meter<'k> {
         }
     }
 
+    /// Enters a command that continues the run with one of the same kind, if it does.
+    #[inline]
+    pub fn continues(&mut self, command: &Command) -> bool {
+        let latest = &mut self.kinds[self.latest];
+        let continues = command.id == latest.0 && (1..CALLS_MAX).contains(&self.calls);
+        latest.1 += u64::from(continues);
+        self.calls += u64::from(continues);
+        continues
+    }
+
     /// Whether the run has to be booked before this command is entered.
     #[inline]
     pub fn must_end_run(&self, command: &Command) -> bool {
@@ -110,7 +120,6 @@ impl<'k> Meter<'k> {
     /// Called before a command runs.
     #[inline]
     pub fn enter(&mut self, command: &Command) -> Timing {
-        self.commands += 1;
         if self.calls == 0 || command.id != self.kinds[self.latest].0 {
             if self.is_alone(command) {
                 return Timing::Alone;
@@ -134,6 +143,7 @@ impl<'k> Meter<'k> {
     /// Called after a command that is timed alone.
     pub fn leave(&mut self, command: &Command, session: &Session, args: Args<'_>) {
         let nanos = self.lap();
+        self.commands += 1;
         self.counters.ran(command.id, 1, nanos);
         let fast = command.spec.flags.contains(Flags::FAST);
         if !command.spec.flags.contains(Flags::SKIP_SLOWLOG) {
@@ -155,6 +165,7 @@ impl<'k> Meter<'k> {
             return;
         }
         let calls = self.calls;
+        self.commands += calls;
         let nanos = self.lap();
         for (id, count) in &self.kinds[..self.kinds_len] {
             self.counters.ran(*id, *count, nanos * count / calls);

@@ -94,8 +94,18 @@ fn attempt<'k>(
     let reply = Reply::new(&mut output, blocked.proto);
     let mode = Mode::Attempt(&attempt);
     let session = &mut session;
-    let mut ctx =
-        Context { server, session, locker, reply, command, counters, now_ms, mode, large: None };
+    let mut ctx = Context {
+        server,
+        session,
+        locker,
+        reply,
+        command,
+        counters,
+        now_ms,
+        mode,
+        large: None,
+        hashed: None,
+    };
     match (command.spec.run)(&mut ctx, args) {
         Ok(()) if attempt.found_nothing.get() => return None,
         Ok(()) => {}
