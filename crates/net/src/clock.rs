@@ -3,13 +3,11 @@
 //! Everything that happens in one turn happens at the same moment, so a session never sees time
 //! move between two of its requests in a batch, and no request pays for a clock of its own.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use crate::system_clock::{monotonic_nanos, unix_ms};
 
 /// The moment of a turn on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// For measuring durations finer than a millisecond.
-    pub instant: Instant,
     /// Milliseconds since the runtime was started; never goes back. Timers are set on this clock.
     pub monotonic_ms: u64,
     /// Milliseconds since 1970; follows the system's clock, so it may jump.
@@ -19,22 +17,15 @@ pub struct Now {
 /// Reads both clocks relative to the start of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    start: Instant,
+    start_nanos: u64,
 }
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock { start_nanos: monotonic_nanos() }
     }
 
     pub(crate) fn now(&self) -> Now {
-        let instant = Instant::now();
-        // A system clock set before 1970 is read as 1970.
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Now {
-            instant,
-            monotonic_ms: instant.duration_since(self.start).as_millis() as u64,
-            unix_ms: unix.as_millis() as u64,
-        }
+        Now { monotonic_ms: (monotonic_nanos() - self.start_nanos) / 1_000_000, unix_ms: unix_ms() }
     }
 }
