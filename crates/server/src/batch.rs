@@ -371,7 +371,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         waits.then_some(Progress::Waiting { index })
     }
 
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all that a request has been found out of")]
     fn run(
         &self,
@@ -442,7 +442,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return;
         }
         let first = self.batch.get(0, input);
-        let at = match self.server.commands.find(&first[0]) {
+        let at = match self.plan.get(0).command(self.server) {
             Some(command) if command.spec.element_at > 0 => command.spec.element_at,
             _ => return,
         };

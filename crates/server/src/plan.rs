@@ -102,11 +102,20 @@ impl Plan {
     }
 }
 
+/// Whether two names are the same. Most are short, or those of GET and SET.
+#[inline]
+fn is_same_name(a: &[u8], b: &[u8]) -> bool {
+    match (a, b) {
+        ([a, b, c], [x, y, z]) => (a == x) & (b == y) & (c == z),
+        _ => same_bytes(a, b),
+    }
+}
+
 impl Spelling {
     /// The place of the simple command called `name`.
     #[inline]
     fn find(&mut self, server: &Server, name: &[u8]) -> Place {
-        if same_bytes(&self.name[..self.len], name) {
+        if is_same_name(&self.name[..self.len], name) {
             return self.command;
         }
         self.search(server, name)

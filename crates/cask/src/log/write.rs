@@ -204,3 +204,28 @@ impl BatchEncoder {
         Write { frame: self.frame, ops: Ops::Batch(self.ops), durability }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records of a log were written as those of an empty key before, and are read as such.
+    #[test]
+    fn a_record_of_a_log_is_that_of_an_empty_key_whatever_was_in_the_buffer() {
+        for compression in [Compression::None, Compression::Snappy] {
+            let encoder = Encoder { hash_key: HashKey([1, 2]), compression };
+            let mut frame = b"left over".repeat(30);
+            for len in [0, 1, 7, 8, 9, 31, 100, 1000, 3] {
+                let value = vec![len as u8; len];
+                let attributes = Attributes::default();
+                let mut put = Write::put(encoder, b"", &value, attributes, Durability::Written);
+                let mut record = Write::record(encoder, &value, frame);
+                for write in [&mut put, &mut record] {
+                    write.stamp(5, 64, Salt(9), 128);
+                }
+                assert_eq!(record.frame, put.frame, "{len} bytes");
+                frame = record.frame;
+            }
+        }
+    }
+}

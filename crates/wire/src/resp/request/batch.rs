@@ -208,6 +208,19 @@ mod tests {
     }
 
     #[test]
+    fn requests_in_turn_are_those_of_their_indexes() {
+        let input = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nSET \"quoted \\x41\" b\r\n*0\r\nPING\r\n*1\r\n$4\r\nPING\r\n";
+        let batch = parsed(input);
+        let requests: Vec<_> = batch.iter(input).map(|args| args.to_owned()).collect();
+        assert_eq!(requests.len(), 4);
+        assert_eq!(batch.iter(input).len(), batch.len());
+        for (index, request) in requests.iter().enumerate() {
+            assert!(request.as_args().iter().eq(batch.get(index, input).iter()), "{index}");
+        }
+        assert_eq!(&requests[1].as_args()[1], b"quoted A");
+    }
+
+    #[test]
     fn only_a_request_that_is_all_of_the_input_can_be_taken_apart() {
         let one = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
         assert_eq!(parsed(one).largest_of_only(one), Some(3));
