@@ -10,6 +10,7 @@
 //! | `service` | the server as the event loops see it |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
+//! | `plan`, `gates` | what is known of a batch ahead, and what its requests have to pass |
 //! | `execute` | one request: lookup, checks, locks, the command |
 //! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
 //! | `commands` | the commands themselves, by chapter |
@@ -42,6 +43,7 @@ mod execute;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gates;
 pub mod inspection;
 mod latency;
 mod listening;
@@ -51,6 +53,7 @@ pub mod memory;
 mod meter;
 mod pedrokv;
 mod persistence;
+mod plan;
 mod process;
 mod random;
 mod reply;
