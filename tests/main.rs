@@ -16,6 +16,7 @@ mod failed_transactions;
 mod hello_and_auth;
 mod inline_commands;
 mod pipelines_of_any_depth;
+mod pipelines_that_change_their_own_terms;
 mod protocol_errors_close_the_connection;
 mod resp_split_at_any_byte;
 mod unknown_and_misused_commands;

@@ -14,7 +14,7 @@
 //!   about to be.
 
 use crate::bytes::Cursor;
-use crate::checksum::crc32c;
+use crate::checksum::{crc32c, crc32c_of_word};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskMap, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX, SegmentId};
@@ -124,7 +124,7 @@ impl Mark {
 }
 
 fn check(fields: u64) -> u64 {
-    u64::from(crc32c(&fields.to_le_bytes())) & ((1 << CHECK_BITS) - 1)
+    u64::from(crc32c_of_word(fields)) & ((1 << CHECK_BITS) - 1)
 }
 
 /// The tail of a lane that is being written.

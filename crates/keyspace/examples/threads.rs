@@ -128,7 +128,7 @@ fn work(keyspace: &Keyspace, workload: Workload, seed: u64) -> Speed {
         if workload.prefetch {
             announced.clear();
             announced.extend(names.iter().map(|name| (DbIndex::ZERO, keyspace.hash(name))));
-            locker.prefetch(&announced);
+            locker.prefetch(announced.iter().copied());
         }
         for name in &names {
             let key = keyspace.key(name);

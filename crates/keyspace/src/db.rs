@@ -79,6 +79,26 @@ impl Account {
     }
 }
 
+impl Context<'_> {
+    /// Lets `edit` change an entry that was found to be changed, and reports that. Returns what the entry was
+    /// before and is now, for [`Db::settle`]. An edit that fails must have left the entry as it was.
+    #[inline]
+    pub(crate) fn edit<R>(
+        &self,
+        hash: KeyHash,
+        entry: &mut Entry,
+        change: Change,
+        edit: impl FnOnce(&mut Entry) -> Result<R>,
+    ) -> Result<(R, Account, Account)> {
+        let before = Account::of(entry);
+        let result = edit(entry)?;
+        self.used(entry);
+        let change = before.cold.change(entry, change);
+        self.changed(hash, entry, change);
+        Ok((result, before, Account::of(entry)))
+    }
+}
+
 impl<'a> Db<'a> {
     #[inline]
     pub(crate) fn new(shard: &'a mut Shard, at: Context<'a>) -> Self {
@@ -359,12 +379,7 @@ impl<'a> Db<'a> {
     ) -> Result<Option<R>> {
         let at = self.at;
         let Some(entry) = self.find_to_change(key) else { return Ok(None) };
-        let before = Account::of(entry);
-        let result = edit(entry)?;
-        at.used(entry);
-        let change = before.cold.change(entry, change);
-        at.changed(key.hash(), entry, change);
-        let after = Account::of(entry);
+        let (result, before, after) = at.edit(key.hash(), entry, change, edit)?;
         self.settle(key.hash(), before, after);
         Ok(Some(result))
     }

@@ -49,6 +49,12 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
+    /// `hash` is the hash of `bytes` under the keyspace's seed.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], hash: KeyHash) -> Self {
+        Self { bytes, hash }
+    }
+
     /// The bytes.
     #[inline]
     #[must_use]
@@ -122,6 +128,7 @@ impl EntryHash<Entry> for KeyHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyspace::Keyspace;
 
     #[test]
     fn the_top_bits_choose_the_shard_and_the_others_remain() {
@@ -136,6 +143,23 @@ mod tests {
             assert_eq!(hasher.shard(hash), shard, "{shard_bits} bits");
             assert_eq!(hasher.table_hash(hash), table_hash, "{shard_bits} bits");
         }
+    }
+
+    #[test]
+    fn a_known_hash_is_that_of_the_same_place_only() {
+        let keyspace = Keyspace::new(crate::Options::default()).unwrap();
+        let (bytes, copy) = (b"key key".to_vec(), b"key key".to_vec());
+        let known = KeyHash(7);
+        assert_ne!(keyspace.hash(&bytes), known);
+        let key = |bytes, hashed| keyspace.key_as(bytes, hashed).hash();
+        assert_eq!(key(&bytes, Some((&bytes, known))), known);
+        for other in
+            [None, Some((&copy[..], known)), Some((&bytes[..3], known)), Some((b"", known))]
+        {
+            assert_eq!(key(&bytes, other), keyspace.hash(&bytes), "{other:?}");
+        }
+        // Another key with the same bytes at its front.
+        assert_eq!(key(&bytes[..3], Some((&bytes, known))), keyspace.hash(b"key"));
     }
 
     #[test]

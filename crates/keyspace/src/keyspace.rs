@@ -179,6 +179,17 @@ impl Keyspace {
         self.hasher.key(bytes)
     }
 
+    /// The same where the hash of some bytes is known: it is used if these are the very bytes, in the same
+    /// place.
+    #[inline]
+    #[must_use]
+    pub fn key_as<'a>(&self, bytes: &'a [u8], hashed: Option<(&[u8], KeyHash)>) -> Key<'a> {
+        match hashed {
+            Some((same, hash)) if std::ptr::eq(same, bytes) => Key::new(bytes, hash),
+            _ => self.hasher.key(bytes),
+        }
+    }
+
     /// The hash of a key.
     #[inline]
     #[must_use]

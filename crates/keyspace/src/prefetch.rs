@@ -23,13 +23,13 @@ use crate::shard::Shard;
 const KEYS_MIN: u64 = 16 * 1024;
 
 impl Locker<'_> {
-    /// Asks the processor to fetch what the operations on these keys will read. Best called once
-    /// for each batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never waits. Releases the
-    /// shard of the last request.
-    pub fn prefetch(&mut self, keys: &[(DbIndex, KeyHash)]) {
+    /// Asks the processor to fetch what the operations on these keys will read. Best called once for each
+    /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
+    /// waits. Releases the shard of the last request.
+    pub fn prefetch(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)> + Clone) {
         self.release();
         let keyspace = self.keyspace();
-        for_each_key(keyspace, keys, |shard, db, hash| {
+        for_each_key(keyspace, keys.clone(), |shard, db, hash| {
             shard.db(db).table.prefetch(hash);
             if let Some(part) = &shard.snapshot {
                 part.prefetch(db, hash);
@@ -47,15 +47,19 @@ impl Locker<'_> {
 #[inline]
 fn for_each_key(
     keyspace: &Keyspace,
-    keys: &[(DbIndex, KeyHash)],
+    keys: impl Iterator<Item = (DbIndex, KeyHash)>,
     mut visit: impl FnMut(&Shard, DbIndex, u64),
 ) {
-    let shard_of = |hash| keyspace.hasher.shard(hash);
-    for neighbours in keys.chunk_by(|a, b| shard_of(a.1) == shard_of(b.1)) {
-        let slot = &keyspace.slots[shard_of(neighbours[0].1)];
-        let Some(shard) = slot.shard.try_lock() else { continue };
-        for &(db, hash) in neighbours {
-            visit(&shard, db, keyspace.hasher.table_hash(hash));
+    let (mut locked, mut index) = (None, usize::MAX);
+    for (db, hash) in keys {
+        let shard = keyspace.hasher.shard(hash);
+        if shard != index {
+            // Unlocked before the next one is tried.
+            drop(locked.take());
+            (locked, index) = (keyspace.slots[shard].shard.try_lock(), shard);
+        }
+        if let Some(shard) = &locked {
+            visit(shard, db, keyspace.hasher.table_hash(hash));
         }
     }
 }

@@ -134,8 +134,9 @@ impl Db<'_> {
             return Ok(());
         }
         let replace = |entry: &mut Entry| Ok(entry.replace(value.0, deadline_ms, attributes));
-        let displaced = self.modify(key, Change::Stored, replace)?;
-        self.discard_annex(displaced.flatten());
+        let (displaced, before, after) = at.edit(key.hash(), entry, Change::Stored, replace)?;
+        self.settle(key.hash(), before, after);
+        self.discard_annex(displaced);
         Ok(())
     }
 
@@ -197,8 +198,9 @@ impl Db<'_> {
             return Ok(sum);
         }
         let store = |entry: &mut Entry| Ok(entry.store(Content::Int(sum), deadline_ms));
-        let displaced = self.modify(key, Change::Stored, store)?;
-        debug_assert!(displaced.flatten().is_none(), "a blob is too long to be an integer");
+        let (displaced, before, after) = at.edit(key.hash(), entry, Change::Stored, store)?;
+        self.settle(key.hash(), before, after);
+        debug_assert!(displaced.is_none(), "a blob is too long to be an integer");
         Ok(sum)
     }
 

@@ -72,7 +72,7 @@ fn turn(locker: &mut Locker<'_>, random: &mut Random, private: DbIndex) {
         }
         14 => {
             let keys = [1, 2, 3].map(|account| (DbIndex::ZERO, keyspace.hash(&name(account))));
-            locker.prefetch(&keys);
+            locker.prefetch(keys.into_iter());
         }
         // A database of this thread alone behaves as if there were no others.
         _ => {

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::system_clock::{monotonic_nanos, unix_ms};
 
 /// The moment of a turn on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// For measuring durations finer than a millisecond.
-    pub instant: Instant,
     /// Milliseconds since the runtime's clock was started; never goes back. Timers are set on this clock.
     pub monotonic_ms: u64,
     /// Milliseconds since 1970; follows the system's clock, so it may jump.
@@ -22,30 +21,26 @@ pub struct Now {
 /// Reads both clocks; the monotonic one counts from when this was made.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    start: Instant,
+    start_nanos: u64,
     ahead_ms: Option<Arc<AtomicU64>>,
 }
 
 impl Clock {
     /// The system's clocks.
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), ahead_ms: None }
+        Clock { start_nanos: monotonic_nanos(), ahead_ms: None }
     }
 
     /// A monotonic clock that is so much ahead of the system's, so that a test need not wait.
     pub fn ahead_by(ahead_ms: Arc<AtomicU64>) -> Clock {
-        Clock { start: Instant::now(), ahead_ms: Some(ahead_ms) }
+        Clock { ahead_ms: Some(ahead_ms), ..Clock::start() }
     }
 
     pub(crate) fn now(&self) -> Now {
-        let instant = Instant::now();
-        // A system clock set before 1970 is read as 1970.
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let ahead_ms = self.ahead_ms.as_ref().map_or(0, |ahead_ms| ahead_ms.load(Relaxed));
         Now {
-            instant,
-            monotonic_ms: instant.duration_since(self.start).as_millis() as u64 + ahead_ms,
-            unix_ms: unix.as_millis() as u64,
+            monotonic_ms: (monotonic_nanos() - self.start_nanos) / 1_000_000 + ahead_ms,
+            unix_ms: unix_ms(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod output;
 mod runtime;
 mod service;
 mod slab;
+mod system_clock;
 mod timer;
 mod transport;
 mod worker;
@@ -29,4 +30,5 @@ pub use output::limits::{OUTPUT_CLASSES, OutputClass, OutputLimit, OutputLimits}
 pub use output::{ATTACH_BYTES_MIN, Mark, Output};
 pub use runtime::{Config, Handle, Runtime, WORKERS_MAX};
 pub use service::{CloseReason, Flow, NextTurn, OnHangup, Refusal, Service, WorkerId};
+pub use system_clock::monotonic_nanos;
 pub use worker::conns::{ConnMut, ConnState, ConnView, Conns};

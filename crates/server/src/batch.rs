@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tierce_collections::same_bytes;
-use tierce_keyspace::{DbIndex, KeyHash, Locker};
+use tierce_keyspace::Locker;
 use tierce_net::{Flow, Io, Mark, OnHangup, Output};
 use tierce_wire::resp::{
     Args, AuthState, Batch, Limits, Parsed, ProtocolError, Status, parse_apart,
@@ -11,13 +11,14 @@ use tierce_wire::resp::{
 
 use crate::blocking::{self, Mode};
 use crate::clients::output_class;
-use crate::command::{Command, Flags};
+use crate::command::Command;
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
-use crate::eviction::Room;
 use crate::execute::{self, Context, Guard, Refused};
 use crate::fetch::{self, Fetcher, Wanted};
+use crate::gates::{Cause, Gates, Verdict};
 use crate::meter::{Meter, Timing};
+use crate::plan::{Plan, Planned};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -43,7 +44,7 @@ const ELEMENTS_MIN: usize = 4;
 #[derive(Default)]
 pub struct BatchMemory {
     batch: Batch,
-    keys: Vec<(DbIndex, KeyHash)>,
+    plan: Plan,
 }
 
 /// Serves one connection for one turn.
@@ -51,29 +52,10 @@ pub struct BatchRunner<'k, 'w> {
     server: &'k Server,
     counters: &'k Counters,
     batch: &'w mut Batch,
-    keys: &'w mut Vec<(DbIndex, KeyHash)>,
+    plan: &'w mut Plan,
     fetcher: &'w mut Fetcher,
     /// The large argument of the only request that is in a vector of its own.
     large: Option<Arc<Vec<u8>>>,
-}
-
-/// A request whose command has been found. Pipelines repeat themselves, so the next one often
-/// needs no search.
-#[derive(Clone, Copy)]
-struct Resolved<'k, 'a> {
-    command: &'k Command,
-    args: Args<'a>,
-}
-
-impl Resolved<'_, '_> {
-    /// Whether `args` are a call of the same command that is as acceptable.
-    #[inline]
-    fn is_repeated_by(&self, args: Args<'_>) -> bool {
-        // With as many arguments the arity needs no check, but a subcommand may be another one.
-        args.len() == self.args.len()
-            && same_bytes(&args[0], &self.args[0])
-            && self.command.is_plain
-    }
 }
 
 /// Whether the replies to writes may be sent.
@@ -83,17 +65,6 @@ enum Acknowledge {
     Now,
     /// The log could not take them.
     Never,
-}
-
-/// Why a request is held back; times are Unix milliseconds.
-#[derive(Clone, Copy)]
-enum Cause {
-    /// A pause, until this time.
-    Pause { until_ms: i64 },
-    /// Lack of memory, of which there may be more at this time.
-    Memory { until_ms: i64 },
-    /// A sync that takes too long.
-    Device,
 }
 
 /// How far the execution of a batch got.
@@ -118,8 +89,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         memory: &'w mut BatchMemory,
         fetcher: &'w mut Fetcher,
     ) -> Self {
-        let BatchMemory { batch, keys } = memory;
-        Self { server, counters, batch, keys, fetcher, large: None }
+        let BatchMemory { batch, plan } = memory;
+        Self { server, counters, batch, plan, fetcher, large: None }
     }
 
     /// Executes all complete requests of the input.
@@ -269,6 +240,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
     }
 
+    /// Executes the requests of the batch in order: for each the gates, what it needs from disk, its run
+    /// and its account.
     fn execute(
         &mut self,
         session: &mut Session,
@@ -280,109 +253,72 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if self.batch.is_empty() {
             return Progress::Through;
         }
-        self.prefetch(session, locker, input);
-        self.prefetch_elements(session, locker, input, now_ms);
+        self.look_ahead(session, locker, input, now_ms);
         locker.set_touch(session.touch());
         let mut meter = Meter::start(self.server, self.counters);
-        // What concerns all connections changes so rarely that a look a batch is enough, and one
-        // after each command that may itself be the change.
-        let mut paused = self.server.pause.is_on(now_ms);
-        let refuses_writes = self.server.durability.refuses_writes();
-        let mut watched = self.server.clients.has_monitors();
-        let mut limited = self.server.keyspace.has_memory_limit();
-        let is_late = self.server.durability.holds_back(|| session.sync_policy(self.server));
-        let has_spilled = self.server.keyspace.has_spilled();
+        let mut gates = Gates::look(self.server, session, now_ms);
         let mut progress = Progress::Through;
-        let mut last: Option<Resolved<'k, '_>> = None;
-        for index in 0..self.batch.len() {
-            let args = self.batch.get(index, input);
-            if session.transaction_fails
-                && let Some(answer) = transaction::answer(session, args)
-            {
-                self.answer(session, output, answer);
+        for (index, args) in self.batch.iter(input).enumerate() {
+            let planned = match self.batch.len() {
+                1 => self.plan.look_at(self.server, args),
+                _ => self.plan.get(index),
+            };
+            let Some(command) = self.resolve(session, output, args, planned) else {
+                if session.closing {
+                    progress = Progress::Closing;
+                    break;
+                }
                 continue;
-            }
-            let command = match last {
-                Some(last) if last.is_repeated_by(args) => last.command,
-                _ => match execute::resolve(self.server, args) {
-                    Ok(command) => {
-                        last = Some(Resolved { command, args });
-                        command
-                    }
-                    Err(refused) => {
-                        if self.is_of_browser(session, args) {
-                            progress = Progress::Closing;
-                            break;
-                        }
-                        transaction::note_unknown(session, args);
+            };
+            let passes_unseen = gates.are_open(command);
+            if !passes_unseen {
+                match gates.judge(self.server, session, locker, command) {
+                    Verdict::Passes => {}
+                    Verdict::Refused(refused) => {
                         self.refuse(session, output, &refused);
                         continue;
                     }
-                },
-            };
-            if let Err(refused) = execute::admit(self.server, session, command) {
-                self.refuse(session, output, &refused);
-                continue;
-            }
-            if refuses_writes && command.spec.flags.contains(Flags::WRITE) {
-                let error = CommandError::text(self.server.durability.misconfigured());
-                self.refuse(session, output, &Refused { command: Some(command), error });
-                continue;
-            }
-            if paused && let Some(until_ms) = self.server.pause.holds(command.spec, now_ms) {
-                progress = Progress::Held { index, cause: Cause::Pause { until_ms } };
-                break;
-            }
-            if is_late && command.spec.flags.contains(Flags::WRITE) {
-                progress = Progress::Held { index, cause: Cause::Device };
-                break;
-            }
-            if limited && command.spec.flags.contains(Flags::DENYOOM) {
-                match self.server.make_room(locker, now_ms) {
-                    Room::Enough => {}
-                    Room::Soon => {
-                        let cause = Cause::Memory { until_ms: now_ms + 1 };
+                    Verdict::Held(cause) => {
                         progress = Progress::Held { index, cause };
                         break;
                     }
-                    Room::None => {
-                        let error = CommandError::OUT_OF_MEMORY;
-                        self.refuse(session, output, &Refused { command: Some(command), error });
-                        continue;
+                }
+                if gates.has_spilled && session.fetches.may_wait() {
+                    let wanted = self.wanted(session, locker, command, input, index, now_ms);
+                    if !wanted.is_empty() {
+                        progress = Progress::Fetching { index, wanted };
+                        break;
                     }
                 }
             }
-            if has_spilled && session.fetches.may_wait() {
-                let wanted = self.wanted(session, locker, command, input, index, now_ms);
-                if !wanted.is_empty() {
-                    progress = Progress::Fetching { index, wanted };
-                    break;
+            let timing = if meter.continues(command) {
+                Timing::Run
+            } else {
+                if meter.must_end_run(command) {
+                    meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
                 }
-            }
-            if meter.must_end_run(command) {
-                meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
-            }
-            let timing = meter.enter(command);
-            self.run(session, locker, output, command, args, now_ms);
-            if has_spilled {
-                session.fetches.has_run();
-            }
+                meter.enter(command)
+            };
+            self.run(session, locker, output, command, args, planned, now_ms);
             if timing == Timing::Alone {
                 meter.leave(command, session, args);
-                paused = self.server.pause.is_on(now_ms);
-                watched = self.server.clients.has_monitors();
-                limited = self.server.keyspace.has_memory_limit();
             }
-            if watched {
+            if passes_unseen {
+                debug_assert!(self.stops(session, index).is_none(), "{} did", command.full_name);
+                continue;
+            }
+            if gates.has_spilled {
+                session.fetches.has_run();
+            }
+            if !command.is_data_only {
+                gates.look_again(self.server, session);
+            }
+            if gates.watched {
                 // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
                 self.server.show_to_monitors(command, session, args);
             }
-            if session.closing {
-                progress = Progress::Closing;
-                break;
-            }
-            if session.waiting.is_some() || session.blocked.is_some() {
-                progress = Progress::Waiting { index };
+            if let Some(stops) = self.stops(session, index) {
+                progress = stops;
                 break;
             }
         }
@@ -392,7 +328,70 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         progress
     }
 
+    /// Looks through the batch, and has the processor load what it will need.
     #[inline]
+    fn look_ahead(
+        &mut self,
+        session: &Session,
+        locker: &mut Locker<'k>,
+        input: &[u8],
+        now_ms: i64,
+    ) {
+        if self.batch.len() < 2 {
+            return;
+        }
+        self.plan.make(self.server, self.batch, input);
+        let db = session.db;
+        if self.server.keyspace.gains_from_prefetch(db) {
+            locker.prefetch(self.plan.hashes().map(|hash| (db, hash)));
+        }
+        self.prefetch_elements(session, locker, input, now_ms);
+    }
+
+    /// The command of a request; `None` if it has been answered.
+    #[inline]
+    fn resolve(
+        &self,
+        session: &mut Session,
+        output: &mut Output,
+        args: Args<'_>,
+        planned: Planned,
+    ) -> Option<&'k Command> {
+        if session.transaction_fails
+            && let Some(answer) = transaction::answer(session, args)
+        {
+            self.answer(session, output, answer);
+            return None;
+        }
+        if let Some(command) = planned.command(self.server) {
+            return Some(command);
+        }
+        match execute::resolve(self.server, args) {
+            Ok(command) => Some(command),
+            Err(_) if self.is_of_browser(session, args) => {
+                session.closing = true;
+                None
+            }
+            Err(refused) => {
+                transaction::note_unknown(session, args);
+                self.refuse(session, output, &refused);
+                None
+            }
+        }
+    }
+
+    /// How the batch ends behind this request, if it does.
+    #[inline]
+    fn stops(&self, session: &Session, index: usize) -> Option<Progress> {
+        if session.closing {
+            return Some(Progress::Closing);
+        }
+        let waits = session.waiting.is_some() || session.blocked.is_some();
+        waits.then_some(Progress::Waiting { index })
+    }
+
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "all that a request has been found out of")]
     fn run(
         &self,
         session: &mut Session,
@@ -400,6 +399,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         output: &mut Output,
         command: &'k Command,
         args: Args<'_>,
+        planned: Planned,
         now_ms: i64,
     ) {
         let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
@@ -407,8 +407,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let (server, counters) = (self.server, self.counters);
         let mode = Mode::Client;
         let large = self.large.as_ref();
+        let hashed = planned.hash.map(|hash| (args.at(command.first_key), hash));
         let guard = Guard::new(locker);
-        Context { server, session, guard, reply, command, counters, now_ms, mode, large }.run(args);
+        Context { server, session, guard, reply, command, counters, now_ms, mode, large, hashed }
+            .run(args);
         if locker.has_ready() {
             blocking::serve(server, locker, counters, now_ms);
         }
@@ -463,23 +465,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
     }
 
-    /// Starts loading what the batch will look at, so that the waits for memory overlap.
-    fn prefetch(&mut self, session: &Session, locker: &mut Locker<'k>, input: &[u8]) {
-        if self.batch.len() < 2 || !self.server.keyspace.gains_from_prefetch(session.db) {
-            return;
-        }
-        self.keys.clear();
-        for args in self.batch.iter(input) {
-            let command = self.server.commands.find(&args[0]);
-            let first_key = command.and_then(|command| command.spec.keys.first());
-            if let Some(key) = first_key.and_then(|keys| args.get(keys.first_guess())) {
-                self.keys.push((session.db, self.server.keyspace.hash(key)));
-            }
-        }
-        locker.prefetch(self.keys);
-    }
-
-    /// The same for fields or members that the batch looks for, as far as it begins with calls of one
+    /// Has fields or members loaded that the batch looks for, as far as it begins with calls of one
     /// command for one key. That shard stays locked for the first of them.
     fn prefetch_elements(
         &self,
@@ -492,7 +478,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return;
         }
         let first = self.batch.get(0, input);
-        let at = match self.server.commands.find(&first[0]) {
+        let at = match self.plan.get(0).command(self.server) {
             Some(command) if command.spec.element_at > 0 => command.spec.element_at,
             _ => return,
         };

@@ -10,7 +10,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tierce_keyspace::{Db, Key, NewString};
+use tierce_keyspace::{Db, Key, KeyHash, NewString};
 use tierce_wire::resp::Args;
 
 use crate::blocking;
@@ -44,13 +44,15 @@ pub struct Context<'a, 'k> {
     pub mode: blocking::Mode<'a>,
     /// An argument that has a vector of its own.
     pub large: Option<&'a Arc<Vec<u8>>>,
+    /// An argument that has been hashed already.
+    pub hashed: Option<(&'a [u8], KeyHash)>,
 }
 
 impl<'a, 'k> Context<'a, 'k> {
     /// The selected database, open at the shard of `key`, and the reply.
     #[inline]
     pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
-        let key = self.server.keyspace.key(key);
+        let key = self.server.keyspace.key_as(key, self.hashed);
         (self.guard.db(self.session.db, key.hash(), self.now_ms), key, &mut self.reply)
     }
 

@@ -1,7 +1,7 @@
 //! What the protocols beside RESP have in common: what their sessions wait for, how a batch is
 //! prefetched, how a value is written.
 
-use tierce_keyspace::{DbIndex, Key, KeyHash, Locker, Policy, StrView};
+use tierce_keyspace::{DbIndex, Key, Locker, Policy, StrView};
 use tierce_net::{Flow, Io, OnHangup, Output};
 
 use crate::acknowledge::Acknowledgements;
@@ -110,21 +110,16 @@ impl Waits {
     }
 }
 
-/// Starts loading what the batch will look at, so that the waits for memory overlap. `hashes` is
-/// memory to work in.
+/// Starts loading what the batch will look at, so that the waits for memory overlap.
 #[inline]
 pub fn prefetch<'k>(
     locker: &mut Locker<'_>,
     db: DbIndex,
-    keys: impl ExactSizeIterator<Item = Key<'k>>,
-    hashes: &mut Vec<(DbIndex, KeyHash)>,
+    keys: impl ExactSizeIterator<Item = Key<'k>> + Clone,
 ) {
-    if keys.len() < 2 || !locker.keyspace().gains_from_prefetch(db) {
-        return;
+    if keys.len() >= 2 && locker.keyspace().gains_from_prefetch(db) {
+        locker.prefetch(keys.map(|key| (db, key.hash())));
     }
-    hashes.clear();
-    hashes.extend(keys.map(|key| (db, key.hash())));
-    locker.prefetch(hashes);
 }
 
 /// Appends a value, a large one by reference.

@@ -11,6 +11,7 @@
 //! | `message` | what workers are told by others |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
+//! | `plan`, `gates` | what is known of a batch ahead, and what its requests have to pass |
 //! | `execute` | one request: lookup, checks, locks, the command |
 //! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
 //! | `commands` | the commands themselves, by chapter |
@@ -48,6 +49,7 @@ mod fetch;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gates;
 pub mod inspection;
 mod latency;
 mod listening;
@@ -58,6 +60,7 @@ mod message;
 mod meter;
 mod pedrokv;
 mod persistence;
+mod plan;
 mod process;
 mod random;
 mod reply;

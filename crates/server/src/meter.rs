@@ -4,10 +4,10 @@
 //! timed as a run and each is booked with its share. Others are timed one by one, and so are all
 //! when the slow log or the latency monitor asks for times that a run would blur.
 
-use std::time::Instant;
-
+use tierce_net::monotonic_nanos;
 use tierce_wire::resp::Args;
 
+use crate::clock;
 use crate::command::{Command, CommandId, Flags};
 use crate::server::Server;
 use crate::session::Session;
@@ -24,7 +24,7 @@ pub struct Meter<'k> {
     server: &'k Server,
     counters: &'k Counters,
     /// When the run, or the command that is timed alone, began.
-    since: Instant,
+    since_nanos: u64,
     kinds: [(CommandId, u64); KINDS_MAX],
     kinds_len: usize,
     /// The kind of the last command, an index into `kinds`.
@@ -75,7 +75,7 @@ impl<'k> Meter<'k> {
         Self {
             server,
             counters,
-            since: Instant::now(),
+            since_nanos: monotonic_nanos(),
             kinds: [(CommandId(0), 0); KINDS_MAX],
             kinds_len: 0,
             latest: 0,
@@ -83,6 +83,16 @@ impl<'k> Meter<'k> {
             commands: 0,
             thresholds: Thresholds::of(server),
         }
+    }
+
+    /// Enters a command that continues the run with one of the same kind, if it does.
+    #[inline]
+    pub fn continues(&mut self, command: &Command) -> bool {
+        let latest = &mut self.kinds[self.latest];
+        let continues = command.id == latest.0 && (1..CALLS_MAX).contains(&self.calls);
+        latest.1 += u64::from(continues);
+        self.calls += u64::from(continues);
+        continues
     }
 
     /// Whether the run has to be booked before this command is entered.
@@ -110,7 +120,6 @@ impl<'k> Meter<'k> {
     /// Called before a command runs.
     #[inline]
     pub fn enter(&mut self, command: &Command) -> Timing {
-        self.commands += 1;
         if self.calls == 0 || command.id != self.kinds[self.latest].0 {
             if self.is_alone(command) {
                 return Timing::Alone;
@@ -134,6 +143,7 @@ impl<'k> Meter<'k> {
     /// Called after a command that is timed alone.
     pub fn leave(&mut self, command: &Command, session: &Session, args: Args<'_>) {
         let nanos = self.lap();
+        self.commands += 1;
         self.counters.ran(command.id, 1, nanos);
         let fast = command.spec.flags.contains(Flags::FAST);
         if !command.spec.flags.contains(Flags::SKIP_SLOWLOG) {
@@ -143,9 +153,9 @@ impl<'k> Meter<'k> {
 
     /// Nanoseconds since the last lap.
     fn lap(&mut self) -> u64 {
-        let now = Instant::now();
-        let nanos = now.duration_since(self.since).as_nanos() as u64;
-        self.since = now;
+        let now_nanos = monotonic_nanos();
+        let nanos = now_nanos.saturating_sub(self.since_nanos);
+        self.since_nanos = now_nanos;
         nanos
     }
 
@@ -155,6 +165,7 @@ impl<'k> Meter<'k> {
             return;
         }
         let calls = self.calls;
+        self.commands += calls;
         let nanos = self.lap();
         for (id, count) in &self.kinds[..self.kinds_len] {
             self.counters.ran(*id, *count, nanos * count / calls);
@@ -190,7 +201,7 @@ impl<'k> Meter<'k> {
         }
         if nanos / 1_000_000 >= self.thresholds.spike_millis {
             let event = if fast { "fast-command" } else { "command" };
-            let seconds = crate::clock::unix_ms() / 1000;
+            let seconds = clock::unix_ms() / 1000;
             self.server.latency.lock().record(event, seconds, nanos / 1_000_000);
         }
     }
@@ -203,7 +214,7 @@ impl<'k> Meter<'k> {
         }
         let entry = slowlog::Entry {
             id: 0,
-            unix_seconds: crate::clock::unix_ms() / 1000,
+            unix_seconds: clock::unix_ms() / 1000,
             micros: nanos / 1000,
             args,
             client_addr: session.client.addr.clone(),

@@ -36,7 +36,7 @@ const MODULES: &[&str] = &[
     "error", "reply", "command", "stats", "clients", "fetch", "waiting", "blocking", "message",
     "acknowledge", "session", "transaction", "execute", "commands",
     // The server: protocols, start and end.
-    "server", "meter", "foreign", "memcached", "pedrokv", "batch", "service", "transfer", "start",
+    "server", "meter", "foreign", "memcached", "pedrokv", "plan", "gates", "batch", "service", "transfer", "start",
     "fuzzing", "lib",
 ];
 

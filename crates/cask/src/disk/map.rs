@@ -60,9 +60,20 @@ impl Drop for OsMap {
 
 impl DiskMap for OsMap {
     fn write(&self, offset: usize, bytes: &[u8]) {
-        let words = self.words(offset, bytes.len());
-        for (word, chunk) in words.iter().zip(bytes.as_chunks().0) {
+        let store = |word: &AtomicU64, chunk: &[u8; 8]| {
             word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        };
+        // Atomics are not vectorized. Four at a time are half the work of one by one.
+        let (fours, rest) = self.words(offset, bytes.len()).as_chunks::<4>();
+        let (four_chunks, rest_chunks) = bytes.as_chunks::<8>().0.as_chunks::<4>();
+        for (words, chunks) in fours.iter().zip(four_chunks) {
+            store(&words[0], &chunks[0]);
+            store(&words[1], &chunks[1]);
+            store(&words[2], &chunks[2]);
+            store(&words[3], &chunks[3]);
+        }
+        for (word, chunk) in rest.iter().zip(rest_chunks) {
+            store(word, chunk);
         }
     }
 

@@ -280,7 +280,12 @@ impl Lane {
     /// Makes sure that what is acknowledged now cannot meet a full disk later.
     fn set_space_aside(&self, owner: &impl Owner, head: &Head, write: &Write) -> Result<()> {
         let run = head.open_run().expect("there is room in a segment");
-        let needed = self.geometry.ceil(head.end + write.frame.len() as u64) - run.base;
+        let len = write.frame.len() as u64;
+        // Nearly always there is a block more than that, which is found without dividing.
+        if run.segment.has_space(head.end + len + self.geometry.block_len - run.base) {
+            return Ok(());
+        }
+        let needed = self.geometry.ceil(head.end + len) - run.base;
         if run.segment.has_space(needed) {
             return Ok(());
         }

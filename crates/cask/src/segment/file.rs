@@ -274,6 +274,7 @@ impl Segment {
     }
 
     /// Whether space is set aside up to `len`.
+    #[inline]
     pub(crate) fn has_space(&self, len: u64) -> bool {
         len <= self.reserved.load(Ordering::Relaxed)
     }

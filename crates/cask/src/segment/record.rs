@@ -7,7 +7,7 @@
 //! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the
 //! members; it is there when all of it is there.
 
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_place};
+use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_at_place, crc32c_of_place};
 use crate::location::ALIGNMENT;
 use crate::{KEY_LEN_MAX, WAL_RECORD_LEN_MAX};
 
@@ -206,19 +206,23 @@ pub(crate) fn encode(out: &mut Vec<u8>, fields: &Fields<'_>) {
     }
     let header_len = fields.header_len();
     let len = header_len + fields.key.len() + fields.value.len();
-    out.reserve(padded(len as u64) as usize);
-    out.extend_from_slice(&[0; 16]);
-    out.extend_from_slice(&(fields.value.len() as u32).to_le_bytes());
-    out.extend_from_slice(&(fields.key.len() as u32).to_le_bytes());
-    out.extend_from_slice(&[fields.kind as u8, fields.compression]);
-    out.extend_from_slice(&flags.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.reserve(len + ALIGNMENT as usize);
+    let mut header = [0; HEADER_LEN];
+    header[16..20].copy_from_slice(&(fields.value.len() as u32).to_le_bytes());
+    header[20..24].copy_from_slice(&(fields.key.len() as u32).to_le_bytes());
+    header[24..26].copy_from_slice(&[fields.kind as u8, fields.compression]);
+    header[26..28].copy_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&header);
     for field in [fields.expiry, fields.version].into_iter().flatten() {
         out.extend_from_slice(&field.to_le_bytes());
     }
-    out.extend_from_slice(fields.key);
+    if !fields.key.is_empty() {
+        out.extend_from_slice(fields.key);
+    }
     out.extend_from_slice(fields.value);
-    out.resize(start + padded(len as u64) as usize, 0);
+    let padding = padded(len as u64) as usize - len;
+    out.extend_from_slice(&[0; ALIGNMENT as usize]);
+    out.truncate(start + len + padding);
     let body_crc = crc32c(&out[start + header_len..]);
     out[start + 4..start + 8].copy_from_slice(&body_crc.to_le_bytes());
 }
@@ -249,7 +253,11 @@ pub(crate) fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset
     let len = header_len(flags & FLAG_EXPIRY != 0, flags & FLAG_VERSION != 0);
     record[8..16].copy_from_slice(&seq.to_le_bytes());
     record[28..32].copy_from_slice(&((synced / ALIGNMENT) as u32).to_le_bytes());
-    let crc = crc32c_append(crc32c_of_place(salt, offset), &record[4..len]);
+    let (fixed, optional) = record[4..len].split_at(HEADER_LEN - 4);
+    let mut crc = crc32c_at_place(salt, offset, fixed.first_chunk().expect("a whole header"));
+    if !optional.is_empty() {
+        crc = crc32c_append(crc, optional);
+    }
     record[..4].copy_from_slice(&crc.to_le_bytes());
 }
 

@@ -16,14 +16,23 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::lane::{Lane, Owner};
-use crate::log::write::{Attributes, Write};
+use crate::log::write::Write;
 use crate::manifest::State;
-use crate::options::{CompactionOptions, Durability, IndexKind, Options, SyncPolicy};
+use crate::options::{CompactionOptions, IndexKind, Options, SyncPolicy};
 use parking_lot::Mutex;
 use recovery::{Replay, WalRecovery};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// A frame of more bytes is not kept for the next record.
+const FRAME_KEPT_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    /// Where the records of a thread are encoded, one after the other.
+    static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// How to open a [`Wal`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,10 +139,12 @@ impl Wal {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
-        let encoder = self.store.encoder();
-        let mut write =
-            Write::put(encoder, b"", record, Attributes::default(), Durability::Written);
-        self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop)
+        let mut write = Write::record(self.store.encoder(), record, FRAME.take());
+        let appended = self.lane().append(&*self.store, &mut write, |_, _| {}).map(drop);
+        if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
+            FRAME.set(write.frame);
+        }
+        appended
     }
 
     /// Whether there has ever been a record in it, be it that all were dropped since.

@@ -348,9 +348,15 @@ fn encode_key(
     deadline_ms: Option<i64>,
 ) {
     let deadline = if deadline_ms.is_some() { DEADLINE } else { 0 };
-    out.push(code as u8 | flags | deadline);
-    push_varint(out, db.get() as u64);
-    push_varint(out, key.len() as u64);
+    let (head, db, len) = (code as u8 | flags | deadline, db.get(), key.len());
+    if db | len < 0x80 {
+        // As nearly always: both varints are a byte, and one check of the capacity suffices for all.
+        out.extend_from_slice(&[head, db as u8, len as u8]);
+    } else {
+        out.push(head);
+        push_varint(out, db as u64);
+        push_varint(out, len as u64);
+    }
     out.extend_from_slice(key);
     if let Some(deadline_ms) = deadline_ms {
         out.extend_from_slice(&deadline_ms.to_le_bytes());

@@ -346,7 +346,6 @@ fn load_chunk(
     locker.set_touch(Touch::No);
     let mut ops = Reader::new(chunk);
     let mut group = Vec::with_capacity(GROUP_LEN);
-    let mut announced = Vec::with_capacity(GROUP_LEN);
     loop {
         group.clear();
         while group.len() < GROUP_LEN
@@ -359,9 +358,7 @@ fn load_chunk(
         if group.is_empty() {
             return Ok(());
         }
-        announced.clear();
-        announced.extend(group.iter().map(|(db, key, _)| (*db, key.hash())));
-        locker.prefetch(&announced);
+        locker.prefetch(group.iter().map(|(db, key, _)| (*db, key.hash())));
         for (db, key, effect) in group.drain(..) {
             apply(keyspace, &mut locker, shadows, (db, key, effect), access)?;
         }

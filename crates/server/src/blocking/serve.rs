@@ -94,9 +94,18 @@ fn attempt<'k>(
     let reply = Reply::new(&mut output, blocked.proto);
     let mode = Mode::Attempt(&attempt);
     let session = &mut session;
-    let guard = Guard::new(locker);
-    let mut ctx =
-        Context { server, session, guard, reply, command, counters, now_ms, mode, large: None };
+    let mut ctx = Context {
+        server,
+        session,
+        guard: Guard::new(locker),
+        reply,
+        command,
+        counters,
+        now_ms,
+        mode,
+        large: None,
+        hashed: None,
+    };
     match ctx.enter(args) {
         Ok(()) if attempt.found_nothing.get() => return None,
         Ok(()) => {}

@@ -24,6 +24,13 @@ pub struct Command {
     pub is_brief: bool,
     /// Neither has subcommands nor is one, so that its first word alone names it.
     pub is_plain: bool,
+    /// Does nothing but work on keys, at once and briefly: whatever is decided for a whole batch (rights,
+    /// pauses, limits, who watches) is the same after it.
+    pub is_data_only: bool,
+    /// Which argument is likely to be the first key; 0 if there are no keys.
+    pub first_key: usize,
+    /// Its place in [`Table::commands`]; a subcommand has that of its container.
+    pub index: u16,
 }
 
 impl Command {
@@ -36,6 +43,16 @@ impl Command {
 
 fn is_brief(spec: &Spec) -> bool {
     spec.flags.intersects(Flags::FAST.with(Flags::BRIEF))
+}
+
+fn is_data_only(spec: &Spec) -> bool {
+    let reaches_further =
+        Flags::BLOCKING.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::NO_AUTH);
+    is_brief(spec) && !spec.keys.is_empty() && !spec.flags.intersects(reaches_further)
+}
+
+fn first_key(spec: &Spec) -> usize {
+    spec.keys.first().map_or(0, |keys| keys.first_guess())
 }
 
 /// All commands, found by name in any case.
@@ -78,13 +95,17 @@ impl Table {
         };
         let commands: Vec<_> = specs
             .into_iter()
-            .map(|spec| Command {
+            .zip(0..)
+            .map(|(spec, index)| Command {
                 spec,
                 id: next_id(),
                 full_name: spec.name.to_owned(),
                 enter: execute::entry(spec),
                 is_brief: is_brief(spec),
                 is_plain: spec.subcommands.is_empty(),
+                is_data_only: is_data_only(spec) && spec.subcommands.is_empty(),
+                first_key: first_key(spec),
+                index,
                 subcommands: spec
                     .subcommands
                     .iter()
@@ -96,6 +117,9 @@ impl Table {
                         enter: execute::entry(sub),
                         is_brief: is_brief(sub),
                         is_plain: false,
+                        is_data_only: false,
+                        first_key: first_key(sub),
+                        index,
                     })
                     .collect(),
             })

@@ -117,7 +117,8 @@ impl<'k> Context<'_, 'k> {
         lock: impl for<'l> FnOnce(&'l mut Locker<'k>) -> Many<'l, 'k>,
         body: impl FnOnce(&mut Context<'_, 'k>) -> R,
     ) -> R {
-        let Self { server, session, guard, reply, command, counters, now_ms, mode, large } = self;
+        let Self { server, session, guard, reply, command, counters, now_ms, mode, large, hashed } =
+            self;
         let (server, command, counters) = (*server, *command, *counters);
         let mut locked = lock(guard.locker);
         let guard = Guard {
@@ -126,7 +127,18 @@ impl<'k> Context<'_, 'k> {
             declared: std::mem::take(&mut guard.declared),
         };
         let reply = reply.reborrow();
-        let (now_ms, mode, large) = (*now_ms, *mode, *large);
-        body(&mut Context { server, session, guard, reply, command, counters, now_ms, mode, large })
+        let (now_ms, mode, large, hashed) = (*now_ms, *mode, *large, *hashed);
+        body(&mut Context {
+            server,
+            session,
+            guard,
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{DbIndex, Key, KeyHash, Locker};
+use tierce_keyspace::{Key, Locker};
 use tierce_net::{Flow, Io, OnHangup};
 use tierce_wire::memcached::text::Command;
 use tierce_wire::memcached::{BINARY_MAGIC, LINE_LEN_MAX, Limits, binary, meta, text};
@@ -34,7 +34,6 @@ pub struct BatchMemory {
     lines: Vec<Line<'static>>,
     frames: Vec<Frame<'static>>,
     keys: Vec<Key<'static>>,
-    hashes: Vec<(DbIndex, KeyHash)>,
 }
 
 /// A line and its part of the batch's keys.
@@ -308,7 +307,7 @@ fn serve_lines<'a>(
             break;
         }
     }
-    prefetch(run.locker, run.db, keys.iter().copied(), &mut memory.hashes);
+    prefetch(run.locker, run.db, keys.iter().copied());
     let mut keys_start = 0;
     for line in &lines {
         let line_keys = &keys[keys_start..line.keys_end];
@@ -375,7 +374,7 @@ fn serve_frames<'a>(
             break;
         }
     }
-    prefetch(run.locker, run.db, keys.iter().copied(), &mut memory.hashes);
+    prefetch(run.locker, run.db, keys.iter().copied());
     keys.clear();
     for frame in &frames {
         match frame.step {

@@ -5,7 +5,7 @@
 //! the order of Puts of one key stays, and who cares for the order of two keys waits for the response to
 //! the first. The responses come in the order of the requests.
 
-use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Locker};
+use tierce_keyspace::{Keyspace, Locker};
 use tierce_net::{Flow, Io};
 use tierce_wire::pedrokv::{Kind, Request, Step, is_http};
 
@@ -33,7 +33,6 @@ const PLACE_BITS: u32 = 10;
 #[derive(Default)]
 pub struct BatchMemory {
     requests: Vec<Keyed<'static>>,
-    hashes: Vec<(DbIndex, KeyHash)>,
     order: Vec<u64>,
 }
 
@@ -93,10 +92,10 @@ pub fn serve(
         if goes_by_shard {
             order_by_shard(&requests, &mut memory.order);
             let keys = memory.order.iter().map(|at| requests[place(*at)].key);
-            prefetch(&mut locker, db, keys, &mut memory.hashes);
+            prefetch(&mut locker, db, keys);
         } else {
             let keys = requests.iter().map(|request| request.key);
-            prefetch(&mut locker, db, keys, &mut memory.hashes);
+            prefetch(&mut locker, db, keys);
         }
         let mut run = Run {
             server,

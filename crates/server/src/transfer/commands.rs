@@ -91,6 +91,7 @@ impl Executor {
             now_ms,
             mode,
             large: None,
+            hashed: None,
         }
         .run(args);
         drop(locker);

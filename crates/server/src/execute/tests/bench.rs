@@ -265,6 +265,7 @@ fn enter<'k>(
         now_ms: NOW_MS,
         mode,
         large: None,
+        hashed: None,
     };
     assert!(ctx.covers(args.as_args()), "the guard holds what was declared");
     ctx.run(args.as_args());
