@@ -11,7 +11,7 @@
 //!   caller's hands.
 //! * A record of more than an eighth of a part's budget is not kept: it would evict everything.
 
-use crate::db::read::Entry;
+use crate::entry::Entry;
 use crate::location::{Location, PlaceHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -141,7 +141,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::read::Value;
+    use crate::entry::Value;
     use crate::location::SegmentId;
     use crate::log::write::Attributes;
 

@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::DbIndex;
 use crate::locker::Locker;
 use crate::pressure::Eviction;
 use crate::usage::{Access, Frequency, Tracking};

@@ -8,8 +8,8 @@
 //!
 //! Events of one key arrive in the order of its changes, because its shard is locked.
 
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::DbIndex;
 
 /// Something that happened in the keyspace.
 #[derive(Debug)]

@@ -13,10 +13,11 @@
 //! What is done with the entry, removal or something milder, is for others. Who takes several at once gets
 //! the coldest quarter of those that are looked at.
 
+use crate::db_index::DbIndex;
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
 use crate::key::{KeyHash, KeyHasher};
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::policy::{Measure, Scope};
 use crate::scan::mix;
 use crate::shard::{Held, ShardDb};

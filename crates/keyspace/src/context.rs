@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::change::{Change, Event, Removal};
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
 use crate::key::KeyHash;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::planted::{self, Fault};
 use crate::scan::mix;

@@ -7,7 +7,8 @@
 
 use crate::change::Removal;
 use crate::coldest::{Candidate, Look};
-use crate::keyspace::{DbIndex, Keyspace, NO_DEADLINE};
+use crate::db_index::DbIndex;
+use crate::keyspace::{Keyspace, NO_DEADLINE};
 use crate::locker::Locker;
 use crate::policy::{Measure, Scope, Search};
 use crate::pressure::{Eviction, Pressure};

@@ -9,10 +9,11 @@ use tierce_cask::ColdStore;
 use tierce_dash::Table;
 
 use crate::change::Event;
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
 use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::KeyHasher;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::locker::Locker;
 use crate::shard::{Held, ShardDb};
 

@@ -12,6 +12,7 @@ use crate::aging::Aging;
 use crate::alarm::Alarm;
 use crate::change::{Event, Observer};
 use crate::collections::limits::{LimitCells, Limits};
+use crate::db_index::{DATABASES_MAX, DbIndex};
 use crate::garbage::{Fate, Garbage, Piece};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
 use crate::locker::Locker;
@@ -25,9 +26,6 @@ use crate::waiters::{Tickets, Unserved};
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
-
-/// At most this many databases.
-pub const DATABASES_MAX: usize = 1 << 16;
 
 /// The next deadline of a shard where there is none.
 pub(crate) const NO_DEADLINE: i64 = i64::MAX;
@@ -94,39 +92,6 @@ pub enum OptionsError {
     /// None, or too many.
     #[error("{0} databases: must be between 1 and {DATABASES_MAX}")]
     Databases(usize),
-}
-
-/// The number of a database that exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct DbIndex(u16);
-
-impl DbIndex {
-    /// The first database, which always exists.
-    pub const ZERO: Self = Self(0);
-
-    /// The first `databases` ones, at most [`DATABASES_MAX`].
-    pub(crate) fn below(databases: usize) -> impl Iterator<Item = Self> + use<> {
-        (0..databases).map(|number| Self(number as u16))
-    }
-
-    /// The number.
-    #[inline]
-    #[must_use]
-    pub fn get(self) -> usize {
-        usize::from(self.0)
-    }
-
-    /// The number in the form in which it is stored.
-    #[inline]
-    pub(crate) fn number(self) -> u16 {
-        self.0
-    }
-
-    /// The reverse of [`DbIndex::number`].
-    #[inline]
-    pub(crate) fn from_number(number: u16) -> Self {
-        Self(number)
-    }
 }
 
 /// All keys with their values, shared by all threads.
@@ -249,7 +214,11 @@ impl Keyspace {
     #[inline]
     #[must_use]
     pub fn db_index(&self, number: usize) -> Option<DbIndex> {
-        if number < self.databases { u16::try_from(number).ok().map(DbIndex) } else { None }
+        if number < self.databases {
+            u16::try_from(number).ok().map(DbIndex::from_number)
+        } else {
+            None
+        }
     }
 
     /// All databases.

@@ -45,6 +45,7 @@
 // holds; how shards are locked; what can be done to keys and strings, to whole databases, and how changes
 // reach a log and come back; what happens by itself.
 mod clock;
+mod db_index;
 mod error;
 mod key;
 
@@ -103,13 +104,14 @@ pub use collections::{
 };
 pub use context::Touch;
 pub use db::{Db, DeadlineSet, Ttl};
+pub use db_index::{DATABASES_MAX, DbIndex};
 pub use entry::{Entry, Marks, size_class};
 pub use error::{Error, Result};
 pub use evict::Evicted;
 pub use flush::Freeing;
 pub use item::{Adjust, Adjusted, Condition, End, Item, ItemNote, Stored, Summary, VersionFor};
 pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
-pub use keyspace::{DATABASES_MAX, DbIndex, Keyspace, Options, OptionsError, SHARDS_MAX};
+pub use keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
 pub use locker::{Locker, Many};
 pub use policy::Policy;
 pub use pressure::Eviction;

@@ -12,8 +12,9 @@
 
 use crate::context::{Context, Touch};
 use crate::db::Db;
+use crate::db_index::DbIndex;
 use crate::key::{Key, KeyHash};
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::shard::Held;
 use crate::usage::Tracking;

@@ -12,8 +12,9 @@
 use tierce_collections::Collection;
 
 use crate::db::Db;
+use crate::db_index::DbIndex;
 use crate::key::{Key, KeyHash};
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::locker::Locker;
 use crate::shard::Shard;
 

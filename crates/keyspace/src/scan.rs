@@ -6,8 +6,8 @@
 //! a key that is there from the first to the last call is visited exactly once.
 
 use crate::change::Removal;
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::DbIndex;
 use crate::locker::Locker;
 
 /// Bits of a position in a table.

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Mutex, MutexGuard};
 use tierce_dash::Table;
 
+use crate::db_index::DbIndex;
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
-use crate::keyspace::{DbIndex, Keyspace, NO_DEADLINE};
+use crate::keyspace::{Keyspace, NO_DEADLINE};
 use crate::snapshot::Part;
 use crate::spill::ColdCounts;
 use crate::stats::ShardStats;

@@ -5,15 +5,16 @@
 //! a client that keeps writing gets the replies to what one sync has covered while it writes more.
 //!
 //! A worker knows which of its connections wait. It asks for a sync once a turn, and looks through them
-//! when it is told of one ([`Message::Durable`](crate::service::Message::Durable)).
+//! when it is told of one ([`Message::Durable`](crate::message::Message::Durable)).
 
 use std::ops::Range;
 
 use tierce_net::{ConnKey, ConnMut, Conns};
 
 use crate::durability::SyncPolicy;
+use crate::message::Message;
 use crate::server::Server;
-use crate::service::{AnySession, Message};
+use crate::service::AnySession;
 use crate::waiting;
 
 /// What a session knows of the log.

@@ -10,18 +10,18 @@ use tierce_wire::resp::{
 };
 
 use crate::blocking::{self, Mode};
+use crate::clients::output_class;
 use crate::command::Command;
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::{self, Context, Guard, Refused};
+use crate::fetch::{self, Fetcher, Wanted};
 use crate::gates::{Cause, Gates, Verdict};
 use crate::meter::{Meter, Timing};
 use crate::plan::{Plan, Planned};
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::service::output_class;
 use crate::session::{ReplyMode, Session};
-use crate::spill::{self, Fetcher, Wanted};
 use crate::stats::{Counters, Stat};
 use crate::transaction;
 
@@ -508,19 +508,19 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     ) -> Vec<Wanted> {
         let mut wanted = Vec::new();
         let args = self.batch.get(index, input);
-        spill::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
+        fetch::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
         if wanted.is_empty() {
             return wanted;
         }
         for index in index + 1..self.batch.len() {
-            if spill::is_enough(&wanted) {
+            if fetch::is_enough(&wanted) {
                 break;
             }
             let args = self.batch.get(index, input);
             if let Ok(command) = execute::resolve(self.server, args) {
                 // Should another command select another database before, nothing worse happens than that
                 // values are fetched in vain.
-                spill::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
+                fetch::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
             }
         }
         wanted

@@ -11,10 +11,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Evicted, Eviction, FrequencyTuning, Locker, Policy};
+use tierce_keyspace::{Evicted, Eviction, FrequencyTuning, Keyspace, Locker, Policy};
 
 use crate::config::{DirectiveId, Settings};
-use crate::server::Server;
 
 /// Keys evicted between two looks at the clock.
 const KEYS_PER_LOOK: usize = 16;
@@ -55,53 +54,44 @@ pub enum Room {
     None,
 }
 
-/// Makes room before a command that may add data. Releases the shard of the last request if that
-/// takes an eviction.
-#[inline]
-pub fn make_room(server: &Server, locker: &mut Locker<'_>, now_ms: i64) -> Room {
-    match server.keyspace.is_short_of_memory() {
-        true if server.keyspace.eviction().policy == Policy::Spill => spill(server, now_ms),
-        true => evict(server, locker, now_ms),
-        false => Room::Enough,
-    }
-}
-
-/// Asks for room by moving values to disk, which takes others.
-#[cold]
-#[inline(never)]
-fn spill(server: &Server, now_ms: i64) -> Room {
-    server.excess.goes_on(now_ms);
-    server.spill.room()
-}
-
-#[cold]
-#[inline(never)]
-fn evict(server: &Server, locker: &mut Locker<'_>, now_ms: i64) -> Room {
+/// Evicts for a command that may add data while memory is short, for as long as its tenacity allows.
+/// Releases the shard of the last request. How long it took.
+pub fn evict(
+    locker: &mut Locker<'_>,
+    excess: &Excess,
+    tenacity: u64,
+    now_ms: i64,
+) -> (Room, Duration) {
     let started = Instant::now();
-    let room = evict_until(server, locker, now_ms, started);
-    server.note_latency("eviction-cycle", started.elapsed());
-    room
+    let room = evict_until(locker, excess, time_max(tenacity), now_ms, started);
+    (room, started.elapsed())
 }
 
-fn evict_until(server: &Server, locker: &mut Locker<'_>, now_ms: i64, started: Instant) -> Room {
-    let time_max = time_max(server.config.live().maxmemory_eviction_tenacity());
+fn evict_until(
+    locker: &mut Locker<'_>,
+    excess: &Excess,
+    time_max: Option<Duration>,
+    now_ms: i64,
+    started: Instant,
+) -> Room {
+    let keyspace = locker.keyspace();
     loop {
         match locker.evict(now_ms, KEYS_PER_LOOK) {
             Evicted::Enough => {
-                server.excess.ends(now_ms);
+                excess.ends(now_ms);
                 return Room::Enough;
             }
             // Another thread may have taken the last ones just now.
-            Evicted::Nothing if !server.keyspace.is_short_of_memory() => return Room::Enough,
+            Evicted::Nothing if !keyspace.is_short_of_memory() => return Room::Enough,
             Evicted::Nothing => {
-                server.excess.goes_on(now_ms);
+                excess.goes_on(now_ms);
                 return Room::None;
             }
             Evicted::Some => {}
         }
         if time_max.is_some_and(|time_max| started.elapsed() >= time_max) {
-            server.excess.goes_on(now_ms);
-            server.keyspace.evict_later();
+            excess.goes_on(now_ms);
+            keyspace.evict_later();
             return Room::Enough;
         }
     }
@@ -130,7 +120,8 @@ pub struct Excess {
 }
 
 impl Excess {
-    fn goes_on(&self, now_ms: i64) {
+    /// Memory is beyond its limit.
+    pub fn goes_on(&self, now_ms: i64) {
         if self.since_ms.load(Relaxed) == 0 {
             self.since_ms.store(now_ms, Relaxed);
         }
@@ -147,8 +138,8 @@ impl Excess {
     }
 
     /// Looks whether the reaper has brought it to an end.
-    pub fn check(&self, server: &Server, now_ms: i64) {
-        if !server.keyspace.is_short_of_memory() {
+    pub fn check(&self, keyspace: &Keyspace, now_ms: i64) {
+        if !keyspace.is_short_of_memory() {
             self.ends(now_ms);
         }
     }

@@ -6,8 +6,8 @@ use tierce_net::{Flow, Io, OnHangup, Output};
 
 use crate::acknowledge::Acknowledgements;
 use crate::eviction::Room;
+use crate::fetch::{Fetcher, Fetches, add_key};
 use crate::server::Server;
-use crate::spill::{Fetcher, Fetches, add_key};
 
 /// What keeps a session or its replies waiting.
 #[derive(Default)]

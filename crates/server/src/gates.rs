@@ -9,7 +9,7 @@ use tierce_keyspace::Locker;
 
 use crate::command::{Command, Flags};
 use crate::error::CommandError;
-use crate::eviction::{self, Room};
+use crate::eviction::Room;
 use crate::execute::{self, Refused};
 use crate::server::Server;
 use crate::session::{ReplyMode, Session};
@@ -107,7 +107,7 @@ impl Gates {
         let flags = command.spec.flags;
         let refuse = |error| Verdict::Refused(Refused { command: Some(command), error });
         if self.refuses_writes && flags.contains(Flags::WRITE) {
-            return refuse(server.durability.misconfigured());
+            return refuse(CommandError::text(server.durability.misconfigured()));
         }
         if self.paused
             && let Some(until_ms) = server.pause.holds(command.spec, self.now_ms)
@@ -118,7 +118,7 @@ impl Gates {
             return Verdict::Held(Cause::Device);
         }
         if self.limited && flags.contains(Flags::DENYOOM) {
-            match eviction::make_room(server, locker, self.now_ms) {
+            match server.make_room(locker, self.now_ms) {
                 Room::Enough => {}
                 Room::Soon => {
                     return Verdict::Held(Cause::Memory { until_ms: self.now_ms + 1 });

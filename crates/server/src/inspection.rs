@@ -9,11 +9,10 @@ use std::sync::Arc;
 use tierce_cask::disk::ShadowDisk;
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
-use crate::config::LogLevel;
+use crate::config::{LogLevel, is_own_name};
 use crate::durability::{self, Journal, LogHome, LogOptions, RecoveryError};
 use crate::log::Log;
-use crate::persistence::{LoadError, is_own_name, verify};
-use crate::spill;
+use crate::persistence::{LoadError, verify};
 
 /// What a start with a log comes to.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub struct Contents {
 pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
     const SNAPSHOT: &str = "dump.rdb";
     let log = durability::log_dir(dir)?;
-    let cold = Some(spill::logged_dir(dir)).filter(|cold| cold.is_dir());
+    let cold = Some(durability::cold_dir(dir)).filter(|cold| cold.is_dir());
     let snapshot = Some(dir.join(SNAPSHOT)).filter(|snapshot| snapshot.is_file());
     let mut others = Vec::new();
     for entry in std::fs::read_dir(dir)? {

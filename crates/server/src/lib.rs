@@ -8,6 +8,7 @@
 //! | `start` | from a configuration to a running server, and to its end |
 //! | `listening`, `log` | where it listens, and what it tells its operator |
 //! | `service` | the server as the event loops see it |
+//! | `message` | what workers are told by others |
 //! | `session` | the state of one connection |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
 //! | `plan`, `gates` | what is known of a batch ahead, and what its requests have to pass |
@@ -18,9 +19,12 @@
 //! | `memcached` | the protocols of memcached, on the same keys |
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
 //! | `foreign` | what the protocols beside RESP have in common |
+//! | `engine` | the store: all of the following, without sessions |
 //! | `durability` | the log of writes: recovery, syncing, compaction |
-//! | `persistence` | snapshots, import and export, in Redis' formats |
+//! | `spill`, `fetch` | values that go to disk, and come back |
+//! | `persistence` | snapshots, in Redis' formats |
 //! | `eviction` | what happens at the limit of memory |
+//! | [`transfer`] | import and export of data of Redis |
 //! | `clients` | connections as others see them |
 //! | `stats`, `meter`, `slowlog`, `latency` | accounts |
 //! | `secrets` | what those may not show |
@@ -37,9 +41,11 @@ pub mod config;
 /// For tests that drive the log without a server.
 #[doc(hidden)]
 pub mod durability;
+mod engine;
 mod error;
 mod eviction;
 mod execute;
+mod fetch;
 mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -50,6 +56,7 @@ mod listening;
 mod log;
 mod memcached;
 pub mod memory;
+mod message;
 mod meter;
 mod pedrokv;
 mod persistence;
@@ -69,12 +76,12 @@ mod supervision;
 #[cfg(test)]
 mod test_dir;
 mod transaction;
+pub mod transfer;
 mod waiting;
 
 pub use commands::table as command_table;
 pub use listening::ListeningError;
 pub use log::LogError;
-pub use persistence::transfer;
 #[doc(hidden)]
 pub use start::SyncClock;
 pub use start::{Instance, StartError, Stopper, log_refusal, run};

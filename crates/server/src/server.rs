@@ -1,11 +1,12 @@
 //! What all workers share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{DbIndex, Keyspace, Locker, Reaper, SystemClock};
+use tierce_keyspace::DbIndex;
 use tierce_net::{Handle, WorkerId};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
@@ -13,18 +14,12 @@ use crate::clients::{Client, Pause, Registry};
 use crate::command::{Command, CommandId, Table};
 use crate::commands;
 use crate::config::{Config, DirectiveId, Peer, Settings};
-use crate::durability::Durability;
-use crate::eviction::Excess;
-use crate::latency::LatencyMonitor;
+use crate::engine::{Audience, Engine, News};
 use crate::listening::Listening;
-use crate::log::Log;
 use crate::memcached;
-use crate::memory::{MemoryReport, Purge};
-use crate::persistence::{Backup, Cause, Persistence, SaveError, Ticket};
-use crate::service::Message;
+use crate::message::Message;
 use crate::session::Session;
 use crate::slowlog::SlowLog;
-use crate::spill::Spill;
 use crate::stats::{Counters, ErrorCounts, Rates, Stat, Totals};
 
 /// How often the server does its chores.
@@ -32,20 +27,16 @@ const CHORES_EVERY: Duration = Duration::from_secs(1);
 
 /// The server: data, clients, configuration and accounts.
 pub struct Server {
-    /// Directives, as they are now.
-    pub config: Arc<Config>,
-    /// The data.
-    pub keyspace: Arc<Keyspace>,
+    /// The data, and all that keeps them.
+    pub engine: Arc<Engine>,
     /// All commands.
     pub commands: Table,
     /// All connections.
-    pub clients: Registry,
+    pub clients: Arc<Registry>,
     /// `CLIENT PAUSE`.
     pub pause: Pause,
     /// Slow commands.
     pub slowlog: Mutex<SlowLog>,
-    /// Latency spikes.
-    pub latency: Mutex<LatencyMonitor>,
     /// Error replies by kind.
     pub errors: ErrorCounts,
     /// Commands and bytes over the last moments.
@@ -56,24 +47,8 @@ pub struct Server {
     pub started_unix_seconds: i64,
     /// Forty hexadecimal digits that name this life of the server.
     pub run_id: String,
-    /// Resident memory before there was data, in bytes.
-    pub startup_memory: usize,
-    /// When memory is given back to the system.
-    pub purge: Purge,
-    /// Snapshots on disk.
-    pub persistence: Persistence,
     /// Where clients connect to.
     pub listening: Listening,
-    /// What makes writes durable.
-    pub durability: Durability,
-    /// What the operator is told.
-    pub log: Log,
-    /// Values on disk.
-    pub spill: Spill,
-    /// The time in which memory was beyond its limit.
-    pub excess: Excess,
-    /// The largest memory use seen so far, in bytes.
-    pub memory_peak: AtomicUsize,
     /// Connections for which there was no descriptor, as far as the log knows.
     dropped_logged: AtomicU64,
     /// Where the Unix socket is; empty if there is none.
@@ -90,8 +65,6 @@ pub struct Server {
     baseline: Mutex<Option<Baseline>>,
     net: OnceLock<Handle<Message>>,
     shutdown: (Mutex<Option<Shutdown>>, Condvar),
-    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
-    reaper: Mutex<Option<Reaper>>,
 }
 
 /// Why the server shuts down.
@@ -192,23 +165,60 @@ pub struct KeyStats {
     pub evicted: u64,
 }
 
+/// Writes of others are held back while this is there.
+pub struct HeldWrites<'s>(&'s Server);
+
+impl Drop for HeldWrites<'_> {
+    fn drop(&mut self) {
+        self.0.pause.let_go();
+        self.0.post_to_all(&Message::Resume);
+    }
+}
+
+/// A server is an engine with clients.
+impl Deref for Server {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// The sessions of a server, as its engine sees them.
+struct Sessions {
+    net: Handle<Message>,
+    clients: Arc<Registry>,
+}
+
+impl Audience for Sessions {
+    fn hear(&self, news: News) {
+        let message = match news {
+            News::DeviceReached => Message::Durable,
+            News::WritersGoOn => Message::Resume,
+            News::LogSwitched(switched) => Message::LogSwitched(switched),
+            News::Saved { ticket, outcome } => Message::Saved { ticket, outcome },
+            News::PurgeMemory => Message::Purge,
+        };
+        self.net.broadcast(|_| message.clone());
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.clients.memory_bytes()
+    }
+}
+
 impl Server {
     /// A server that is not serving yet.
     #[must_use]
-    pub fn new(
-        config: Arc<Config>,
-        keyspace: Arc<Keyspace>,
-        workers: usize,
-        listening: Listening,
-        durability: Durability,
-        log: Log,
-    ) -> Self {
+    pub fn new(engine: Arc<Engine>, workers: usize, listening: Listening) -> Self {
         const UNIXSOCKET: DirectiveId = DirectiveId::of("unixsocket");
         const MEMCACHED_UNIXSOCKET: DirectiveId = DirectiveId::of("memcached-unixsocket");
         const PEDROKV_UNIXSOCKET: DirectiveId = DirectiveId::of("pedrokv-unixsocket");
         const PEDROKV_DATABASE: DirectiveId = DirectiveId::of("pedrokv-database");
         const MEMCACHED_DATABASE: DirectiveId = DirectiveId::of("memcached-database");
         let commands = commands::table();
+        let (config, keyspace) = (&engine.config, &engine.keyspace);
         let path = |id| String::from_utf8_lossy(config.settings().text(id)).into_owned();
         let (unix_path, memcached_unix_path) = (path(UNIXSOCKET), path(MEMCACHED_UNIXSOCKET));
         let pedrokv_unix_path = path(PEDROKV_UNIXSOCKET);
@@ -218,27 +228,17 @@ impl Server {
         let counters = (0..workers).map(|_| Counters::new(commands.id_count())).collect();
         let started_unix_seconds = crate::clock::unix_ms() / 1000;
         Self {
-            config,
-            keyspace,
+            engine,
             commands,
-            clients: Registry::default(),
+            clients: Arc::default(),
             pause: Pause::default(),
             slowlog: Mutex::default(),
-            latency: Mutex::default(),
             errors: ErrorCounts::default(),
             rates: Rates::default(),
             started: Instant::now(),
             started_unix_seconds,
-            persistence: Persistence::new(started_unix_seconds),
             run_id: random_hex(),
-            startup_memory: crate::memory::resident_at_start(),
-            purge: Purge::default(),
             listening,
-            durability,
-            log,
-            excess: Excess::default(),
-            spill: Spill::default(),
-            memory_peak: AtomicUsize::new(0),
             dropped_logged: AtomicU64::new(0),
             unix_path,
             memcached_unix_path,
@@ -249,7 +249,6 @@ impl Server {
             baseline: Mutex::new(None),
             net: OnceLock::new(),
             shutdown: (Mutex::new(None), Condvar::new()),
-            reaper: Mutex::new(None),
         }
     }
 
@@ -258,6 +257,8 @@ impl Server {
         let first = WorkerId(0);
         let workers = net.clone();
         self.keyspace.on_unserved(move || workers.post(first, Message::ServeWaiters));
+        let clients = Arc::clone(&self.clients);
+        self.engine.attach(Box::new(Sessions { net: net.clone(), clients }));
         // A second call would be a bug; the first one stays in force.
         let _ = self.net.set(net);
     }
@@ -285,12 +286,6 @@ impl Server {
     #[inline]
     pub fn counters(&self, worker: usize) -> &Counters {
         &self.counters[worker]
-    }
-
-    /// The database with this index, if there is one.
-    #[must_use]
-    pub fn database(&self, index: i64) -> Option<DbIndex> {
-        self.keyspace.db_index(usize::try_from(index).ok()?)
     }
 
     /// Whether clients need no password.
@@ -335,14 +330,11 @@ impl Server {
         }
     }
 
-    /// Remembers that something took long, if it did by `latency-monitor-threshold`.
-    pub fn note_latency(&self, event: &'static str, took: Duration) {
-        let threshold = self.config.live().latency_monitor_threshold();
-        let millis = took.as_millis() as u64;
-        if threshold > 0 && millis >= threshold {
-            let seconds = crate::clock::unix_ms() / 1000;
-            self.latency.lock().record(event, seconds, millis);
-        }
+    /// Holds writes back, beside any other pause, until what is returned is dropped.
+    #[must_use]
+    pub fn hold_writes(&self) -> HeldWrites<'_> {
+        self.pause.hold();
+        HeldWrites(self)
     }
 
     /// Ends a connection at once.
@@ -444,20 +436,6 @@ impl Server {
         self.memcached.totals().since(&base)
     }
 
-    /// Starts or stops the removal of expired keys that nobody asks for.
-    ///
-    /// # Errors
-    /// When the system has no thread to give.
-    pub fn set_active_expiry(&self, on: bool) -> std::io::Result<()> {
-        let mut reaper = self.reaper.lock();
-        if !on {
-            *reaper = None;
-        } else if reaper.is_none() {
-            *reaper = Some(Reaper::start(Arc::clone(&self.keyspace), Arc::new(SystemClock))?);
-        }
-        Ok(())
-    }
-
     /// Asks for the end; [`Server::wait_for_shutdown`] returns.
     pub fn request_shutdown(&self, reason: Shutdown) {
         self.shutdown.0.lock().get_or_insert(reason);
@@ -467,26 +445,6 @@ impl Server {
     /// Goes on after all.
     pub fn cancel_shutdown(&self) {
         *self.shutdown.0.lock() = None;
-    }
-
-    /// Begins a save of what `locker` sees now; see [`Persistence::begin`].
-    ///
-    /// # Errors
-    /// When one is in progress.
-    pub fn begin_save(
-        &self,
-        locker: &mut Locker<'_>,
-        now_ms: i64,
-        cause: Cause,
-        backup: Option<Backup>,
-    ) -> Result<Ticket, SaveError> {
-        self.persistence.begin(self, locker, now_ms, cause, backup)
-    }
-
-    /// Changes to keys since the last snapshot on disk.
-    #[must_use]
-    pub fn unsaved_changes(&self) -> u64 {
-        self.keyspace.stats().changes.saturating_sub(self.persistence.saved_changes())
     }
 
     /// Waits until somebody asks for the end, doing the server's few chores meanwhile.
@@ -506,13 +464,11 @@ impl Server {
     fn do_chores(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
         self.memcached.flush_if_due(&self.keyspace, crate::clock::unix_ms());
-        self.excess.check(self, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago.
         if self.clients.largest_backlogs().1 > 0 {
             self.post_to_all(&Message::NoteBacklogs);
         }
-        self.purge_memory_if_due(&MemoryReport::take(self));
-        self.save_if_due();
+        self.engine.do_chores();
         let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
         let before = self.dropped_logged.swap(dropped, Relaxed);
         if dropped > before {
@@ -522,21 +478,6 @@ impl Server {
                 dropped - before
             ));
         }
-    }
-}
-
-impl Server {
-    /// Begins a save if a save point asks for one.
-    fn save_if_due(&self) {
-        let (settings, now_ms) = (self.config.settings(), crate::clock::unix_ms());
-        let changes = self.keyspace.stats().changes;
-        let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
-        self.log.notice(format_args!(
-            "{} changes in {} seconds. Saving...",
-            point.changes, point.seconds
-        ));
-        // One that somebody has begun in between serves as well.
-        let _ = self.begin_save(&mut self.keyspace.locker(), now_ms, Cause::Background, None);
     }
 }
 

@@ -13,28 +13,16 @@ use tierce_net::{
 use crate::acknowledge::{Acknowledgements, Awaiting};
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
-use crate::clients::Client;
-use crate::durability::Switched;
+use crate::clients::{Client, output_class};
+use crate::fetch::Fetcher;
 use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached;
+use crate::message::Message;
 use crate::pedrokv;
-use crate::persistence::Ticket;
 use crate::server::Server;
 use crate::session::Session;
-use crate::spill::Fetcher;
 use crate::stats::Stat;
 use crate::waiting;
-
-/// The output limits of those who have still to say a password.
-pub const STRANGERS: OutputClass = OutputClass::new(1);
-
-/// The replies that may wait for them: as much as in Redis, whose first 16 KiB are not counted.
-pub const STRANGERS_OUTPUT_BYTES_MAX: usize = 17 * 1024;
-
-/// The output limits of a client, which may use the data or is a stranger.
-pub fn output_class(may: bool) -> OutputClass {
-    if may { OutputClass::default() } else { STRANGERS }
-}
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
@@ -52,42 +40,6 @@ const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
 
 /// What those get to read for whom there is no room.
 const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
-
-/// What workers are told by others.
-#[derive(Clone)]
-pub enum Message {
-    /// Sessions that wait for the end of a pause may go on.
-    Resume,
-    /// A line for those who watch all commands.
-    Monitor(Arc<[u8]>),
-    /// Somebody will look at the backlogs of clients: let them see those of now.
-    NoteBacklogs,
-    /// A save has ended. Whoever waits for it gets a reply.
-    Saved {
-        /// Which one.
-        ticket: Ticket,
-        /// How it ended, or why it failed.
-        outcome: Result<(), Arc<str>>,
-    },
-    /// The server does not end after all, since it could not save. Whoever asked for the end gets
-    /// an error.
-    StaysUp,
-    /// The answer to a client that has waited for keys.
-    Answer(blocking::Answer),
-    /// Keys have changed for which clients wait whom nobody has served.
-    ServeWaiters,
-    /// Memory that the allocator holds for this worker is to go back to the system.
-    Purge,
-    /// The log has reached the device, or never will.
-    Durable,
-    /// The log was switched on or off, or could not be. Whoever asked for that gets a reply.
-    LogSwitched(Arc<Switched>),
-    /// The `timeout` directive has changed.
-    IdleTimeout {
-        /// Zero for never.
-        timeout_ms: u64,
-    },
-}
 
 /// The state of one worker.
 pub struct Worker {

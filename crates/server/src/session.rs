@@ -11,8 +11,8 @@ use crate::blocking;
 use crate::clients::Client;
 use crate::command::CommandId;
 use crate::durability::SyncPolicy;
-use crate::server::Server;
-use crate::spill::Fetches;
+use crate::engine::Engine;
+use crate::fetch::Fetches;
 use crate::waiting::{Awaited, Waiting};
 
 /// What a connection remembers from one request to the next.
@@ -90,8 +90,8 @@ impl Session {
 
     /// How durable a write of this client is when it is acknowledged.
     #[inline]
-    pub fn sync_policy(&self, server: &Server) -> SyncPolicy {
-        self.durability.unwrap_or_else(|| server.config.live().appendfsync())
+    pub fn sync_policy(&self, engine: &Engine) -> SyncPolicy {
+        self.durability.unwrap_or_else(|| engine.config.live().appendfsync())
     }
 
     /// Whether its commands count as uses of keys.

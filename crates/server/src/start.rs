@@ -16,20 +16,23 @@ use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
 
-use crate::clients::PauseMode;
+use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
 use crate::compactness;
 use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
 };
 use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
+use crate::engine::Engine;
 use crate::eviction;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::persistence::{self, AdoptError, Cause, Holding, LoadError, OwnFiles};
+use crate::message::Message;
+use crate::persistence::{self, Cause, Holding, LoadError, OwnFiles};
 use crate::process::PidFile;
 use crate::server::{Server, Shutdown};
-use crate::service::{AnyService, Message, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
+use crate::service::AnyService;
 use crate::supervision::{self, Supervisor};
+use crate::transfer::{self, AdoptError};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -213,31 +216,26 @@ impl Instance {
         let (keyspace, journal) = open_data(&config, &startup, &log_home, &log, of_redis)?;
         keyspace.set_eviction(&eviction::configured(&config.settings()));
         let workers = startup.threads.get();
-        let server = Arc::new(Server::new(
-            config,
-            keyspace,
-            workers,
-            listening,
-            Durability::new(journal, log_home),
-            log,
-        ));
-        server.persistence.set_home(startup.dir.clone());
+        let durability = Durability::new(journal, log_home);
+        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
+        engine.persistence.set_home(startup.dir.clone());
         // Before anybody is served, who might need it.
-        server.spill.set_limits(spilled);
-        server.spill.start(&server, &disk, &startup.dir).map_err(StartError::Spill)?;
-        load_snapshot(&server)?;
+        engine.spill.set_limits(spilled);
+        engine.start_spilling(&disk, &startup.dir).map_err(StartError::Spill)?;
+        load_snapshot(&engine)?;
         if of_redis == OfRedis::TakeOver {
-            let holding = match server.durability.journal() {
+            let holding = match engine.durability.journal() {
                 Some(_) => Holding::Locked,
                 None => Holding::Shared,
             };
-            persistence::remove_leftovers(&startup.dir, holding, &server.log);
+            persistence::remove_leftovers(&startup.dir, holding, &engine.log);
         }
-        let saver = spawn_saver(&server)?;
-        server.set_active_expiry(true)?;
+        let saver = engine.start_saver()?;
+        engine.set_active_expiry(true)?;
+        let server = Arc::new(Server::new(engine, workers, listening));
         let runtime = serve(&server, workers)?;
         server.attach(runtime.handle().clone());
-        server.durability.start(&server)?;
+        server.engine.start_log()?;
         watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
         let pid_file = write_pid_file(&server, &startup);
@@ -293,7 +291,7 @@ impl Instance {
         server.persistence.end_saver();
         // A panic was reported when it happened.
         let _ = saver.join();
-        server.spill.stop(&server.keyspace);
+        server.spill.stop();
         server.durability.stop(log);
         log.notice("All replies are sent, bye");
     }
@@ -321,14 +319,14 @@ fn stay_up(server: &Server) {
 }
 
 /// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
-fn load_snapshot(server: &Server) -> Result<(), StartError> {
+fn load_snapshot(engine: &Engine) -> Result<(), StartError> {
     const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
     const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
-    if server.durability.journal().is_some() {
+    if engine.durability.journal().is_some() {
         // As in Redis, the log is what counts when there is one.
         return Ok(());
     }
-    let settings = server.config.settings();
+    let settings = engine.config.settings();
     let path = persistence::snapshot_path(&settings);
     let verifies = settings.is_on(VERIFIES);
     let load = if settings.is_on(SKIP) {
@@ -336,16 +334,10 @@ fn load_snapshot(server: &Server) -> Result<(), StartError> {
     } else {
         persistence::load
     };
-    if let Some(loaded) = load(&path, &server.keyspace, &server.log, verifies)? {
-        server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
+    if let Some(loaded) = load(&path, &engine.keyspace, &engine.log, verifies)? {
+        engine.persistence.note_loaded(loaded, engine.keyspace.stats().changes);
     }
     Ok(())
-}
-
-fn spawn_saver(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
-    let server = Arc::clone(server);
-    let body = move || persistence::run_saver(&server);
-    std::thread::Builder::new().name("saver".into()).spawn(body)
 }
 
 /// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
@@ -437,12 +429,12 @@ fn open_data(
         return Ok((keyspace, journal));
     }
     let settings = config.settings();
-    let Some(found) = persistence::find_data_of_redis(&settings) else {
+    let Some(found) = transfer::find_data_of_redis(&settings) else {
         return Ok((keyspace, journal));
     };
     // The import opens the log by itself.
     drop((keyspace, journal));
-    persistence::adopt(&found, &settings, log)?;
+    transfer::adopt(&found, &settings, log)?;
     let (keyspace, journal, _) = recover(config, startup, home, log)?;
     Ok((keyspace, journal))
 }
@@ -541,7 +533,7 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     server.config.on_change([VALUE_LEN, APPENDONLY], move |settings| {
         if let Some(server) = weak.upgrade() {
             let on = settings.is_on(APPENDONLY);
-            if on != server.durability.is_wanted() && server.may_have_values_on_disk() {
+            if on != server.durability.is_wanted() && server.spill.may_have_values_on_disk() {
                 // Where they are follows from whether there is a log.
                 return Err("values may be on disk (maxmemory-policy spill)".to_owned());
             }
@@ -591,7 +583,7 @@ fn watch_eviction(server: &Arc<Server>, disk: Arc<dyn Disk>, startup: &Startup) 
     server.config.on_change(eviction::DIRECTIVES, move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
         server.keyspace.set_eviction(&eviction::configured(settings));
-        server.spill.start(&server, &disk, &dir)
+        server.engine.start_spilling(&disk, &dir)
     });
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tierce_net::{ConnMut, Output};
 
-use crate::durability::Switched;
+use crate::durability::{SWITCHED_BY_ANOTHER, Switched};
 use crate::error::CommandError;
 use crate::persistence::Ticket;
 use crate::reply::Reply;
@@ -124,9 +124,6 @@ pub fn log_switched(conn: &mut ConnMut<'_, AnySession>, switched: &Switched) {
         }
     });
 }
-
-/// Why a switch of the log came to nothing that did not fail.
-pub const SWITCHED_BY_ANOTHER: &str = "another client has switched it meanwhile";
 
 /// The reply to a CONFIG SET that could not switch the log.
 #[must_use]

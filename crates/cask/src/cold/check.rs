@@ -6,9 +6,9 @@
 use super::place::{ColdPlace, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN, record_len};
 use super::segment::ColdSegment;
 use super::store::{list, lock};
+use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, OsDisk};
 use crate::error::{Error, Result};
-use crate::segment::file::{ReadBuf, read_span};
 use crate::upkeep::Progress;
 use std::path::Path;
 use std::sync::Arc;

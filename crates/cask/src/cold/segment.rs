@@ -3,9 +3,9 @@
 use super::place::{ColdPlace, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN};
 use crate::bytes::Cursor;
 use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_place};
+use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
-use crate::segment::file::{ReadBuf, read_span};
 use parking_lot::RwLock;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

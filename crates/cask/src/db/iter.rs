@@ -4,10 +4,10 @@
 //! ([`sweep`](super::sweep)); with the ordered index this is a full range.
 
 use super::range::Range;
-use super::read::Entry;
 use super::snapshot::View;
 use super::store::{Index, Store};
 use super::sweep::Sweep;
+use crate::entry::Entry;
 use crate::error::{Error, Result};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

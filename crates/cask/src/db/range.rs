@@ -11,7 +11,6 @@
 //! a few or a block's, and hands them out one by one; when nothing is left in the gap, it goes on
 //! with what the other end has claimed.
 
-use super::read::Entry;
 use super::scan::block::{Block, Found, Loaded};
 use super::scan::copy::copy_leaf;
 use super::scan::cursor::Cursor;
@@ -20,6 +19,7 @@ use super::scan::pass::Request;
 use super::scan::stretch::Audience;
 use super::snapshot::View;
 use super::store::{Index, Store};
+use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::index::ordered::{Run, Side};
 use crate::location::Location;

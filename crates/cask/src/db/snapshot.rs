@@ -2,8 +2,9 @@
 
 use super::iter::{Iter, for_each};
 use super::range::Range;
-use super::read::{Entry, Fetched, Value};
+use super::read::Fetched;
 use super::store::{Index, Store};
+use crate::entry::{Entry, Value};
 use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::location::Location;

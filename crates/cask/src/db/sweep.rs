@@ -11,18 +11,19 @@
 //! * A record that cannot be read is reported at its turn, with its file and offset; the others
 //!   come all the same.
 
-use super::read::{Entry, Value};
 use super::scan::copy::copy_leaf;
 use super::scan::cut::Cut;
 use super::snapshot::View;
 use super::store::{Index, Segments, Store};
 use crate::compression::decompress_into;
+use crate::disk::span::ReadBuf;
+use crate::entry::{Entry, Value};
 use crate::error::{Error, Result};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{Run, Side};
 use crate::location::Location;
 use crate::log::write::Attributes;
-use crate::segment::file::{ReadBuf, Segment};
+use crate::segment::file::Segment;
 use crate::segment::record::{Damage, Record};
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow, Range};

@@ -19,6 +19,7 @@ pub(crate) mod reads;
 mod shadow;
 mod sim;
 pub(crate) mod space;
+pub(crate) mod span;
 
 pub use os::OsDisk;
 pub use reads::ReadDriver;

@@ -9,7 +9,8 @@
 
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
-use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, read_exact_at, space};
+use crate::disk::span::{ReadBuf, read_span};
+use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at, space};
 use crate::error::{Error, Result};
 use crate::hint::entry::Place;
 use crate::hint::writer::HintBuilder;
@@ -455,86 +456,6 @@ pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHea
         }
         Err(e) => Err(Error::io("read", path, e)),
     }
-}
-
-/// Bytes that were read, at some place of a buffer.
-#[derive(Default)]
-pub(crate) struct ReadBuf {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-}
-
-impl ReadBuf {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    /// Room for `len` bytes. Only what the buffer never had is zeroed: what is read afterwards
-    /// replaces the rest.
-    fn room(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len {
-            // A new vector of zeros comes from the system as such; growing would write them.
-            self.bytes = vec![0; len];
-        }
-        &mut self.bytes
-    }
-}
-
-/// What to read in order to have some bytes of a file: the bytes themselves, or the blocks around
-/// them where the handle wants everything aligned.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    /// Where reading begins.
-    pub(crate) first: u64,
-    /// How much is read.
-    pub(crate) len: usize,
-    /// What is wanted: so many bytes, behind so many that are not.
-    wanted: usize,
-    skip: usize,
-    is_aligned: bool,
-}
-
-impl Span {
-    pub(crate) fn of(file: &dyn DiskFile, offset: u64, wanted: usize) -> Self {
-        if !file.is_direct() {
-            return Span { first: offset, len: wanted, wanted, skip: 0, is_aligned: false };
-        }
-        let alignment = DIRECT_ALIGNMENT as u64;
-        let first = offset - offset % alignment;
-        let end = (offset + wanted as u64).next_multiple_of(alignment);
-        let (len, skip) = ((end - first) as usize, (offset - first) as usize);
-        Span { first, len, wanted, skip, is_aligned: true }
-    }
-
-    /// The part of the buffer to read into.
-    pub(crate) fn room<'b>(&self, buf: &'b mut ReadBuf) -> &'b mut [u8] {
-        buf.start = 0;
-        let bytes = buf.room(self.len + if self.is_aligned { DIRECT_ALIGNMENT } else { 0 });
-        let pad = if self.is_aligned { bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) } else { 0 };
-        buf.start = pad;
-        &mut buf.bytes[pad..pad + self.len]
-    }
-
-    /// Leaves in the buffer what is wanted of the `read` bytes at the beginning of the room.
-    pub(crate) fn cut(&self, buf: &mut ReadBuf, read: usize) {
-        let start = buf.start + self.skip;
-        let end = start + read.saturating_sub(self.skip).min(self.wanted);
-        (buf.start, buf.end) = (start, end);
-    }
-}
-
-/// Reads `len` bytes, or fewer at the end of the file, in the way that the handle wants.
-pub(crate) fn read_span(
-    file: &dyn DiskFile,
-    offset: u64,
-    len: usize,
-    buf: &mut ReadBuf,
-) -> std::io::Result<()> {
-    let span = Span::of(file, offset, len);
-    let read = file.read_at(span.room(buf), span.first)?;
-    span.cut(buf, read);
-    Ok(())
 }
 
 /// Keeps the number of open segments below a limit, closing those not read lately.

@@ -23,7 +23,7 @@ use super::limits::LimitCells;
 use super::parts::Part;
 use super::sealed::Sealed;
 use super::{CollectionType, collection_type, saved_in_slices, sealed_type};
-use crate::keyspace::DbIndex;
+use crate::db_index::DbIndex;
 
 const KIND: CollectionKind = CollectionKind::List;
 

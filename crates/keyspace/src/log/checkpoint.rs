@@ -25,8 +25,9 @@ use super::op::{Out, begin_edits, encode_change, encode_entry, end_edits};
 use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 
 /// Keys visited under one lock; with a full bucket of the index more it is some microseconds.
 const KEYS_PER_LOCK: usize = 16;

@@ -15,9 +15,9 @@
 use crate::change::Change;
 use crate::collections;
 use crate::collections::edits::Writer;
+use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry, Kind, Marks, Spilled};
 use crate::key::KEY_LEN_MAX;
-use crate::keyspace::DbIndex;
 use crate::value::{BLOB_LEN_MIN, StrView, Value};
 use tierce_collections::{Collection, IntText};
 

@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use super::batch::{Batch, Outlet};
 use super::op::{Out, begin_edits, encode_change, encode_flush, encode_swap, end_edits};
 use crate::change::{Change, Removal};
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::keyspace::DbIndex;
 
 /// The operations of one record or batch.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ use tierce_cask::ColdPlace;
 
 use crate::collections::edits::Writer;
 use crate::collections::{self, SavedCollection};
+use crate::db_index::DbIndex;
 use crate::entry::{Entry, Marks, Spilled};
 use crate::item::ItemNote;
-use crate::keyspace::DbIndex;
 use crate::spill;
 use crate::value::{StrView, Value, blob_bytes};
 use tierce_collections::IntText;

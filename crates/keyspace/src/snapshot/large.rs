@@ -23,10 +23,11 @@ use tierce_collections::{Collection, CollectionKind, SaveId, SaveTag, Saved};
 use super::{Backlog, SnapshotError};
 use crate::collections::edits::Writer;
 use crate::collections::{SavedCollection, saving};
+use crate::db_index::DbIndex;
 use crate::entry::{Annex, Entry};
 use crate::flush::Flushed;
 use crate::garbage::Piece;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::shard::Held;
 
 /// A slice has about so many bytes: some hundred members, each of which may have to be waited for, in

@@ -34,8 +34,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::db_index::DbIndex;
 use crate::flush::Flushed;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::locker::Locker;
 use crate::shard::Held;
 pub(crate) use backlog::Backlog;

@@ -13,10 +13,10 @@ use tierce_dash::{EntryHash, Snapshot as Walk, Table};
 
 use super::backlog::Backlog;
 use super::batch::Batch;
+use crate::db_index::DbIndex;
 use crate::entry::Entry;
 use crate::flush::Flushed;
 use crate::key::KeyHasher;
-use crate::keyspace::DbIndex;
 use crate::shard::Shard;
 
 /// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.

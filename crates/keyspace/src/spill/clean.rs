@@ -7,7 +7,8 @@
 use tierce_cask::{ColdPlace, ColdRefusal};
 
 use super::gather::SpillBatch;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::db_index::DbIndex;
+use crate::keyspace::Keyspace;
 
 /// Keys visited under one lock.
 const KEYS_PER_LOCK: usize = 64;

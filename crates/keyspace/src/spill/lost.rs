@@ -1,6 +1,7 @@
 //! Finding values that should be on disk and are not there.
 
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::db_index::DbIndex;
+use crate::keyspace::Keyspace;
 
 /// Keys visited under one lock.
 const KEYS_PER_LOCK: usize = 256;

@@ -37,8 +37,9 @@ pub use claim::{Cancelled, Claim, Claimed, Reason, Returned};
 
 use parking_lot::Mutex;
 
+use crate::db_index::DbIndex;
 use crate::key::Key;
-use crate::keyspace::{DbIndex, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::locker::Locker;
 
 /// A key that somebody may wait for, in its database.

@@ -25,9 +25,10 @@ use tierce_wire::resp::{Args, OwnedArgs, Proto};
 use crate::clients::{Client, ClientFlags};
 use crate::error::CommandError;
 use crate::execute::{Context, Guard};
+use crate::message::Message;
 use crate::reply::Reply;
 use crate::server::Server;
-use crate::service::{AnySession, Message};
+use crate::service::AnySession;
 use crate::session::{ReplyMode, Session};
 
 pub(crate) use serve::serve;

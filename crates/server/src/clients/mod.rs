@@ -7,8 +7,10 @@ mod client;
 mod filter;
 mod pause;
 mod registry;
+mod strangers;
 
 pub use self::client::{Client, ClientFlags, Identity};
 pub use self::filter::Filter;
 pub use self::pause::{Pause, PauseMode};
 pub use self::registry::Registry;
+pub use self::strangers::{STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, output_class};

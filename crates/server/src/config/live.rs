@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Re
 use super::directive::DirectiveId;
 use super::limits::{ClientClass, OutputLimit};
 use super::settings::Settings;
-use crate::durability::SyncPolicy;
+use super::sync_policy::SyncPolicy;
 
 /// Makes the struct, its readers, and the method that fills it, from one list.
 macro_rules! live {

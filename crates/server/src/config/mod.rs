@@ -38,6 +38,7 @@ mod live;
 #[cfg(test)]
 mod of_redis;
 mod origin;
+mod own_names;
 #[cfg(test)]
 mod reference;
 mod rewrite;
@@ -46,6 +47,7 @@ mod settings;
 mod sources;
 mod startup;
 mod suggest;
+mod sync_policy;
 pub mod table;
 mod value;
 
@@ -59,9 +61,11 @@ pub use kind::{Invalid, Kind};
 pub use limits::{ClientClass, OutputLimit, OutputLimits};
 pub use live::Live;
 pub use origin::{Assignment, Origin};
+pub use own_names::is_own_name;
 pub use rewrite::RewriteError;
 pub use runtime::{Change, Config, Peer, SetError, is_secret};
 pub use settings::Settings;
 pub use sources::{FileSource, Loaded, Sources};
 pub use startup::{BindAddress, BindHost, LogLevel, Startup};
+pub use sync_policy::SyncPolicy;
 pub use value::{SavePoint, Value};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::directive::{DirectiveId, Secrecy};
 use super::events::Events;
 use super::limits::OutputLimits;
+use super::sync_policy::SyncPolicy;
 use super::value::{SavePoint, Value};
-use crate::durability::SyncPolicy;
 
 /// A value for every directive, each of its directive's kind.
 ///

@@ -59,7 +59,7 @@ pub struct LogHome {
 }
 
 /// Whether this is the name of a directory with a log, of a complete one or not.
-pub(crate) fn is_log_name(name: &[u8]) -> bool {
+fn is_log_name(name: &[u8]) -> bool {
     let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     name == FIRST_NAME.as_bytes() || name.strip_prefix(NAME_PREFIX.as_bytes()).is_some_and(number)
 }
@@ -70,6 +70,12 @@ pub(crate) fn is_log_name(name: &[u8]) -> bool {
 /// When the data directory cannot be read, or the log that counts is missing.
 pub(crate) fn log_dir(dir: &Path) -> io::Result<PathBuf> {
     LogHome::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
+}
+
+/// Where a data directory has the spilled values that its log refers to.
+#[must_use]
+pub fn cold_dir(dir: &Path) -> PathBuf {
+    dir.join("cold")
 }
 
 impl LogHome {
@@ -102,7 +108,7 @@ impl LogHome {
 
     /// Refuses to begin without a log where there are values that only a log knows.
     pub(super) fn check_values(&self, current: &Path) -> io::Result<()> {
-        let cold = crate::spill::logged_dir(&self.dir);
+        let cold = cold_dir(&self.dir);
         let values = self.disk_list(&cold)?;
         let is_value = |path: &&PathBuf| path.extension().is_some_and(|kind| kind == "cold");
         match values.iter().find(is_value) {
@@ -363,6 +369,7 @@ mod tests {
     fn names_of_logs() {
         for (name, is_one) in [("wal", true), ("wal-2", true), ("wal-", false), ("wal-2x", false)] {
             assert_eq!(is_log_name(name.as_bytes()), is_one, "{name}");
+            assert!(!is_one || crate::config::is_own_name(name.as_bytes()), "{name}");
         }
     }
 }

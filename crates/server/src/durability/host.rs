@@ -2,6 +2,9 @@
 //! sockets and sessions.
 
 use std::fmt;
+use std::time::Duration;
+
+use crate::config::SyncPolicy;
 
 /// Who reads what the log has to say about itself.
 pub trait Operator: Send + Sync {
@@ -17,7 +20,8 @@ pub trait Host: Operator {
     /// Whoever waits for the device shall look again: the log has reached it, or there is none any more.
     fn device_reached(&self);
 
-    /// Writers that were held back because a pass needed the rest of the disk may go on.
+    /// Writers that were held back because the device took too long, or a pass needed the rest of the
+    /// disk, may go on.
     fn writers_go_on(&self);
 
     /// There is no log although one was asked for. Settings that say otherwise are put back, before
@@ -26,6 +30,15 @@ pub trait Host: Operator {
 
     /// What [`Journal::switch`](super::Journal::switch) asked for has come to an end.
     fn switched(&self, switched: &Switched);
+}
+
+/// The program around the thread that has the log reach the device.
+pub trait SyncHost: Host {
+    /// How soon the log has to reach it.
+    fn sync_policy(&self) -> SyncPolicy;
+
+    /// Something took so long.
+    fn note_latency(&self, event: &'static str, took: Duration);
 }
 
 /// How important a line is.
@@ -60,3 +73,6 @@ pub struct Switched {
     /// Why there is none although one was asked for.
     pub failure: Option<String>,
 }
+
+/// Why a switch of the log came to nothing that did not fail.
+pub const SWITCHED_BY_ANOTHER: &str = "another client has switched it meanwhile";

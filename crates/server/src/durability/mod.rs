@@ -8,14 +8,11 @@
 //! * `keeper`: what decides when that is done, and begins, heals and closes the log at run time.
 //! * `home`: where the log is, and which one counts.
 //! * `host`: what all of these need of the program around them.
-//! * `policy`: when a write is durable enough to be acknowledged.
-//! * `serving`: the threads of a server, and its part of `host`.
+//! * `serving`: the log with its threads.
 //!
 //! What holds whatever the policy: a write is in the operating system's hands before its reply is
 //! sent, so the death of the process loses nothing that was acknowledged. Under `always`, the replies
 //! of a connection are kept back until the log has reached the device; other connections go on.
-//!
-//! Only `serving` and `syncer` know a server; the others could be a crate below it.
 
 mod compactor;
 mod exposure;
@@ -23,18 +20,17 @@ mod home;
 mod host;
 mod journal;
 mod keeper;
-mod policy;
 mod recovery;
 mod serving;
 mod syncer;
 
+pub use crate::config::SyncPolicy;
 pub use compactor::{CompactionFigures, NotCompacted};
 pub use home::{LogHome, LogOptions};
-pub(crate) use home::{is_log_name, log_dir};
-pub use host::{Host, KeeperSettings, Operator, Severity, Switched};
+pub(crate) use home::{cold_dir, log_dir};
+pub use host::{Host, KeeperSettings, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost};
 pub use journal::{Journal, JournalFigures};
 pub use keeper::{Keeper, Next};
-pub use policy::SyncPolicy;
 pub(crate) use recovery::{Losses, replay};
 pub use recovery::{RecoveryError, recover};
 pub use serving::{Durability, Reached};

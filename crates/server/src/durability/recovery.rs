@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tierce_cask::disk::Disk;
-use tierce_cask::{Wal, WalRecovery};
+use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Replay, ReplayError};
 
-use super::home::{LogHome, LogOptions};
+use super::home::{LogHome, LogOptions, cold_dir};
 use super::host::{Operator, Severity};
 use super::journal::Journal;
 
@@ -171,11 +171,10 @@ fn load(
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = options.loaders.unwrap_or_else(cores).get();
-    let cold_dir = dir.parent().map(crate::spill::logged_dir).unwrap_or_default();
+    let cold_dir = dir.parent().map(cold_dir).unwrap_or_default();
     let cold_failed = |error| RecoveryError::of(&cold_dir, error);
     let cold_options = options.cold.clone();
-    crate::spill::open_logged(keyspace, Arc::clone(disk), &cold_dir, cold_options)
-        .map_err(cold_failed)?;
+    open_cold(keyspace, Arc::clone(disk), &cold_dir, cold_options).map_err(cold_failed)?;
     let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
     let (mut bytes, mut told) = (0, 0);
     let take = |record: &[u8]| {
@@ -198,6 +197,26 @@ fn load(
         store.settle_with_losses().map_err(cold_failed)?;
     }
     Ok(opened)
+}
+
+/// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
+/// there are none, nothing is made.
+///
+/// # Errors
+/// When they cannot be opened.
+fn open_cold(
+    keyspace: &Keyspace,
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: ColdOptions,
+) -> Result<(), tierce_cask::Error> {
+    // It may be empty: an old part of the log may refer to values that nobody needs any more.
+    let is_there = disk.list(dir).is_ok();
+    if is_there && keyspace.cold_store().is_none() {
+        let store = ColdStore::open(disk, dir, options)?;
+        keyspace.set_cold_store(Arc::new(store));
+    }
+    Ok(())
 }
 
 /// What to do when values are gone that the log says are on disk.

@@ -1,10 +1,10 @@
-//! The log of a server: its threads, and what they need of it.
+//! The log with its threads.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -15,17 +15,12 @@ use tierce_keyspace::Keyspace;
 use super::compactor::CompactionFigures;
 use super::exposure;
 use super::home::{LogHome, LogOptions};
-use super::host::{Host, KeeperSettings, Operator, Severity, Switched};
+use super::host::{Host, Operator, SWITCHED_BY_ANOTHER, Severity, SyncHost};
 use super::journal::Journal;
 use super::keeper::{Keeper, Next};
-use super::policy::SyncPolicy;
 use super::syncer::Syncer;
-use crate::config::Peer;
-use crate::error::CommandError;
+use crate::config::SyncPolicy;
 use crate::log::Log;
-use crate::server::Server;
-use crate::service::Message;
-use crate::waiting::SWITCHED_BY_ANOTHER;
 
 /// The log and its threads.
 pub struct Durability {
@@ -65,6 +60,12 @@ impl Durability {
         Some(&self.journal).filter(|journal| journal.is_on())
     }
 
+    /// What holds the log, whether or not there is one.
+    #[must_use]
+    pub fn journal_on_or_off(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
     /// Has a log begun, or the present one closed, soon.
     pub fn switch(&self, on: bool) {
         self.journal.switch(on);
@@ -100,21 +101,6 @@ impl Durability {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.journal.is_wanted()
-    }
-
-    /// Whether a log refers to values on disk, or may do so later; see [`Journal::may_refer`].
-    #[must_use]
-    pub fn may_refer(&self) -> bool {
-        self.journal.may_refer()
-    }
-
-    /// Has everything reach the device. Whether the log that counts says all that has happened, so that what
-    /// it does not need may be removed; see [`Journal::settle`].
-    ///
-    /// # Errors
-    /// What the disk says.
-    pub fn settle(&self) -> Result<bool, tierce_cask::Error> {
-        self.journal.settle()
     }
 
     /// Figures for INFO.
@@ -166,21 +152,21 @@ impl Durability {
         self.journal.exposure.advance(ms);
     }
 
-    /// The reply to a write while they are refused.
+    /// What a client is told that wants to write while writes are refused.
     #[must_use]
-    pub fn misconfigured(&self) -> CommandError {
+    pub fn misconfigured(&self) -> String {
         let cause =
             self.journal.wound().unwrap_or_else(|| "the log is being written anew".to_owned());
-        CommandError::text(format!("MISCONF Errors writing to the AOF file: {cause}"))
+        format!("MISCONF Errors writing to the AOF file: {cause}")
     }
 
     /// Starts the threads that keep the log.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(&self, server: &Arc<Server>) -> io::Result<()> {
-        let syncer = Syncer::start(&self.journal, server)?;
-        let keeper = KeeperThread::start(&self.journal, &self.home, server)?;
+    pub fn start(&self, keyspace: &Arc<Keyspace>, host: Arc<dyn SyncHost>) -> io::Result<()> {
+        let syncer = Syncer::start(&self.journal, Arc::clone(&host))?;
+        let keeper = KeeperThread::start(&self.journal, &self.home, keyspace, host)?;
         *self.threads.lock() = Some(Threads { _keeper: keeper, _syncer: syncer });
         Ok(())
     }
@@ -207,9 +193,13 @@ struct KeeperThread {
 }
 
 impl KeeperThread {
-    fn start(journal: &Arc<Journal>, home: &LogHome, server: &Arc<Server>) -> io::Result<Self> {
-        let host = Arc::new(ServerHost(Arc::downgrade(server)));
-        let (keyspace, home) = (Arc::clone(&server.keyspace), home.clone());
+    fn start(
+        journal: &Arc<Journal>,
+        home: &LogHome,
+        keyspace: &Arc<Keyspace>,
+        host: Arc<dyn Host>,
+    ) -> io::Result<Self> {
+        let (keyspace, home) = (Arc::clone(keyspace), home.clone());
         let of_thread = Arc::clone(journal);
         let thread = thread::Builder::new().name("log-keeper".into());
         let thread = thread.spawn(move || run(&keyspace, of_thread, home, host))?;
@@ -237,55 +227,6 @@ fn run(keyspace: &Keyspace, journal: Arc<Journal>, home: LogHome, host: Arc<dyn 
             Next::Asked => journal.await_asked(seen, None),
             Next::End => return,
         }
-    }
-}
-
-/// A server, as the log sees it. It may be gone before the log.
-struct ServerHost(Weak<Server>);
-
-impl Operator for ServerHost {
-    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
-        if let Some(server) = self.0.upgrade() {
-            server.log.tell(severity, line);
-        }
-    }
-}
-
-impl Host for ServerHost {
-    fn settings(&self) -> KeeperSettings {
-        let server = self.0.upgrade();
-        server.map_or(KeeperSettings::default(), |server| {
-            let live = server.config.live();
-            KeeperSettings {
-                growth_percentage: live.log_growth_percentage(),
-                bytes_min: live.log_bytes_min(),
-                bytes_per_second: live.compaction_bytes_per_second(),
-            }
-        })
-    }
-
-    fn device_reached(&self) {
-        if let Some(server) = self.0.upgrade() {
-            server.post_to_all(&Message::Durable);
-        }
-    }
-
-    fn writers_go_on(&self) {
-        if let Some(server) = self.0.upgrade() {
-            server.post_to_all(&Message::Resume);
-        }
-    }
-
-    fn take_back(&self) {
-        if let Some(server) = self.0.upgrade() {
-            // That is so already, and nobody can refuse it.
-            let _ = server.config.set(&[(b"appendonly", b"no")], Peer::Local);
-        }
-    }
-
-    fn switched(&self, switched: &Switched) {
-        let Some(server) = self.0.upgrade() else { return };
-        server.post_to_all(&Message::LogSwitched(Arc::new(switched.clone())));
     }
 }
 

@@ -10,7 +10,7 @@ use super::counters::{Count, Counters};
 use super::expiry;
 use super::prefixes::Use;
 use super::session::Session;
-use crate::eviction::{self, Room};
+use crate::eviction::Room;
 use crate::server::Server;
 
 /// Runs the requests of a batch, one after the other.
@@ -68,8 +68,8 @@ impl<'k> Run<'_, 'k> {
     /// Makes room before something that may add data.
     #[inline]
     pub fn make_room(&mut self) -> Result<(), Refusal> {
-        let is_short = self.is_limited
-            && eviction::make_room(self.server, self.locker, self.now_ms) == Room::None;
+        let is_short =
+            self.is_limited && self.server.make_room(self.locker, self.now_ms) == Room::None;
         if is_short {
             self.counters.add(Count::NoMemory, 1);
             return Err(Refusal::OutOfMemory);

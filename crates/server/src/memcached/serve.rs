@@ -9,10 +9,10 @@ use super::counters::Count;
 use super::dump::Progress;
 use super::run::Run;
 use super::session::{Language, Session};
+use crate::clients::output_class;
+use crate::fetch::Fetcher;
 use crate::foreign::{prefetch, recycle};
 use crate::server::Server;
-use crate::service::output_class;
-use crate::spill::Fetcher;
 use crate::stats::Stat;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to

@@ -4,9 +4,7 @@ mod purge;
 
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
 
-use crate::server::Server;
 pub(crate) use purge::collect;
 pub use purge::{Purge, on_purge};
 
@@ -36,26 +34,6 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
-    /// Measures.
-    #[must_use]
-    pub fn take(server: &Server) -> Self {
-        let memory = server.keyspace.memory();
-        let mut report = Self {
-            entries: (memory.entries + memory.garbage) as usize,
-            index: (memory.index + memory.deadlines) as usize,
-            garbage: memory.garbage as usize,
-            clients: server.clients.memory_bytes(),
-            startup: server.startup_memory,
-            resident: resident_bytes(),
-            peak: 0,
-            total_system: total_system_bytes(),
-            limit: server.config.live().maxmemory() as usize,
-        };
-        let used = report.used();
-        report.peak = server.memory_peak.fetch_max(used, Relaxed).max(used);
-        report
-    }
-
     /// What the server accounts for.
     #[must_use]
     pub fn used(&self) -> usize {
@@ -138,7 +116,7 @@ pub(crate) fn resident_at_start() -> usize {
     *BYTES.get_or_init(resident_bytes)
 }
 
-fn total_system_bytes() -> usize {
+pub(crate) fn total_system_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(read_total_system_bytes)
 }

@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::MemoryReport;
-use crate::server::Server;
-use crate::service::Message;
 
 /// Less than this is left with the allocator, which will need it.
 const SLACK_BYTES: usize = 8 << 20;
@@ -57,6 +55,18 @@ pub struct Purge {
 }
 
 impl Purge {
+    /// Whether it is time to collect; to be asked once a second.
+    pub fn is_due(&self, report: &MemoryReport) -> bool {
+        let excess = report.resident.saturating_sub(report.used());
+        let rest = self.rest().as_secs() as u32;
+        self.pace.lock().is_due(excess, report.used(), rest)
+    }
+
+    /// All threads are about to collect.
+    pub fn begin(&self) {
+        self.took_us.store(0, Relaxed);
+    }
+
     /// Gives back what this thread does not need.
     pub fn collect(&self) {
         let begun = Instant::now();
@@ -67,25 +77,6 @@ impl Purge {
     /// How long all threads should leave the allocator alone after having collected.
     fn rest(&self) -> Duration {
         Duration::from_micros(self.took_us.load(Relaxed)) * COST_PART
-    }
-}
-
-impl Server {
-    /// Has all threads that own memory give back what they do not need.
-    pub fn purge_memory(&self) {
-        self.purge.took_us.store(0, Relaxed);
-        self.post_to_all(&Message::Purge);
-        self.purge.collect();
-    }
-
-    /// The same if there is much of it; to be called once a second on the thread that started the process,
-    /// to which the allocator leaves the memory of threads that have ended.
-    pub(crate) fn purge_memory_if_due(&self, report: &MemoryReport) {
-        let excess = report.resident.saturating_sub(report.used());
-        let rest = self.purge.rest().as_secs() as u32;
-        if self.purge.pace.lock().is_due(excess, report.used(), rest) {
-            self.purge_memory();
-        }
     }
 }
 

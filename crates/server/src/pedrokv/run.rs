@@ -5,7 +5,7 @@ use tierce_net::Output;
 use tierce_wire::pedrokv::{Failure, Kind, Response, Status};
 
 use super::{NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD};
-use crate::eviction::{self, Room};
+use crate::eviction::Room;
 use crate::foreign::write_value;
 use crate::server::Server;
 
@@ -80,9 +80,7 @@ impl Run<'_, '_> {
         if self.refuses_writes {
             return Err(Failure::Io.text());
         }
-        if self.is_limited
-            && eviction::make_room(self.server, self.locker, self.now_ms) == Room::None
-        {
+        if self.is_limited && self.server.make_room(self.locker, self.now_ms) == Room::None {
             return Err(OUT_OF_MEMORY);
         }
         let key = request.key;

@@ -11,9 +11,9 @@ use tierce_wire::pedrokv::{Kind, Request, Step, is_http};
 
 use super::run::{Keyed, Run};
 use super::session::Session;
+use crate::fetch::Fetcher;
 use crate::foreign::{prefetch, recycle};
 use crate::server::Server;
-use crate::spill::Fetcher;
 use crate::stats::{Counters, Stat};
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to

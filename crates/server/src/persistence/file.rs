@@ -19,7 +19,7 @@ const SYNC_EVERY_BYTES: u64 = 8 << 20;
 
 /// When the disk gets what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Syncing {
+pub(crate) enum Syncing {
     /// Piece by piece while it is written.
     Incremental,
     /// At the end.
@@ -37,7 +37,7 @@ pub enum Install {
 
 /// A file under a temporary name, which is removed if it does not get its true one.
 #[derive(Debug)]
-pub(super) struct NewFile {
+pub(crate) struct NewFile {
     file: File,
     path: PathBuf,
     syncing: Syncing,
@@ -47,7 +47,7 @@ pub(super) struct NewFile {
 
 impl NewFile {
     /// Begins a file beside `target`, in a directory that is made if it is missing.
-    pub(super) fn create(target: &Path, syncing: Syncing) -> Result<Self, SaveError> {
+    pub(crate) fn create(target: &Path, syncing: Syncing) -> Result<Self, SaveError> {
         let dir = directory_of(target);
         fs::create_dir_all(dir).map_err(io_error("create the directory", dir))?;
         let path = dir.join(temporary_name(std::process::id()));
@@ -58,12 +58,12 @@ impl NewFile {
     }
 
     /// The temporary name.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes the file durable and puts it in the place of `target`.
-    pub(super) fn install(mut self, target: &Path, install: Install) -> Result<(), SaveError> {
+    pub(crate) fn install(mut self, target: &Path, install: Install) -> Result<(), SaveError> {
         self.file.sync_all().map_err(io_error("sync", &self.path))?;
         let renamed = match install {
             Install::Replace => fs::rename(&self.path, target),

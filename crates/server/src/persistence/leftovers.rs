@@ -6,15 +6,23 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::file::process_of;
 use super::place::is_replaceable;
-use super::transfer;
 use crate::log::Log;
+
+/// Where a new log is written before it takes the place of the present one.
+const IMPORTING: &str = "wal.importing";
+
+/// What an import leaves in a data directory if it is killed: a log that does not count, be it the new one or
+/// the one before.
+pub(crate) fn unfinished_import(dir: &Path) -> PathBuf {
+    dir.join(IMPORTING)
+}
 
 /// Whether the directory is only this process': it has the lock of the log in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +54,7 @@ pub fn remove_leftovers(dir: &Path, holding: Holding, log: &Log) {
             told(&path, fs::remove_file(&path));
         }
     }
-    let import = transfer::unfinished(dir);
+    let import = unfinished_import(dir);
     if holding == Holding::Locked && import.is_dir() {
         told(&import, fs::remove_dir_all(&import));
     }

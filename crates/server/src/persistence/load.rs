@@ -11,8 +11,7 @@ use tierce_keyspace::{DbIndex, Expiry, ItemNote, Keyspace, Locker, Options};
 use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
-use super::transfer::Unfit;
-use super::transfer::import::lacking;
+use super::unfit::{Unfit, lacking};
 use super::values::{Assembly, Flaw, Remark};
 use crate::config::LogLevel;
 use crate::log::Log;
@@ -35,10 +34,10 @@ pub struct LoadReport {
 }
 
 /// Names of keys, with their databases.
-pub(super) type Names = HashSet<(DbIndex, Vec<u8>)>;
+pub(crate) type Names = HashSet<(DbIndex, Vec<u8>)>;
 
 /// What becomes of the values that are read.
-pub(super) enum Purpose<'n> {
+pub(crate) enum Purpose<'n> {
     /// They are stored.
     Load,
     /// They are stored, and their keys noted.
@@ -91,7 +90,7 @@ pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
 }
 
 /// As [`load`] with a locker, which may hold all shards.
-pub(super) fn read(
+pub(crate) fn read(
     path: &Path,
     locker: &mut Locker<'_>,
     log: &Log,

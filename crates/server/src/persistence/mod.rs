@@ -11,44 +11,43 @@
 //!   `stop-writes-on-bgsave-error` asks for it, to everybody who wants to write.
 //! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
 //!
-//! `leftovers.rs` removes what a process has left that was killed on the way;
-//! `adopt.rs` takes over files of Redis beside an unused log, `backup.rs` decides where BACKUP may write,
-//! and [`transfer`] carries data from Redis and back while no server runs.
+//! `leftovers.rs` removes what a process has left that was killed on the way, `backup.rs` decides where
+//! BACKUP may write.
 //!
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
-mod adopt;
 mod backup;
 mod error;
-mod file;
+pub(crate) mod file;
+mod host;
 mod leftovers;
 mod load;
 mod pace;
 mod place;
 mod points;
-mod reload;
-mod save;
+pub(crate) mod save;
 mod saver;
 mod state;
 mod streams;
-pub mod transfer;
+mod unfit;
 pub(crate) mod values;
 
 use std::path::PathBuf;
 
 use crate::config::{DirectiveId, Settings};
 
-pub use adopt::{AdoptError, adopt, find_data_of_redis};
 pub use backup::Backup;
 pub use error::{LoadError, SaveError};
 pub use file::Install;
-pub(crate) use leftovers::{Holding, remove_leftovers};
-pub(crate) use load::verify;
+pub use host::Host;
+pub(crate) use leftovers::{Holding, remove_leftovers, unfinished_import};
+pub(crate) use load::{Names, Purpose, read, verify};
 pub use load::{load, load_without_unsupported};
-pub(crate) use place::{OwnFiles, is_own_name};
-pub(crate) use reload::{ReloadError, ReloadOptions, reload};
+pub(crate) use place::OwnFiles;
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, Ticket};
+pub use unfit::Unfit;
+pub(crate) use unfit::lacking;
 
 /// Where the snapshot is.
 #[must_use]

@@ -11,24 +11,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::snapshot_path;
-use crate::config::Settings;
-use crate::durability::is_log_name;
+use crate::config::{Settings, is_own_name};
 
 /// What a snapshot begins with.
 const MAGIC: &[u8; 5] = b"REDIS";
-
-/// Whether a file or directory of this name in a data directory is the server's, or may become so: logs and
-/// what stands beside them, spilled values, snapshots that are being written.
-pub(crate) fn is_own_name(name: &[u8]) -> bool {
-    let name = name.to_ascii_lowercase();
-    let begins = |with: &[u8]| {
-        name.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b'-' | b'.')))
-    };
-    is_log_name(&name)
-        || begins(b"wal")
-        || begins(b"cold")
-        || name.starts_with(b"temp-") && name.ends_with(b".rdb")
-}
 
 /// The files of a server, and the directories in which it has more.
 #[derive(Debug, Default)]
@@ -121,18 +107,6 @@ fn same(a: &Path, b: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::test_dir::TestDir;
-
-    #[test]
-    fn names_of_the_server_itself() {
-        for name in
-            ["wal", "WAL-9.complete", "wal.importing", "cold", "cold-unlogged", "temp-7.rdb"]
-        {
-            assert!(is_own_name(name.as_bytes()), "{name}");
-        }
-        for name in ["dump.rdb", "wallet.rdb", "colder.rdb", "template.rdb", "temp-7"] {
-            assert!(!is_own_name(name.as_bytes()), "{name}");
-        }
-    }
 
     #[test]
     fn paths_are_resolved_before_they_are_judged() {

@@ -8,13 +8,13 @@ use tierce_rdb::{Attributes, Writer, WriterOptions};
 use super::backup::Backup;
 use super::error::SaveError;
 use super::file::{Install, NewFile, Syncing};
+use super::host::Host;
 use super::pace::Pace;
 use super::place::{OwnFiles, is_replaceable};
 use super::snapshot_path;
+use super::state::Persistence;
 use super::values;
 use crate::config::{DirectiveId, Settings};
-use crate::memory::MemoryReport;
-use crate::server::Server;
 
 /// What a save came to.
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +25,16 @@ pub(super) struct Saved {
 
 /// Writes the file of `dbfilename` anew, or that of a backup, as `snapshot` has it.
 pub(super) fn save(
-    server: &Server,
+    persistence: &Persistence,
+    host: &dyn Host,
     snapshot: &mut Snapshot,
     backup: Option<&Backup>,
 ) -> Result<Saved, SaveError> {
     const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
-    let settings = server.config.settings();
+    let settings = host.settings();
     let (target, install) = match backup {
         Some(backup) => (backup.path.clone(), backup.install),
-        None => (checked_path(server, &settings)?, Install::Replace),
+        None => (checked_path(persistence, &settings)?, Install::Replace),
     };
     let syncing =
         if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
@@ -43,10 +44,10 @@ pub(super) fn save(
 
     let writer = Writer::new(file, options(&settings, snapshot)).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
-    encoder.remarks(MemoryReport::take(server).used() as u64, b"0").map_err(explain)?;
+    encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
     let mut pace = Pace::begin(&settings);
     let mut keys = 0;
-    let is_wanted = || match server.persistence.is_given_up() {
+    let is_wanted = || match persistence.is_given_up() {
         true => Err(SaveError::GivenUp),
         false => Ok(()),
     };
@@ -63,15 +64,15 @@ pub(super) fn save(
                     if large.is_contended() {
                         pace.make_way();
                     }
-                    pace.after(1, |time| large.rest(time), &server.persistence);
+                    pace.after(1, |time| large.rest(time), persistence);
                     is_wanted()
                 })?;
                 1
             }
         };
         keys += written as u64;
-        server.persistence.note_progress(keys);
-        pace.after(written, |time| snapshot.rest(time), &server.persistence);
+        persistence.note_progress(keys);
+        pace.after(written, |time| snapshot.rest(time), persistence);
     }
     let (file, bytes) = encoder.finish().map_err(explain)?;
     file.install(&target, install)?;
@@ -79,9 +80,9 @@ pub(super) fn save(
 }
 
 /// Where SAVE writes to, unless something else is there.
-fn checked_path(server: &Server, settings: &Settings) -> Result<PathBuf, SaveError> {
+fn checked_path(persistence: &Persistence, settings: &Settings) -> Result<PathBuf, SaveError> {
     let path = snapshot_path(settings);
-    if OwnFiles::of(settings, server.persistence.home()).has(&path) {
+    if OwnFiles::of(settings, persistence.home()).has(&path) {
         let reason = "is a place of the server's own files: choose another dir or dbfilename";
         return Err(SaveError::Place { path, reason });
     }
@@ -106,7 +107,7 @@ fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
 }
 
 /// The file under construction.
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     writer: Writer<NewFile>,
     /// The database that the last key belonged to.
     db: Option<DbIndex>,
@@ -115,12 +116,12 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
+    pub(crate) fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
         Self { writer, db: None, dbs: dbs.to_vec() }
     }
 
     /// What Redis writes about itself; tools show it.
-    pub(super) fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
+    pub(crate) fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
         let seconds = crate::clock::unix_ms() / 1000;
         self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
         self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
@@ -131,12 +132,12 @@ impl Encoder {
     }
 
     /// Ends the file; how long it is.
-    pub(super) fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
+    pub(crate) fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
         let bytes = self.writer.offset();
         Ok((self.writer.finish()?, bytes))
     }
 
-    pub(super) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
+    pub(crate) fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
         self.turn_to(entry.db)?;
         if entry.item != ItemNote::NONE {
             self.writer.aux(values::ITEM_REMARK, values::item_text(entry.item).as_bytes())?;
@@ -146,7 +147,7 @@ impl Encoder {
 
     /// Writes a large collection, slice by slice. `explain` says what it means that writing fails, and
     /// `after` is called behind each slice.
-    pub(super) fn large(
+    pub(crate) fn large(
         &mut self,
         mut large: SavedLarge<'_>,
         explain: impl Fn(tierce_rdb::Error) -> SaveError,

@@ -1,52 +1,54 @@
 //! The thread that carries out saves, one after the other.
 
-use super::error::SaveError;
-use super::save::{Saved, save};
-use super::state::{Cause, Job, Task};
-use crate::server::Server;
-use crate::service::Message;
+use std::sync::Arc;
 
-/// Carries out saves until [`Persistence::end_saver`](super::Persistence::end_saver). Uses no processor
-/// time while there is none.
-pub fn run(server: &Server) {
+use tierce_keyspace::Keyspace;
+
+use super::error::SaveError;
+use super::host::Host;
+use super::save::{Saved, save};
+use super::state::{Cause, Job, Persistence, Task};
+use crate::log::Log;
+
+/// Carries out saves until [`Persistence::end_saver`]. Uses no processor time while there is none.
+pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host: &dyn Host) {
     loop {
-        match server.persistence.next_task() {
-            Task::Save(job) => carry_out(server, job),
+        match persistence.next_task() {
+            Task::Save(job) => carry_out(persistence, keyspace, log, host, job),
             Task::BeginScheduled => {
-                let mut locker = server.keyspace.locker();
+                let (mut locker, now_ms) = (keyspace.locker(), crate::clock::unix_ms());
                 // If somebody was faster, there is a save all the same.
-                let _ = server.begin_save(
-                    &mut locker,
-                    crate::clock::unix_ms(),
-                    Cause::Background,
-                    None,
-                );
+                let begun =
+                    persistence.begin(keyspace, &mut locker, now_ms, Cause::Background, None);
+                if let Ok(begun) = begun {
+                    host.note_latency("snapshot", begun.pause);
+                }
             }
             Task::End => return,
         }
     }
 }
 
-fn carry_out(server: &Server, job: Job) {
+fn carry_out(persistence: &Persistence, keyspace: &Keyspace, log: &Log, host: &dyn Host, job: Job) {
     let Job { ticket, cause, mut snapshot, backup } = job;
-    let outcome = save(server, &mut snapshot, backup.as_ref());
-    let extra_bytes = server.keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
+    let outcome = save(persistence, host, &mut snapshot, backup.as_ref());
+    let extra_bytes = keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
     // Before anybody hears of the end, so that whoever does can begin the next one.
     drop(snapshot);
-    server.persistence.finish((ticket, cause), &outcome, extra_bytes);
-    server.persistence.decide_on_writes(&server.config.settings());
-    tell(server, &outcome, extra_bytes);
+    persistence.finish((ticket, cause), &outcome, extra_bytes);
+    persistence.decide_on_writes(&host.settings());
+    tell(log, &outcome, extra_bytes);
     let outcome = outcome.map(|_| ()).map_err(|error| error.to_string().into());
-    server.post_to_all(&Message::Saved { ticket, outcome });
+    host.saved(ticket, outcome);
 }
 
-fn tell(server: &Server, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
+fn tell(log: &Log, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
     match outcome {
-        Ok(Saved { keys, bytes }) => server.log.notice(format_args!(
+        Ok(Saved { keys, bytes }) => log.notice(format_args!(
             "DB saved on disk: {keys} keys, {bytes} bytes, {} KiB of extra memory",
             extra_bytes / 1024
         )),
-        Err(SaveError::GivenUp) => server.log.notice("A save was given up: the server ends"),
-        Err(error) => server.log.warning(format_args!("Background saving error: {error}")),
+        Err(SaveError::GivenUp) => log.notice("A save was given up: the server ends"),
+        Err(error) => log.warning(format_args!("Background saving error: {error}")),
     }
 }

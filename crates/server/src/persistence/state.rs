@@ -1,12 +1,12 @@
 //! What is known about saves: the running one, the last one, and who waits.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{Locker, Snapshot, SnapshotError};
+use tierce_keyspace::{Keyspace, Locker, Snapshot, SnapshotError};
 
 use super::backup::Backup;
 use super::error::SaveError;
@@ -14,7 +14,6 @@ use super::load::LoadReport;
 use super::points::{self, Situation};
 use super::save::Saved;
 use crate::config::{DirectiveId, SavePoint, Settings};
-use crate::server::Server;
 
 /// Names a save, for those who wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +30,15 @@ pub enum Cause {
     Backup,
     /// The server ends.
     Shutdown,
+}
+
+/// A save that has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// Its name.
+    pub ticket: Ticket,
+    /// For how long its beginning locked all shards.
+    pub pause: Duration,
 }
 
 /// How a save ended; an error as text, for it goes to several places.
@@ -179,14 +187,14 @@ impl Persistence {
     /// [`SaveError::InProgress`], if there is one.
     pub fn begin(
         &self,
-        server: &Server,
+        keyspace: &Arc<Keyspace>,
         locker: &mut Locker<'_>,
         now_ms: i64,
         cause: Cause,
         backup: Option<Backup>,
-    ) -> Result<Ticket, SaveError> {
+    ) -> Result<Begun, SaveError> {
         // Not under the lock of the state: whoever waits for that may hold a shard.
-        let snapshot = match Snapshot::begin(&server.keyspace, locker, now_ms) {
+        let snapshot = match Snapshot::begin(keyspace, locker, now_ms) {
             Err(SnapshotError::InProgress) => return Err(SaveError::InProgress),
             begun => begun?,
         };
@@ -212,8 +220,7 @@ impl Persistence {
         state.job = Some(Job { ticket, cause, snapshot, backup });
         drop(state);
         self.work.notify_one();
-        server.note_latency("snapshot", pause);
-        Ok(ticket)
+        Ok(Begun { ticket, pause })
     }
 
     /// Begins a background save as soon as there is none running.

@@ -57,7 +57,7 @@ fn item_of(text: &str) -> Option<ItemNote> {
 
 /// A remark in a file, as far as it concerns what is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Remark {
+pub(crate) enum Remark {
     /// What the next key has beside its value.
     Item(ItemNote),
     /// When the file was written. What had expired by then stays so, also where the clock is earlier now.
@@ -74,7 +74,7 @@ impl Remark {
     ///
     /// # Errors
     /// What it says, if a later version may have written it.
-    pub(super) fn read(name: &[u8], text: &[u8]) -> std::result::Result<Self, String> {
+    pub(crate) fn read(name: &[u8], text: &[u8]) -> std::result::Result<Self, String> {
         let text = String::from_utf8_lossy(text);
         match name {
             ITEM_REMARK => item_of(&text).map(Self::Item).ok_or_else(|| {

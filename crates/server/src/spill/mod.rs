@@ -1,80 +1,43 @@
 //! `maxmemory-policy spill`: values that were not used for long are on disk only.
 //!
-//! * `spiller`: a thread that moves cold values to disk before memory runs short, and cleans up there.
-//! * `fetcher`: values that sessions wait for.
-//! * `wanted`: which values a request needs.
+//! `spiller` is a thread that moves cold values to disk before memory runs short, and cleans up there. How
+//! they come back is the business of those who need them.
 //!
-//! A worker never waits for the disk. Before a request runs whose value is on disk, its session is
-//! suspended; when the value has been read, the worker puts it into memory, and the request starts over.
-//! A pipeline has the values of all its requests fetched at the same time. If a value has been forgotten again before its request came to
-//! run, and that several times, the worker reads it itself, which is slow and seldom.
-//!
-//! Writers that are faster than the disk wait, too: while memory is beyond its limit, sessions that
-//! write are held back, until the spiller has made room or found that it cannot.
+//! Writers that are faster than the disk wait: while memory is beyond its limit they are held back, until
+//! the spiller has made room or found that it cannot.
 
-mod fetcher;
 mod spiller;
-mod wanted;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tierce_cask::disk::{Disk, ReadDriver};
 use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
 use tierce_keyspace::{Keyspace, Policy};
 
-use crate::config::DirectiveId;
+use crate::config::{DirectiveId, Settings};
+use crate::durability::{Journal, Operator, Severity, cold_dir};
 use crate::eviction::Room;
-use crate::server::Server;
-pub use fetcher::Fetcher;
-use spiller::Spiller;
-pub use wanted::{Wanted, add_key, add_wanted, is_enough};
+use spiller::{Spiller, Work};
 
-/// A session that has waited so often for the same request has its values read by the worker.
-const ATTEMPTS_MAX: u8 = 3;
-
-/// What a session waits for from disk.
-#[derive(Default)]
-pub struct Fetches {
-    /// It waits.
-    pub underway: bool,
-    /// How often it has waited since a request was executed.
-    attempts: u8,
-}
-
-impl Fetches {
-    /// Whether it may wait again.
-    #[must_use]
-    pub fn may_wait(&self) -> bool {
-        self.attempts < ATTEMPTS_MAX
-    }
-
-    fn begin(&mut self) {
-        self.underway = true;
-        self.attempts += 1;
-    }
-
-    /// It cannot wait, and the request is to be executed as it is.
-    fn give_up(&mut self) {
-        self.attempts = ATTEMPTS_MAX;
-    }
-
-    /// A request was executed.
-    pub fn has_run(&mut self) {
-        self.attempts = 0;
-    }
-}
-
-/// The threads, and what they tell others.
-#[derive(Default)]
+/// The thread, and what it tells others.
 pub struct Spill {
+    keyspace: Arc<Keyspace>,
+    journal: Arc<Journal>,
     /// Who reads for sessions.
     driver: OnceLock<ReadDriver>,
     /// How much is written at once, if not what is usual.
     limits: OnceLock<ColdLimits>,
     spiller: Mutex<Option<Spiller>>,
+    demand: Arc<Demand>,
+}
+
+/// What the spiller and those who need room tell each other.
+#[derive(Default)]
+struct Demand {
     /// Memory is beyond its limit, and no value can go to disk.
     is_stuck: AtomicBool,
     /// Somebody needs room, or the spiller has to end.
@@ -89,27 +52,35 @@ struct Calls {
 }
 
 impl Spill {
-    /// Starts the threads, if values may go to disk or are there. `disk` and `dir` are for a store that
+    /// For these keys, whose log may refer to their values on disk.
+    #[must_use]
+    pub fn new(keyspace: Arc<Keyspace>, journal: Arc<Journal>) -> Self {
+        let (driver, limits) = (OnceLock::new(), OnceLock::new());
+        let (spiller, demand) = (Mutex::default(), Arc::default());
+        Self { keyspace, journal, driver, limits, spiller, demand }
+    }
+
+    /// Starts the thread, if values may go to disk or are there. `disk` and `dir` are for a store that
     /// has to be made.
     ///
     /// # Errors
     /// When there is no store to be had, or no thread.
     pub fn start(
         &self,
-        server: &Arc<Server>,
+        settings: &Settings,
+        operator: Arc<dyn Operator>,
         disk: &Arc<dyn Disk>,
         dir: &Path,
     ) -> Result<(), String> {
-        let keyspace = &server.keyspace;
+        let keyspace = &self.keyspace;
         if keyspace.cold_store().is_none() {
             if keyspace.eviction().policy != Policy::Spill {
                 return Ok(());
             }
             // Before the log's threads run, which know what is wanted, there is one or there is none.
-            let durability = &server.durability;
-            let is_logged = durability.journal().is_some() || durability.is_wanted();
+            let is_logged = self.journal.is_on() || self.journal.is_wanted();
             // What is there may belong to a log that still counts.
-            if is_logged && !durability.settle().is_ok_and(|is_complete| is_complete) {
+            if is_logged && !self.journal.settle().is_ok_and(|is_complete| is_complete) {
                 return Err("the log is not complete yet".to_owned());
             }
             let store = open_new(Arc::clone(disk), dir, is_logged);
@@ -117,9 +88,15 @@ impl Spill {
         }
         let mut spiller = self.spiller.lock();
         if spiller.is_none() {
-            self.choose_driver(server)?;
-            self.calls.lock().ends = false;
-            *spiller = Some(Spiller::start(server).map_err(|error| error.to_string())?);
+            self.choose_driver(settings, &*operator)?;
+            let work = Work {
+                keyspace: Arc::clone(keyspace),
+                journal: Arc::clone(&self.journal),
+                demand: Arc::clone(&self.demand),
+                limits: self.limits(),
+                operator,
+            };
+            *spiller = Some(Spiller::start(work).map_err(|error| error.to_string())?);
         }
         Ok(())
     }
@@ -133,27 +110,25 @@ impl Spill {
         self.limits.get().copied().unwrap_or_default()
     }
 
-    /// Ends the threads. Sessions that wait are not told any more.
-    pub fn stop(&self, keyspace: &Keyspace) {
-        self.calls.lock().ends = true;
-        self.called.notify_all();
+    /// Ends the thread. Sessions that wait are not told any more.
+    pub fn stop(&self) {
         drop(self.spiller.lock().take());
-        if let Some(store) = keyspace.cold_store() {
+        if let Some(store) = self.keyspace.cold_store() {
             store.close();
         }
     }
 
     /// Finds out who is to read for sessions: what the configuration says, or what works.
-    fn choose_driver(&self, server: &Server) -> Result<(), String> {
+    fn choose_driver(&self, settings: &Settings, operator: &dyn Operator) -> Result<(), String> {
         const READS: DirectiveId = DirectiveId::of("spill-reads");
-        let driver = match server.config.settings().word(READS) {
+        let driver = match settings.word(READS) {
             "threads" => ReadDriver::Threads,
             wanted => match ReadDriver::probe_ring() {
                 Ok(()) => ReadDriver::Ring,
                 Err(error) if wanted == "io_uring" => return Err(format!("io_uring: {error}")),
                 Err(error) => {
-                    let log = &server.log;
-                    log.notice(format_args!("Threads read from disk, without io_uring: {error}"));
+                    let line = format_args!("Threads read from disk, without io_uring: {error}");
+                    operator.tell(Severity::Notice, line);
                     ReadDriver::Threads
                 }
             },
@@ -171,13 +146,32 @@ impl Spill {
     /// What a command that may add data shall do while memory is beyond its limit.
     #[cold]
     pub fn room(&self) -> Room {
-        if self.is_stuck.load(Relaxed) {
+        if self.demand.is_stuck.load(Relaxed) {
             return Room::None;
         }
-        self.call();
+        self.demand.call();
         Room::Soon
     }
 
+    /// Whether memory is beyond its limit and the spiller on its way to change that.
+    pub fn is_making_room(&self) -> bool {
+        let is_making_room =
+            self.keyspace.is_short_of_memory() && !self.demand.is_stuck.load(Relaxed);
+        if is_making_room {
+            self.demand.call();
+        }
+        is_making_room
+    }
+
+    /// Whether values are on disk, or may go there. A store that a start has opened without finding any
+    /// does not count.
+    pub fn may_have_values_on_disk(&self) -> bool {
+        self.keyspace.eviction().policy == Policy::Spill
+            || self.keyspace.cold_store().is_some_and(|store| store.figures().segments > 0)
+    }
+}
+
+impl Demand {
     /// Has the spiller look at once.
     fn call(&self) {
         let mut calls = self.calls.lock();
@@ -187,20 +181,21 @@ impl Spill {
         }
     }
 
-    /// Whether memory is beyond its limit and the spiller on its way to change that.
-    fn is_making_room(&self, keyspace: &Keyspace) -> bool {
-        let is_making_room = keyspace.is_short_of_memory() && !self.is_stuck.load(Relaxed);
-        if is_making_room {
-            self.call();
+    /// Waits until somebody calls, at most so long. Whether the end has come.
+    fn await_call(&self, patience: Duration) -> bool {
+        let mut calls = self.calls.lock();
+        if !calls.room && !calls.ends && !patience.is_zero() {
+            self.called.wait_for(&mut calls, patience);
         }
-        is_making_room
+        calls.room = false;
+        calls.ends
     }
-}
 
-/// The store of a data directory with a log, which knows what is in it.
-#[must_use]
-pub fn logged_dir(dir: &Path) -> std::path::PathBuf {
-    dir.join("cold")
+    /// Has the spiller end, or allows another one to begin.
+    fn set_end(&self, ends: bool) {
+        self.calls.lock().ends = ends;
+        self.called.notify_all();
+    }
 }
 
 /// The store of a server without a log. What is in it means nothing to the next one; and what belongs to
@@ -214,38 +209,9 @@ fn open_new(
     dir: &Path,
     is_logged: bool,
 ) -> Result<Arc<ColdStore>, tierce_cask::Error> {
-    let dir = if is_logged { logged_dir(dir) } else { unlogged_dir(dir) };
+    let dir = if is_logged { cold_dir(dir) } else { unlogged_dir(dir) };
     let store = ColdStore::open(disk, dir, ColdOptions::default())?;
     // Nothing refers to what may be there.
     store.settle()?;
     Ok(Arc::new(store))
-}
-
-impl Server {
-    /// Whether values are on disk, or may go there. A store that a start has opened without finding any
-    /// does not count.
-    pub(crate) fn may_have_values_on_disk(&self) -> bool {
-        self.keyspace.eviction().policy == Policy::Spill
-            || self.keyspace.cold_store().is_some_and(|store| store.figures().segments > 0)
-    }
-}
-
-/// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
-/// there are none, nothing is made.
-///
-/// # Errors
-/// When they cannot be opened.
-pub fn open_logged(
-    keyspace: &Keyspace,
-    disk: Arc<dyn Disk>,
-    dir: &Path,
-    options: ColdOptions,
-) -> Result<(), tierce_cask::Error> {
-    // It may be empty: an old part of the log may refer to values that nobody needs any more.
-    let is_there = disk.list(dir).is_ok();
-    if is_there && keyspace.cold_store().is_none() {
-        let store = ColdStore::open(disk, dir, options)?;
-        keyspace.set_cold_store(Arc::new(store));
-    }
-    Ok(())
 }

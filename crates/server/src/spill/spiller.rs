@@ -14,15 +14,16 @@
 //! what counts.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_cask::{ColdStore, Durable};
-use tierce_keyspace::{Cleaning, Policy, SpillBatch};
+use tierce_cask::{ColdLimits, ColdStore, Durable};
+use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
 
-use crate::server::Server;
+use super::Demand;
+use crate::durability::{Journal, Operator, Severity};
 
 /// One part in so many of the limit. Between the two are values for a few writes at a small limit of 40 MB; and
 /// a 32nd is what data falls behind the limit at most.
@@ -56,20 +57,37 @@ const SPARSE: f64 = 0.5;
 /// A pass over all keys is worth while when at least this part of the segments can be cleaned.
 const SPARSE_PART: u64 = 8;
 
-/// The thread; dropping it waits for its end, which [`Spill::stop`](super::Spill::stop) asks for.
-pub(super) struct Spiller(Option<JoinHandle<()>>);
+/// What the thread works on.
+pub(super) struct Work {
+    pub(super) keyspace: Arc<Keyspace>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) demand: Arc<Demand>,
+    /// How much is written at once.
+    pub(super) limits: ColdLimits,
+    /// Who hears of failures.
+    pub(super) operator: Arc<dyn Operator>,
+}
+
+/// The thread; dropping it ends it.
+pub(super) struct Spiller {
+    demand: Arc<Demand>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Spiller {
-    pub(super) fn start(server: &Arc<Server>) -> io::Result<Self> {
-        let weak = Arc::downgrade(server);
+    pub(super) fn start(work: Work) -> io::Result<Self> {
+        let demand = Arc::clone(&work.demand);
+        demand.set_end(false);
         let thread = thread::Builder::new().name("spiller".into());
-        Ok(Self(Some(thread.spawn(move || run(&weak))?)))
+        let thread = thread.spawn(move || run(&work))?;
+        Ok(Self { demand, thread: Some(thread) })
     }
 }
 
 impl Drop for Spiller {
     fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
+        self.demand.set_end(true);
+        if let Some(thread) = self.thread.take() {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
@@ -85,9 +103,9 @@ struct State {
 }
 
 impl State {
-    fn new(server: &Server) -> Self {
+    fn new(work: &Work) -> Self {
         Self {
-            batch: SpillBatch::with_limits(server.spill.limits()),
+            batch: SpillBatch::with_limits(work.limits),
             cleaning: None,
             cleaned: Instant::now(),
             has_failed: false,
@@ -95,78 +113,65 @@ impl State {
     }
 }
 
-fn run(server: &Weak<Server>) {
+fn run(work: &Work) {
     let mut state = None;
     loop {
-        let Some(server) = server.upgrade() else { return };
-        let Some(store) = server.keyspace.cold_store() else { return };
-        let state = state.get_or_insert_with(|| State::new(&server));
-        let eviction = server.keyspace.eviction();
+        let Some(store) = work.keyspace.cold_store() else { return };
+        let state = state.get_or_insert_with(|| State::new(work));
+        let eviction = work.keyspace.eviction();
         let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
         let mut patience = if is_active { LOOK_EVERY } else { IDLE_LOOK_EVERY };
         if is_active {
             let limit = eviction.limit_bytes;
-            if server.keyspace.told_memory() > limit - limit / BEGIN {
-                patience = make_room(&server, store, state, limit - limit / END);
+            if work.keyspace.told_memory() > limit - limit / BEGIN {
+                patience = make_room(work, store, state, limit - limit / END);
             } else {
-                server.spill.is_stuck.store(false, Relaxed);
+                work.demand.is_stuck.store(false, Relaxed);
             }
         } else {
-            server.spill.is_stuck.store(false, Relaxed);
+            work.demand.is_stuck.store(false, Relaxed);
         }
         if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
             state.cleaned = Instant::now();
-            if clean(&server, store, state) {
+            if clean(work, store, state) {
                 patience = Duration::ZERO;
             }
         }
-        if server.spill.await_call(patience) {
+        if work.demand.await_call(patience) {
             return;
         }
     }
 }
 
-impl super::Spill {
-    /// Waits until somebody calls, at most so long. Whether the end has come.
-    fn await_call(&self, patience: Duration) -> bool {
-        let mut calls = self.calls.lock();
-        if !calls.room && !calls.ends && !patience.is_zero() {
-            self.called.wait_for(&mut calls, patience);
-        }
-        calls.room = false;
-        calls.ends
-    }
-}
-
 /// Moves values to disk until memory is at `target`. How long to wait afterwards.
-fn make_room(server: &Server, store: &ColdStore, state: &mut State, target: u64) -> Duration {
+fn make_room(work: &Work, store: &ColdStore, state: &mut State, target: u64) -> Duration {
     let begun = Instant::now();
     loop {
-        let found = gather(server, &mut state.batch, target);
-        let spilled = match write(server, store, &mut state.batch) {
+        let found = gather(work, &mut state.batch, target);
+        let spilled = match write(work, store, &mut state.batch) {
             Ok(spilled) => spilled,
             Err(error) => {
-                fail(server, state, &error);
+                fail(work, state, &error);
                 return PAUSE_AFTER_FAILURE;
             }
         };
         state.has_failed = false;
-        let is_short = server.keyspace.is_short_of_memory();
+        let is_short = work.keyspace.is_short_of_memory();
         let is_stuck = found == 0 && spilled == 0 && is_short;
-        server.spill.is_stuck.store(is_stuck, Relaxed);
-        if found == 0 || server.keyspace.told_memory() <= target {
+        work.demand.is_stuck.store(is_stuck, Relaxed);
+        if found == 0 || work.keyspace.told_memory() <= target {
             return if is_stuck { PAUSE_AFTER_FAILURE } else { LOOK_EVERY };
         }
         // Under a load that never ends this loop would not.
-        if server.spill.calls.lock().ends || begun.elapsed() >= ROUND {
+        if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
             return Duration::ZERO;
         }
     }
 }
 
 /// Forgets values that are on disk, and copies others for the disk. How many these were.
-fn gather(server: &Server, batch: &mut SpillBatch, target: u64) -> usize {
-    let keyspace = &*server.keyspace;
+fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
+    let keyspace = &*work.keyspace;
     let now_ms = crate::clock::unix_ms();
     let mut locker = keyspace.locker();
     let (mut found, mut vain) = (0, 0);
@@ -184,7 +189,7 @@ fn gather(server: &Server, batch: &mut SpillBatch, target: u64) -> usize {
 
 /// Writes what was gathered. How many values are on disk then that were not.
 fn write(
-    server: &Server,
+    work: &Work,
     store: &ColdStore,
     batch: &mut SpillBatch,
 ) -> Result<usize, tierce_cask::Error> {
@@ -192,26 +197,28 @@ fn write(
         return Ok(0);
     }
     // Without a log nobody will know after a crash that it is there.
-    let durable = if server.durability.may_refer() { Durable::Yes } else { Durable::No };
+    let durable = if work.journal.may_refer() { Durable::Yes } else { Durable::No };
     let spilled = store.write(batch.values(), durable).map(|places| {
         let now_ms = crate::clock::unix_ms();
-        server.keyspace.locker().spill(batch, &places, now_ms)
+        work.keyspace.locker().spill(batch, &places, now_ms)
     });
     batch.clear(2 * BATCH_BYTES);
     spilled
 }
 
-fn fail(server: &Server, state: &mut State, error: &tierce_cask::Error) {
+fn fail(work: &Work, state: &mut State, error: &tierce_cask::Error) {
     if !std::mem::replace(&mut state.has_failed, true) {
-        server.log.warning(format_args!("Values cannot be moved to disk: {error}"));
+        let line = format_args!("Values cannot be moved to disk: {error}");
+        work.operator.tell(Severity::Warning, line);
     }
-    server.spill.is_stuck.store(server.keyspace.is_short_of_memory(), Relaxed);
+    work.demand.is_stuck.store(work.keyspace.is_short_of_memory(), Relaxed);
 }
 
 /// Removes and cleans segments. Whether there is more to clean at once.
-fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
-    if let Err(error) = remove_dead(server, store) {
-        server.log.warning(format_args!("Old files of spilled values cannot be removed: {error}"));
+fn clean(work: &Work, store: &ColdStore, state: &mut State) -> bool {
+    if let Err(error) = remove_dead(work, store) {
+        let line = format_args!("Old files of spilled values cannot be removed: {error}");
+        work.operator.tell(Severity::Warning, line);
     }
     if state.cleaning.is_none() {
         let sparse = store.sparse(SPARSE);
@@ -221,12 +228,12 @@ fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
         state.cleaning = Some(Cleaning::begin(sparse));
     }
     let Some(cleaning) = &mut state.cleaning else { return false };
-    let stepped = cleaning.step(&server.keyspace, &mut state.batch, BATCH_BYTES);
-    let written = write(server, store, &mut state.batch);
+    let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
+    let written = write(work, store, &mut state.batch);
     match (stepped, written) {
         (Ok(true), Ok(_)) => return true,
         (Ok(false), Ok(_)) => {}
-        (Err(error), _) | (_, Err(error)) => fail(server, state, &error),
+        (Err(error), _) | (_, Err(error)) => fail(work, state, &error),
     }
     state.cleaning = None;
     false
@@ -235,15 +242,15 @@ fn clean(server: &Server, store: &ColdStore, state: &mut State) -> bool {
 /// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
 /// no snapshot has begun before; wait until all who have made them so have logged that; have the log
 /// reach the device.
-fn remove_dead(server: &Server, store: &ColdStore) -> Result<(), tierce_cask::Error> {
+fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_cask::Error> {
     let dead = store.dead();
-    if dead.is_empty() || server.keyspace.snapshot_memory().is_some() {
+    if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
         return Ok(());
     }
-    server.keyspace.locker().pass_all_shards();
+    work.keyspace.locker().pass_all_shards();
     // A log that has failed, or is about to make place for another one, may still refer to them, and is
     // what the next start may have to rely on.
-    if !server.durability.settle()? {
+    if !work.journal.settle()? {
         return Ok(());
     }
     store.remove(&dead)

@@ -5,7 +5,7 @@
 
 use super::cut::Cut;
 use crate::compression::decompress_into;
-use crate::db::read::{Entry, Value};
+use crate::entry::{Entry, Value};
 use crate::location::Location;
 use crate::log::write::Attributes;
 use crate::segment::record::Record;

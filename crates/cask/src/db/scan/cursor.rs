@@ -3,8 +3,8 @@
 use super::block::Block;
 use super::pass::{Passes, Request};
 use super::stretch::Stretch;
+use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;
-use crate::segment::file::ReadBuf;
 use std::sync::Arc;
 
 /// A range's place in a pass, and its share in keeping that in memory.

@@ -6,8 +6,9 @@
 
 use super::block::Block;
 use crate::db::store::Store;
+use crate::disk::span::ReadBuf;
 use crate::location::{Location, SegmentId};
-use crate::segment::file::{ReadBuf, Segment};
+use crate::segment::file::Segment;
 use crate::segment::record::Record;
 use parking_lot::Mutex;
 use std::collections::HashMap;

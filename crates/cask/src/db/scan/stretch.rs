@@ -3,8 +3,8 @@
 use super::block::Block;
 use super::cut::Cut;
 use super::plan::{Plan, Progress};
+use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;
-use crate::segment::file::ReadBuf;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

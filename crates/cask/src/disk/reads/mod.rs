@@ -11,7 +11,7 @@ mod ring;
 mod threads;
 
 use super::DiskFile;
-use crate::segment::file::{ReadBuf, Span};
+use super::span::{ReadBuf, Span};
 use ring::Ring;
 pub(crate) use threads::ReadThreads;
 use threads::ThreadQueue;

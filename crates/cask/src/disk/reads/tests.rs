@@ -3,7 +3,7 @@
 use super::ring::Ring;
 use super::{Done, Job, Span};
 use crate::disk::DiskFile;
-use crate::segment::file::ReadBuf;
+use crate::disk::span::ReadBuf;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -13,8 +13,8 @@ use crate::commands::server::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::message::Message;
 use crate::server::Server;
-use crate::service::Message;
 use crate::session::ReplyMode;
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);

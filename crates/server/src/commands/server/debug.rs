@@ -13,9 +13,9 @@ use super::write_help;
 use crate::command::{Flags, Group, Handler, Scope, Spec};
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
+use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::persistence::{self, ReloadError, ReloadOptions};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
@@ -154,7 +154,10 @@ fn reload(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let server = ctx.server;
     let now_ms = ctx.now_ms;
     let Some(locker) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
-    let done = persistence::reload(server, locker, now_ms, options);
+    let done = {
+        let _held = server.hold_writes();
+        server.reload(locker, now_ms, options)
+    };
     done.map_err(|error| {
         server.log.warning(format_args!("DEBUG RELOAD: {error}"));
         match error {

@@ -2,9 +2,9 @@
 
 use super::super::directive::{Directive, row};
 use super::super::kind::{Invalid, Kind};
+use super::super::own_names::is_own_name;
 use super::super::value::Value;
 use super::{BYTES, COUNT_OR_SIZE};
-use crate::persistence::is_own_name;
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[

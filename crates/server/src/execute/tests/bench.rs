@@ -15,6 +15,7 @@ use crate::clients::Client;
 use crate::command::{Command, Scope};
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
+use crate::engine::Engine;
 use crate::execute::{self, Context, Guard};
 use crate::listening::Listening;
 use crate::log::Log;
@@ -89,7 +90,8 @@ impl Bench {
         let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
         let config = Arc::new(Config::new(Settings::default()));
         let (listening, durability) = (Listening::nowhere(), Durability::without_log());
-        let server = Server::new(config, keyspace, 1, listening, durability, log);
+        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
+        let server = Server::new(engine, 1, listening);
         let client = Client::new(&ConnInfo::of_nobody(), "", NOW_MS);
         let mut session = Session::new(Arc::new(client), true);
         session.proto = proto;

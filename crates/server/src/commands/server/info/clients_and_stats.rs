@@ -200,7 +200,7 @@ fn paused(facts: &Facts<'_>) -> Option<(String, String)> {
 }
 
 fn check_excess(facts: &Facts<'_>) {
-    facts.server.excess.check(facts.server, facts.now_ms);
+    facts.server.excess.check(&facts.server.keyspace, facts.now_ms);
 }
 
 fn threaded(facts: &Facts<'_>) -> String {

@@ -11,12 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::snapshot_path;
-use super::transfer::{
-    self, ImportMode, ImportOptions, Imported, Progress, Stage, TransferError, Unfit,
-};
+use super::{ImportMode, ImportOptions, Imported, Progress, Stage, TransferError, Unfit, import};
 use crate::config::{DirectiveId, Settings};
 use crate::log::Log;
+use crate::persistence::snapshot_path;
 
 /// A line about the progress appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
@@ -87,7 +85,7 @@ pub fn adopt(found: &Path, settings: &Settings, log: &Log) -> Result<(), AdoptEr
     };
     let begun = Instant::now();
     let mut reported = begun;
-    let imported = transfer::import(&options, |progress| {
+    let imported = import(&options, |progress| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
             tell(progress, log);

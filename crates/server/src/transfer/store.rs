@@ -17,15 +17,7 @@ use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 use super::error::TransferError;
 use super::{Progress, Stage};
 use crate::durability::{self, Losses, RecoveryError};
-
-/// Where a new log is written before it takes the place of the present one.
-const NEW_NAME: &str = "wal.importing";
-
-/// What an import leaves in a data directory if it is killed: a log that does not count, be it the new one or
-/// the one before.
-pub(in crate::persistence) fn unfinished(dir: &Path) -> PathBuf {
-    dir.join(NEW_NAME)
-}
+use crate::persistence::unfinished_import;
 
 /// Progress is told once for so many bytes of a log.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
@@ -147,7 +139,7 @@ impl Store {
         bytes: u64,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), TransferError> {
-        let new_dir = unfinished(&self.dir);
+        let new_dir = unfinished_import(&self.dir);
         remove_dir(&new_dir)?;
         let written = self.write_log(&new_dir, bytes, progress);
         if let Err(error) = written {

@@ -1,19 +1,15 @@
 //! DEBUG RELOAD: what is in memory goes to the disk and comes back, in one step for everybody else.
 //!
-//! - No write is lost: writes are held back from before the snapshot, and what slips through is noticed when
-//!   all shards are locked, which they then are until everything is loaded. Nobody sees half of it.
+//! - No write is lost: whoever reloads holds writes back from before the snapshot, and what slips through is
+//!   noticed when all shards are locked, which they then are until everything is loaded. Nobody sees half of it.
 //! - The log has all data at any moment: it gets each loaded value in the place of the one that is there, and
 //!   only at the end the removal of keys that the file lacks. It is never emptied on the way.
 //! - A file that is damaged is found out before anything changes.
 
 use tierce_keyspace::Locker;
 
-use super::error::{LoadError, SaveError};
-use super::load::{Names, Purpose, read};
-use super::transfer::Unfit;
-use super::{Cause, snapshot_path};
-use crate::server::Server;
-use crate::service::Message;
+use super::Engine;
+use crate::persistence::{Cause, LoadError, Names, Purpose, SaveError, Unfit, read, snapshot_path};
 
 /// So often a save is made once more, because something has changed meanwhile. With writes held back, that can
 /// be only what was under way, or a command that is no write to others, as DEBUG POPULATE.
@@ -41,73 +37,58 @@ pub(crate) enum ReloadError {
     Load(#[from] LoadError),
 }
 
-/// Writes of others wait while this is there.
-struct HeldWrites<'s>(&'s Server);
-
-impl<'s> HeldWrites<'s> {
-    fn begin(server: &'s Server) -> Self {
-        server.pause.hold();
-        Self(server)
-    }
-}
-
-impl Drop for HeldWrites<'_> {
-    fn drop(&mut self) {
-        self.0.pause.let_go();
-        self.0.post_to_all(&Message::Resume);
-    }
-}
-
-/// Saves, empties all databases and loads the file, unless told otherwise.
-pub(crate) fn reload(
-    server: &Server,
-    locker: &mut Locker<'_>,
-    now_ms: i64,
-    options: ReloadOptions,
-) -> Result<(), ReloadError> {
-    let _held = HeldWrites::begin(server);
-    if options.skips_save {
-        return load_in_place(server, locker.lock_all().locker(), now_ms, options);
-    }
-    for _ in 0..ATTEMPTS_MAX {
-        save(server, locker, now_ms).map_err(ReloadError::Save)?;
-        let mut all = locker.lock_all();
-        if server.unsaved_changes() == 0 {
-            return load_in_place(server, all.locker(), now_ms, options);
+impl Engine {
+    /// Saves, empties all databases and loads the file, unless told otherwise. Writes of others are to be
+    /// held back meanwhile.
+    pub(crate) fn reload(
+        &self,
+        locker: &mut Locker<'_>,
+        now_ms: i64,
+        options: ReloadOptions,
+    ) -> Result<(), ReloadError> {
+        if options.skips_save {
+            return load_in_place(self, locker.lock_all().locker(), now_ms, options);
         }
+        for _ in 0..ATTEMPTS_MAX {
+            save(self, locker, now_ms).map_err(ReloadError::Save)?;
+            let mut all = locker.lock_all();
+            if self.unsaved_changes() == 0 {
+                return load_in_place(self, all.locker(), now_ms, options);
+            }
+        }
+        Err(ReloadError::Changing)
     }
-    Err(ReloadError::Changing)
 }
 
-fn save(server: &Server, locker: &mut Locker<'_>, now_ms: i64) -> Result<(), String> {
+fn save(engine: &Engine, locker: &mut Locker<'_>, now_ms: i64) -> Result<(), String> {
     // The saver needs the shards.
     locker.release();
-    let begun = server.begin_save(locker, now_ms, Cause::Foreground, None);
+    let begun = engine.begin_save(locker, now_ms, Cause::Foreground, None);
     locker.release();
     let ticket = begun.map_err(|error| error.to_string())?;
-    server.persistence.wait(ticket)
+    engine.persistence.wait(ticket)
 }
 
 /// Loads the file with all shards locked.
 fn load_in_place(
-    server: &Server,
+    engine: &Engine,
     locker: &mut Locker<'_>,
     now_ms: i64,
     options: ReloadOptions,
 ) -> Result<(), ReloadError> {
-    if server.persistence.report().running.is_some() {
+    if engine.persistence.report().running.is_some() {
         return Err(ReloadError::Save(SaveError::InProgress.to_string()));
     }
-    let path = snapshot_path(&server.config.settings());
+    let path = snapshot_path(&engine.config.settings());
     let missing = || ReloadError::Missing(path.display().to_string());
-    read(&path, locker, &server.log, true, Purpose::Verify, Unfit::Refuse)?.ok_or_else(missing)?;
+    read(&path, locker, &engine.log, true, Purpose::Verify, Unfit::Refuse)?.ok_or_else(missing)?;
     let mut names = Names::new();
     let noting = Purpose::LoadAndNote(&mut names);
     let loaded =
-        read(&path, locker, &server.log, true, noting, Unfit::Refuse)?.ok_or_else(missing)?;
+        read(&path, locker, &engine.log, true, noting, Unfit::Refuse)?.ok_or_else(missing)?;
     if !options.keeps_keys {
         remove_all_but(locker, &names, now_ms);
-        server.persistence.note_loaded(loaded, server.keyspace.stats().changes);
+        engine.persistence.note_loaded(loaded, engine.keyspace.stats().changes);
     }
     Ok(())
 }

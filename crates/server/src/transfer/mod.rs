@@ -7,20 +7,25 @@
 //!   log of its own, which takes the place of the present one in one step (`store.rs`).
 //! - An export never overwrites anything, and what has its true name is complete.
 //!
-//! Like a server, both need memory for all the data.
+//! `adopt.rs` is the import that a start makes by itself, of files beside an unused log.
+//!
+//! Like a server, all of it needs memory for all the data.
 
+mod adopt;
 mod aof;
 mod commands;
 mod error;
 mod export;
-pub(super) mod import;
+mod import;
 mod store;
 
+pub(crate) use adopt::{AdoptError, adopt, find_data_of_redis};
 pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
-pub use import::{ImportMode, ImportOptions, Imported, Unfit, import};
-pub(super) use store::unfinished;
+pub use import::{ImportMode, ImportOptions, Imported, import};
+
+pub use crate::persistence::Unfit;
 
 /// What is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,7 +17,6 @@ use tierce_net::{ConnKey, Conns, Flow, NextTurn, Now, OnHangup};
 
 use super::{Fetches, Wanted};
 use crate::server::Server;
-use crate::service::AnySession;
 
 /// Reads are held back for at most so long while memory is short.
 const PATIENCE_MS: u64 = 20;
@@ -84,12 +83,7 @@ impl Fetcher {
     }
 
     /// Begins what was asked for in this turn, and hands over what was read. When the next turn has to be.
-    pub fn turn_end(
-        &mut self,
-        server: &Server,
-        conns: &mut Conns<'_, AnySession>,
-        now: Now,
-    ) -> NextTurn {
+    pub fn turn_end<S>(&mut self, server: &Server, conns: &mut Conns<'_, S>, now: Now) -> NextTurn {
         loop {
             let may_begin = self.may_begin(server, now.monotonic_ms);
             let Some(reads) = self.reads.as_mut().filter(|reads| !reads.is_empty()) else {
@@ -110,7 +104,7 @@ impl Fetcher {
 
     fn may_begin(&mut self, server: &Server, now_ms: u64) -> bool {
         let is_waiting = self.reads.as_ref().is_some_and(ColdReads::has_waiting);
-        if !is_waiting || !server.spill.is_making_room(&server.keyspace) {
+        if !is_waiting || !server.spill.is_making_room() {
             self.held_since_ms = None;
             return true;
         }
@@ -120,7 +114,7 @@ impl Fetcher {
 
     /// Puts into memory what was read, and resumes those who have all they wait for. Whether there was
     /// anything, and whether there is something to submit.
-    fn take(&mut self, server: &Server, conns: &mut Conns<'_, AnySession>) -> (bool, bool) {
+    fn take<S>(&mut self, server: &Server, conns: &mut Conns<'_, S>) -> (bool, bool) {
         let Self { reads: Some(reads), groups, free, .. } = self else { return (false, false) };
         let now_ms = conns.now().unix_ms as i64;
         let mut locker = server.keyspace.locker();

@@ -17,6 +17,7 @@ use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::Flags;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
+use crate::engine::Engine;
 use crate::execute::{self, Context, Guard};
 use crate::listening::Listening;
 use crate::log::Log;
@@ -46,7 +47,8 @@ impl Executor {
         let config = Arc::new(Config::new(Settings::default()));
         let listening = Listening::nowhere();
         let durability = Durability::without_log();
-        let server = Server::new(config, keyspace, 1, listening, durability, log);
+        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
+        let server = Server::new(engine, 1, listening);
         let client = Client::new(&ConnInfo::of_nobody(), "", STOPPED_MS);
         let session = Session::new(Arc::new(client), true);
         Ok(Self { server, session, output: Output::new() })

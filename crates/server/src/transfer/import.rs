@@ -14,6 +14,7 @@ use super::error::TransferError;
 use super::store::{Made, Store};
 use super::{Progress, Stage, aof};
 use crate::persistence::values::{self, Assembly, Flaw};
+use crate::persistence::{Unfit, lacking};
 
 /// Progress is told once for so many items of a file.
 const TELL_EVERY: u64 = 1024;
@@ -27,16 +28,6 @@ pub enum ImportMode {
     Merge,
     /// They go.
     Replace,
-}
-
-/// What becomes of keys of types that this version lacks, of libraries of functions, and of data of
-/// modules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unfit {
-    /// Nothing is imported.
-    Refuse,
-    /// They are left out and counted.
-    LeaveOut,
 }
 
 /// What to import, and how.
@@ -366,12 +357,6 @@ fn entry_of(
 /// Whether this version has no values of that type.
 fn is_unfit(kind: Kind, store: &Store) -> bool {
     kind != Kind::String && Assembly::begin(kind, store.keyspace.limits()).is_none()
-}
-
-/// Why something cannot be there, and what to do about it: the directive of the server and the option of
-/// the tool have the same name.
-pub(in crate::persistence) fn lacking(what: &str) -> String {
-    format!("{what}, which this version lacks (skip-unsupported leaves such things out)")
 }
 
 /// The name of a key, for messages.

@@ -1,0 +1,77 @@
+//! What a reader gets.
+
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::log::write::Attributes;
+
+/// A value, as bytes. Clones share them.
+///
+/// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
+/// long as one of them. Who keeps few of many should copy them.
+#[derive(Clone, Debug)]
+pub struct Value {
+    buf: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl Value {
+    pub(crate) fn whole(buf: Vec<u8>) -> Self {
+        Value { range: 0..buf.len(), buf: Arc::new(buf) }
+    }
+
+    /// A part of a buffer that is shared.
+    pub(crate) fn part(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
+        Value { buf, range }
+    }
+
+    /// The bytes as a vector; copied when somebody else holds them too.
+    pub fn into_vec(self) -> Vec<u8> {
+        match Arc::try_unwrap(self.buf) {
+            Ok(mut buf) => {
+                buf.truncate(self.range.end);
+                buf.drain(..self.range.start);
+                buf
+            }
+            Err(shared) => shared[self.range].to_vec(),
+        }
+    }
+
+    /// Memory the bytes take, with what they were read together with.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buf[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+/// A value with what the store knows about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The value.
+    pub value: Value,
+    /// What it was put with.
+    pub attributes: Attributes,
+    /// The number of the write in the order of all writes.
+    pub seq: u64,
+}
