@@ -36,8 +36,8 @@ const MODULES: &[&str] = &[
     "error", "reply", "command", "stats", "clients", "fetch", "waiting", "blocking", "message",
     "acknowledge", "session", "transaction", "execute", "commands",
     // The server: protocols, start and end.
-    "server", "meter", "foreign", "memcached", "pedrokv", "plan", "gates", "batch", "service", "transfer", "start",
-    "fuzzing", "lib",
+    "server", "meter", "foreign", "memcached", "pedrokv", "plan", "gates", "batch", "service",
+    "transfer", "start", "fuzzing", "lib",
 ];
 
 /// Modules that use one above them: what is known, and is to go. Nothing is added here.
