@@ -42,6 +42,38 @@ impl Waiting {
 }
 
 #[test]
+fn keys_that_clients_wait_for_are_counted() {
+    let mut waiting = Waiting::new();
+    let mut c = waiting.server.connect();
+    let mut counts = move || {
+        let info = c.ask("INFO clients").text().to_owned();
+        let figure = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse::<i64>().unwrap()
+        };
+        (figure("total_blocking_keys:"), figure("total_blocking_keys_on_nokey:"))
+    };
+    assert_eq!(counts(), (0, 0));
+    let list = waiting.client("BLPOP a b 0");
+    let same_list = waiting.client("BLPOP b 0");
+    assert_eq!(counts(), (2, 0));
+    let mut c = waiting.server.connect();
+    c.check("XGROUP CREATE s g $ MKSTREAM", "+OK");
+    let group = waiting.client("XREADGROUP GROUP g me BLOCK 0 STREAMS s >");
+    let same_group = waiting.client("XREADGROUP GROUP g you BLOCK 0 STREAMS s >");
+    assert_eq!(counts(), (3, 1));
+    drop(group);
+    waiting.wait_for_blocked(3);
+    assert_eq!(counts(), (3, 1));
+    c.check("DEL s", ":1");
+    waiting.wait_for_blocked(2);
+    assert_eq!(counts(), (2, 0));
+    drop((list, same_list, same_group));
+    waiting.wait_for_blocked(0);
+    assert_eq!(counts(), (0, 0));
+}
+
+#[test]
 fn whoever_came_first_is_served_first_whichever_key_it_is() {
     let mut waiting = Waiting::new();
     let mut clients: Vec<_> = (0..5).map(|_| waiting.client("BLPOP a b 0")).collect();

@@ -287,6 +287,13 @@ impl Keyspace {
         stats
     }
 
+    /// Keys that clients wait for, and those of them whose removal ends a wait, too. Without a lock.
+    #[must_use]
+    pub fn awaited_keys(&self) -> (u64, u64) {
+        let of = |slot: &Slot| (slot.stats.awaited_keys.get(), slot.stats.awaited_removals.get());
+        self.slots.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
     /// The memory taken, without a lock.
     #[must_use]
     pub fn memory(&self) -> Memory {

@@ -74,6 +74,9 @@ pub(crate) struct ShardStats {
     pub(crate) fetched_late: Counter,
     /// Where the search for the coldest entry goes on: a [`Hand`](crate::coldest::Hand).
     pub(crate) hand: Counter,
+    /// Keys with waiters, and those of them whose removal ends a wait, too.
+    pub(crate) awaited_keys: Counter,
+    pub(crate) awaited_removals: Counter,
     pub(crate) dbs: Box<[DbCounters]>,
     pub(crate) versions: Versions,
 }
@@ -92,6 +95,8 @@ impl ShardStats {
             fetched_late: Counter::default(),
             told_bytes: Counter::default(),
             hand: Counter::default(),
+            awaited_keys: Counter::default(),
+            awaited_removals: Counter::default(),
             changes: Counter::default(),
             entry_bytes: Counter::default(),
             index_bytes: Counter::default(),

@@ -97,21 +97,44 @@ impl fmt::Debug for Waiter {
 /// Those who wait for keys of one shard, behind its lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    queues: HashMap<WaitKey, BTreeMap<Ticket, Arc<Waiter>>>,
+    queues: HashMap<WaitKey, Queue>,
     /// How many there are in all queues.
     len: usize,
+    /// Queues with a waiter that has to learn that the key is gone.
+    minding: usize,
+}
+
+/// Those who wait for one key, in their order.
+#[derive(Debug, Default)]
+struct Queue {
+    waiters: BTreeMap<Ticket, Arc<Waiter>>,
+    /// How many of them have to learn that the key is gone.
+    minding: usize,
 }
 
 impl Waiters {
     fn add(&mut self, key: WaitKey, waiter: Arc<Waiter>) {
-        let before = self.queues.entry(key).or_default().insert(waiter.ticket, waiter);
-        self.len += usize::from(before.is_none());
+        let queue = self.queues.entry(key).or_default();
+        let minds = waiter.minds_removal;
+        if queue.waiters.insert(waiter.ticket, waiter).is_some() {
+            return;
+        }
+        self.len += 1;
+        if minds {
+            queue.minding += 1;
+            self.minding += usize::from(queue.minding == 1);
+        }
     }
 
     fn remove(&mut self, key: &WaitKey, ticket: Ticket) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        self.len -= usize::from(queue.remove(&ticket).is_some());
-        if queue.is_empty() {
+        let Some(waiter) = queue.waiters.remove(&ticket) else { return };
+        self.len -= 1;
+        if waiter.minds_removal {
+            queue.minding -= 1;
+            self.minding -= usize::from(queue.minding == 0);
+        }
+        if queue.waiters.is_empty() {
             self.queues.remove(key);
         }
     }
@@ -119,7 +142,8 @@ impl Waiters {
     /// Those who wait for a key, in their order, from behind `after` on.
     fn queue(&self, key: &WaitKey, after: Option<Ticket>) -> impl Iterator<Item = &Arc<Waiter>> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        self.queues.get(key).into_iter().flat_map(move |queue| queue.range(from)).map(|it| it.1)
+        let queue = self.queues.get(key).into_iter();
+        queue.flat_map(move |queue| queue.waiters.range(from)).map(|it| it.1)
     }
 
     /// The keys of a database that somebody waits for.
@@ -270,10 +294,14 @@ impl Locker<'_> {
 impl crate::shard::Held<'_> {
     /// Lets those who change keys of the shard know whether anybody waits.
     fn note_waiters(&mut self) {
-        let count = self.shard.waiters.as_ref().map_or(0, |waiters| waiters.len);
+        let waiters = self.shard.waiters.as_ref();
+        let [count, keys, minding] =
+            waiters.map_or([0; 3], |waiters| [waiters.len, waiters.queues.len(), waiters.minding]);
         if count == 0 {
             self.shard.waiters = None;
         }
         self.stats.waiters.set(count as u64);
+        self.stats.awaited_keys.set(keys as u64);
+        self.stats.awaited_removals.set(minding as u64);
     }
 }

@@ -37,6 +37,16 @@ pub(super) const CLIENTS: &[Field] = &[
     always("clients_in_timeout_table", "0", "There is no such table: each connection has a timer."),
     always("watching_clients", "0", "There is no `WATCH`."),
     always("total_watched_keys", "0", "The same."),
+    is(
+        "total_blocking_keys",
+        |f| f.server.keyspace.awaited_keys().0.to_string(),
+        "Keys that connections wait for.",
+    ),
+    is(
+        "total_blocking_keys_on_nokey",
+        |f| f.server.keyspace.awaited_keys().1.to_string(),
+        "Those of them whose removal ends a wait, too (`XREADGROUP`).",
+    ),
     maybe(
         "paused_reason",
         |f| paused(f).map(|_| "client_pause".to_owned()),
