@@ -3,6 +3,9 @@
 use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Args;
 
+/// Options that have arguments, and how many.
+pub type Options = &'static [(&'static str, usize)];
+
 /// How the keys of a run are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySearch {
@@ -10,15 +13,24 @@ pub enum KeySearch {
     Index,
     /// The argument at `first` says how many there are, and they stand behind it.
     Count,
-    /// The key stands behind this word, which is looked for from `first` on.
-    Word(&'static str),
-    /// The same, among options of which some have so many arguments, which may be the word, too. Clients are
-    /// told that they have to ask.
-    Option(&'static str, &'static [(&'static str, usize)]),
+    /// The key stands behind this word, one of the options from `first` on. Arguments of other options may be
+    /// called like the word.
+    Word(&'static str, Options),
+    /// The same. Clients are told that they have to ask.
+    Option(&'static str, Options),
     /// The call does not say: their names are in the data. None can be found beforehand.
     Unknown,
-    /// The first half of what stands behind this word, which is looked for from `first` on.
-    FirstHalf(&'static str),
+    /// The first half of what stands behind this word, the last of the options from 1 on. Clients are told to
+    /// look for it from `first` on.
+    FirstHalf(&'static str, Options),
+}
+
+#[cfg(test)]
+impl KeySearch {
+    /// Whether the keys are found by looking for words.
+    pub const fn goes_by_words(self) -> bool {
+        matches!(self, Self::Word(..) | Self::Option(..) | Self::FirstHalf(..))
+    }
 }
 
 /// One run of key arguments: from `first`, every `step`, to `last` (negative: from the end).
@@ -107,20 +119,15 @@ impl KeySpec {
         Self { search: KeySearch::Count, ..Self::at(index, flags) }
     }
 
-    /// A single key behind `word`, which stands somewhere from `index` on.
+    /// A single key behind `word`, which is one of the options from `index` on, like `others`.
     #[must_use]
-    pub const fn behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
-        Self { search: KeySearch::Word(word), ..Self::at(index, flags) }
+    pub const fn behind(word: &'static str, others: Options, index: i16, flags: KeyFlags) -> Self {
+        Self { search: KeySearch::Word(word, others), ..Self::at(index, flags) }
     }
 
-    /// The same, among options from `index` on: those of `others` have so many arguments.
+    /// The same; clients are told that they have to ask.
     #[must_use]
-    pub const fn option(
-        word: &'static str,
-        others: &'static [(&'static str, usize)],
-        index: i16,
-        flags: KeyFlags,
-    ) -> Self {
+    pub const fn option(word: &'static str, others: Options, index: i16, flags: KeyFlags) -> Self {
         Self { search: KeySearch::Option(word, others), ..Self::at(index, flags) }
     }
 
@@ -130,10 +137,16 @@ impl KeySpec {
         Self { search: KeySearch::Unknown, ..Self::at(0, flags) }
     }
 
-    /// As many keys behind `word`, which stands somewhere from `index` on, as other arguments follow.
+    /// As many keys behind `word`, which ends the options and which clients are to look for from `index` on,
+    /// as other arguments follow.
     #[must_use]
-    pub const fn first_half_behind(word: &'static str, index: i16, flags: KeyFlags) -> Self {
-        let (search, last) = (KeySearch::FirstHalf(word), -1);
+    pub const fn first_half_behind(
+        word: &'static str,
+        others: Options,
+        index: i16,
+        flags: KeyFlags,
+    ) -> Self {
+        let (search, last) = (KeySearch::FirstHalf(word, others), -1);
         Self { search, first: index, last, step: 1, flags, note: None }
     }
 
@@ -182,19 +195,13 @@ impl KeySpec {
                 first + 1..end.filter(|end| *end <= argc).unwrap_or(0)
             }
             KeySearch::Unknown => 0..0,
-            KeySearch::Word(word) => {
-                let mut places = (first..argc.saturating_sub(1))
-                    .filter(|at| call[*at].eq_ignore_ascii_case(word.as_bytes()));
-                places.next_back().map_or(0..0, |at| at + 1..at + 2)
+            KeySearch::Word(word, others) | KeySearch::Option(word, others) => {
+                let mut at = first;
+                let mut places = std::iter::from_fn(|| option_place(call, &mut at, word, others));
+                places.by_ref().last().map_or(0..0, |at| at + 1..at + 2)
             }
-            KeySearch::Option(word, others) => {
-                let place = option_place(call, first, word, others);
-                place.map_or(0..0, |at| at + 1..at + 2)
-            }
-            KeySearch::FirstHalf(word) => {
-                let place = (first..argc)
-                    .find(|at| call[*at].eq_ignore_ascii_case(word.as_bytes()))
-                    .unwrap_or(argc - 1);
+            KeySearch::FirstHalf(word, others) => {
+                let place = option_place(call, &mut 1, word, others).unwrap_or(argc - 1);
                 place + 1..place + 1 + (argc - place - 1) / 2
             }
         };
@@ -202,23 +209,24 @@ impl KeySpec {
     }
 }
 
-/// Where the last option `word` stands that has an argument, from `first` on.
+/// Where the next option `word` stands that has an argument, from `at` on, which is moved behind it.
 fn option_place(
     call: Args<'_>,
-    first: usize,
+    at: &mut usize,
     word: &str,
     others: &[(&str, usize)],
 ) -> Option<usize> {
-    let (mut place, mut at) = (None, first);
-    while at + 1 < call.len() {
-        let is = |name: &str| call[at].eq_ignore_ascii_case(name.as_bytes());
-        let arguments = others.iter().find(|(name, _)| is(name)).map_or(0, |(_, count)| *count);
+    while *at + 1 < call.len() {
+        let here = *at;
+        let is = |name: &str| call[here].eq_ignore_ascii_case(name.as_bytes());
         if is(word) {
-            place = Some(at);
+            *at += 2;
+            return Some(here);
         }
-        at += 1 + arguments + usize::from(is(word));
+        let arguments = others.iter().find(|(name, _)| is(name)).map_or(0, |(_, count)| *count);
+        *at += 1 + arguments;
     }
-    place
+    None
 }
 
 #[cfg(test)]
@@ -242,12 +250,16 @@ mod tests {
         for wrong in ["c", "c 3 k k", "c x k", "c -1 k", "c 9223372036854775807 k"] {
             assert_eq!(all(counted, wrong), [] as [usize; 0]);
         }
-        let half = KeySpec::first_half_behind("STREAMS", 1, KeyFlags::READ);
+        let half = KeySpec::first_half_behind("STREAMS", &[("GROUP", 2)], 4, KeyFlags::READ);
         assert_eq!(all(half, "c count 1 streams a b 0 0"), [4, 5]);
+        assert_eq!(all(half, "c count 1 group streams c streams a 0"), [7]);
+        assert_eq!(all(half, "c group g streams streams a b 0 0"), [5, 6]);
         assert_eq!(all(half, "c count 1"), [] as [usize; 0]);
-        let behind = KeySpec::behind("STORE", 2, KeyFlags::READ);
+        let behind = KeySpec::behind("STORE", &[("STOREDIST", 1)], 2, KeyFlags::READ);
         assert_eq!(all(behind, "c store x store k"), [4]);
         assert_eq!(all(behind, "c k x store"), [] as [usize; 0]);
+        assert_eq!(all(behind, "c k store store asc"), [3]);
+        assert_eq!(all(behind, "c k storedist store asc"), [] as [usize; 0]);
         let option = KeySpec::option("STORE", &[("BY", 1), ("LIMIT", 2)], 2, KeyFlags::READ);
         assert_eq!(all(option, "c k store x by store store y"), [7]);
         assert_eq!(all(option, "c k limit 0 store store y"), [6]);

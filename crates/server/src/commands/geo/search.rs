@@ -48,8 +48,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .flags(WRITE)
         .keys(&[
             KeySpec::at(1, KeyFlags::READ),
-            KeySpec::behind("STORE", 6, KeyFlags::OVERWRITE),
-            KeySpec::behind("STOREDIST", 6, KeyFlags::OVERWRITE),
+            KeySpec::behind("STORE", &[("COUNT", 1), ("STOREDIST", 1)], 6, KeyFlags::OVERWRITE),
+            KeySpec::behind("STOREDIST", &[("COUNT", 1), ("STORE", 1)], 6, KeyFlags::OVERWRITE),
         ])
         .doc(
             "3.2.0",
@@ -78,8 +78,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .flags(WRITE)
         .keys(&[
             KeySpec::at(1, KeyFlags::READ),
-            KeySpec::behind("STORE", 5, KeyFlags::OVERWRITE),
-            KeySpec::behind("STOREDIST", 5, KeyFlags::OVERWRITE),
+            KeySpec::behind("STORE", &[("COUNT", 1), ("STOREDIST", 1)], 5, KeyFlags::OVERWRITE),
+            KeySpec::behind("STOREDIST", &[("COUNT", 1), ("STORE", 1)], 5, KeyFlags::OVERWRITE),
         ])
         .doc(
             "3.2.0",

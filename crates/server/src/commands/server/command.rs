@@ -148,7 +148,7 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
     let first = i64::from(keys.first);
     reply.bulk(b"begin_search");
     match keys.search {
-        KeySearch::Word(word) | KeySearch::FirstHalf(word) => {
+        KeySearch::Word(word, _) | KeySearch::FirstHalf(word, _) => {
             search_step(reply, "keyword", 2);
             reply.bulk(b"keyword");
             reply.bulk(word.as_bytes());
@@ -172,7 +172,7 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
     } else {
         let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
         // Two: keys are a half of what is left.
-        let limit = if matches!(keys.search, KeySearch::FirstHalf(_)) { 2 } else { 0 };
+        let limit = if matches!(keys.search, KeySearch::FirstHalf(..)) { 2 } else { 0 };
         let step = keys.step.into();
         numbers(reply, &[("lastkey", last.into()), ("keystep", step), ("limit", limit)]);
     }

@@ -15,10 +15,13 @@ use crate::error::CommandError;
 use crate::execute::{Context, Guard};
 use crate::reply::Reply;
 
+/// Those with arguments.
+const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2)];
+
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("xread", -4, Group::Stream, xread)
         .flags(Flags::READONLY.with(Flags::BLOCKING))
-        .keys(&[KeySpec::first_half_behind("STREAMS", 1, KeyFlags::READ)])
+        .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 1, KeyFlags::READ)])
         .doc(
             "5.0.0",
             "For each stream mentioned: O(N) with N being the number of elements being returned, it \
@@ -31,7 +34,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ),
     Spec::new("xreadgroup", -7, Group::Stream, xreadgroup)
         .flags(Flags::WRITE.with(Flags::BLOCKING))
-        .keys(&[KeySpec::first_half_behind("STREAMS", 4, KeyFlags::READ)])
+        .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 4, KeyFlags::READ)])
         .doc(
             "5.0.0",
             "For each stream mentioned: O(M) with M being the number of elements returned. If M is \

@@ -17,20 +17,28 @@ pub(super) struct Calls {
     /// What RESTORE may be given.
     pub(super) payload: Vec<u8>,
     group: Group,
+    /// The words of the command that stand for themselves.
+    tokens: Vec<Vec<u8>>,
     /// How many values follow a number of them, or a run of keys.
     run: Option<usize>,
 }
 
 impl Calls {
     pub(super) fn new(seed: u64, payload: Vec<u8>) -> Self {
-        Self { random: Random::new(seed), payload, group: Group::Generic, run: None }
+        let (random, group, tokens) = (Random::new(seed), Group::Generic, Vec::new());
+        Self { random, payload, group, tokens, run: None }
     }
 
     /// A call by the syntax of the command, which it is likely to like.
     pub(super) fn fitting(&mut self, command: &Command) -> Call {
         (self.group, self.run) = (command.spec.group, None);
+        let mut arguments = Argument::parse(command.spec.syntax);
+        self.tokens = tokens(&arguments);
+        if self.random.one_in(3) {
+            self.shuffle(&mut arguments);
+        }
         let mut call = name(command);
-        self.expand(&Argument::parse(command.spec.syntax), &mut call);
+        self.expand(&arguments, &mut call);
         call
     }
 
@@ -72,6 +80,21 @@ impl Calls {
         call
     }
 
+    /// Options may come in any order.
+    fn shuffle(&mut self, arguments: &mut [Argument]) {
+        let is_option = |argument: &Argument| match &argument.kind {
+            ArgumentKind::OneOf(choices) => choices.iter().all(|choice| choice.token.is_some()),
+            ArgumentKind::Block(parts) => parts.first().is_some_and(|part| part.token.is_some()),
+            ArgumentKind::PureToken | ArgumentKind::Value(_) => false,
+        };
+        let places: Vec<usize> = (0..arguments.len())
+            .filter(|at| arguments[*at].token.is_some() || is_option(&arguments[*at]))
+            .collect();
+        for last in (1..places.len()).rev() {
+            arguments.swap(places[last], places[self.random.below(last + 1)]);
+        }
+    }
+
     fn expand(&mut self, arguments: &[Argument], call: &mut Call) {
         for argument in arguments {
             if argument.optional && !self.random.one_in(3) {
@@ -84,6 +107,10 @@ impl Calls {
             for _ in 0..times {
                 match &argument.kind {
                     ArgumentKind::PureToken => {}
+                    // Keys, groups and members may be called like an option.
+                    ArgumentKind::Value(_) if !self.tokens.is_empty() && self.random.one_in(16) => {
+                        call.push(self.tokens[self.random.below(self.tokens.len())].clone());
+                    }
                     ArgumentKind::Value(kind) => call.push(self.value(&argument.name, kind)),
                     ArgumentKind::Block(parts) => self.expand(parts, call),
                     ArgumentKind::OneOf(choices) => {

@@ -14,6 +14,9 @@ use crate::execute::Context;
 /// Calls of each kind that are made of a command.
 const CALLS: usize = 30;
 
+/// The same, of a command whose keys are found by looking for words.
+const CALLS_WITH_WORDS: usize = 1000;
+
 /// Calls of a command that writes, until one has changed something.
 const CALLS_MAX: usize = 1500;
 
@@ -75,8 +78,10 @@ fn faults_in_calls(command: &Command) -> Vec<String> {
     let mut bench = Bench::new(Proto::Resp2);
     let mut calls = Calls::new(1, bench.payload("list0"));
     let (begun, writes) = (bench.changes(), command.spec.flags.contains(Flags::WRITE));
-    for number in 0..CALLS_MAX {
-        if number >= 3 * CALLS && (!writes || bench.changes() != begun) {
+    let has_words = command.spec.keys.iter().any(|keys| keys.search.goes_by_words());
+    let calls_min = 3 * if has_words { CALLS_WITH_WORDS } else { CALLS };
+    for number in 0..CALLS_MAX.max(calls_min) {
+        if number >= calls_min && (!writes || bench.changes() != begun) {
             break;
         }
         let call = match number % 3 {
