@@ -45,21 +45,6 @@ fn is_mapped(block: *mut u8, layout: Layout) -> bool {
     is_large(layout.size(), layout.align()) && is_foreign()
 }
 
-/// Mappings of this size and more are made of huge pages where the system has them: two megabytes cost one page
-/// fault instead of 512, each of which would take longer than to fill its page. A smaller one would be rounded
-/// up by too much of what it holds.
-const HUGE_PAGES_BYTES_MIN: usize = 4 << 20;
-
-/// Asks for huge pages. A system that has none, or `never` gives them to anybody, changes nothing. Where the mapping
-/// ends inside one, it ends with small pages: no more is resident than the mapping has, and of what has yet to be
-/// written less than a huge page.
-fn advise(mapped: *mut u8, size: usize) {
-    if size >= HUGE_PAGES_BYTES_MIN {
-        // SAFETY: the advice changes nothing of the contents, and the mapping is ours.
-        let _ = unsafe { madvise(mapped.cast(), size, Advice::LinuxHugepage) };
-    }
-}
-
 /// A mapping, or null if there are as many as there may be or the system refuses.
 fn map(size: usize) -> *mut u8 {
     if MAPPINGS.fetch_add(1, Relaxed) >= MAPPINGS_MAX {
@@ -75,10 +60,7 @@ fn map(size: usize) -> *mut u8 {
             MAPPINGS.fetch_sub(1, Relaxed);
             ptr::null_mut()
         },
-        |mapped| {
-            advise(mapped.cast(), size);
-            mapped.cast()
-        },
+        |mapped| mapped.cast(),
     )
 }
 
@@ -146,12 +128,7 @@ unsafe impl GlobalAlloc for Allocator {
                 let (old, flags) = (layout.size(), MremapFlags::MAYMOVE);
                 // SAFETY: the block is a whole mapping, and its owner expects that it moves.
                 let moved = unsafe { mremap(block.cast(), old, size, flags) };
-                moved.map_or(ptr::null_mut(), |moved| {
-                    if old < HUGE_PAGES_BYTES_MIN {
-                        advise(moved.cast(), size);
-                    }
-                    moved.cast()
-                })
+                moved.map_or(ptr::null_mut(), |moved| moved.cast())
             }
             // SAFETY: by the caller's promise.
             _ => unsafe { self.change_allocator(block, layout, size) },

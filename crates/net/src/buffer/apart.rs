@@ -4,13 +4,21 @@
 //! - Memory is touched as bytes arrive. Room ahead of them is bounded by [`READ_AHEAD_FACTOR`].
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+
+use rustix::mm::{Advice, madvise};
+use rustix::param::page_size;
 
 use super::rest::READ_AHEAD_FACTOR;
 use crate::transport::Transport;
 
 /// Least room that is made at a time.
 const ROOM_BYTES_MIN: usize = 1024 * 1024;
+
+/// How much of the room is given memory at a time. One call for so many pages costs less than a page fault for
+/// each.
+const FAULTED_IN_BYTES: usize = 1024 * 1024;
 
 /// Bytes of the input that are kept out of it.
 #[derive(Debug)]
@@ -20,17 +28,19 @@ pub(crate) struct Apart {
     /// How many there will be.
     len: usize,
     bytes: Vec<u8>,
+    /// Up to where the vector has been given memory.
+    faulted_in: usize,
 }
 
 impl Apart {
     /// Of `len` bytes that stand at `at`, none have arrived.
     pub(crate) fn new(at: usize, len: usize) -> Self {
-        Self { at, len, bytes: Vec::new() }
+        Self { at, len, bytes: Vec::new(), faulted_in: 0 }
     }
 
     /// A complete one.
     pub(crate) fn from_bytes(at: usize, bytes: Vec<u8>) -> Self {
-        Self { at, len: bytes.len(), bytes }
+        Self { at, len: bytes.len(), faulted_in: bytes.len(), bytes }
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -70,6 +80,12 @@ impl Apart {
             self.bytes.reserve_exact(ahead.min(self.len - arrived));
         }
         let room = max.min(self.len - arrived).min(self.bytes.capacity() - arrived);
+        if self.faulted_in < arrived + room {
+            let spare = self.bytes.spare_capacity_mut();
+            let ahead = FAULTED_IN_BYTES.min(spare.len());
+            fault_in(&mut spare[..ahead]);
+            self.faulted_in = arrived + ahead;
+        }
         let spare = &mut self.bytes.spare_capacity_mut()[..room];
         let result = transport.receive_uninit(socket, spare);
         if let Ok(count) = result {
@@ -80,6 +96,18 @@ impl Apart {
         }
         (room, result)
     }
+}
+
+/// Has the kernel give memory to the whole pages of `room` at once. Where it does not know how (before Linux
+/// 5.14), they get it one by one when they are written.
+fn fault_in(room: &mut [MaybeUninit<u8>]) {
+    let page = page_size();
+    let skipped = room.as_ptr().align_offset(page);
+    let Some(pages) = room.get_mut(skipped..) else { return };
+    let len = pages.len() / page * page;
+    // SAFETY: the range is inside of `room`, which is borrowed exclusively, and the advice changes nothing of
+    // its contents.
+    let _ = unsafe { madvise(pages.as_mut_ptr().cast(), len, Advice::LinuxPopulateWrite) };
 }
 
 #[cfg(test)]

@@ -267,15 +267,16 @@ mod tests {
     fn a_growing_request_is_moved_few_times() {
         let pool = Pool::default();
         let mut rest = Rest::default();
-        let (mut moves, mut place) = (0, std::ptr::null());
+        let (mut moves, mut capacity) = (0, 0);
         let piece = [1; 16 * 1024];
         for _ in 0..1024 {
             rest.append(&piece, 0, &pool);
-            moves += usize::from(rest.bytes().as_ptr() != place);
-            place = rest.bytes().as_ptr();
+            moves += usize::from(rest.capacity() != capacity);
+            capacity = rest.capacity();
         }
         assert_eq!(rest.len(), 16 * 1024 * 1024);
-        assert!(moves <= 11, "{moves} moves for 10 doublings");
+        // Up to a block of the pool it doubles; beyond, a MiB more each time is a mapping that grows.
+        assert!(moves <= 7 + 16, "{moves} moves");
         assert!(rest.capacity() <= 2 * rest.len());
     }
 }
