@@ -226,6 +226,23 @@ fn a_pipeline_that_begins_with_the_password_is_answered() {
     assert_eq!(c.rest(), b"");
 }
 
+/// What a client was allowed to ask for is its own, also behind RESET; then it is a stranger again.
+#[test]
+fn replies_from_before_a_reset_are_sent() {
+    let server = launch().with("requirepass", "secret").start();
+    let mut c = server.connect();
+    let set = encode(&["SET", "k", &"x".repeat(10_000)]);
+    let gets = encode(&["GET", "k"]).repeat(300);
+    let end = [encode(&["RESET"]), encode(&["PING"]).repeat(200)].concat();
+    c.send([encode(&["AUTH", "secret"]), set, gets, end].concat());
+    c.expect("+OK");
+    c.expect("+OK");
+    (0..300).for_each(|_| assert_eq!(c.reply().bytes().len(), 10_000));
+    c.expect("+RESET");
+    (0..200).for_each(|_| c.expect("-NOAUTH Authentication required."));
+    c.check("PING", "-NOAUTH Authentication required.");
+}
+
 /// Slow is not never: everything arrives, in order.
 #[test]
 fn who_reads_slowly_gets_everything() {

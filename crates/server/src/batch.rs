@@ -134,7 +134,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             match parsed.status {
                 Status::Full => {
                     // One of these may have been the password.
-                    io.set_output_class(output_class(session.authenticated));
+                    if session.authenticated {
+                        io.set_output_class(output_class(true));
+                    }
                     if io.output().exceeds_limit() {
                         return Flow::Close;
                     }

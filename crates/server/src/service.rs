@@ -233,7 +233,8 @@ impl Service for AnyService {
         let client = session.client();
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
         let was_stranger = session.is_stranger();
-        if was_stranger {
+        // Replies from before RESET are no stranger's.
+        if was_stranger && !io.output().follows_unsent() {
             io.set_output_class(session.output_class(server));
         }
         let flow = match session {
@@ -250,7 +251,7 @@ impl Service for AnyService {
                 pedrokv::serve(server, counters, memory, fetcher, session, io)
             }
         };
-        if was_stranger {
+        if was_stranger && !session.is_stranger() {
             io.set_output_class(session.output_class(server));
         }
         self.after_input(worker, session, io, flow)

@@ -215,6 +215,12 @@ impl Output {
         self.overrun > 0
     }
 
+    /// Whether earlier calls have left output unsent.
+    #[must_use]
+    pub fn follows_unsent(&self) -> bool {
+        self.queued > 0
+    }
+
     /// Whether more was written in this call than the peer may leave unread, which condemns the
     /// connection. To be asked between two batches of requests.
     pub fn exceeds_limit(&mut self) -> bool {
