@@ -166,3 +166,15 @@ fn the_password_may_change() {
     c.check("CONFIG SET requirepass ''", "+OK");
     server.connect().check("PING", "+PONG");
 }
+
+#[test]
+fn hello_needs_no_password_when_there_is_none_any_more() {
+    let server = launch().with("requirepass", "secret").start();
+    let mut operator = server.connect();
+    operator.check("AUTH secret", "+OK");
+    let mut early = server.connect();
+    early.check("GET k", "-NOAUTH Authentication required.");
+    assert_eq!(operator.call(&["CONFIG", "SET", "requirepass", ""]).text(), "OK");
+    let greeting = early.ask("HELLO 2");
+    assert!(!greeting.items().is_empty(), "{greeting:?}");
+}

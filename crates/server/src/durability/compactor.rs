@@ -234,11 +234,15 @@ impl Compaction {
         self.last_failed.store(false, Relaxed);
     }
 
-    /// Whether a pass may fit into what is left of the disk. One that does not fails the log, and costs writers
-    /// the rest of the disk. How much it writes is not known exactly: of the two guesses, one is too large for
-    /// collections and the other one for a log that was opened with much in it that no longer counts.
-    pub(super) fn may_fit(&self, room: &Room) -> bool {
-        room.space.free >= room.live.min(self.base_bytes.load(Relaxed)) / 2
+    /// Whether a pass over the log, of so many bytes, fits into what is left of the disk. One that does not fails
+    /// the log, and costs writers the rest of the disk. How much it writes is not known exactly: the keys in memory
+    /// are too large a guess for collections, and what the log holds is one while most of it no longer counts.
+    pub(super) fn fits(&self, bytes: u64, room: &Room) -> bool {
+        let held = match self.base_bytes.load(Relaxed) {
+            0 => bytes,
+            base => base.min(bytes),
+        };
+        room.space.free >= room.live.min(held)
     }
 
     /// Whether a pass over the log, of so many bytes, has to begin because there may soon be no room for it.
@@ -459,6 +463,16 @@ mod tests {
         assert!(is_beyond(2_000, 1_000, 100) && !is_beyond(1_999, 1_000, 100));
         assert!(is_beyond(1_500, 1_000, 50) && !is_beyond(1_499, 1_000, 50));
         assert!(is_beyond(0, 0, 100) && !is_beyond(500, 1_000, 1));
+    }
+
+    #[test]
+    fn a_pass_fits_where_there_is_room_for_what_is_live() {
+        let compaction = Compaction::default();
+        let room = |free| Room { space: Space { total: 80, free }, live: 16 };
+        assert!(!compaction.fits(19, &room(15)) && compaction.fits(19, &room(16)));
+        assert!(compaction.fits(12, &room(12)), "the log holds no more than that");
+        compaction.set_base(5);
+        assert!(!compaction.fits(19, &room(4)) && compaction.fits(19, &room(5)));
     }
 
     #[test]

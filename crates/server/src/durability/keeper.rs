@@ -410,7 +410,9 @@ impl<'k> Keeper<'k> {
         let Some(log) = self.journal.log() else { return };
         let kind = if self.incomplete.is_some() { Kind::First } else { Kind::Again };
         let compaction = &self.journal.compaction;
-        if kind == Kind::Again && self.room().is_some_and(|room| !compaction.may_fit(&room)) {
+        if kind == Kind::Again
+            && self.room().is_some_and(|room| !compaction.fits(log.wal.bytes(), &room))
+        {
             return self.note_failed_pass("there is no room for it beside what is there");
         }
         match Pass::begin(kind, log, self.keyspace, now) {
