@@ -146,10 +146,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether writers have to wait because a pass needs what is left of the disk.
+    /// Whether writers have to wait because a pass needs what is left of the disk. For a log that has failed
+    /// nobody waits: no pass goes on there, and writers are to hear of the failure.
     #[must_use]
     #[inline]
     pub fn keeps_room(&self) -> bool {
+        self.is_room_taken() && !self.is_wounded()
+    }
+
+    /// Whether the log is so long that a pass needs what is left of the disk.
+    #[inline]
+    pub(super) fn is_room_taken(&self) -> bool {
         let until = self.compaction.room_until.load(Relaxed);
         until != u64::MAX && self.appended() >= until
     }

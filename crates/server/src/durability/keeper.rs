@@ -251,7 +251,11 @@ impl<'k> Keeper<'k> {
                 let is_urgent = wants_pass || ends && !self.has_tried_at_end;
                 if is_urgent { Task::Begin } else { self.later(Task::Begin, now) }
             }
-            (None, true) => Task::Wait(Next::Asked),
+            (None, true) => {
+                // It goes on in no other log, and nobody is to wait for it.
+                self.give_up_pass();
+                Task::Wait(Next::Asked)
+            }
             (None, false) if ends => Task::Wait(Next::End),
             (None, false) if self.pass.is_some() => self.pass_step(now, false),
             (None, false) if wants_pass => Task::Pass,
@@ -438,10 +442,10 @@ impl<'k> Keeper<'k> {
 
     /// Has writers wait when they have written so much more.
     fn set_room(&self, bytes: u64) {
-        let held = self.journal.keeps_room();
+        let held = self.journal.is_room_taken();
         let until = self.journal.appended().saturating_add(bytes);
         self.journal.compaction.set_room_until(until);
-        if held && !self.journal.keeps_room() {
+        if held && !self.journal.is_room_taken() {
             self.host.writers_go_on();
         }
     }

@@ -2,13 +2,18 @@
 //!
 //! The order of the steps is what survives a power cut: write under another name, sync the file,
 //! rename it, sync the directory. Whoever looks sees the old file or the whole new one.
+//!
+//! **Invariant**: while a file is written, its writer has the advisory lock of it, which the kernel takes back
+//! when the process dies. Only who has the lock removes the file or renames it. The process id in its name
+//! says less: two containers that share a directory may both be process 1.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use super::error::SaveError;
@@ -16,6 +21,9 @@ use super::error::SaveError;
 /// With incremental syncing, the disk gets so much at a time. In one piece at the end, a large file
 /// would keep the disk busy for seconds, and everybody else who needs it.
 const SYNC_EVERY_BYTES: u64 = 8 << 20;
+
+/// So many temporary names are tried where others are writing under them.
+const NAMES_MAX: u32 = 64;
 
 /// When the disk gets what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +58,28 @@ impl NewFile {
     pub(crate) fn create(target: &Path, syncing: Syncing) -> Result<Self, SaveError> {
         let dir = directory_of(target);
         fs::create_dir_all(dir).map_err(io_error("create the directory", dir))?;
-        let path = dir.join(temporary_name(std::process::id()));
+        let process = std::process::id();
+        let own = dir.join(temporary_name(process));
         // What an earlier process of this number may have left; never what a link points to.
-        let _ = fs::remove_file(&path);
-        let file = File::create_new(&path).map_err(io_error("create", &path))?;
-        Ok(Self { file, path, syncing, unsynced: 0, is_installed: false })
+        if let Err(error) = remove_abandoned(&own)
+            && error.kind() != io::ErrorKind::WouldBlock
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            // No file that could be locked.
+            let _ = fs::remove_file(&own);
+        }
+        for number in process..process.saturating_add(NAMES_MAX) {
+            let path = dir.join(temporary_name(number));
+            match create_locked(&path) {
+                Ok(file) => {
+                    return Ok(Self { file, path, syncing, unsynced: 0, is_installed: false });
+                }
+                // Another process writes there, perhaps one of this number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io_error("create", &path)(error)),
+            }
+        }
+        Err(io_error("create", &own)(io::ErrorKind::AlreadyExists.into()))
     }
 
     /// The temporary name.
@@ -99,6 +124,41 @@ impl Drop for NewFile {
             // It is of no use, and the next save would overwrite it.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Makes a file and takes its lock. The error is `AlreadyExists` if the name is, or was, another one's.
+fn create_locked(path: &Path) -> io::Result<File> {
+    let file = File::create_new(path)?;
+    let is_own = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // Somebody may have taken it for left behind a moment ago.
+        Ok(()) => has_name(&file, path)?,
+        // A file system may have no locks.
+        Err(error) => error != Errno::WOULDBLOCK,
+    };
+    if is_own { Ok(file) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+}
+
+/// Removes a file that nobody writes any more. The error is `WouldBlock` if somebody does.
+pub(super) fn remove_abandoned(path: &Path) -> io::Result<()> {
+    let not_of_a_link = OFlags::NOFOLLOW.bits() as i32;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(not_of_a_link).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // Its writer may have renamed it before the lock was free, and somebody else have begun another.
+    if has_name(&file, path)? {
+        fs::remove_file(path)
+    } else {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Whether this file is the one of that name.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let file = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (file.dev(), file.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -156,6 +216,34 @@ mod tests {
         drop(second);
         assert_eq!(fs::read(&target).unwrap(), b"first");
         assert!(!temporary.exists());
+    }
+
+    #[test]
+    fn two_processes_of_one_number_write_each_its_own_file() {
+        let dir = TestDir::new("one-number");
+        let target = dir.path().join("dump.rdb");
+        // Locks are of opened files, so this one process is as good as two.
+        let mut one = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        one.write_all(b"one, ").unwrap();
+        let mut other = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        other.write_all(b"other").unwrap();
+        one.write_all(b"whole").unwrap();
+        one.install(&target, Install::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"one, whole");
+        other.install(&target, Install::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"other");
+    }
+
+    #[test]
+    fn what_an_earlier_process_of_this_number_left_is_written_anew() {
+        let dir = TestDir::new("number-again");
+        let left = dir.write(&temporary_name(std::process::id()), "the beginning of a longer file");
+        let target = dir.path().join("dump.rdb");
+        let mut file = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        assert_eq!(file.path(), left);
+        file.write_all(b"whole").unwrap();
+        file.install(&target, Install::Replace).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"whole");
     }
 
     #[test]

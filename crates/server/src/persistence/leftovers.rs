@@ -1,8 +1,9 @@
 //! What a process that was killed in the middle of writing has left in the data directory.
 //!
 //! Only what nobody else can have put there goes: names that no client and no directive can give
-//! (`place.rs`), of files that look like the beginning of a snapshot, of processes that are gone. Such files
-//! in other directories, into which somebody has had a backup written, stay.
+//! (`place.rs`), of files that look like the beginning of a snapshot, of processes that are gone, and that
+//! nobody has locked: a process of another container is not seen, and may have the number of this one. Such
+//! files in other directories, into which somebody has had a backup written, stay.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::file::process_of;
+use super::file::{process_of, remove_abandoned};
 use super::place::is_replaceable;
 use crate::log::Log;
 
@@ -51,7 +52,10 @@ pub fn remove_leftovers(dir: &Path, holding: Holding, log: &Log) {
             && entry.file_type().is_ok_and(|kind| kind.is_file())
             && is_replaceable(&path).unwrap_or(false);
         if is_leftover {
-            told(&path, fs::remove_file(&path));
+            match remove_abandoned(&path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                removed => told(&path, removed),
+            }
         }
     }
     let import = unfinished_import(dir);
@@ -71,9 +75,11 @@ fn is_gone(process: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::config::LogLevel;
-    use crate::persistence::file::{NewFile, Syncing};
+    use crate::persistence::file::{Install, NewFile, Syncing};
     use crate::test_dir::TestDir;
 
     fn names(dir: &TestDir) -> Vec<String> {
@@ -105,9 +111,7 @@ mod tests {
             "dump.rdb".to_owned(),
         ];
         kept.iter().for_each(|name| drop(dir.write(name, "REDIS0010")));
-        // As every save begins.
-        let own = NewFile::create(&dir.path().join("dump.rdb"), Syncing::AtTheEnd).unwrap();
-        std::mem::forget(own);
+        dir.write(&format!("temp-{}.rdb", std::process::id()), "REDIS0010");
         let other = dir.write(&format!("temp-{gone}.rdb"), "text of somebody");
         remove_leftovers(dir.path(), Holding::Shared, &log);
         kept.push(format!("temp-{gone}.rdb"));
@@ -117,6 +121,18 @@ mod tests {
         remove_leftovers(dir.path(), Holding::Shared, &log);
         kept.retain(|name| *name != format!("temp-{gone}.rdb"));
         assert_eq!(names(&dir), kept);
+    }
+
+    #[test]
+    fn a_file_that_another_process_of_this_number_writes_stays() {
+        let dir = TestDir::new("live");
+        let log = Log::open(None, LogLevel::Nothing).unwrap();
+        let target = dir.path().join("dump.rdb");
+        let mut file = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
+        file.write_all(b"REDIS0010").unwrap();
+        remove_leftovers(dir.path(), Holding::Shared, &log);
+        file.install(&target, Install::Replace).unwrap();
+        assert_eq!(names(&dir), ["dump.rdb"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tierce_rdb::{Entry, Error, Event, Kind, Part, Reader};
 
 use super::error::LoadError;
 use super::unfit::{Unfit, lacking};
-use super::values::{Assembly, Flaw, Remark};
+use super::values::{self, Assembly, Flaw, Remark};
 use crate::config::LogLevel;
 use crate::log::Log;
 
@@ -104,7 +104,8 @@ pub(crate) fn read(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(error)),
     };
-    let total_bytes = file.metadata().map_err(io_error)?.len();
+    let metadata = file.metadata().map_err(io_error)?;
+    let total_bytes = metadata.len();
     log.notice(format_args!("Loading {} ({total_bytes} bytes)", path.display()));
     let begun = Instant::now();
     let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
@@ -117,6 +118,7 @@ pub(crate) fn read(
         purpose,
         unfit,
         now_ms: crate::clock::unix_ms(),
+        written_ms_max: values::written_ms_max(&metadata),
         note: ItemNote::NONE,
         report: LoadReport::default(),
         total_bytes,
@@ -147,6 +149,8 @@ struct Loader<'a, 'k> {
     /// Never earlier than when the file was written: a key that had expired by then stays so, whatever the
     /// clock says.
     now_ms: i64,
+    /// What the file says of that time is believed up to here.
+    written_ms_max: i64,
     /// What the file says of the next key.
     note: ItemNote,
     report: LoadReport,
@@ -181,7 +185,9 @@ impl Loader<'_, '_> {
     fn remark(&mut self, name: &[u8], text: &[u8]) -> Result<(), LoadError> {
         match Remark::read(name, text).map_err(|what| self.unsupported(what))? {
             Remark::Item(note) => self.note = note,
-            Remark::Written { ms } => self.now_ms = self.now_ms.max(ms),
+            Remark::Written { ms } => {
+                self.now_ms = self.now_ms.max(ms.min(self.written_ms_max));
+            }
             Remark::Other => {}
         }
         Ok(())
@@ -297,5 +303,20 @@ impl Loader<'_, '_> {
     fn unsupported(&self, what: impl Display) -> LoadError {
         let (path, offset) = (self.path.to_owned(), self.reader.offset());
         LoadError::Unsupported { path, offset, what: what.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_had_expired_stays_so_whatever_the_clock_says() {
+        values::tests::what_had_expired_when_a_file_was_written_stays_so("load", |path| {
+            let keyspace = Keyspace::new(Options::default()).unwrap();
+            let log = Log::open(None, LogLevel::Nothing).unwrap();
+            let report = load(path, &keyspace, &log, true).unwrap().expect("a file");
+            (report.keys, report.expired)
+        });
     }
 }

@@ -1,6 +1,8 @@
 //! Values between the keyspace and Redis' formats: files, payloads of DUMP.
 
+use std::fs::Metadata;
 use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tierce_collections::hash::Former;
 use tierce_collections::{Collection, CollectionKind};
@@ -46,6 +48,15 @@ pub(super) const TIME_REMARK: &[u8] = b"ctime";
 pub(super) fn item_text(note: ItemNote) -> String {
     let ItemNote { flags, marks } = note;
     format!("{flags} {}", u8::from(marks.stale) | u8::from(marks.won) << 1)
+}
+
+/// The latest time, in milliseconds, at which a file is believed to have been written, whatever it says: what
+/// had expired by then is left out, and a file from a host whose clock was years ahead would come without any
+/// key that has a deadline. Clocks of hosts that share a disk differ a little.
+pub(crate) fn written_ms_max(file: &Metadata) -> i64 {
+    const DIFFERENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    let changed = file.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    changed.map_or(0, |changed| (changed + DIFFERENCE_MAX).as_millis() as i64)
 }
 
 fn item_of(text: &str) -> Option<ItemNote> {
@@ -277,8 +288,48 @@ impl Assembly {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
+    use tierce_rdb::{Attributes, Writer, WriterOptions};
+
     use super::*;
+    use crate::test_dir::TestDir;
+
+    const HOUR_MS: i64 = 60 * 60 * 1000;
+
+    /// A snapshot that was changed last now, and says when it was written. Its key has a deadline.
+    fn snapshot(dir: &TestDir, written: i64, deadline_ms: i64) -> PathBuf {
+        let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
+        writer.aux(TIME_REMARK, written.to_string().as_bytes()).unwrap();
+        let expiry_ms = Some(deadline_ms as u64);
+        let attributes = Attributes { expiry_ms, ..Attributes::default() };
+        writer.string(b"key", &attributes, b"value").unwrap();
+        let path = dir.path().join("from-elsewhere.rdb");
+        std::fs::write(&path, writer.finish().unwrap()).unwrap();
+        path
+    }
+
+    /// Hands snapshots to `load`, which says how many keys there are then and how many had expired.
+    pub(crate) fn what_had_expired_when_a_file_was_written_stays_so(
+        name: &str,
+        load: impl Fn(&std::path::Path) -> (u64, u64),
+    ) {
+        let now_ms = crate::clock::unix_ms();
+        let loaded = |written, deadline_ms| {
+            let dir = TestDir::new(name);
+            load(&snapshot(&dir, written, deadline_ms))
+        };
+        let hours = |hours: i64| now_ms + hours * HOUR_MS;
+        // The clock is an hour behind the one by which the file was written.
+        assert_eq!(loaded(hours(2) / 1000, hours(1)), (0, 1), "it comes back");
+        assert_eq!(loaded(hours(2) / 1000, hours(3)), (1, 0));
+        // Milliseconds where there should be seconds, and a clock that was years ahead.
+        for written in [now_ms, hours(50_000) / 1000, i64::MAX] {
+            assert_eq!(loaded(written, hours(48)), (1, 0), "written {written}");
+            assert_eq!(loaded(written, hours(12)), (0, 1), "believed up to a day: {written}");
+        }
+    }
 
     #[test]
     fn what_memcached_left_on_an_item_as_text() {

@@ -106,6 +106,7 @@ pub fn import(
         transaction: None,
         note: ItemNote::NONE,
         written_ms: 0,
+        written_ms_max: 0,
         report: Imported::default(),
         total,
         progress: &mut progress,
@@ -135,6 +136,8 @@ struct Import<'a> {
     note: ItemNote,
     /// The latest time that the files tell of themselves.
     written_ms: i64,
+    /// What the present file says of it is believed up to here.
+    written_ms_max: i64,
     report: Imported,
     total: u64,
     progress: &'a mut dyn FnMut(Progress),
@@ -147,7 +150,9 @@ impl Import<'_> {
         let before = self.report.bytes;
         self.executor.begin_file();
         self.transaction = None;
-        if file.metadata().is_ok_and(|file| file.len() == 0) {
+        let metadata = file.metadata().map_err(TransferError::io("read", path))?;
+        self.written_ms_max = values::written_ms_max(&metadata);
+        if metadata.len() == 0 {
             // The increment of a directory that was just begun.
             return Ok(());
         }
@@ -226,7 +231,9 @@ impl Import<'_> {
     ) -> Result<(), TransferError> {
         match values::Remark::read(name, text) {
             Ok(values::Remark::Item(note)) => self.note = note,
-            Ok(values::Remark::Written { ms }) => self.written_ms = self.written_ms.max(ms),
+            Ok(values::Remark::Written { ms }) => {
+                self.written_ms = self.written_ms.max(ms.min(self.written_ms_max));
+            }
             Ok(values::Remark::Other) => {}
             Err(what) => {
                 let path = path.to_owned();
@@ -377,5 +384,29 @@ fn type_name(kind: Kind) -> &'static str {
         Kind::Hash => "hash",
         Kind::Stream => "stream",
         _ => "module value",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_dir::TestDir;
+
+    #[test]
+    fn what_had_expired_stays_so_whatever_the_clock_says() {
+        values::tests::what_had_expired_when_a_file_was_written_stays_so("import", |path| {
+            let dir = TestDir::new("imported");
+            let options = ImportOptions {
+                source: path.to_owned(),
+                dir: dir.path().join("data"),
+                databases: 1,
+                mode: ImportMode::IntoEmpty,
+                skip_unknown: false,
+                unfit: Unfit::Refuse,
+                accepts_cut_off: false,
+            };
+            let imported = import(&options, |_| {}).unwrap();
+            (imported.keys, imported.expired)
+        });
     }
 }

@@ -342,6 +342,34 @@ fn a_disk_of_three_times_the_live_data_is_never_full() {
     assert!((0..1000).any(|_| !world.step()), "it comes to rest");
 }
 
+/// Writers wait for a pass that needs what is left of the disk, and the device fails for good: the pass has come
+/// to its end, and nobody waits for it any more.
+#[test]
+fn a_wound_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
+    let disk = prepared().after_kill(1);
+    let (keyspace, journal) = start(Arc::new(disk.clone())).expect("a sound disk");
+    let mut world = World::new(&keyspace, journal, Arc::new(disk.clone()), false);
+    (0..200).for_each(|_| assert!(world.overwrite()));
+    disk.set_capacity(Some(3 * keyspace.memory().entries));
+    while world.journal.compaction_figures().running.is_none() {
+        assert!(world.overwrite());
+        world.step();
+    }
+    world.step();
+    while !world.journal.keeps_room() {
+        assert!(world.overwrite());
+    }
+    assert!(world.journal.compaction_figures().running.is_some(), "they wait for the pass");
+    disk.inject(Fault::Sync, 0);
+    world.journal.sync().expect_err("the device fails");
+    assert!(!world.journal.keeps_room(), "writers hear of the failure at once");
+    while world.keeper.step(world.now) == Next::Now {}
+    assert!(world.journal.is_wounded());
+    assert!(world.journal.compaction_figures().running.is_none(), "INFO tells of a pass");
+    let refused = world.journal.compact().expect_err("no device error heals by itself");
+    assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
+}
+
 /// While the log is wounded, BGREWRITEAOF has it healed without waiting for the next attempt; where nothing
 /// heals, it says so.
 #[test]
