@@ -54,6 +54,30 @@ fn searches() {
     c.check("GEOSEARCH nosuch FROMMEMBER a BYRADIUS 1 m", "[]");
 }
 
+/// Arguments of options may be called like options.
+#[test]
+fn the_key_that_the_options_name_is_written_and_no_other() {
+    let server = server();
+    let mut c = server.connect();
+    c.check(SICILY, ":2");
+    for (options, store) in [
+        ("STORE STORE COUNT 1", "STORE"),
+        ("COUNT 1 STOREDIST store", "store"),
+        ("STORE storedist ASC", "storedist"),
+        ("STORE a STOREDIST b COUNT 1", "b"),
+        ("STOREDIST COUNT STORE c ANY COUNT 1", "c"),
+    ] {
+        for search in ["GEORADIUS Sicily 15 37 100 km", "GEORADIUSBYMEMBER Sicily Catania 100 km"] {
+            c.check("MSET COUNT text ASC text a text 1 text", "+OK");
+            c.check(&format!("{search} {options}"), ":1");
+            c.check(&format!("ZCARD {store}"), ":1");
+            c.check(&format!("DEL {store}"), ":1");
+            c.check("MGET COUNT ASC a 1", "[\"text\", \"text\", \"text\", \"text\"]");
+            c.check("DBSIZE", ":5");
+        }
+    }
+}
+
 #[test]
 fn mistakes() {
     let server = server();

@@ -1,16 +1,19 @@
 //! Aging: what entries remember of their uses is kept from coming round.
 //!
 //! An entry has few bits for the time of its last use, and none for which turn of the clock that was in. So
-//! once an hour all entries are looked at, a few buckets under one lock, and what would come round soon is
+//! once an hour all entries are looked at, a few buckets under one lock and a stretch in each turn of the reaper,
+//! which has keys to remove in between; and what would come round soon is
 //! written in another way: see [`crate::stamp`], and [`Frequency`] for the policies that count. An entry that is
 //! missed because its table changes at that moment has two more rounds before it is read wrong.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use crate::db_index::DbIndex;
+use parking_lot::Mutex;
+
 use crate::entry::Entry;
 use crate::locker::Locker;
 use crate::pressure::Eviction;
+use crate::reaper::Left;
 use crate::usage::{Access, Frequency, Tracking};
 
 /// Between two rounds.
@@ -22,23 +25,37 @@ const SET_BACK_MS: i64 = 60_000;
 /// So many buckets are looked at under one lock: some microseconds.
 const BUCKETS_PER_LOCK: usize = 64;
 
+/// So many times the lock is taken in one stretch: a fraction of a millisecond.
+const LOCKS_PER_STRETCH: usize = 32;
+
 /// No round yet.
 const NEVER: i64 = i64::MIN;
 
-/// When the last round began.
+/// When the last complete round began, and how far the present one is.
 #[derive(Debug)]
 pub(crate) struct Aging {
     before_ms: AtomicI64,
+    /// Who holds this may wait for a shard, so nobody who holds a shard waits for it.
+    round: Mutex<Option<Round>>,
+}
+
+/// Where a round goes on.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    began_ms: i64,
+    shard: usize,
+    db: usize,
+    cursor: u64,
 }
 
 impl Default for Aging {
     fn default() -> Self {
-        Self { before_ms: AtomicI64::new(NEVER) }
+        Self { before_ms: AtomicI64::new(NEVER), round: Mutex::new(None) }
     }
 }
 
 impl Aging {
-    /// Milliseconds until the next round is due; 0 if it is.
+    /// Milliseconds until the next round is due; 0 if it is, or is not complete.
     pub(crate) fn due_in_ms(&self, now_ms: i64) -> i64 {
         match self.before_ms.load(Relaxed) {
             NEVER => 0,
@@ -57,10 +74,19 @@ impl Locker<'_> {
     ///
     /// Under a [`Many`](crate::Many).
     pub fn age_uses(&mut self, now_ms: i64) {
+        while self.age_some(now_ms) == Left::Something {}
+    }
+
+    /// A stretch of a round, if one is due.
+    pub(crate) fn age_some(&mut self, now_ms: i64) -> Left {
         let keyspace = self.keyspace();
+        self.release();
+        let mut round = keyspace.aging.round.lock();
         if keyspace.aging.due_in_ms(now_ms) > 0 {
-            return;
+            return Left::Nothing;
         }
+        let mut at = round.take().unwrap_or(Round { began_ms: now_ms, shard: 0, db: 0, cursor: 0 });
+        let now_ms = at.began_ms;
         let before_ms = match keyspace.aging.before_ms.load(Relaxed) {
             NEVER => now_ms,
             before_ms => before_ms,
@@ -80,31 +106,71 @@ impl Locker<'_> {
             };
             entry.set_access(aged);
         };
-        for shard in 0..keyspace.shard_count() {
-            let counters = &keyspace.slots[shard].stats.dbs;
-            for (db, counters) in DbIndex::below(counters.len()).zip(counters) {
-                if counters.keys.get() > 0 {
-                    self.visit_all(shard, db, age);
-                }
+        for _ in 0..LOCKS_PER_STRETCH {
+            if at.shard == keyspace.shard_count() {
+                keyspace.aging.before_ms.store(now_ms, Relaxed);
+                return Left::Nothing;
             }
+            self.visit_some(&mut at, &age);
         }
-        keyspace.aging.before_ms.store(now_ms, Relaxed);
+        *round = Some(at);
+        Left::Something
     }
 
-    fn visit_all(&mut self, shard: usize, db: DbIndex, visit: impl Fn(&mut Entry)) {
-        let mut cursor = 0;
-        loop {
-            let table = &mut self.held(shard).shard.db_mut(db).table;
-            for _ in 0..BUCKETS_PER_LOCK {
-                cursor = table.sweep(cursor, &visit);
-                if cursor == 0 {
-                    break;
-                }
+    /// Visits the next entries of a shard, and moves on.
+    fn visit_some(&mut self, at: &mut Round, visit: impl Fn(&mut Entry)) {
+        let shard = &mut self.held(at.shard).shard;
+        for _ in 0..BUCKETS_PER_LOCK {
+            let next = shard.used_from(at.db).next();
+            let Some(db) = next else {
+                *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
+                break;
+            };
+            // The one that the cursor belongs to may have been exchanged with one that was never used.
+            let cursor = if db.get() == at.db { at.cursor } else { 0 };
+            at.cursor = shard.present_mut(db).table.sweep(cursor, &visit);
+            at.db = db.get() + usize::from(at.cursor == 0);
+        }
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{Keyspace, Options};
+    use crate::string::Expiry;
+
+    #[test]
+    fn a_round_goes_on_a_stretch_at_a_time() {
+        const KEYS: usize = 60_000;
+        const BEGIN_MS: i64 = 1_700_000_000_000;
+        const HOURS: i64 = 18;
+        const END_MS: i64 = BEGIN_MS + HOURS * EVERY_MS;
+        let options = Options { shards: 1, databases: 100, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        let mut locker = keyspace.locker();
+        let place =
+            |number: usize| (keyspace.db_index(number % 3 * 40).unwrap(), number.to_string());
+        for (db, name) in (0..KEYS).map(place) {
+            let key = keyspace.key(name.as_bytes());
+            locker.db(db, key.hash(), BEGIN_MS).set(key, b"", Expiry::Never).unwrap();
+        }
+        let mut stretches = 0;
+        let mut round = |locker: &mut Locker<'_>, now_ms: i64| {
+            while locker.age_some(now_ms) == Left::Something {
+                stretches += 1;
+                assert_eq!(keyspace.aging.due_in_ms(now_ms), 0, "the reaper comes again at once");
             }
-            self.release();
-            if cursor == 0 {
-                return;
-            }
+        };
+        // Seconds come round after half of this time.
+        (0..=HOURS).for_each(|hour| round(&mut locker, BEGIN_MS + hour * EVERY_MS));
+        assert_eq!(keyspace.aging.due_in_ms(END_MS), EVERY_MS);
+        assert!(stretches > HOURS, "{stretches} stretches left something");
+        for (db, name) in (0..KEYS).map(place) {
+            let key = keyspace.key(name.as_bytes());
+            let idle = locker.db(db, key.hash(), END_MS).idle_seconds(key).unwrap();
+            assert!(idle.abs_diff(HOURS as u64 * 3600) <= 512, "{idle} in {}", db.get());
         }
     }
 }

@@ -186,12 +186,12 @@ impl Look<'_> {
         mut visit: impl FnMut(&mut Self, DbIndex, &mut Entry) -> bool,
     ) -> usize {
         let (mut hand, mut seen, mut buckets) = (Hand::of(held.stats), 0, 0);
-        let databases = held.stats.dbs.len();
+        let databases = held.shard.db_count();
         // Each database in turn, and at the end what is left of the first one.
         for _ in 0..=databases {
             let db = self.keyspace.db_index(hand.db).unwrap_or(DbIndex::ZERO);
             let counters = &held.stats.dbs[db.get()];
-            let ShardDb { table, deadlines, .. } = held.shard.db_mut(db);
+            let ShardDb { table, deadlines, .. } = held.shard.present_mut(db);
             if self.scope == Scope::Volatile && is_sparse(counters) {
                 let seed = self.random;
                 for hash in deadlines.draw(seed, self.want - seen) {
@@ -234,7 +234,8 @@ impl Look<'_> {
             Scope::All => counters.keys.get(),
             Scope::Volatile => counters.expires.get(),
         };
-        let db = keyspace.db_index(random_db(held.stats, self.random, weight)?)?;
+        let used = &held.stats.dbs[..held.shard.db_count()];
+        let db = keyspace.db_index(random_db(used, self.random, weight)?)?;
         self.random = mix(self.random);
         let ShardDb { table, deadlines, .. } = held.shard.db(db);
         let entry = match scope {
@@ -267,13 +268,13 @@ fn wear(entry: &mut Entry) {
 
 /// A database of a shard, each with a probability in proportion to its weight.
 fn random_db(
-    stats: &ShardStats,
+    dbs: &[DbCounters],
     random: u64,
     weight: impl Fn(&DbCounters) -> u64,
 ) -> Option<usize> {
-    let total: u64 = stats.dbs.iter().map(&weight).sum();
+    let total: u64 = dbs.iter().map(&weight).sum();
     let mut rank = ((u128::from(random) * u128::from(total)) >> u64::BITS) as u64;
-    for (db, counters) in stats.dbs.iter().enumerate() {
+    for (db, counters) in dbs.iter().enumerate() {
         let weight = weight(counters);
         if rank < weight {
             return Some(db);

@@ -322,7 +322,7 @@ impl<'a> Db<'a> {
         let now_ms = self.at.now_ms;
         debug_assert_eq!(self.at.keyspace.hasher.shard(key.hash()), self.at.shard_index);
         let hash = self.at.keyspace.hasher.table_hash(key.hash());
-        let table = &mut self.db().table;
+        let table = &mut self.present().table;
         let mut found = NonNull::from(table.find_mut(hash, |entry| entry.is_key(key.bytes()))?);
         // The borrow checker would take the entry as borrowed in both branches because one returns
         // it, so it goes through a pointer.
@@ -432,9 +432,16 @@ impl<'a> Db<'a> {
         Ok(())
     }
 
+    /// The database, which is made if it was never used: not for who only looks, see [`Db::present`].
     #[inline]
     pub(crate) fn db(&mut self) -> &mut ShardDb {
         self.shard.db_mut(self.at.db)
+    }
+
+    /// The database for who adds nothing.
+    #[inline]
+    pub(crate) fn present(&mut self) -> &mut ShardDb {
+        self.shard.present_mut(self.at.db)
     }
 
     /// Removes a key that was found to be expired.
@@ -463,7 +470,7 @@ impl<'a> Db<'a> {
         self.before_change(hash);
         let at = self.at;
         let hasher = &at.keyspace.hasher;
-        let db = self.db();
+        let db = self.present();
         let index_bytes = db.table.memory_bytes();
         let entry = db.table.remove(hasher.table_hash(hash), eq, hasher)?;
         at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());

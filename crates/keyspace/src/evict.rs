@@ -248,7 +248,7 @@ impl crate::db::Db<'_> {
 
 /// The database of a shard with the nearest deadline.
 fn nearest_db(held: &Held<'_>) -> Option<DbIndex> {
-    let times = held.shard.db_indices().map(|db| (held.shard.db(db).deadlines.next_ms(), db));
+    let times = held.shard.used_from(0).map(|db| (held.shard.db(db).deadlines.next_ms(), db));
     let times = times.filter_map(|(time_ms, db)| Some((time_ms?, db)));
     times.min().map(|(_, db)| db)
 }

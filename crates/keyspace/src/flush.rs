@@ -88,11 +88,15 @@ impl Locker<'_> {
     pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
         let keyspace = self.keyspace();
         let freeing = if self.is_within() { Freeing::Later } else { freeing };
+        let dbs: Vec<DbIndex> = dbs.into_iter().collect();
         let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
         let mut all = self.lock_all();
-        for db in dbs {
-            let being_saved = keyspace.keys_being_saved(db);
-            for held in all.locker().all_held().iter_mut().filter(|held| held.shard.is_used(db)) {
+        let used = used_anywhere(all.locker().all_held());
+        for db in dbs.iter().copied() {
+            let is_used = used.get(db.get()) == Some(&true);
+            let being_saved = if is_used { keyspace.keys_being_saved(db) } else { Vec::new() };
+            let shards = if is_used { all.locker().all_held() } else { &mut [] };
+            for held in shards.iter_mut().filter(|held| held.shard.is_used(db)) {
                 let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
                 for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {
@@ -108,9 +112,9 @@ impl Locker<'_> {
             if let Some(pending) = all.locker().pending() {
                 pending.push_flush(db);
             }
-            all.locker().note_waiters_of(&[db]);
             keyspace.notify(&Event::Flushed { db });
         }
+        all.locker().note_waiters_of(&dbs);
         for held in all.locker().all_held() {
             held.publish_next_deadline(keyspace);
             keyspace.follow_size(held.stats);
@@ -171,6 +175,17 @@ impl Locker<'_> {
         }
         self.end_steps();
     }
+}
+
+/// Which databases were used in any of these shards. Most of many were in none, and to ask each shard for each
+/// of them takes longer than all else.
+fn used_anywhere(shards: &[Held<'_>]) -> Vec<bool> {
+    let count = shards.iter().map(|held| held.shard.db_count()).max().unwrap_or(0);
+    let mut used = vec![false; count];
+    for db in shards.iter().flat_map(|held| held.shard.used_from(0)) {
+        used[db.get()] = true;
+    }
+    used
 }
 
 /// Leaves an empty database behind, and returns its table and the bytes of the entries in it.

@@ -72,7 +72,7 @@ impl Db<'_> {
         elements: impl Iterator<Item = &'e [u8]>,
     ) {
         let hash = self.at.keyspace.hasher.table_hash(key.hash());
-        let Some(entry) = self.db().table.find(hash, |entry| entry.is_key(key.bytes())) else {
+        let Some(entry) = self.present().table.find(hash, |entry| entry.is_key(key.bytes())) else {
             return;
         };
         match entry.collection().as_deref() {

@@ -2,7 +2,8 @@
 //!
 //! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
 //! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
-//! at most, so requests hardly notice. Once an hour it looks at all entries ([`crate::aging`]). With nothing due
+//! at most, so requests hardly notice. Once an hour it looks at all entries, a few in
+//! each turn ([`crate::aging`]). With nothing due
 //! it uses no processor time.
 //!
 //! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. What the
@@ -83,10 +84,10 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
         let mut locker = keyspace.locker();
         let expired = locker.expire_some(now_ms);
         let evicted = locker.evict(now_ms, EVICT_BATCH);
-        locker.age_uses(now_ms);
+        let aged = locker.age_some(now_ms);
         // Those who waited for what is gone hear of it now, not after the sleep.
         drop(locker);
-        if expired == Left::Nothing && evicted != Evicted::Some {
+        if expired == Left::Nothing && evicted != Evicted::Some && aged == Left::Nothing {
             sleep(keyspace, now_ms);
         }
     }
@@ -156,9 +157,9 @@ impl Locker<'_> {
     }
 }
 
-/// Whether keys are still due.
+/// Whether there is still something to do at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+pub(crate) enum Left {
     Something,
     Nothing,
 }

@@ -89,6 +89,26 @@ impl Shard {
         }
     }
 
+    /// The same for who adds nothing: a database that was never used stays so, and looks empty.
+    #[inline]
+    pub(crate) fn present_mut(&mut self, db: DbIndex) -> &mut ShardDb {
+        match db.get().checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => match self.others.get_mut(other) {
+                Some(Some(used)) => used,
+                _ => {
+                    debug_assert!(self.unused.table.is_empty(), "somebody has added to it");
+                    &mut self.unused
+                }
+            },
+        }
+    }
+
+    /// The number of databases up to the last one that was used.
+    pub(crate) fn db_count(&self) -> usize {
+        1 + self.others.len()
+    }
+
     /// Whether a database was ever used, so that it may have something to take.
     pub(crate) fn is_used(&self, db: DbIndex) -> bool {
         let other = db.get().checked_sub(1);
@@ -101,18 +121,26 @@ impl Shard {
         std::iter::once(&self.first).chain(others)
     }
 
-    /// The numbers of all databases.
-    pub(crate) fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        DbIndex::below(self.databases)
+    /// The databases that were ever used, from this number on.
+    pub(crate) fn used_from(&self, from: usize) -> impl Iterator<Item = DbIndex> {
+        let numbers = from..self.db_count();
+        numbers.map(|db| DbIndex::from_number(db as u16)).filter(|db| self.is_used(*db))
     }
 
     pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
-        if !self.is_used(a) && !self.is_used(b) {
-            return self.save_after_swap(a, b);
+        if self.is_used(a) || self.is_used(b) {
+            let (low, high) = (a.get().min(b.get()), a.get().max(b.get()));
+            if high > self.others.len() {
+                self.others.resize_with(high, || None);
+            }
+            match low.checked_sub(1) {
+                Some(low) => self.others.swap(low, high - 1),
+                None => {
+                    let other = self.others[high - 1].get_or_insert_default();
+                    std::mem::swap(&mut self.first, other);
+                }
+            }
         }
-        let taken = std::mem::take(self.db_mut(a));
-        let taken = std::mem::replace(self.db_mut(b), taken);
-        *self.db_mut(a) = taken;
         self.save_after_swap(a, b);
     }
 
@@ -168,6 +196,10 @@ impl<'k> Held<'k> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyspace::Options;
+    use crate::policy::Policy;
+    use crate::pressure::Eviction;
+    use crate::string::Expiry;
 
     #[test]
     fn a_database_takes_memory_from_its_first_use_on() {
@@ -178,10 +210,36 @@ mod tests {
         assert_eq!(shard.others.capacity(), 0, "looking and exchanging uses none");
         shard.db_mut(db(30)).volatile_hashes = 1;
         assert!(shard.is_used(db(30)) && !shard.is_used(db(29)) && !shard.is_used(db(31)));
-        assert_eq!((shard.others.iter().flatten().count(), shard.others.len()), (1, 30));
+        assert_eq!((shard.used_from(0).count(), shard.others.len()), (2, 30));
         shard.swap(db(30), db(9_999));
+        assert_eq!(shard.used_from(1).collect::<Vec<_>>(), [db(9_999)], "none is made by it");
         assert_eq!(shard.db(db(9_999)).volatile_hashes, 1);
         assert_eq!(shard.db(db(30)).volatile_hashes, 0);
         assert_eq!(shard.dbs().count(), 10_000);
+        shard.swap(db(9_999), db(0));
+        assert_eq!((shard.first.volatile_hashes, shard.db(db(9_999)).volatile_hashes), (1, 0));
+    }
+
+    #[test]
+    fn who_only_looks_uses_no_database() {
+        let options = Options { shards: 1, databases: 1000, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        let (mut locker, unused) = (keyspace.locker(), keyspace.db_index(700).unwrap());
+        let key = keyspace.key(b"key");
+        let mut db = locker.db(unused, key.hash(), 1);
+        assert_eq!(db.get(key).map(|value| value.is_none()), Ok(true));
+        assert!(!db.exists(key) && !db.touch(key) && !db.remove(key) && !db.clear_deadline(key));
+        db.prefetch_elements(key, [b"element".as_slice()].into_iter());
+        assert_eq!(locker.random_key(unused, 1, 1), None);
+        locker.db(DbIndex::ZERO, key.hash(), 1).set(key, b"value", Expiry::Never).unwrap();
+        locker.age_uses(1);
+        keyspace.set_eviction(&Eviction {
+            policy: Policy::AllkeysLru,
+            limit_bytes: 1,
+            ..Eviction::default()
+        });
+        locker.evict(1, usize::MAX);
+        assert!(keyspace.is_empty(DbIndex::ZERO), "the hand came by");
+        assert_eq!(locker.held(0).shard.others.capacity(), 0);
     }
 }

@@ -3,6 +3,8 @@
 //! Each shard has its own, written only by whoever holds its lock, so that a plain load and a plain
 //! store suffice. A reader gets sums of values that were each true a moment ago.
 
+use std::alloc::{self, Layout};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::version::Versions;
@@ -101,7 +103,7 @@ impl ShardStats {
             entry_bytes: Counter::default(),
             index_bytes: Counter::default(),
             deadline_bytes: Counter::default(),
-            dbs: (0..databases).map(|_| DbCounters::default()).collect(),
+            dbs: DbCounters::zeroed(databases),
             versions: Versions::default(),
         }
     }
@@ -127,6 +129,21 @@ impl DbCounters {
     /// What `deadline_ms` adds to `deadline_sum`.
     pub(crate) fn summand(deadline_ms: i64) -> u64 {
         (deadline_ms / DEADLINE_UNIT_MS).clamp(0, DEADLINE_SUMMAND_MAX) as u64
+    }
+
+    /// So many, all zero. Memory that is zero already is not written, so that those of databases nobody uses
+    /// take none.
+    fn zeroed(databases: usize) -> Box<[Self]> {
+        let layout = Layout::array::<Self>(databases).expect("a few databases");
+        assert_ne!(layout.size(), 0, "there is a database");
+        // SAFETY: the layout has a size.
+        let first = unsafe { alloc::alloc_zeroed(layout) }.cast::<Self>();
+        if first.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        // SAFETY: the memory is that of a boxed slice of this layout, and all that is in it are atomic integers,
+        // which may be zero.
+        unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, databases)) }
     }
 
     fn all(&self) -> [&Counter; 3] {

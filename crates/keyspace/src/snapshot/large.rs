@@ -313,7 +313,7 @@ impl<'s> SavedLarge<'s> {
         let shard = hasher.shard(hash);
         self.is_contended = self.keyspace.slots[shard].shard.is_locked();
         let mut held = Held::lock(&self.keyspace.slots, shard);
-        let table = &mut held.shard.db_mut(db).table;
+        let table = &mut held.shard.present_mut(db).table;
         let id = self.id;
         let is_it = |entry: &Entry| entry.is_key(key) && entry.save_id() == Some(id);
         let saved = match table.find_mut(hasher.table_hash(hash), is_it) {
@@ -343,7 +343,7 @@ impl Larges {
         let hasher = &keyspace.hasher;
         let hash = hasher.hash_bytes(&key);
         let mut held = Held::lock(&keyspace.slots, hasher.shard(hash));
-        let table = &mut held.shard.db_mut(db).table;
+        let table = &mut held.shard.present_mut(db).table;
         let is_it = |entry: &Entry| entry.is_key(&key) && entry.save_id() == Some(id);
         let found = table.find_mut(hasher.table_hash(hash), is_it);
         let leftover = found.and_then(Entry::end_saving);

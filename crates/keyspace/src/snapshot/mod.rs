@@ -165,7 +165,7 @@ impl Snapshot {
         let mut all = locker.lock_all();
         let begun = Instant::now();
         for (held, mut part) in all.locker().all_held().iter_mut().zip(parts) {
-            for db in keyspace.db_indices().filter(|db| !held.shard.db(*db).table.is_empty()) {
+            for db in held.shard.used_from(0).filter(|db| !held.shard.db(*db).table.is_empty()) {
                 part.enroll(db);
             }
             held.shard.snapshot = Some(part);

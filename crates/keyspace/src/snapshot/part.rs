@@ -222,7 +222,7 @@ impl Shard {
     pub(crate) fn save_before_change(&mut self, db: DbIndex, hash: u64, hasher: &KeyHasher) {
         // Taken out and put back, for it looks at a table of the same shard.
         if let Some(mut part) = self.snapshot.take() {
-            part.before_change(db, &mut self.db_mut(db).table, hash, hasher);
+            part.before_change(db, &mut self.present_mut(db).table, hash, hasher);
             self.snapshot = Some(part);
         }
     }
@@ -272,7 +272,7 @@ impl Shard {
             }
             match place {
                 Place::Db(at) => {
-                    let table = &mut self.db_mut(*at).table;
+                    let table = &mut self.present_mut(*at).table;
                     met.begin(table, |entry| backlog.larges.begin(*db, *at, entry));
                 }
                 Place::Aside(table, bytes) => {

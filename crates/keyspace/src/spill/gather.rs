@@ -187,7 +187,7 @@ impl Db<'_> {
     fn gather(&mut self, candidate: &Candidate, batch: &mut SpillBatch) -> Option<Fate> {
         let at = self.at;
         let hash = at.keyspace.hasher.table_hash(candidate.hash);
-        let table = &mut self.db().table;
+        let table = &mut self.present().table;
         let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
         let Some(place) = entry.place() else {
             return batch.push(candidate.db, entry).is_ok().then_some(Fate::Copied);

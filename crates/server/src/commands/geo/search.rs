@@ -115,7 +115,7 @@ fn geosearchstore(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn georadius(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let form = Form::Radius { may_store: true };
-    run(ctx, args.at(1), named_store(args.from(6)), |_| Query::around_point(args, form))
+    run(ctx, args.at(1), None, |_| Query::around_point(args, form))
 }
 
 fn georadius_ro(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
@@ -125,22 +125,12 @@ fn georadius_ro(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
 
 fn georadiusbymember(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let form = Form::Radius { may_store: true };
-    run(ctx, args.at(1), named_store(args.from(5)), |set| Query::around_member(args, form, set))
+    run(ctx, args.at(1), None, |set| Query::around_member(args, form, set))
 }
 
 fn georadiusbymember_ro(ctx: &mut Context<'_, '_>, args: Args<'_>) -> Done {
     let form = Form::Radius { may_store: false };
     run(ctx, args.at(1), None, |set| Query::around_member(args, form, set))
-}
-
-/// The key behind STORE or STOREDIST, which has to be locked before the options are read.
-fn named_store(options: Args<'_>) -> Option<&[u8]> {
-    let is_store = |at: usize| {
-        let word = &options[at];
-        word.eq_ignore_ascii_case(b"store") || word.eq_ignore_ascii_case(b"storedist")
-    };
-    let at = (0..options.len().saturating_sub(1)).rfind(|at| is_store(*at))?;
-    Some(options.at(at + 1))
 }
 
 /// Which options a command has.
@@ -453,35 +443,28 @@ struct Found<'a> {
     distance: f64,
 }
 
-/// Searches the set `from` for what `parse` says, and replies with what is found or stores it in `to`.
+/// Searches the set `from` for what `parse` says, and replies with what is found, or stores it in `to` or the key
+/// that the options name.
 fn run<'a>(
     ctx: &mut Context<'_, '_>,
     from: &[u8],
-    to: Option<&[u8]>,
+    to: Option<&'a [u8]>,
     parse: impl FnOnce(Option<&SortedSet>) -> Result<Query<'a>, CommandError>,
 ) -> Done {
-    let Some(to) = to else {
+    let server = ctx.server;
+    let (to, made, len) = {
         let (mut db, key, reply) = ctx.open(from);
         let set = db.collection::<SortedSet>(key)?;
         let query = parse(set.as_deref())?;
-        match set {
-            Some(set) => query.reply(reply, &query.find(&set)),
-            None => reply.array(0),
-        }
-        return Ok(());
-    };
-    let keys = ctx.keys([from, to].into_iter());
-    let (db, now_ms) = (ctx.session.db, ctx.now_ms);
-    let limits = ctx.server.keyspace.limits().sorted_set;
-    let (made, len) = {
-        let mut db = ctx.guard.db(db, keys[0].hash(), now_ms);
-        let set = db.collection::<SortedSet>(keys[0])?;
-        let query = parse(set.as_deref())?;
         let found = set.as_ref().map(|set| query.find(set)).unwrap_or_default();
-        (query.stored(&found, &limits), found.len())
+        let Some(to) = to.or(query.store) else {
+            query.reply(reply, &found);
+            return Ok(());
+        };
+        (to, query.stored(&found, &server.keyspace.limits().sorted_set), found.len())
     };
-    let mut db = ctx.guard.db(db, keys[1].hash(), now_ms);
-    db.put_collection(keys[1], Collection::SortedSet(made), None)?;
-    ctx.reply.count(len);
+    let (mut db, key, reply) = ctx.open(to);
+    db.put_collection(key, Collection::SortedSet(made), None)?;
+    reply.count(len);
     Ok(())
 }
