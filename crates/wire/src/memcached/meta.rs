@@ -6,6 +6,7 @@
 use std::num::NonZeroU64;
 
 use super::number::{flags as parse_client_flags, signed, unsigned};
+use super::words::words;
 use super::{KEY_LEN_MAX, base64};
 
 /// Flags of one command.
@@ -132,12 +133,6 @@ impl<'a> Request<'a> {
         words(self.flags)
             .filter_map(|word| word.split_first().map(|(letter, rest)| (*letter, rest)))
     }
-}
-
-/// The words of a line, which blanks separate.
-#[inline]
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
 }
 
 /// What a command that cannot be read is answered with.

@@ -6,8 +6,9 @@
 
 use memchr::memchr;
 
-use super::meta::{self, BAD_FORMAT, Verb, words};
+use super::meta::{self, BAD_FORMAT, Verb};
 use super::number::{flags as parse_flags, signed, unsigned};
+use super::words::{first_word, words};
 use super::{KEY_LEN_MAX, LINE_LEN_MAX, Limits};
 
 /// Bytes of a value that may be announced at all.
@@ -329,15 +330,6 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, Refused<'_>> {
 
 fn last_word(line: &[u8]) -> &[u8] {
     words(line).last().unwrap_or_default()
-}
-
-/// The first word of a line and what follows it.
-#[inline]
-fn first_word(line: &[u8]) -> (&[u8], &[u8]) {
-    let start = line.iter().position(|&byte| byte != b' ').unwrap_or(line.len());
-    let line = &line[start..];
-    let end = memchr(b' ', line).unwrap_or(line.len());
-    line.split_at(end)
 }
 
 /// Up to `N` words of a line and their number, [`usize::MAX`] if there are more.
