@@ -188,16 +188,18 @@ fn parse_flags(flags: &[u8]) -> Result<Options, Refused> {
 #[inline]
 fn take_flags(flags: &[u8]) -> Result<Options, Refused> {
     let mut options = Options::default();
-    let mut seen = [false; 127];
+    // A bit for each letter; those from 127 on are none.
+    let mut seen = 1u128 << 127;
     for (count, word) in words(flags).enumerate() {
         let Some((&letter, token)) = word.split_first() else { continue };
         if count == FLAGS_MAX {
             return Err(TOO_MANY_FLAGS);
         }
-        match seen.get_mut(usize::from(letter)) {
-            Some(seen) if !*seen => *seen = true,
-            _ => return Err("CLIENT_ERROR duplicate flag"),
+        let bit = 1 << letter.min(127);
+        if seen & bit != 0 {
+            return Err("CLIENT_ERROR duplicate flag");
         }
+        seen |= bit;
         options.take(letter, token)?;
     }
     Ok(options)

@@ -180,10 +180,8 @@ struct Announced<'a> {
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Text(Store<'a>),
-    Meta {
-        key: &'a [u8],
-        flags: &'a [u8],
-    },
+    /// Its verb lacks the value.
+    Meta(meta::Request<'a>),
     /// The line is refused, the value skipped.
     Nothing(Refused<'a>),
 }
@@ -224,7 +222,7 @@ impl Parser {
             }
             Ok(Line::Store(announced)) => announced,
         };
-        self.value(input, after_line, announced, limits)
+        self.value(input, after_line, &announced, limits)
     }
 
     /// A command whose value begins at `at`.
@@ -232,18 +230,19 @@ impl Parser {
         &mut self,
         input: &'a [u8],
         at: usize,
-        announced: Announced<'a>,
+        announced: &Announced<'a>,
         limits: &Limits,
     ) -> (Step<'a>, usize) {
-        let Announced { len, kind } = announced;
-        let refused = match kind {
+        let Announced { len, ref kind } = *announced;
+        let refused = match *kind {
             Kind::Nothing(refused) => Some(refused),
             Kind::Text(Store { key, reply, mode, .. }) if len > limits.value_len_max => {
                 let outdated = (mode == Mode::Set).then_some(key);
                 Some(Refused { reply, outdated, ..Refused::new(TOO_LARGE) })
             }
-            Kind::Meta { key, .. } if len > limits.value_len_max => {
-                Some(Refused { outdated: Some(key), ..Refused::new(TOO_LARGE) })
+            Kind::Meta(ref request) if len > limits.value_len_max => {
+                let outdated = Some(request.key_text);
+                Some(Refused { outdated, ..Refused::new(TOO_LARGE) })
             }
             _ => None,
         };
@@ -264,12 +263,11 @@ impl Parser {
             let reply = if let Kind::Text(store) = kind { store.reply } else { Reply::Wanted };
             return (Step::Refused(Refused { reply, ..Refused::new(BAD_CHUNK) }), end);
         }
-        let step = match kind {
+        let step = match *kind {
             Kind::Text(store) => Step::Command(Command::Store(Store { data, ..store })),
-            Kind::Meta { key, flags } => match meta::parse(Verb::Set(data), key, flags) {
-                Ok(request) => Step::Command(Command::Meta(request)),
-                Err(line) => Step::Refused(Refused::new(line)),
-            },
+            Kind::Meta(request) => {
+                Step::Command(Command::Meta(meta::Request { verb: Verb::Set(data), ..request }))
+            }
             Kind::Nothing(refused) => Step::Refused(refused),
         };
         (step, end)
@@ -477,7 +475,7 @@ fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
     // What is wrong with the flags need not wait for the value.
     let kind = match meta::parse(Verb::Set(b""), key, flags) {
-        Ok(_) => Kind::Meta { key, flags },
+        Ok(request) => Kind::Meta(request),
         Err(line) => Kind::Nothing(Refused::new(line)),
     };
     Ok(Line::Store(Announced { len, kind }))
