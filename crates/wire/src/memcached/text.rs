@@ -64,15 +64,30 @@ pub struct Store<'a> {
     pub reply: Reply,
 }
 
-/// The keys of a command.
+/// The keys of a command. Most have one, which need not be looked for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys<'a>(&'a [u8]);
+pub struct Keys<'a> {
+    first: Option<&'a [u8]>,
+    /// The words that follow it.
+    others: &'a [u8],
+}
 
 impl<'a> Keys<'a> {
     /// One after the other. None is longer than [`KEY_LEN_MAX`].
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
-        words(self.0)
+        self.first.into_iter().chain(words(self.others))
+    }
+
+    /// The words of `line`, none of which is too long for a key.
+    #[inline]
+    fn parse(line: &'a [u8]) -> Result<Self, &'static str> {
+        let (first, others) = first_word(line);
+        check_key(first)?;
+        for key in words(others) {
+            check_key(key)?;
+        }
+        Ok(Self { first: (!first.is_empty()).then_some(first), others })
     }
 }
 
@@ -353,13 +368,8 @@ fn check_key(key: &[u8]) -> Result<(), &'static str> {
 
 #[inline]
 fn get(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_>> {
-    let keys = Keys(rest);
-    let mut count = 0;
-    for key in keys.iter() {
-        check_key(key)?;
-        count += 1;
-    }
-    if count == 0 {
+    let keys = Keys::parse(rest)?;
+    if keys.first.is_none() {
         return Err(Refused::new(UNKNOWN));
     }
     Ok(Line::Command(Command::Get { keys, with_version, touch: None }))
@@ -371,8 +381,7 @@ fn get_and_touch(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_
         return Err(Refused::new(UNKNOWN));
     }
     let touch = Some(signed(exptime).ok_or(BAD_EXPTIME)?);
-    let keys = Keys(keys);
-    keys.iter().try_for_each(check_key)?;
+    let keys = Keys::parse(keys)?;
     Ok(Line::Command(Command::Get { keys, with_version, touch }))
 }
 
@@ -566,6 +575,38 @@ mod tests {
         assert_eq!((refused.line, refused.outdated), (TOO_LARGE, Some(&b"k"[..])));
         let (step, _) = parser.next(&input[len..], &large);
         assert_eq!(step, Step::Command(Command::MetaNoop));
+    }
+
+    #[test]
+    fn the_value_of_a_meta_command_may_come_in_pieces() {
+        let input = b"ms key 3 T5 c\r\nabc\r\n";
+        for cut in 0..input.len() {
+            let mut parser = Parser::default();
+            let (step, consumed) = parser.next(&input[..cut], &Limits::default());
+            assert!(matches!(step, Step::NeedMore { .. }), "{cut}");
+            assert_eq!(consumed, 0);
+            let (step, consumed) = parser.next(input, &Limits::default());
+            let Step::Command(Command::Meta(request)) = step else { panic!("{step:?}") };
+            assert_eq!((request.verb, request.key_text), (Verb::Set(b"abc"), &b"key"[..]));
+            assert_eq!((request.options.ttl, request.options.version), (Some(5), true));
+            assert_eq!(consumed, input.len());
+        }
+    }
+
+    #[test]
+    fn the_first_key_is_among_all_keys() {
+        for (input, expected) in [
+            ("get  a\r\n", &["a"][..]),
+            ("gets a  b c \r\n", &["a", "b", "c"]),
+            ("gat 5 a b\r\n", &["a", "b"]),
+            ("gat 5\r\n", &[]),
+        ] {
+            let Step::Command(Command::Get { keys, .. }) = all(input.as_bytes())[0] else {
+                panic!("{input}")
+            };
+            let keys: Vec<_> = keys.iter().map(|key| str::from_utf8(key).expect("text")).collect();
+            assert_eq!(keys, expected, "{input}");
+        }
     }
 
     #[test]
