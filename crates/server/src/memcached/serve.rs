@@ -312,9 +312,9 @@ fn serve_lines<'a>(
     for line in &lines {
         let line_keys = &keys[keys_start..line.keys_end];
         keys_start = line.keys_end;
-        match line.step {
-            text::Step::Command(command) => run.command(&command, line_keys),
-            text::Step::Refused(refused) => run.refuse(&refused),
+        match &line.step {
+            text::Step::Command(command) => run.command(command, line_keys),
+            text::Step::Refused(refused) => run.refuse(refused),
             text::Step::NeedMore { .. } => {}
         }
         if run.closing {
@@ -377,10 +377,10 @@ fn serve_frames<'a>(
     prefetch(run.locker, run.db, keys.iter().copied());
     keys.clear();
     for frame in &frames {
-        match frame.step {
-            binary::Step::Request(request) => run.frame(&request, frame.key),
-            binary::Step::TooLarge(request) => run.too_large(&request),
-            binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
+        match &frame.step {
+            binary::Step::Request(request) => run.frame(request, frame.key),
+            binary::Step::TooLarge(request) => run.too_large(request),
+            &binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
             binary::Step::NoRequest => run.closing = true,
             binary::Step::NeedMore { .. } => {}
         }
