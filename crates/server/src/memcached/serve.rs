@@ -292,17 +292,17 @@ fn serve_lines<'a>(
     while lines.len() < requests_max && keys.len() < KEYS_MAX {
         let (step, len) = parser.next(&input[consumed..], limits);
         consumed += len;
-        match step {
+        match &step {
             text::Step::NeedMore { hint } => {
-                end = End::NeedMore(hint);
+                end = End::NeedMore(*hint);
                 break;
             }
-            text::Step::Command(command) => add_keys(run.server, &command, &mut keys),
+            text::Step::Command(command) => add_keys(run.server, command, &mut keys),
             text::Step::Refused(_) => {}
         }
+        let may_take_turns = matches!(step, text::Step::Command(Command::Admin { .. }));
         lines.push(Line { step, keys_end: keys.len() });
-        // Its reply may take several turns.
-        if let text::Step::Command(Command::Admin { .. }) = step {
+        if may_take_turns {
             end = End::OfBatch;
             break;
         }
