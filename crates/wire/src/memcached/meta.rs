@@ -192,14 +192,14 @@ impl Options {
 
     #[inline]
     fn take_all(&mut self, flags: &[u8]) -> Result<(), Refused> {
-        // A bit for each letter; those from 127 on are none.
-        let mut seen = 1u128 << 127;
+        // A bit for each byte from 64 to 126: those below are no flags, those above count as seen.
+        let mut seen = 1u64 << 63;
         for (count, word) in words(flags).enumerate() {
             let Some((&letter, token)) = word.split_first() else { continue };
             if count == FLAGS_MAX {
                 return Err(TOO_MANY_FLAGS);
             }
-            let bit = 1 << letter.min(127);
+            let bit = u64::from(letter >= 64) << (letter.min(127) & 63);
             if seen & bit != 0 {
                 return Err("CLIENT_ERROR duplicate flag");
             }
@@ -282,6 +282,7 @@ mod tests {
         assert_eq!(refused(Verb::Get, b"v v"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"\xff"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"\x7f"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, b"h ("), INVALID_FLAG);
         assert_eq!(refused(Verb::Get, &b"v ".repeat(18)), TOO_MANY_FLAGS);
         assert_eq!(refused(Verb::Get, b"E5"), INVALID_FLAG);
         assert_eq!(refused(Verb::Set(b""), b"E0"), BAD_TOKEN);
