@@ -36,10 +36,14 @@ impl Run<'_, '_> {
     /// Runs a meta command; `key` is absent if it has to be decoded first.
     #[inline]
     pub fn meta(&mut self, request: &Request<'_>, key: Option<Key<'_>>) {
-        let mut room = [0; KEY_LEN_MAX];
+        // Few need it, and it takes time to clear.
+        let mut room;
         let key = match key {
             Some(key) => key,
-            None => self.server.keyspace.key(request.key(&mut room)),
+            None => {
+                room = [0; KEY_LEN_MAX];
+                self.server.keyspace.key(request.key(&mut room))
+            }
         };
         match request.verb {
             Verb::Get => self.meta_get(request, key),
@@ -116,6 +120,8 @@ impl Run<'_, '_> {
                 b'R' if created == Created::No && !marks.won => {
                     won |= due(told.deadline_ms, options.recache.unwrap_or(0));
                 }
+                // The most frequent one: the value follows the line.
+                b'v' => {}
                 _ => write_flag(letter, token, request, &told, now_ms, buffer),
             }
         }

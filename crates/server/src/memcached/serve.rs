@@ -294,17 +294,17 @@ fn serve_lines<'a>(
     while lines.len() < requests_max && keys.len() < KEYS_MAX {
         let (step, len) = parser.next(&input[consumed..], limits);
         consumed += len;
-        match step {
+        match &step {
             text::Step::NeedMore { hint } => {
-                end = End::NeedMore(hint);
+                end = End::NeedMore(*hint);
                 break;
             }
-            text::Step::Command(command) => add_keys(run.server, &command, &mut keys),
+            text::Step::Command(command) => add_keys(run.server, command, &mut keys),
             text::Step::Refused(_) => {}
         }
+        let may_take_turns = matches!(step, text::Step::Command(Command::Admin { .. }));
         lines.push(Line { step, keys_end: keys.len() });
-        // Its reply may take several turns.
-        if let text::Step::Command(Command::Admin { .. }) = step {
+        if may_take_turns {
             end = End::OfBatch;
             break;
         }
@@ -314,9 +314,9 @@ fn serve_lines<'a>(
     for line in &lines {
         let line_keys = &keys[keys_start..line.keys_end];
         keys_start = line.keys_end;
-        match line.step {
-            text::Step::Command(command) => run.command(&command, line_keys),
-            text::Step::Refused(refused) => run.refuse(&refused),
+        match &line.step {
+            text::Step::Command(command) => run.command(command, line_keys),
+            text::Step::Refused(refused) => run.refuse(refused),
             text::Step::NeedMore { .. } => {}
         }
         if run.closing {
@@ -379,10 +379,10 @@ fn serve_frames<'a>(
     prefetch(run.locker, run.db, keys.iter().copied());
     keys.clear();
     for frame in &frames {
-        match frame.step {
-            binary::Step::Request(request) => run.frame(&request, frame.key),
-            binary::Step::TooLarge(request) => run.too_large(&request),
-            binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
+        match &frame.step {
+            binary::Step::Request(request) => run.frame(request, frame.key),
+            binary::Step::TooLarge(request) => run.too_large(request),
+            &binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
             binary::Step::NoRequest => run.closing = true,
             binary::Step::NeedMore { .. } => {}
         }

@@ -6,6 +6,7 @@
 use std::num::NonZeroU64;
 
 use super::number::{flags as parse_client_flags, signed, unsigned};
+use super::words::words;
 use super::{KEY_LEN_MAX, base64};
 
 /// Flags of one command.
@@ -134,12 +135,6 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The words of a line, which blanks separate.
-#[inline]
-pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&byte| byte == b' ').filter(|word| !word.is_empty())
-}
-
 /// What a command that cannot be read is answered with.
 type Refused = &'static str;
 
@@ -152,20 +147,16 @@ pub(super) fn parse<'a>(
     if key_text.len() > KEY_TEXT_LEN_MAX {
         return Err(BAD_FORMAT);
     }
-    let decodes = |options: &Options| {
-        !options.base64 || base64::decode(key_text, &mut [0; KEY_LEN_MAX]).is_some()
-    };
-    let options = match parse_flags(flags) {
-        Ok(options) if decodes(&options) => options,
+    let mut request = Request { verb, key_text, flags, options: Options::default() };
+    let options = &mut request.options;
+    if let Err(error) = options.parse(flags).and_then(|()| check_base64(key_text, options)) {
         // Two of the commands do not tell what exactly is wrong.
-        _ if matches!(verb, Verb::Delete | Verb::Arithmetic) => return Err(BAD_FLAG),
-        Ok(_) => return Err("CLIENT_ERROR error decoding key"),
-        Err(error) => return Err(error),
-    };
+        let is_told = !matches!(verb, Verb::Delete | Verb::Arithmetic);
+        return Err(if is_told { error } else { BAD_FLAG });
+    }
     if options.given.is_some() && matches!(verb, Verb::Get | Verb::Debug) {
         return Err(INVALID_FLAG);
     }
-    let request = Request { verb, key_text, flags, options };
     check_mode(&request)?;
     Ok(request)
 }
@@ -183,32 +174,41 @@ fn check_mode(request: &Request<'_>) -> Result<(), Refused> {
     }
 }
 
-fn parse_flags(flags: &[u8]) -> Result<Options, Refused> {
-    take_flags(flags).map_err(|error| {
-        // That there are too many is told before what is wrong with one of them.
-        if words(flags).count() > FLAGS_MAX { TOO_MANY_FLAGS } else { error }
-    })
-}
-
-#[inline]
-fn take_flags(flags: &[u8]) -> Result<Options, Refused> {
-    let mut options = Options::default();
-    let mut seen = [false; 127];
-    for (count, word) in words(flags).enumerate() {
-        let Some((&letter, token)) = word.split_first() else { continue };
-        if count == FLAGS_MAX {
-            return Err(TOO_MANY_FLAGS);
-        }
-        match seen.get_mut(usize::from(letter)) {
-            Some(seen) if !*seen => *seen = true,
-            _ => return Err("CLIENT_ERROR duplicate flag"),
-        }
-        options.take(letter, token)?;
+fn check_base64(key_text: &[u8], options: &Options) -> Result<(), Refused> {
+    if options.base64 && base64::decode(key_text, &mut [0; KEY_LEN_MAX]).is_none() {
+        return Err("CLIENT_ERROR error decoding key");
     }
-    Ok(options)
+    Ok(())
 }
 
 impl Options {
+    #[inline]
+    fn parse(&mut self, flags: &[u8]) -> Result<(), Refused> {
+        self.take_all(flags).map_err(|error| {
+            // That there are too many is told before what is wrong with one of them.
+            if words(flags).count() > FLAGS_MAX { TOO_MANY_FLAGS } else { error }
+        })
+    }
+
+    #[inline]
+    fn take_all(&mut self, flags: &[u8]) -> Result<(), Refused> {
+        // A bit for each byte from 64 to 126: those below are no flags, those above count as seen.
+        let mut seen = 1u64 << 63;
+        for (count, word) in words(flags).enumerate() {
+            let Some((&letter, token)) = word.split_first() else { continue };
+            if count == FLAGS_MAX {
+                return Err(TOO_MANY_FLAGS);
+            }
+            let bit = u64::from(letter >= 64) << (letter.min(127) & 63);
+            if seen & bit != 0 {
+                return Err("CLIENT_ERROR duplicate flag");
+            }
+            seen |= bit;
+            self.take(letter, token)?;
+        }
+        Ok(())
+    }
+
     fn take(&mut self, letter: u8, token: &[u8]) -> Result<(), Refused> {
         let seconds = || signed(token).map(Some).ok_or(BAD_TOKEN);
         match letter {
@@ -282,6 +282,7 @@ mod tests {
         assert_eq!(refused(Verb::Get, b"v v"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"\xff"), "CLIENT_ERROR duplicate flag");
         assert_eq!(refused(Verb::Get, b"\x7f"), "CLIENT_ERROR duplicate flag");
+        assert_eq!(refused(Verb::Get, b"h ("), INVALID_FLAG);
         assert_eq!(refused(Verb::Get, &b"v ".repeat(18)), TOO_MANY_FLAGS);
         assert_eq!(refused(Verb::Get, b"E5"), INVALID_FLAG);
         assert_eq!(refused(Verb::Set(b""), b"E0"), BAD_TOKEN);

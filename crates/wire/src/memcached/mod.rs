@@ -13,6 +13,7 @@ pub mod binary;
 pub mod meta;
 mod number;
 pub mod text;
+mod words;
 
 /// The first byte of every binary request, and of no line.
 pub const BINARY_MAGIC: u8 = 0x80;

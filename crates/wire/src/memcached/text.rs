@@ -6,8 +6,9 @@
 
 use memchr::memchr;
 
-use super::meta::{self, BAD_FORMAT, Verb, words};
+use super::meta::{self, BAD_FORMAT, Verb};
 use super::number::{flags as parse_flags, signed, unsigned};
+use super::words::{first_word, words};
 use super::{KEY_LEN_MAX, LINE_LEN_MAX, Limits};
 
 /// Bytes of a value that may be announced at all.
@@ -63,15 +64,30 @@ pub struct Store<'a> {
     pub reply: Reply,
 }
 
-/// The keys of a command.
+/// The keys of a command. Most have one, which need not be looked for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys<'a>(&'a [u8]);
+pub struct Keys<'a> {
+    first: Option<&'a [u8]>,
+    /// The words that follow it.
+    others: &'a [u8],
+}
 
 impl<'a> Keys<'a> {
     /// One after the other. None is longer than [`KEY_LEN_MAX`].
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
-        words(self.0)
+        self.first.into_iter().chain(words(self.others))
+    }
+
+    /// The words of `line`, none of which is too long for a key.
+    #[inline]
+    fn parse(line: &'a [u8]) -> Result<Self, &'static str> {
+        let (first, others) = first_word(line);
+        check_key(first)?;
+        for key in words(others) {
+            check_key(key)?;
+        }
+        Ok(Self { first: (!first.is_empty()).then_some(first), others })
     }
 }
 
@@ -179,10 +195,8 @@ struct Announced<'a> {
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Text(Store<'a>),
-    Meta {
-        key: &'a [u8],
-        flags: &'a [u8],
-    },
+    /// Its verb lacks the value.
+    Meta(meta::Request<'a>),
     /// The line is refused, the value skipped.
     Nothing(Refused<'a>),
 }
@@ -223,7 +237,7 @@ impl Parser {
             }
             Ok(Line::Store(announced)) => announced,
         };
-        self.value(input, after_line, announced, limits)
+        self.value(input, after_line, &announced, limits)
     }
 
     /// A command whose value begins at `at`.
@@ -231,18 +245,19 @@ impl Parser {
         &mut self,
         input: &'a [u8],
         at: usize,
-        announced: Announced<'a>,
+        announced: &Announced<'a>,
         limits: &Limits,
     ) -> (Step<'a>, usize) {
-        let Announced { len, kind } = announced;
-        let refused = match kind {
+        let Announced { len, ref kind } = *announced;
+        let refused = match *kind {
             Kind::Nothing(refused) => Some(refused),
             Kind::Text(Store { key, reply, mode, .. }) if len > limits.value_len_max => {
                 let outdated = (mode == Mode::Set).then_some(key);
                 Some(Refused { reply, outdated, ..Refused::new(TOO_LARGE) })
             }
-            Kind::Meta { key, .. } if len > limits.value_len_max => {
-                Some(Refused { outdated: Some(key), ..Refused::new(TOO_LARGE) })
+            Kind::Meta(ref request) if len > limits.value_len_max => {
+                let outdated = Some(request.key_text);
+                Some(Refused { outdated, ..Refused::new(TOO_LARGE) })
             }
             _ => None,
         };
@@ -263,12 +278,11 @@ impl Parser {
             let reply = if let Kind::Text(store) = kind { store.reply } else { Reply::Wanted };
             return (Step::Refused(Refused { reply, ..Refused::new(BAD_CHUNK) }), end);
         }
-        let step = match kind {
+        let step = match *kind {
             Kind::Text(store) => Step::Command(Command::Store(Store { data, ..store })),
-            Kind::Meta { key, flags } => match meta::parse(Verb::Set(data), key, flags) {
-                Ok(request) => Step::Command(Command::Meta(request)),
-                Err(line) => Step::Refused(Refused::new(line)),
-            },
+            Kind::Meta(request) => {
+                Step::Command(Command::Meta(meta::Request { verb: Verb::Set(data), ..request }))
+            }
             Kind::Nothing(refused) => Step::Refused(refused),
         };
         (step, end)
@@ -331,15 +345,6 @@ fn last_word(line: &[u8]) -> &[u8] {
     words(line).last().unwrap_or_default()
 }
 
-/// The first word of a line and what follows it.
-#[inline]
-fn first_word(line: &[u8]) -> (&[u8], &[u8]) {
-    let start = line.iter().position(|&byte| byte != b' ').unwrap_or(line.len());
-    let line = &line[start..];
-    let end = memchr(b' ', line).unwrap_or(line.len());
-    line.split_at(end)
-}
-
 /// Up to `N` words of a line and their number, [`usize::MAX`] if there are more.
 fn split<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     let (mut found, mut count) = ([&b""[..]; N], 0);
@@ -363,13 +368,8 @@ fn check_key(key: &[u8]) -> Result<(), &'static str> {
 
 #[inline]
 fn get(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_>> {
-    let keys = Keys(rest);
-    let mut count = 0;
-    for key in keys.iter() {
-        check_key(key)?;
-        count += 1;
-    }
-    if count == 0 {
+    let keys = Keys::parse(rest)?;
+    if keys.first.is_none() {
         return Err(Refused::new(UNKNOWN));
     }
     Ok(Line::Command(Command::Get { keys, with_version, touch: None }))
@@ -381,8 +381,7 @@ fn get_and_touch(rest: &[u8], with_version: bool) -> Result<Line<'_>, Refused<'_
         return Err(Refused::new(UNKNOWN));
     }
     let touch = Some(signed(exptime).ok_or(BAD_EXPTIME)?);
-    let keys = Keys(keys);
-    keys.iter().try_for_each(check_key)?;
+    let keys = Keys::parse(keys)?;
     Ok(Line::Command(Command::Get { keys, with_version, touch }))
 }
 
@@ -485,7 +484,7 @@ fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
     // What is wrong with the flags need not wait for the value.
     let kind = match meta::parse(Verb::Set(b""), key, flags) {
-        Ok(_) => Kind::Meta { key, flags },
+        Ok(request) => Kind::Meta(request),
         Err(line) => Kind::Nothing(Refused::new(line)),
     };
     Ok(Line::Store(Announced { len, kind }))
@@ -576,6 +575,38 @@ mod tests {
         assert_eq!((refused.line, refused.outdated), (TOO_LARGE, Some(&b"k"[..])));
         let (step, _) = parser.next(&input[len..], &large);
         assert_eq!(step, Step::Command(Command::MetaNoop));
+    }
+
+    #[test]
+    fn the_value_of_a_meta_command_may_come_in_pieces() {
+        let input = b"ms key 3 T5 c\r\nabc\r\n";
+        for cut in 0..input.len() {
+            let mut parser = Parser::default();
+            let (step, consumed) = parser.next(&input[..cut], &Limits::default());
+            assert!(matches!(step, Step::NeedMore { .. }), "{cut}");
+            assert_eq!(consumed, 0);
+            let (step, consumed) = parser.next(input, &Limits::default());
+            let Step::Command(Command::Meta(request)) = step else { panic!("{step:?}") };
+            assert_eq!((request.verb, request.key_text), (Verb::Set(b"abc"), &b"key"[..]));
+            assert_eq!((request.options.ttl, request.options.version), (Some(5), true));
+            assert_eq!(consumed, input.len());
+        }
+    }
+
+    #[test]
+    fn the_first_key_is_among_all_keys() {
+        for (input, expected) in [
+            ("get  a\r\n", &["a"][..]),
+            ("gets a  b c \r\n", &["a", "b", "c"]),
+            ("gat 5 a b\r\n", &["a", "b"]),
+            ("gat 5\r\n", &[]),
+        ] {
+            let Step::Command(Command::Get { keys, .. }) = all(input.as_bytes())[0] else {
+                panic!("{input}")
+            };
+            let keys: Vec<_> = keys.iter().map(|key| str::from_utf8(key).expect("text")).collect();
+            assert_eq!(keys, expected, "{input}");
+        }
     }
 
     #[test]
