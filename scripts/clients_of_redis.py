@@ -1,9 +1,11 @@
 """Uses a server as applications do, through their libraries, and says of each what works.
 
 A case that cannot work yet names the command that it needs, and has to fail for want of just that: when it
-begins to work, its mark has to go. Usage: clients_of_redis.py PORT [redis_exporter's PORT]"""
+begins to work, its mark has to go. Usage: clients_of_redis.py PORT EXPORTER BULLMQ, where EXPORTER is
+redis_exporter's port and BULLMQ the folder of queue.js with its packages."""
 
 import logging
+import subprocess
 import sys
 import urllib.request
 
@@ -16,6 +18,7 @@ import redlock
 import rq
 
 PORT = int(sys.argv[1])
+EXPORTER, BULLMQ = sys.argv[2:]
 URL = f"redis://127.0.0.1:{PORT}"
 WAIT = 10
 CASES = []
@@ -184,7 +187,6 @@ def redlock_unlock():
     check(client().exists("resource"), 0)
 
 
-
 @case("rq: a job and its result", needs="MULTI")
 def rq_job():
     connection = client()
@@ -218,12 +220,34 @@ def celery_result():
     check(app.AsyncResult("identity").get(timeout=WAIT), 42)
 
 
+def run(*command):
+    """Runs a program that uses the server; what it says on stderr is the error."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=6 * WAIT)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+
+
+@case("Sidekiq: a job, sent and taken")
+def sidekiq_job():
+    run("ruby", "scripts/clients_of_redis.rb", str(PORT), "job")
+
+
+@case("Sidekiq: a job of which the time has come", needs="SCRIPT")
+def sidekiq_scheduled():
+    run("ruby", "scripts/clients_of_redis.rb", str(PORT), "scheduled")
+
+
+@case("BullMQ: sending a job", needs="EVAL")
+def bullmq_send():
+    run("node", f"{BULLMQ}/queue.js", str(PORT))
+
+
 @case("redis_exporter: the figures of INFO")
 def exporter():
     r = client()
     r.mset({f"k{n}": n for n in range(50)})
     r.set("expiring", 1, ex=100)
-    page = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[2]}/metrics", timeout=WAIT).read()
+    page = urllib.request.urlopen(f"http://127.0.0.1:{EXPORTER}/metrics", timeout=WAIT).read()
     lines = [line.rsplit(" ", 1) for line in page.decode().splitlines() if line[:1] not in ("#", "")]
     figures = {name: float(value) for name, value in lines}
     for name, value in {
@@ -264,7 +288,7 @@ def outcome(needs, function):
         function()
     except Exception as error:
         wanted = f"unknown command '{needs}'"
-        if needs and wanted in text_of(error):
+        if needs and wanted.lower() in text_of(error).lower():
             return f"not yet: needs {needs}", True
         return f"FAILED: {text_of(error)}", False
     if needs:
