@@ -111,7 +111,7 @@ impl Locker<'_> {
                 keyspace.aging.before_ms.store(now_ms, Relaxed);
                 return Left::Nothing;
             }
-            self.visit_some(&mut at, &age);
+            self.visit_some(&mut at, age);
         }
         *round = Some(at);
         Left::Something
