@@ -186,7 +186,7 @@ impl Look<'_> {
         mut visit: impl FnMut(&mut Self, DbIndex, &mut Entry) -> bool,
     ) -> usize {
         let (mut hand, mut seen, mut buckets) = (Hand::of(held.stats), 0, 0);
-        let databases = held.shard.db_count();
+        let databases = held.stats.dbs.len();
         // Each database in turn, and at the end what is left of the first one.
         for _ in 0..=databases {
             let db = self.keyspace.db_index(hand.db).unwrap_or(DbIndex::ZERO);

@@ -156,10 +156,8 @@ impl Locker<'_> {
     pub(crate) fn note_waiters_of(&mut self, dbs: &[DbIndex]) {
         let Self { many, ready, .. } = self;
         for held in many {
-            let waiters = held.shard.waiters.as_deref();
-            for (db, key) in
-                dbs.iter().flat_map(|db| waiters.into_iter().flat_map(|all| all.keys_of(*db)))
-            {
+            let Some(waiters) = held.shard.waiters.as_deref() else { continue };
+            for (db, key) in dbs.iter().flat_map(|db| waiters.keys_of(*db)) {
                 ready.note(*db, key);
             }
         }
