@@ -1,8 +1,8 @@
 """Uses a server as applications do, through their libraries, and says of each what works.
 
 A case that cannot work yet names the command that it needs, and has to fail for want of just that: when it
-begins to work, its mark has to go. Usage: clients_of_redis.py PORT EXPORTER BULLMQ, where EXPORTER is
-redis_exporter's port and BULLMQ the folder of queue.js with its packages."""
+begins to work, its mark has to go. Usage: clients_of_redis.py PORT EXPORTER, where EXPORTER is
+redis_exporter's port."""
 
 import logging
 import subprocess
@@ -18,7 +18,7 @@ import redlock
 import rq
 
 PORT = int(sys.argv[1])
-EXPORTER, BULLMQ = sys.argv[2:]
+EXPORTER = sys.argv[2]
 URL = f"redis://127.0.0.1:{PORT}"
 WAIT = 10
 CASES = []
@@ -235,11 +235,6 @@ def sidekiq_job():
 @case("Sidekiq: a job of which the time has come", needs="SCRIPT")
 def sidekiq_scheduled():
     run("ruby", "scripts/clients_of_redis.rb", str(PORT), "scheduled")
-
-
-@case("BullMQ: sending a job", needs="EVAL")
-def bullmq_send():
-    run("node", f"{BULLMQ}/queue.js", str(PORT))
 
 
 @case("redis_exporter: the figures of INFO")
