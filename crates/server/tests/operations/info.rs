@@ -61,35 +61,34 @@ fn monitoring_tools_find_numbers() {
         allocator_frag_bytes allocator_rss_ratio allocator_rss_bytes rss_overhead_ratio \
         rss_overhead_bytes mem_fragmentation_ratio mem_fragmentation_bytes \
         mem_not_counted_for_evict mem_replication_backlog mem_total_replication_buffers \
-        mem_clients_slaves mem_clients_normal mem_cluster_links mem_aof_buffer \
-        active_defrag_running lazyfree_pending_objects lazyfreed_objects loading async_loading \
-        current_cow_peak current_cow_size current_cow_size_age current_fork_perc \
-        current_save_keys_processed current_save_keys_total rdb_changes_since_last_save \
-        rdb_bgsave_in_progress rdb_last_save_time rdb_last_bgsave_time_sec \
-        rdb_current_bgsave_time_sec rdb_saves rdb_last_cow_size rdb_last_load_keys_expired \
-        rdb_last_load_keys_loaded aof_enabled aof_rewrite_in_progress aof_rewrite_scheduled \
-        aof_last_rewrite_time_sec aof_current_rewrite_time_sec aof_last_cow_size aof_rewrites \
-        aof_rewrites_consecutive_failures module_fork_in_progress module_fork_last_cow_size \
-        total_connections_received total_commands_processed instantaneous_ops_per_sec \
-        total_net_input_bytes total_net_output_bytes total_net_repl_input_bytes \
-        total_net_repl_output_bytes instantaneous_input_kbps instantaneous_output_kbps \
-        instantaneous_input_repl_kbps instantaneous_output_repl_kbps rejected_connections \
-        sync_full sync_partial_ok sync_partial_err expired_keys expired_stale_perc \
-        expired_time_cap_reached_count expire_cycle_cpu_milliseconds evicted_keys \
-        evicted_clients total_eviction_exceeded_time current_eviction_exceeded_time \
-        keyspace_hits keyspace_misses pubsub_channels pubsub_patterns pubsubshard_channels \
-        latest_fork_usec total_forks migrate_cached_sockets slave_expires_tracked_keys \
-        active_defrag_hits active_defrag_misses active_defrag_key_hits active_defrag_key_misses \
+        mem_clients_slaves mem_clients_normal mem_cluster_links active_defrag_running \
+        lazyfree_pending_objects loading async_loading current_cow_peak current_cow_size \
+        current_cow_size_age current_fork_perc current_save_keys_processed \
+        current_save_keys_total rdb_changes_since_last_save rdb_bgsave_in_progress \
+        rdb_last_save_time rdb_last_bgsave_time_sec rdb_current_bgsave_time_sec rdb_saves \
+        rdb_last_cow_size rdb_last_load_keys_expired rdb_last_load_keys_loaded aof_enabled \
+        aof_rewrite_in_progress aof_rewrite_scheduled aof_last_rewrite_time_sec \
+        aof_current_rewrite_time_sec aof_last_cow_size aof_rewrites module_fork_in_progress \
+        module_fork_last_cow_size total_connections_received total_commands_processed \
+        instantaneous_ops_per_sec total_net_input_bytes total_net_output_bytes \
+        total_net_repl_input_bytes total_net_repl_output_bytes instantaneous_input_kbps \
+        instantaneous_output_kbps instantaneous_input_repl_kbps instantaneous_output_repl_kbps \
+        rejected_connections sync_full sync_partial_ok sync_partial_err expired_keys \
+        expired_stale_perc expired_time_cap_reached_count evicted_keys evicted_clients \
+        total_eviction_exceeded_time current_eviction_exceeded_time keyspace_hits \
+        keyspace_misses pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec \
+        total_forks migrate_cached_sockets slave_expires_tracked_keys active_defrag_hits \
+        active_defrag_misses active_defrag_key_hits active_defrag_key_misses \
         total_active_defrag_time current_active_defrag_time tracking_total_keys \
         tracking_total_items tracking_total_prefixes unexpected_error_replies \
         total_error_replies dump_payload_sanitizations total_reads_processed \
         total_writes_processed io_threaded_reads_processed io_threaded_writes_processed \
-        reply_buffer_shrinks reply_buffer_expands eventloop_cycles acl_access_denied_auth \
-        acl_access_denied_cmd acl_access_denied_key acl_access_denied_channel connected_slaves \
-        master_repl_offset second_repl_offset repl_backlog_active repl_backlog_size \
-        repl_backlog_first_byte_offset repl_backlog_histlen used_cpu_sys used_cpu_user \
-        used_cpu_sys_children used_cpu_user_children used_cpu_sys_main_thread \
-        used_cpu_user_main_thread cluster_enabled"
+        eventloop_cycles acl_access_denied_auth acl_access_denied_cmd acl_access_denied_key \
+        acl_access_denied_channel connected_slaves master_repl_offset second_repl_offset \
+        repl_backlog_active repl_backlog_size repl_backlog_first_byte_offset \
+        repl_backlog_histlen used_cpu_sys used_cpu_user used_cpu_sys_children \
+        used_cpu_user_children used_cpu_sys_main_thread used_cpu_user_main_thread \
+        cluster_enabled"
         .split_whitespace()
     {
         let value = fields.get(name).unwrap_or_else(|| panic!("{name} is missing"));
