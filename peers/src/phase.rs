@@ -125,7 +125,9 @@ fn operate(store: &dyn Store, shape: &Shape, phase: Phase) -> Result<u64> {
         for _ in 0..shape.threads {
             scope.spawn(|| match work(store, shape, phase, &next) {
                 Ok(count) => drop(done.fetch_add(count, Ordering::Relaxed)),
-                Err(error) => *failure.lock().expect("no thread panics while it holds the lock") = Some(error),
+                Err(error) => {
+                    *failure.lock().expect("no thread panics while it holds the lock") = Some(error)
+                }
             });
         }
     });

@@ -19,7 +19,7 @@ pub enum Scope {
     /// stays so for the next request; several are locked at once.
     Keys,
     /// Those of the keys, only while the body copies what it needs of them: what it does with the copies
-    /// takes long. See [`Context::briefly`](crate::execute::Context::briefly).
+    /// takes long. See `Context::briefly`.
     Briefly,
     /// One after the other outside of a guard, each while it is looked at; or all, for a moment.
     Stepwise,
