@@ -9,10 +9,8 @@ import redis
 
 # Commands of Redis that are not here yet.
 MISSING = {
-    "acl", "client|caching", "client|tracking", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro",
-    "exec", "fcall", "fcall_ro", "function", "migrate", "multi", "psubscribe", "psync", "publish",
-    "pubsub", "punsubscribe", "replconf", "replicaof", "restore-asking", "script", "slaveof",
-    "spublish", "ssubscribe", "subscribe", "sunsubscribe", "sync", "unsubscribe", "unwatch", "watch",
+    "migrate", "psync",
+    "replconf", "replicaof", "restore-asking", "slaveof", "sync",
 }
 
 # Commands that 7.0 lacks.
@@ -25,7 +23,12 @@ ADDED = {
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
     "backup": "our own",
     "client|durability": "our own",
+    **{name: "our own: commands that never block" for name in (
+        "client|acceptnb", "nbcancel", "nbkeys", "nblist", "nblmove", "nblmpop", "nblpop", "nbrpop", "nbxread",
+        "nbzpopmax", "nbzpopmin")},
     "exit": "our own: what people type who want to leave",
+    **{name: "our own: scripts by name" for name in (
+        "evalname", "script|names", "script|register", "script|unregister")},
 }
 
 SCRIPTS_MAY = "7.2: scripts may call it, and then it does not wait"
@@ -34,6 +37,7 @@ SCRIPTS_MAY = "7.2: scripts may call it, and then it does not wait"
 DIFFERENT = {
     **{(name, "flags"): SCRIPTS_MAY for name in (
         "blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin", "wait")},
+    **{(name, "tips"): "7.2: for all nodes" for name in ("acl|deluser", "acl|save", "acl|setuser")},
     ("wait", "categories"): "7.2: it blocks",
     ("command|getkeys", "arity"): "7.2: a call may be a single word",
     ("command|getkeysandflags", "arity"): "7.2: a call may be a single word",
@@ -138,6 +142,10 @@ def main():
     wrong += [f"{name} is missing" for name in sorted(theirs.keys() - ours.keys()) if not is_missing(name)]
     wrong += [f"{name} is not in Redis" for name in sorted(ours.keys() - theirs.keys() - ADDED.keys())]
     wrong += [f"{name} is listed, and there" for name in sorted(MISSING & ours.keys())]
+    for name, document in documents_of(tierce).items():
+        # Redis' versions are numbers; a command of our own names our version.
+        if document["since"].startswith("Tierce ") != (ADDED.get(name, "").startswith("our own")):
+            wrong.append(f"{name}: since is {document['since']}")
     wrong += [f"{name} is listed as added" for name in sorted(ADDED.keys() - (ours.keys() - theirs.keys()))]
 
     for name, document in documents_of(tierce).items():

@@ -3,9 +3,36 @@ carry data between Tierce and redis-server have in common."""
 
 import random
 import socket
+import struct
 import subprocess
 import sys
 import time
+
+POLYNOMIAL = 0x95ac9329ac4bc9b5
+VERSION = struct.pack("<H", 10)
+
+
+def table():
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (POLYNOMIAL if byte & 1 else 0)
+        yield byte
+
+
+TABLE = list(table())
+
+
+def crc64(data):
+    sum = 0
+    for byte in data:
+        sum = TABLE[(sum ^ byte) & 0xff] ^ sum >> 8
+    return sum
+
+
+def payload(value):
+    """What DUMP replies to of an encoded value, and FUNCTION DUMP of libraries."""
+    summed = value + VERSION
+    return summed + struct.pack("<Q", crc64(summed))
 
 
 class Client:
@@ -25,7 +52,7 @@ class Client:
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b"-":
-            raise RuntimeError(rest.decode())
+            return self.error(rest.decode(errors="replace"))
         if kind == b"+":
             return rest
         if kind == b":":
@@ -37,6 +64,10 @@ class Client:
         if kind == b"*":
             return [self.reply() for _ in range(int(rest))]
         raise RuntimeError(f"odd reply {line}")
+
+    def error(self, text):
+        """What becomes of an error reply."""
+        raise RuntimeError(text)
 
     def call(self, *args):
         self.send(*args)

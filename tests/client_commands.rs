@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, what is known of them, and what may be done to them.
+//! CLIENT: listing connected clients, and changing or closing their connections.
 
 use std::time::Duration;
 

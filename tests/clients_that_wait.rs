@@ -1,8 +1,11 @@
-//! Commands that wait until there is something: who gets what, in which order, and how waiting ends.
+//! Blocking commands: which client gets what, in which order, and how waiting ends.
 
-use tierce_harness::{Connection, Server, encode, wait_until};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
-use crate::server;
+use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
+
+use crate::{launch, server};
 
 /// A server with clients on it that wait.
 struct Waiting {
@@ -38,6 +41,37 @@ impl Waiting {
             let info = observer.ask("INFO clients").text().to_owned();
             info.contains(&format!("blocked_clients:{count}\r"))
         });
+    }
+}
+
+/// The pusher's reply is the last that is sent: when it has come, the replies of the clients that it woke are there.
+/// Several pushes in one batch wake several clients.
+#[test]
+fn clients_are_woken_before_the_pusher_has_its_reply() {
+    const CLIENTS: usize = 20;
+    let dir = TempDir::new();
+    let path = dir.path().join("tierce.sock");
+    let path_text = path.to_str().expect("UTF-8");
+    for durability in ["no", "everysec"] {
+        let launch = launch().with("unixsocket", path_text).with("threads", "1");
+        let server = launch.with("appendonly", "yes").with("appendfsync", durability).start();
+        let mut waiting = Waiting { observer: server.connect(), server, blocked: 0 };
+        let mut clients: Vec<UnixStream> = Vec::new();
+        for blocked in 1..=CLIENTS {
+            let mut client = UnixStream::connect(&path).expect("a socket");
+            client.write_all(&encode(&["BLPOP", "jobs", "0"])).expect("sent");
+            client.set_nonblocking(true).expect("an option of the socket");
+            clients.push(client);
+            waiting.wait_for_blocked(blocked as i64);
+        }
+        let mut pusher = Connection::unix(&path);
+        pusher.send(encode(&["RPUSH", "jobs", "one"]).repeat(CLIENTS));
+        (0..CLIENTS).for_each(|_| pusher.expect(":1"));
+        for client in &mut clients {
+            let mut reply = [0; 64];
+            let received = client.read(&mut reply).expect("a reply");
+            assert_eq!(&reply[..received], b"*2\r\n$4\r\njobs\r\n$3\r\none\r\n");
+        }
     }
 }
 
@@ -174,6 +208,19 @@ fn patience_ends_in_nothing_and_unblock_in_what_was_asked_for() {
     client.check("BLPOP k x", "-ERR timeout is not a float or out of range");
 }
 
+/// A new `timeout` used to take the place of the patience of clients that wait.
+#[test]
+fn a_new_idle_timeout_ends_no_waiting() {
+    let mut waiting = Waiting::new();
+    let mut client = waiting.client("BLPOP k 0");
+    let mut idle = waiting.server.connect();
+    idle.check("PING", "+PONG");
+    waiting.observer.check("CONFIG SET timeout 1", "+OK");
+    idle.expect_closed();
+    waiting.server.connect().check("RPUSH k 1", ":1");
+    client.expect("[\"k\", \"1\"]");
+}
+
 #[test]
 fn what_a_client_would_have_got_that_is_gone_stays() {
     let mut waiting = Waiting::new();
@@ -193,6 +240,51 @@ fn requests_behind_one_that_waits_wait_as_well() {
     waiting.server.connect().check("RPUSH k 1", ":1");
     client.expect("[\"k\", \"1\"]");
     client.expect("+PONG");
+}
+
+/// A command with so many arguments runs on another thread, which registers its client.
+#[test]
+fn any_number_of_keys_is_waited_for() {
+    let mut waiting = Waiting::new();
+    let mut other = waiting.server.connect();
+    let keys: String = (0..10_001).map(|number| format!(" k{number}")).collect();
+    let mut client = waiting.server.connect();
+    client.check("WATCH w", "+OK");
+    let calls = [format!("BLPOP{keys} 0"), format!("BRPOP{keys} 100"), format!("BZPOPMIN{keys} 0")];
+    for (call, add, reply) in [
+        (&calls[0], "RPUSH k10000 a", "[\"k10000\", \"a\"]"),
+        (&calls[1], "RPUSH k5 b", "[\"k5\", \"b\"]"),
+        (&calls[2], "ZADD k7 1 c", "[\"k7\", \"c\", \"1\"]"),
+    ] {
+        waiting.block(&mut client, call);
+        other.check(add, ":1");
+        client.expect(reply);
+        waiting.wait_for_blocked(0);
+    }
+    let streams: String = (0..5_001).map(|number| format!(" s{number}")).collect();
+    let ends = " $".repeat(5_001);
+    waiting.block(&mut client, &format!("XREAD BLOCK 0 STREAMS{streams}{ends}"));
+    other.check("XADD s5000 1-1 a b", "\"1-1\"");
+    client.expect("[[\"s5000\", [[\"1-1\", [\"a\", \"b\"]]]]]");
+    waiting.wait_for_blocked(0);
+    client.check(&format!("BLPOP{keys} 0.001"), "nil-array");
+    waiting.block(&mut client, &calls[0]);
+    let id = waiting.server.connect().ask("CLIENT LIST").text().lines().find_map(|line| {
+        let id = line.split(' ').next().expect("the first field");
+        line.contains("cmd=blpop").then(|| id.replace("id=", ""))
+    });
+    other.check(&format!("CLIENT UNBLOCK {}", id.expect("it is listed")), ":1");
+    client.expect("nil-array");
+    other.check("SET w 1", "+OK");
+    client.check("MULTI", "+OK");
+    client.check("PING", "+QUEUED");
+    client.check("EXEC", "nil-array");
+    waiting.wait_for_blocked(0);
+    waiting.block(&mut client, &calls[0]);
+    drop(client);
+    waiting.wait_for_blocked(0);
+    other.check("RPUSH k1 a", ":1");
+    other.check("LLEN k1", ":1");
 }
 
 #[test]

@@ -77,6 +77,18 @@ fn facts_about_a_command() {
     assert!(subcommands >= 15, "{client}");
 }
 
+#[test]
+fn commands_of_tierce_alone_name_its_version() {
+    let server = server();
+    let mut c = server.connect_resp3();
+    let docs = c.ask("COMMAND DOCS get backup exit client|durability");
+    let since = |name| docs.field(name).field("since").text();
+    assert_eq!(since("get"), "1.0.0");
+    for name in ["backup", "exit", "client|durability"] {
+        assert_eq!(since(name), "Tierce 0.1.0", "{name}");
+    }
+}
+
 /// redis-cli makes its hints of this.
 #[test]
 fn arguments_are_a_tree() {

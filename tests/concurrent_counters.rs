@@ -1,4 +1,4 @@
-//! Commands are atomic, also those on several keys in different shards, from any connection.
+//! Commands are atomic, even those on several keys in different shards, from any connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Directives come from a file, the command line and the environment, in rising precedence.
-//! What cannot be obeyed is one clear line and exit code 1.
+//! Directives come from a file, the command line and the environment, in rising precedence. A wrong
+//! option or directive ends with one clear line and exit code 1.
 
 use tierce_harness::{Launch, Outcome, TempDir};
 

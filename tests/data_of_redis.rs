@@ -1,5 +1,5 @@
-//! Data of Redis beside a log that was never written to are taken over at the start: as a whole, once, and
-//! never silently not at all.
+//! If the log was never written to, a start imports the data that Redis left: completely, once, and never
+//! silently not at all.
 
 use std::fs;
 use std::path::Path;
@@ -151,10 +151,12 @@ fn what_cannot_be_taken_over_ends_the_start_with_the_way_out() {
     durable(&dir).start().connect().check("DBSIZE", ":0");
 }
 
-/// A snapshot with a library of functions and a key.
-fn snapshot_with_a_library() -> Vec<u8> {
-    let library = b"#!lua name=l\nredis.register_function('f', function() return 1 end)";
+/// A snapshot with a library of functions for an engine, and a key.
+fn snapshot_with_a_library(engine: &str) -> Vec<u8> {
+    let library =
+        format!("#!{engine} name=l\nredis.register_function('f', function() return 1 end)");
     let mut file = b"REDIS0010\xf5".to_vec();
+    let library = library.as_bytes();
     file.extend([0x40, library.len() as u8]);
     file.extend(library);
     file.extend(b"\xfe\x00\x00\x01k\x01v\xff");
@@ -164,10 +166,21 @@ fn snapshot_with_a_library() -> Vec<u8> {
 }
 
 #[test]
+fn libraries_of_functions_are_taken_over() {
+    for appendonly in ["yes", "no"] {
+        let dir = TempDir::new();
+        fs::write(dir.path().join("dump.rdb"), snapshot_with_a_library("lua")).expect("a file");
+        let server = durable(&dir).with("appendonly", appendonly).start();
+        server.connect().check("FCALL f 0", ":1");
+        server.connect().check("GET k", "\"v\"");
+    }
+}
+
+#[test]
 fn what_this_version_lacks_is_left_out_only_when_told_so() {
     for appendonly in ["yes", "no"] {
         let dir = TempDir::new();
-        fs::write(dir.path().join("dump.rdb"), snapshot_with_a_library()).expect("a file");
+        fs::write(dir.path().join("dump.rdb"), snapshot_with_a_library("js")).expect("a file");
         let said = refused(&dir, &[("appendonly", appendonly)]);
         assert!(said.contains("library") && said.contains("skip-unsupported"), "{said}");
         let server =
@@ -176,7 +189,7 @@ fn what_this_version_lacks_is_left_out_only_when_told_so() {
         assert!(server.output().contains("eft out"), "{}", server.output());
     }
     let dir = TempDir::new();
-    fs::write(dir.path().join("source.rdb"), snapshot_with_a_library()).expect("a file");
+    fs::write(dir.path().join("source.rdb"), snapshot_with_a_library("js")).expect("a file");
     let import = || {
         let source = dir.path().join("source.rdb");
         Launch::new(program()).argument("import").argument(source).with("dir", text(dir.path()))

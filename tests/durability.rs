@@ -1,4 +1,4 @@
-//! What was acknowledged is there after the server was killed and started again.
+//! Acknowledged writes are there after the server was killed and started again.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -299,7 +299,7 @@ fn run_client(mut c: Connection, number: usize, expected: &Expected, ends: &Atom
             return;
         }
         for step in steps {
-            for _ in 0..4 {
+            for _ in 0..REPLIES_A_STEP {
                 if c.reply_or_rest().is_empty() {
                     return;
                 }
@@ -309,6 +309,13 @@ fn run_client(mut c: Connection, number: usize, expected: &Expected, ends: &Atom
     }
 }
 
+/// To the requests of one step.
+const REPLIES_A_STEP: usize = 10;
+
+/// Writes a key that it declares, and others that it does not.
+const SCRIPT: &str = "redis.call('append', KEYS[1], 'x') redis.call('set', KEYS[1] .. ':last', ARGV[1]) \
+                      redis.call('rpush', KEYS[1] .. ':all', ARGV[1]) return ARGV[1]";
+
 fn requests_of(number: usize, step: u64) -> Vec<u8> {
     let name = |what: &str| format!("{number}:{what}");
     let text = step.to_string();
@@ -317,6 +324,12 @@ fn requests_of(number: usize, step: u64) -> Vec<u8> {
         encode(&["APPEND", &name("long"), "x"]),
         encode(&["MSET", &name("left"), &text, &name("right"), &text]),
         encode(&["RENAME", &name("left"), &name("middle")]),
+        encode(&["MULTI"]),
+        encode(&["SET", &name("together"), &text]),
+        encode(&["APPEND", &name("with"), "x"]),
+        encode(&["RPUSH", &name("these"), &text]),
+        encode(&["EXEC"]),
+        encode(&["EVAL", SCRIPT, "1", &name("script"), &text]),
     ]
     .concat()
 }
@@ -335,6 +348,19 @@ fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
     let left = number_of(c, &format!("GET {number}:left"));
     let middle = number_of(c, &format!("GET {number}:middle"));
     assert!(left == right || (left == 0 && middle == right), "{left} {middle} {right}");
+    // A transaction is there or not.
+    let together = number_of(c, &format!("GET {number}:together"));
+    assert!((told..=right).contains(&together), "client {number}: {told} <= {together} <= {right}");
+    assert_eq!(number_of(c, &format!("STRLEN {number}:with")), together);
+    assert_eq!(number_of(c, &format!("LLEN {number}:these")), together);
+    // So is what a script has written.
+    let script = number_of(c, &format!("STRLEN {number}:script"));
+    assert!(
+        (told..=together).contains(&script),
+        "client {number}: {told} <= {script} <= {together}"
+    );
+    assert_eq!(number_of(c, &format!("LLEN {number}:script:all")), script);
+    assert_eq!(number_of(c, &format!("GET {number}:script:last")), script);
     // What was underway when the server died may be there in part: go on from one state.
     for what in ["count", "right", "middle"] {
         c.check(&format!("SET {number}:{what} {asked}"), "+OK");
@@ -342,6 +368,16 @@ fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
     let missing = "x".repeat((asked - long) as usize);
     c.call(&["APPEND", &format!("{number}:long"), &missing]);
     c.ask(&format!("DEL {number}:left"));
+    c.check(&format!("SET {number}:together {asked}"), "+OK");
+    let missing = vec!["x"; (asked - together) as usize];
+    if !missing.is_empty() {
+        c.call(&["APPEND", &format!("{number}:with"), &missing.concat()]);
+        c.ask(&format!("RPUSH {number}:these {}", missing.join(" ")));
+    }
+    for step in script + 1..=asked {
+        let (key, text) = (format!("{number}:script"), step.to_string());
+        c.call(&["EVAL", SCRIPT, "1", &key, &text]);
+    }
     expected.told.store(asked, Ordering::Relaxed);
 }
 

@@ -1,4 +1,4 @@
-//! At `maxmemory`, writes fail or keys go, as the policy says.
+//! At `maxmemory`, writes fail or keys are evicted, as the policy says.
 
 use std::collections::BTreeMap;
 

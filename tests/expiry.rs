@@ -200,7 +200,7 @@ fn remaining_times() {
     c.check("PTTL k", ":-1");
 }
 
-/// Keys that nobody asks for give their memory back, too.
+/// Expired keys that are never read give their memory back, too.
 #[test]
 fn forgotten_keys_are_removed() {
     const KEYS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! A limit of open files that is lower than the number of those who want to connect.
+//! More clients than the limit of open files allows.
 
 use tierce_harness::{Connection, TempDir, free_port, wait_until};
 

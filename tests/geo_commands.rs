@@ -1,4 +1,4 @@
-//! Places on earth: the examples of the manual, and what the commands refuse.
+//! Geospatial indexes: the examples of the manual, and what the commands refuse.
 
 use crate::server;
 

@@ -215,7 +215,7 @@ fn fields_whose_time_has_come_are_gone() {
             c.check(&format!("HSET {key} f1 new"), ":1");
             c.check(&format!("HTTL {key} FIELDS 1 f1"), "[:-1]");
         }
-        // A hash goes with its last field, though nobody looks at it.
+        // A hash goes with its last field, without being read.
         c.check("HSET gone a 1 b 2", ":2");
         c.check("HPEXPIRE gone 1 FIELDS 2 a b", "[:1, :1]");
         wait_until("the hash is gone", || c.ask("DBSIZE").int() == 2);

@@ -1,4 +1,4 @@
-//! HELLO chooses the protocol, AUTH opens the door.
+//! HELLO chooses the protocol, AUTH authenticates.
 
 use tierce_harness::encode;
 

@@ -1,4 +1,4 @@
-//! Whatever arrives: an error or a closed connection, bounded memory, and nobody else notices.
+//! Whatever arrives: an error or a closed connection, bounded memory, and no other client notices.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! Counters of different elements, byte for byte those of Redis.
+//! HyperLogLogs, byte for byte those of Redis.
 
 use tierce_harness::Reply;
 

@@ -1,4 +1,4 @@
-//! A server that nobody talks to sleeps, whatever is connected and whatever has a time to live.
+//! A server without requests sleeps, whatever is connected and whatever has a time to live.
 
 use std::time::Duration;
 

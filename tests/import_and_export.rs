@@ -1,4 +1,4 @@
-//! Data of Redis come in by `tierce import` and go out by `tierce export`.
+//! `tierce import` and `tierce export` read and write Redis' files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

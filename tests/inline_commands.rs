@@ -1,4 +1,4 @@
-//! Whoever has no client library can type.
+//! Without a client library, commands can be typed.
 
 use crate::server;
 

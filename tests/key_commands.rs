@@ -20,7 +20,7 @@ fn deleting_and_counting() {
     });
 }
 
-/// Large values are freed beside the path of commands; nobody can tell.
+/// Large values are freed beside the path of commands, without a visible difference.
 #[test]
 fn large_values_can_be_deleted_in_every_way() {
     with_both(|c| {
@@ -74,7 +74,7 @@ fn copying() {
         assert_eq!(c.get("a"), Ok("value".to_owned()));
         assert_eq!(run(c, "COPY a b REPLACE DB 0"), Ok(1));
         assert_eq!(c.get("b"), Ok("value".to_owned()));
-        let error = run::<i64>(c, "COPY a b NOSUCH").expect_err("an option nobody knows");
+        let error = run::<i64>(c, "COPY a b NOSUCH").expect_err("an unknown option");
         assert_eq!(error.detail(), Some("syntax error"));
     });
 }

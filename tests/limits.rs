@@ -1,4 +1,4 @@
-//! Every client has its limits; who exceeds one loses the connection, and nobody else does.
+//! Every client has its limits; a client that exceeds one loses its connection, and no other client does.
 
 use std::io::Write;
 
@@ -163,7 +163,7 @@ fn a_long_reply_is_not_built_beyond_the_hard_limit() {
     assert!(stats.contains("client_output_buffer_limit_disconnections:4\r\n"), "{stats}");
 }
 
-/// Whoever wants no replies cannot have too many of them.
+/// A client that wants no replies cannot have too many of them.
 #[test]
 fn replies_that_nobody_wants_do_not_count() {
     let server = launch().with("client-output-buffer-limit", "normal 1mb 0 0").start();

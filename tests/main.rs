@@ -12,7 +12,6 @@
 //! another one: `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks what came with 7.2).
 
 // The protocol.
-mod failed_transactions;
 mod hello_and_auth;
 mod inline_commands;
 mod pipelines_of_any_depth;
@@ -28,6 +27,9 @@ mod memcached_edges;
 mod memcached_tools;
 mod pedrokv;
 
+// Encrypted connections.
+mod tls;
+
 // The data.
 mod bitmap_commands;
 mod concurrent_counters;
@@ -35,6 +37,7 @@ mod data_of_redis;
 mod dump_restore;
 mod durability;
 mod expiry;
+mod functions;
 mod geo_commands;
 mod hash_commands;
 mod hyperloglog_commands;
@@ -48,8 +51,12 @@ mod sort;
 mod sorted_set_commands;
 mod stream_commands;
 mod string_commands;
+mod tracking;
+mod transactions;
+mod watching;
 
 // The server and its clients.
+mod acl;
 mod check_and_start;
 mod client_commands;
 mod clients_that_wait;
@@ -57,9 +64,13 @@ mod command_table;
 mod compaction;
 mod config_commands;
 mod config_sources;
+mod examples;
 mod info;
 mod monitor;
 mod named_files;
+mod nonblocking;
+mod notifications;
+mod pubsub;
 mod redis_conf;
 mod redis_directives;
 mod slowlog_and_latency;
@@ -81,6 +92,11 @@ mod snapshots;
 mod snapshots_of_large_collections;
 mod spill;
 mod unix_socket_and_ipv6;
+
+// Scripts.
+mod scripts;
+mod scripts_by_name;
+mod scripts_that_run_long;
 
 // What they share.
 mod both_protocols;

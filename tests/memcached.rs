@@ -503,22 +503,108 @@ fn the_port_can_be_opened_and_closed() {
     both.check(b"version\r\n", b"VERSION 1.6.18\r\n");
     let mut redis = both.server.connect();
     redis.check("CONFIG SET memcached-port 0", "+OK");
-    wait_until("nobody listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+    wait_until("the port is closed", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
     redis.check("PING", "+PONG");
 }
 
+#[track_caller]
+fn expect(stream: &mut TcpStream, expected: &[u8]) {
+    let mut answer = vec![0; expected.len()];
+    stream.read_exact(&mut answer).expect("received");
+    assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
+}
+
+/// What only reads goes on, up to the first request of its connection that has to wait.
 #[test]
-fn a_pause_holds_requests_back() {
+fn a_pause_of_writes_holds_back_writes() {
     let both = start();
     let mut redis = both.server.connect();
+    redis.check("SET there y", "+OK");
     redis.check("CLIENT PAUSE 100000 WRITE", "+OK");
-    let mut stream = both.connect();
-    stream.write_all(b"set k 0 0 1\r\nx\r\n").expect("sent");
-    redis.check("GET k", "nil");
+    let mut text = both.connect();
+    // The bytes of a value that is too large are passed over, and those of a request that waits are not.
+    let large = [b"add large 0 0 1100000\r\n", &vec![b'v'; 1_100_000][..], b"\r\n"].concat();
+    text.write_all(&large).expect("sent");
+    text.write_all(b"get there\r\nset k 0 0 1\r\nx\r\nget k\r\n").expect("sent");
+    expect(&mut text, b"SERVER_ERROR object too large for cache\r\n");
+    expect(&mut text, b"VALUE there 0 1\r\ny\r\nEND\r\n");
+    let mut binary = both.connect();
+    let get = |key| frame(0x00, b"", key, b"");
+    let set = frame(0x01, &[0; 8], b"b", b"z");
+    binary.write_all(&[get(b"none"), set, get(b"b")].concat()).expect("sent");
+    expect(&mut binary, &answer(0x00, 0x01, b"", b"", b"Not found"));
+    let mut meta = both.connect();
+    meta.write_all(b"mg there v\r\nmg new N30 v\r\n").expect("sent");
+    expect(&mut meta, b"VA 1\r\ny\r\n");
+    redis.check("EXISTS k b new", ":0");
     redis.check("CLIENT UNPAUSE", "+OK");
-    let mut answer = [0; 8];
-    stream.read_exact(&mut answer).expect("received");
-    assert_eq!(&answer, b"STORED\r\n");
+    expect(&mut text, b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    expect(&mut meta, b"VA 0 W\r\n\r\n");
+    let mut stored = [0; 24];
+    binary.read_exact(&mut stored).expect("received");
+    assert_eq!(stored[..8], [0x81, 0x01, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_pause_of_all_holds_back_all_requests_on_data() {
+    let both = start();
+    let mut redis = both.server.connect();
+    redis.check("CLIENT PAUSE 100000 ALL", "+OK");
+    let mut stream = both.connect();
+    stream.write_all(b"version\r\nget k\r\n").expect("sent");
+    expect(&mut stream, b"VERSION 1.6.18\r\n");
+    // Were the read not held back, it would be answered by now.
+    both.check(b"version\r\n", b"VERSION 1.6.18\r\n");
+    stream.set_nonblocking(true).expect("a socket");
+    let early = stream.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock));
+    stream.set_nonblocking(false).expect("a socket");
+    redis.check("CLIENT UNPAUSE", "+OK");
+    expect(&mut stream, b"END\r\n");
+}
+
+/// As with `stop-writes-on-bgsave-error` for clients of Redis.
+#[test]
+fn writes_are_refused_while_snapshots_cannot_be_written() {
+    const NOT_SAVED: &str = "snapshots cannot be written, and writes are refused until they can";
+    let dir = TempDir::new();
+    let path = dir.path().display().to_string();
+    let launch = launch().with("appendonly", "no").with("dir", &path).with("save", "3600 1000");
+    let both = with(launch);
+    both.check(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n");
+    // A directory cannot be replaced by a snapshot.
+    std::fs::create_dir(dir.path().join("dump.rdb")).expect("a directory");
+    let mut redis = both.server.connect();
+    redis.check("BGSAVE", "+Background saving started");
+    wait_until("writes are refused", || redis.ask("SET x 1").to_string().starts_with("-MISCONF"));
+    let refused = format!("SERVER_ERROR {NOT_SAVED}\r\n");
+    for write in [
+        "set k 0 0 1\r\ny\r\n",
+        "delete k\r\n",
+        "ms k 1\r\ny\r\n",
+        "mg k N1 v\r\n",
+        "flush_all\r\n",
+    ] {
+        both.check(write.as_bytes(), refused.as_bytes());
+    }
+    both.check(&large_set(b"k"), refused.as_bytes());
+    // A reply to `noreply` would be taken for that to the next request.
+    let quiet = b"set k 0 0 1 noreply\r\ny\r\ndelete k noreply\r\nincr k 1 noreply\r\nflush_all noreply\r\nmn\r\n";
+    both.check(quiet, b"MN\r\n");
+    check_frames(
+        &both,
+        &frame(0x04, b"", b"k", b""),
+        &answer(0x04, 0x86, b"", b"", NOT_SAVED.as_bytes()),
+    );
+    both.check(b"get k\r\nversion\r\n", b"VALUE k 0 1\r\nx\r\nEND\r\nVERSION 1.6.18\r\n");
+    std::fs::remove_dir(dir.path().join("dump.rdb")).expect("a directory");
+    redis.check("SAVE", "+OK");
+    both.check(b"delete k\r\n", b"DELETED\r\n");
+}
+
+/// A `set` of a value that is too large, which would remove the present one.
+fn large_set(key: &[u8]) -> Vec<u8> {
+    [b"set ", key, b" 0 0 1100000\r\n", &vec![b'v'; 1_100_000][..], b"\r\n"].concat()
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn frames_with_parts_of_the_wrong_lengths_end_the_connection() {
         let expected = answer(request[1], 4, b"", b"", b"Invalid arguments");
         check_frames(&both, &[request, noop.clone()].concat(), &expected);
     }
-    // What nobody knows is passed over.
+    // Unknown words are passed over.
     let unknown = frame(0x1b, b"", b"", b"");
     let expected =
         [answer(0x1b, 0x81, b"", b"", b"Unknown command"), answer(0x0a, 0, b"", b"", b"")];
@@ -355,7 +355,7 @@ fn flags_of_meta_commands() {
                 "mg Zm9 b\r\nmd Zm9 b\r\n",
                 "CLIENT_ERROR error decoding key\r\nCLIENT_ERROR invalid or duplicate flag\r\n",
             ),
-            // With u nobody has read it.
+            // With u it counts as unread.
             (
                 "ms k 1 T100\r\nx\r\nmg k u h\r\nmg k h\r\nmg k h t l\r\n",
                 "HD\r\nHD h0\r\nHD h0\r\nHD h1 t100 l0\r\n",

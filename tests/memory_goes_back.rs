@@ -50,6 +50,53 @@ fn small_values_that_were_loaded_overwritten_and_deleted_leave_little() {
 }
 
 #[test]
+fn the_beginning_of_a_request_keeps_no_memory_of_a_large_one() {
+    let server = in_memory().start();
+    let (mut admin, value) = (server.connect(), vec![b'v'; 1000]);
+    let words = (0..8000).flat_map(|_| [&b"k"[..], &value]);
+    let large = encode(&std::iter::once(&b"MSET"[..]).chain(words).collect::<Vec<_>>());
+    let clients: Vec<_> = (0..10)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send([&large[..], b"*2\r\n$3\r\nGE"].concat());
+            client.expect("+OK");
+            client
+        })
+        .collect();
+    wait_until("the memory is back", || server.resident_bytes() < 50 * MB);
+    let listed = admin.call(&["CLIENT", "LIST"]).to_string();
+    assert_eq!(listed.matches(" qbuf=10 ").count(), clients.len(), "{listed}");
+}
+
+#[test]
+fn what_a_client_has_queued_watches_and_subscribes_to_counts_as_its_memory() {
+    let server = in_memory().start();
+    let (mut admin, mut subscriber, mut client) =
+        (server.connect(), server.connect(), server.connect());
+    let mut bytes = || -> usize {
+        let stats = admin.call(&["INFO", "memory"]).text().to_owned();
+        let (_, rest) = stats.split_once("mem_clients_normal:").expect("it is there");
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+        digits.and_then(|digits| digits.parse().ok()).expect("a number")
+    };
+    let words = |command: &str| -> Vec<String> {
+        let names = (0..9000).map(|name| format!("name:{name}"));
+        std::iter::once(command.to_owned()).chain(names).collect()
+    };
+    let before = bytes();
+    subscriber.call(&words("SUBSCRIBE"));
+    let subscribed = bytes();
+    client.call(&words("WATCH"));
+    let watched = bytes();
+    client.check("MULTI", "+OK");
+    client.call(&[&b"SET"[..], b"key", &vec![b'v'; 4 * MB]]);
+    let queued = bytes();
+    assert!(subscribed > before + MB, "{subscribed}, {before} before");
+    assert!(watched > subscribed + MB, "{watched}, {subscribed} before");
+    assert!(queued > watched + 4 * MB, "{queued}, {watched} before");
+}
+
+#[test]
 fn a_large_value_is_received_where_it_stays() {
     let server = in_memory().start();
     let mut client = server.connect();
@@ -129,7 +176,7 @@ fn a_request_around_a_large_value_arrives_in_any_pieces_and_may_have_to_wait() {
             .concat(),
         )
     };
-    // What stands behind the value comes byte by byte, and requests follow.
+    // What is behind the value comes byte by byte, and requests follow.
     let text = request("a", &["EX", "1000"]);
     let (most, tail) = text.split_at(text.len() - 30);
     client.send(most);

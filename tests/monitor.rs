@@ -89,5 +89,5 @@ fn watching_ends_with_reset_or_the_connection() {
     watcher.check("MONITOR", "+OK");
     drop(watcher);
     c.check("SET a 1", "+OK");
-    wait_until("nobody is watching", || !c.ask("CLIENT LIST").text().contains(" flags=O "));
+    wait_until("there is no monitor", || !c.ask("CLIENT LIST").text().contains(" flags=O "));
 }

@@ -1,4 +1,4 @@
-//! Names that clients and directives give never land among the server's own files.
+//! Clients and directives cannot name the server's own files.
 
 use std::fs;
 use std::path::Path;

@@ -9,9 +9,9 @@ use tierce_harness::{Both, Launch, Random, TempDir, free_port, wait_until};
 
 use crate::launch;
 
-const GET: u8 = 1;
-const PUT: u8 = 2;
-const DELETE: u8 = 3;
+pub(crate) const GET: u8 = 1;
+pub(crate) const PUT: u8 = 2;
+pub(crate) const DELETE: u8 = 3;
 
 fn start() -> Both {
     with(launch())
@@ -26,7 +26,7 @@ fn hex(text: &str) -> Vec<u8> {
     text.split_whitespace().map(byte).collect()
 }
 
-fn request(kind: u8, id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(crate) fn request(kind: u8, id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     let len = (8 + key.len() + value.len()) as u16;
     let mut frame = len.to_be_bytes().to_vec();
     frame.extend([key.len() as u8, kind]);
@@ -54,6 +54,7 @@ fn error(id: u32, text: &str) -> Vec<u8> {
 
 const NOT_FOUND: &str = "err: not found";
 const NOT_SUPPORTED: &str = "err: not support";
+const IO: &str = "err: io error";
 
 #[test]
 fn vectors_in_one_write_and_byte_by_byte() {
@@ -125,7 +126,7 @@ fn the_largest_frames_come_back() {
     }
 }
 
-/// Many Puts that arrive together are not stored one after the other, which nobody must notice: the last
+/// Many Puts that arrive together are not stored one after the other, which must not be noticeable: the last
 /// of a key counts, whatever else is between them, and responses come in the order of the requests.
 #[test]
 fn puts_in_a_row_keep_the_order_of_each_key() {
@@ -354,22 +355,58 @@ fn the_port_can_be_opened_and_closed() {
     both.check(&request(GET, 1, b"k", b""), &error(1, NOT_FOUND));
     let mut redis = both.server.connect();
     redis.check("CONFIG SET pedrokv-port 0", "+OK");
-    wait_until("nobody listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+    wait_until("the port is closed", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
     redis.check("PING", "+PONG");
 }
 
+#[track_caller]
+fn expect(stream: &mut TcpStream, expected: &[u8]) {
+    let mut answer = vec![0; expected.len()];
+    stream.read_exact(&mut answer).expect("received");
+    assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
+}
+
+/// What only reads goes on, up to the first request of its connection that has to wait.
 #[test]
-fn a_pause_holds_requests_back() {
+fn a_pause_of_writes_holds_back_writes() {
     let both = start();
     let mut redis = both.server.connect();
+    redis.check("SET there y", "+OK");
     redis.check("CLIENT PAUSE 100000 WRITE", "+OK");
     let mut stream = both.connect();
-    stream.write_all(&request(PUT, 1, b"k", b"x")).expect("sent");
-    redis.check("GET k", "nil");
+    let requests =
+        [request(GET, 1, b"there", b""), request(PUT, 2, b"k", b"x"), request(GET, 3, b"k", b"")];
+    stream.write_all(&requests.concat()).expect("sent");
+    expect(&mut stream, &ok(1, b"y"));
+    // So many that they would go by shard.
+    let mut filling = both.connect();
+    let puts = (0..200).map(|id| request(PUT, id, format!("many:{id}").as_bytes(), b"x"));
+    filling.write_all(&puts.collect::<Vec<_>>().concat()).expect("sent");
+    redis.check("DBSIZE", ":1");
     redis.check("CLIENT UNPAUSE", "+OK");
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).expect("received");
-    assert_eq!(answer[..], ok(1, b""));
+    expect(&mut stream, &[ok(2, b""), ok(3, b"x")].concat());
+    expect(&mut filling, &(0..200).flat_map(|id| ok(id, b"")).collect::<Vec<_>>());
+    redis.check("DBSIZE", ":202");
+}
+
+/// As with `stop-writes-on-bgsave-error` for clients of Redis.
+#[test]
+fn writes_are_refused_while_snapshots_cannot_be_written() {
+    let dir = TempDir::new();
+    let path = dir.path().display().to_string();
+    let launch = launch().with("appendonly", "no").with("dir", &path).with("save", "3600 1000");
+    let both = with(launch);
+    both.check(&request(PUT, 1, b"k", b"x"), &ok(1, b""));
+    // A directory cannot be replaced by a snapshot.
+    std::fs::create_dir(dir.path().join("dump.rdb")).expect("a directory");
+    let mut redis = both.server.connect();
+    redis.check("BGSAVE", "+Background saving started");
+    wait_until("writes are refused", || redis.ask("SET x 1").to_string().starts_with("-MISCONF"));
+    both.check(
+        &[request(PUT, 1, b"k", b"y"), request(DELETE, 2, b"k", b""), request(GET, 3, b"k", b"")]
+            .concat(),
+        &[error(1, IO), error(2, IO), ok(3, b"x")].concat(),
+    );
 }
 
 #[test]
@@ -424,4 +461,54 @@ fn at_the_limit_of_memory_stores_are_refused_or_keys_go() {
     both.check(&request(DELETE, 1, b"k:0", b""), &ok(1, b""));
     let both = with(launch().with("maxmemory", "1mb").with("maxmemory-policy", "allkeys-lru"));
     assert_eq!(stored(&both), 2000);
+}
+
+#[test]
+fn clients_have_the_rights_of_the_default_user() {
+    let both = start();
+    let mut admin = both.server.connect();
+    admin.check("ACL SETUSER default resetkeys %R~r* %W~w*", "+OK");
+    let denied = b"err: the default user has no permission for that";
+    let requests = [
+        request(PUT, 1, b"w1", b"x"),
+        request(GET, 2, b"w1", b""),
+        request(GET, 3, b"r1", b""),
+        request(PUT, 4, b"r1", b"x"),
+        request(DELETE, 5, b"w1", b""),
+        request(DELETE, 6, b"other", b""),
+    ];
+    let responses = [
+        ok(1, b""),
+        response(1, 2, denied),
+        response(1, 3, b"err: not found"),
+        response(1, 4, denied),
+        ok(5, b""),
+        response(1, 6, denied),
+    ];
+    both.check(&requests.concat(), &responses.concat());
+    // Many Puts take another way.
+    let puts: Vec<u8> = (0..200).flat_map(|id| request(PUT, id, b"r1", b"x")).collect();
+    let refused: Vec<u8> = (0..200).flat_map(|id| response(1, id, denied)).collect();
+    both.check(&puts, &refused);
+    assert!(admin.ask("ACL LOG").to_string().contains("pedrokv|"), "the log names the requests");
+}
+
+#[test]
+fn the_port_is_open_on_loopback_only() {
+    let port = free_port().to_string();
+    // An address for documentation, which this machine does not have: nothing is ever open there.
+    let start_on = |remote: &str| {
+        let launch =
+            launch().with("bind", "192.0.2.1").with("port", "0").with("pedrokv-port", &port);
+        launch.with("pedrokv-remote", remote).run().errors
+    };
+    let refused = "pedrokv-port would be open on 192.0.2.1, and its protocol knows no passwords";
+    let errors = start_on("no");
+    assert!(errors.contains(refused), "{errors}");
+    let errors = start_on("yes");
+    assert!(errors.contains("192.0.2.1") && !errors.contains(refused), "{errors}");
+    let server = start().server;
+    let reply = server.connect().ask("CONFIG SET bind 192.0.2.1").to_string();
+    assert!(reply.contains(refused), "{reply}");
+    server.connect().check("PING", "+PONG");
 }

@@ -1,4 +1,4 @@
-//! What is no request is answered with an error, and then the connection ends.
+//! A protocol error is answered with an error, and then the connection is closed.
 
 use tierce_harness::{encode, wait_until};
 
@@ -75,7 +75,7 @@ fn errors_are_counted() {
     server.connect().check("PING", "+PONG");
 }
 
-/// A page that somebody looks at can have the browser send a request here, with commands in its body. They
+/// A web page can have the browser send a request here, with commands in its body. They
 /// must not run.
 #[test]
 fn a_browser_is_no_client() {

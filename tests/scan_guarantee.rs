@@ -160,7 +160,7 @@ fn options() {
     c.check("SCAN 0 NOSUCH 5", "-ERR syntax error");
 }
 
-/// A cursor that nobody has handed out does no harm.
+/// A cursor that SCAN has not returned does no harm.
 #[test]
 fn invented_cursors() {
     let server = server();

@@ -1,4 +1,4 @@
-//! Sixteen databases that know nothing of each other.
+//! Sixteen independent databases.
 
 use crate::{launch, server};
 
@@ -29,6 +29,22 @@ fn their_number_can_be_chosen() {
     c.check("SELECT 1", "+OK");
     c.check("SELECT 2", "-ERR DB index is out of range");
     c.check("CONFIG GET databases", "[\"databases\", \"2\"]");
+}
+
+#[test]
+fn unused_ones_take_next_to_no_memory() {
+    let resident = |databases: &str| {
+        let server = launch().with("databases", databases).start();
+        let mut c = server.connect();
+        c.check(&format!("SELECT {}", databases.parse::<usize>().unwrap() - 1), "+OK");
+        c.check("SET k 1", "+OK");
+        assert!(c.ask("INFO keyspace").text().contains(":keys=1"));
+        c.check("SELECT 0", "+OK");
+        c.check("DBSIZE", ":0");
+        server.resident_bytes()
+    };
+    let grown = resident("10000").saturating_sub(resident("16"));
+    assert!(grown < 8 * 1024 * 1024, "{grown} bytes more");
 }
 
 #[test]

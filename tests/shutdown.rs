@@ -1,7 +1,11 @@
-//! The server ends when it is told to, and says clearly when it cannot begin.
+//! The server shuts down on request, and says clearly why it cannot start.
 
-use rustix::process::Signal;
-use tierce_harness::{Launch, encode};
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tierce_harness::{Launch, TempDir, encode};
 
 use crate::{launch, program, server};
 
@@ -15,6 +19,37 @@ fn signals_end_it_gracefully() {
         c.expect_closed();
         assert_eq!(server.wait_for_end().code(), Some(0), "{signal:?}");
         assert!(!server.errors().contains("panicked"), "{}", server.errors());
+    }
+}
+
+#[test]
+fn signals_end_a_start_that_loads() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = TempDir::new();
+        // A snapshot whose bytes never come.
+        let snapshot = dir.path().join("dump.rdb");
+        let made = Command::new("mkfifo").arg(&snapshot).status().expect("mkfifo");
+        assert!(made.success());
+        let mut starting = Command::new(program())
+            .args(["--port", "0", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(dir.path())
+            .arg("--unixsocket")
+            .arg(dir.path().join("socket"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        // Opens when the other end does: the program has begun to load.
+        let _bytes = OpenOptions::new().write(true).open(&snapshot).expect("a pipe");
+        kill_process(Pid::from_child(&starting), signal).expect("it runs");
+        let status = starting.wait().expect("it has ended");
+        let mut errors = String::new();
+        starting.stderr.take().expect("a pipe").read_to_string(&mut errors).expect("text");
+        assert_eq!(
+            (status.code(), errors.as_str()),
+            (Some(0), "tierce: A signal ends the start\n")
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! What took long is remembered.
+//! SLOWLOG and LATENCY record what took long.
 
 use tierce_harness::Reply;
 

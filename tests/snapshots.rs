@@ -160,7 +160,7 @@ fn a_flush_during_a_save_leaves_the_file_whole() {
     c.check("GET one", "\"1\"");
 }
 
-/// SAVE keeps its client waiting, its later requests in order, and nobody else.
+/// SAVE keeps its client waiting, its later requests in order, and no other client.
 #[test]
 fn only_the_client_that_says_save_waits_for_it() {
     let dir = TempDir::new();

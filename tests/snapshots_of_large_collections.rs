@@ -1,5 +1,5 @@
 //! A collection that is too large to be copied at once is saved as it was when the save began, while it
-//! goes on changing, and nobody waits for it.
+//! goes on changing, and no client waits for it.
 
 use rustix::process::Signal;
 use tierce_harness::{Connection, Launch, Reply, TempDir, wait_until};

@@ -198,7 +198,7 @@ fn a_reader_waits_for_an_entry() {
     check(&mut writer, &[("XADD s 6-1 a b", "6-1")]);
     assert!(reader.reply_bytes().ends_with(b"$1\r\nb\r\n"));
     check(&mut writer, &[("XPENDING s g", "[1 6-1 6-1 [[c 1]]]")]);
-    // Without its group nobody would ever serve it.
+    // Without its group no writer would ever serve it.
     reader.send(ask);
     wait_for_reader(&mut writer);
     check(&mut writer, &[("XGROUP DESTROY s g", "1")]);

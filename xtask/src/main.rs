@@ -1,4 +1,4 @@
-//! Chores of this repository, behind `cargo xtask`.
+//! Tasks of this repository, behind `cargo xtask`.
 
 mod collections;
 mod differential;
@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Chores of this repository")]
+#[command(name = "cargo xtask", about = "Tasks of this repository")]
 struct Cli {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Send the same random commands to Tierce and to redis-server, and compare all replies.
     Differential(differential::Options),
     /// The same with the protocols of memcached, and memcached.
@@ -37,14 +37,14 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().chore {
-        Chore::Differential(options) => differential::run(&options),
-        Chore::DifferentialMemcached(options) => memcached::run(&options),
-        Chore::HitRatio(options) => hit_ratio::run(&options),
-        Chore::ElementMemory(options) => collections::memory(&options),
-        Chore::Stalls(options) => collections::stalls(&options),
-        Chore::StartTime(options) => start_time::run(&options),
-        Chore::Documents => documents::write(),
+    let result = match Cli::parse().task {
+        Task::Differential(options) => differential::run(&options),
+        Task::DifferentialMemcached(options) => memcached::run(&options),
+        Task::HitRatio(options) => hit_ratio::run(&options),
+        Task::ElementMemory(options) => collections::memory(&options),
+        Task::Stalls(options) => collections::stalls(&options),
+        Task::StartTime(options) => start_time::run(&options),
+        Task::Documents => documents::write(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

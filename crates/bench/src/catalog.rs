@@ -1,4 +1,4 @@
-//! The tests that have names: `-t get,set`, as in redis-benchmark.
+//! The named tests: `-t get,set`, as in redis-benchmark.
 
 use crate::template::Template;
 

@@ -1,18 +1,19 @@
 //! The command line of `tierce bench`, as the user wrote it. `plan.rs` and `workload.rs` resolve it.
 //!
-//! Letters mean what they mean in redis-benchmark; in particular `-h` is the host, so help is
-//! `--help` only.
+//! Letters mean what they mean in redis-benchmark; in particular `-h` is the host, so help is `--help` only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgAction, ArgGroup, Args, Subcommand};
+use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
+
+use tierce_client::{Tls, TlsOptions};
 
 use crate::catalog;
-use crate::dialect::Dialect;
 use crate::digits::NUMBER_LIMIT;
 use crate::distribution::Distribution;
-use crate::pedrokv_table::PedroKvArgs;
+use crate::error::Error;
+use crate::protocol::Protocol;
 
 /// Measure a server under load: throughput, latency, and what a request costs the server.
 ///
@@ -60,7 +61,6 @@ pub struct BenchArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Mode {
     Compare(Box<CompareArgs>),
-    Pedrokv(Box<PedroKvArgs>),
 }
 
 /// Where the server is.
@@ -87,6 +87,78 @@ pub(crate) struct TargetArgs {
     /// Speak RESP3
     #[arg(short = '3', long, help_heading = "Server")]
     pub(crate) resp3: bool,
+    /// Encrypt connections
+    #[arg(long, requires = "cacert", help_heading = "TLS")]
+    pub(crate) tls: bool,
+    #[command(flatten)]
+    pub(crate) tls_files: TlsArgs,
+}
+
+/// What encrypted connections are made with.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TlsArgs {
+    /// File with the certificates of the authorities to trust
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// File with the client's certificate
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
+    pub(crate) cert: Option<PathBuf>,
+    /// File with the private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub(crate) key: Option<PathBuf>,
+    /// Name in the server's certificate [default: the host]
+    #[arg(long, value_name = "NAME", help_heading = "TLS")]
+    pub(crate) sni: Option<String>,
+}
+
+impl TlsArgs {
+    /// How connections are encrypted.
+    ///
+    /// # Errors
+    /// When a file is missing or wrong.
+    pub(crate) fn resolve(&self) -> Result<Tls, Error> {
+        self.tls(Sessions::Resumed)
+    }
+
+    /// The same with a choice.
+    ///
+    /// # Errors
+    /// As for [`resolve`](Self::resolve).
+    pub(crate) fn tls(&self, sessions: Sessions) -> Result<Tls, Error> {
+        let Some(ca_file) = self.cacert.clone() else {
+            return Err(Error::Usage("encrypted connections need --cacert".into()));
+        };
+        let options = TlsOptions {
+            ca_file,
+            identity: self.cert.clone().zip(self.key.clone()),
+            server_name: self.sni.clone(),
+            never_resume: sessions == Sessions::New,
+        };
+        Tls::new(&options).map_err(|error| Error::Usage(error.to_string()))
+    }
+}
+
+/// How encrypted connections after the first one begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sessions {
+    /// With a full handshake.
+    New,
+    /// With the ticket of one before.
+    Resumed,
+}
+
+/// Which servers of a comparison are reached over encrypted connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Encrypted {
+    /// Neither.
+    #[default]
+    None,
+    /// Server A.
+    A,
+    /// Server B.
+    B,
+    /// Both.
+    Both,
 }
 
 /// The shape of the load. Everything is optional, since named workloads of a comparison have
@@ -95,7 +167,7 @@ pub(crate) struct TargetArgs {
 pub(crate) struct LoadArgs {
     /// Protocol of the requests. Those of memcached know the tests set, get and mget, and --ratio; pedrokv knows set, get and --ratio
     #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Load")]
-    pub(crate) protocol: Dialect,
+    pub(crate) protocol: Protocol,
     /// Keys of one mget in the protocols of memcached
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Load")]
     pub(crate) multi_keys: u32,
@@ -148,6 +220,24 @@ pub(crate) struct LoadArgs {
     pub(crate) ratio: Option<(u32, u32)>,
 }
 
+/// The named workloads; [`crate::compare`] describes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    P1,
+    P16,
+    P200,
+    P200Hot,
+    Latency,
+    Memory,
+    Growth,
+    Idle,
+    Pubsub,
+    Handover,
+    Transactions,
+    Tracking,
+    Handshakes,
+}
+
 /// Compare two servers, measured in turns.
 ///
 /// Each server is started on a free port, which replaces {port} in its command line, or is reached
@@ -173,23 +263,28 @@ pub(crate) struct CompareArgs {
     /// Speak RESP3
     #[arg(short = '3', long, help_heading = "Servers")]
     pub(crate) resp3: bool,
+    /// Servers to reach over encrypted connections, at the same {port}
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, value_enum, default_value = "none", default_missing_value = "both", help_heading = "TLS")]
+    pub(crate) tls: Encrypted,
+    #[command(flatten)]
+    pub(crate) tls_files: TlsArgs,
 
     /// Rounds, each of which runs A and B once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Named workloads to run [default: one made of the load options]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', num_args = 1..)]
-    pub(crate) workload: Vec<crate::compare::Name>,
+    pub(crate) workload: Vec<Name>,
     /// Run all named workloads and print one markdown table
     #[arg(long, conflicts_with = "workload")]
     pub(crate) all: bool,
-    /// Entries of the memory workload
+    /// Entries of the memory workload, and keys of the tracking workload
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) entries: u64,
     /// Keys that the growth workload adds
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) growth_keys: u64,
-    /// Idle connections of the idle workload
+    /// Idle connections of the idle workload, and subscribers of the pubsub workload
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) idle_connections: u32,
     /// Print results as JSON

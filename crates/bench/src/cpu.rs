@@ -1,13 +1,11 @@
-//! What a process costs: CPU time and resident memory, from `/proc`.
+//! The cost of a process: CPU time and resident memory, from `/proc`.
 //!
-//! CPU time comes from the scheduler's own account of every thread
-//! (`/proc/PID/task/TID/schedstat`, nanoseconds). Where the kernel has none, or where threads ended
-//! during the measurement and took their account with them, it comes from `utime + stime` of
-//! `/proc/PID/stat`, which covers ended threads too but counts in ticks of 10 ms. Every result says
-//! which of the two it is.
+//! CPU time comes from the scheduler's account of every thread (`/proc/PID/task/TID/schedstat`, nanoseconds). If the
+//! kernel has none, or threads ended during the measurement and took theirs with them, it comes from `utime + stime`
+//! of `/proc/PID/stat`, which includes ended threads but counts in ticks of 10 ms. Every result says which it is.
 //!
-//! Both include time spent in the kernel on behalf of the process, and exclude what other processes
-//! do to it: the receiving half of a loopback transfer is paid by the sender.
+//! Both include kernel time on behalf of the process, but not what other processes do for it: the sender pays for
+//! the receiving half of a loopback transfer.
 
 use std::collections::BTreeMap;
 use std::fs;

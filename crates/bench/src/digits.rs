@@ -1,8 +1,7 @@
 //! Numbers as exactly twelve decimal digits, the form redis-benchmark gives to `__rand_int__`.
 //!
-//! The width is fixed so that a number can be written over the one before it, inside a request
-//! that was encoded once. Writing costs a handful of multiplications and no division by a
-//! variable: it is what remains to be done per request, so it must be cheap.
+//! With a fixed width, a number can overwrite the previous one inside an already encoded request. This is the only
+//! work left per request, so it must be cheap: a handful of multiplications and no division by a variable.
 
 /// Digits of a number in a key.
 pub(crate) const DIGITS_LEN: usize = 12;

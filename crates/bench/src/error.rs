@@ -1,4 +1,4 @@
-//! What can go wrong, by cause.
+//! Errors, by cause.
 
 use std::io;
 

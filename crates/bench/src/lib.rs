@@ -1,9 +1,8 @@
 //! Load generator and comparison with peers.
 //!
-//! `tierce bench` loads any server that speaks RESP and reports throughput, latency percentiles and
-//! what the load cost the server in CPU time and memory. `tierce bench compare` does it with two
-//! servers in alternation. The program mounts [`cli::BenchArgs`] as a subcommand and hands it to
-//! [`run`]:
+//! `tierce bench` loads any server that speaks RESP and reports throughput, latency percentiles and the server's CPU
+//! time and memory. `tierce bench compare` does it with two servers in alternation. The program mounts
+//! [`cli::BenchArgs`] as a subcommand and hands it to [`run`]:
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -18,11 +17,11 @@
 //! # Ok::<(), tierce_bench::Error>(())
 //! ```
 //!
-//! [`race`] is another program: it races the storage engine against the disk it is on.
+//! [`race`] is another program: it races the storage engine against its disk.
 //!
-//! It is a closed loop: a connection sends a batch, waits for its replies and sends the next. The
-//! generator must cost far less than any server, so requests are encoded once and only their digits
-//! change, and replies are counted, not decoded. The protocol itself is `tierce-wire`'s.
+//! The load is a closed loop: a connection sends a batch, waits for its replies and sends the next. The generator
+//! must cost far less than any server, so requests are encoded once and only their digits change, and replies are
+//! counted, not decoded. The protocol itself is `tierce-wire`'s.
 
 #![forbid(unsafe_code)]
 
@@ -33,16 +32,19 @@ mod error;
 mod plan;
 
 mod catalog;
-mod dialect;
 mod digits;
 mod distribution;
+mod protocol;
 mod random;
+mod request;
 mod ring;
 mod template;
 mod workload;
 
+mod counted;
 mod engine;
 mod replies;
+mod socket;
 mod target;
 
 mod compare;
@@ -51,13 +53,11 @@ mod machine;
 mod measure;
 mod memcached;
 mod pedrokv;
-mod pedrokv_table;
 mod progress;
 mod report;
-mod svg;
 
 #[cfg(test)]
-mod responder;
+mod mock_server;
 
 pub use error::Error;
 
@@ -70,6 +70,5 @@ pub fn run(args: cli::BenchArgs) -> Result<(), Error> {
     match &args.mode {
         None => plan::Plan::new(&args)?.run(),
         Some(cli::Mode::Compare(compare)) => compare::run(compare),
-        Some(cli::Mode::Pedrokv(table)) => pedrokv_table::run(table),
     }
 }

@@ -1,4 +1,4 @@
-//! The machine on which something was measured, since figures mean nothing without it.
+//! The machine of a measurement, since figures mean nothing without it.
 
 use std::fs;
 use std::thread;
@@ -27,7 +27,6 @@ impl Machine {
         }
     }
 
-    /// One line.
     pub(crate) fn line(&self) -> String {
         format!("{} × {}, Linux {}", self.cores, self.processor, self.kernel)
     }

@@ -1,4 +1,4 @@
-//! One measurement: a workload on a server, with what it cost both sides.
+//! One measurement: a workload on a server, and its cost on both sides.
 
 use std::time::Duration;
 

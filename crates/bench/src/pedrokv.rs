@@ -1,14 +1,14 @@
-//! Loading servers that speak PedroKV: their requests and their replies.
+//! Loading servers that speak PedroKV: requests and replies.
 //!
-//! A server that does not answer in the order of the requests is counted right, but latencies are
-//! then those of a connection and not of single requests.
+//! If a server answers out of order, counts are right, but latencies are those of a connection, not of single
+//! requests.
 
 use tierce_wire::pedrokv::{Failure, Kind, Request as Frame, Response, Status, Step};
 
+use crate::counted::Counted;
 use crate::digits::DIGITS_LEN;
 use crate::random::Random;
-use crate::replies::Counted;
-use crate::template::{Filling, Request};
+use crate::request::{Filling, Request};
 
 /// What the server sent is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A run of one server, resolved from the command line, and its execution.
+//! A run against one server, resolved from the command line, and its execution.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Plan {
     /// # Errors
     /// When options make no sense together or name what does not exist.
     pub(crate) fn new(args: &BenchArgs) -> Result<Self, Error> {
-        let target = args.target.resolve();
+        let target = args.target.resolve()?;
         let server = match args.server_pid {
             Some(pid) => Some(Process::new(pid)),
             None => find_server(&target.address),
@@ -77,18 +77,20 @@ impl Plan {
 }
 
 impl TargetArgs {
-    fn resolve(&self) -> Target {
+    fn resolve(&self) -> Result<Target, Error> {
         let address = match &self.socket {
             Some(path) => Address::Unix(path.clone()),
             None => Address::Tcp { host: self.host.clone(), port: self.port },
         };
-        Target {
+        let tls = if self.tls { Some(self.tls_files.resolve()?) } else { None };
+        Ok(Target {
             address,
             user: self.user.clone(),
             password: self.password.clone(),
             database: self.dbnum,
-            protocol: if self.resp3 { Proto::Resp3 } else { Proto::Resp2 },
-        }
+            resp_version: if self.resp3 { Proto::Resp3 } else { Proto::Resp2 },
+            tls,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Progress bars on standard error, for people only: none when it is no terminal.
+//! Progress bars on standard error, only if that is a terminal.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Random numbers for keys: xoshiro256++ (Blackman and Vigna), seeded by SplitMix64.
 //!
-//! A number costs about a nanosecond and a run can be repeated from its seed, on every machine and
-//! with every version of every dependency. Nothing here is fit for secrets.
+//! A number costs about a nanosecond, and a seed reproduces a run on every machine and with every version of every
+//! dependency. Not for secrets.
 
 /// A seeded stream of random numbers.
 #[derive(Clone, Debug)]

@@ -1,16 +1,16 @@
 //! Counting the replies of a connection.
 //!
-//! The generator must know how many replies arrived, how many of them are errors or null, and what
-//! the first error says; nothing else, and at a few nanoseconds per reply. `tierce-wire` passes over
-//! replies at that price. What is added here is the text of the first error, which costs a second
-//! pass over the piece it is in.
+//! The generator must know how many replies arrived, how many are errors or null, and the text of the first error;
+//! nothing else, at a few nanoseconds per reply. `tierce-wire` skips replies at that price. This file adds the text
+//! of the first error, which costs a second pass over its piece of input.
 
 use tierce_wire::resp::ReplyScanner;
 
-use crate::dialect::Dialect;
+use crate::counted::Counted;
 use crate::error::Error;
 use crate::memcached::Scanner;
 use crate::pedrokv;
+use crate::protocol::Protocol;
 
 /// The part of an error reply that is kept to be shown.
 const ERROR_TEXT_LEN_MAX: usize = 200;
@@ -27,28 +27,13 @@ pub(crate) enum ReplyCounter {
     PedroKv,
 }
 
-/// What a piece of input held.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    /// Bytes that need not be shown again.
-    pub(crate) consumed: usize,
-    /// Replies that ended in this piece.
-    pub(crate) replies: u64,
-    /// How many of them are errors.
-    pub(crate) errors: u64,
-    /// How many of them are null, such as those to GET of an absent key.
-    pub(crate) nulls: u64,
-    /// The text of the first error among them.
-    pub(crate) first_error: Option<String>,
-}
-
 impl ReplyCounter {
-    /// For a connection that speaks `dialect`; `quiet` if one reply stands for several requests.
-    pub(crate) fn new(dialect: Dialect, quiet: bool) -> Self {
-        match dialect {
-            Dialect::Resp => Self::Resp(ReplyScanner::new()),
-            Dialect::PedroKv => Self::PedroKv,
-            dialect => Self::Memcached(Scanner::new(dialect, quiet)),
+    /// For a connection that speaks `protocol`; `quiet` if several requests get one reply.
+    pub(crate) fn new(protocol: Protocol, quiet: bool) -> Self {
+        match protocol {
+            Protocol::Resp => Self::Resp(ReplyScanner::new()),
+            Protocol::PedroKv => Self::PedroKv,
+            protocol => Self::Memcached(Scanner::new(protocol, quiet)),
         }
     }
 
@@ -107,7 +92,7 @@ mod tests {
 
     /// Feeds pieces as a connection does: what was not consumed comes again.
     fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Counted {
-        let mut counter = ReplyCounter::new(Dialect::Resp, false);
+        let mut counter = ReplyCounter::new(Protocol::Resp, false);
         let mut kept = Vec::new();
         let mut total = Counted::default();
         for piece in pieces {
@@ -150,9 +135,9 @@ mod tests {
 
     #[test]
     fn what_is_not_consumed_is_bounded() {
-        let mut counter = ReplyCounter::new(Dialect::Resp, false);
+        let mut counter = ReplyCounter::new(Protocol::Resp, false);
         assert_eq!(counter.count(&vec![b'+'; CARRY_LEN_MAX - 1]).unwrap().consumed, 0);
-        let mut counter = ReplyCounter::new(Dialect::Resp, false);
+        let mut counter = ReplyCounter::new(Protocol::Resp, false);
         assert!(counter.count(&vec![b'+'; CARRY_LEN_MAX + 1]).is_err());
     }
 }

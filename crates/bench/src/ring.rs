@@ -1,10 +1,9 @@
 //! The ring of encoded requests from which batches are cut.
 //!
-//! A batch is `pipeline` consecutive requests, sent with one system call. All requests that a
-//! batch can hold are encoded once, in the order in which the mix wants them, and lie one behind
-//! the other; preparing a batch means to choose where it begins and to write new digits over the
-//! old ones. A mix of several commands repeats after `period` requests, so `period + pipeline - 1`
-//! requests suffice to cut a batch at any point of the period without ever wrapping around.
+//! A batch is `pipeline` consecutive requests, sent with one system call. All requests that a batch can hold are
+//! encoded once, one behind the other in the order of the mix; preparing a batch means choosing where it begins and
+//! overwriting its digits. A mix of several commands repeats after `period` requests, so `period + pipeline - 1`
+//! requests suffice to cut a batch at any point of the period without wrapping around.
 //!
 //! Invariants:
 //! - `ends`, `key_ends` and `number_ends` have one element per request, ascending.
@@ -14,7 +13,8 @@ use crate::digits::{self, DIGITS_LEN};
 use crate::distribution::KeyPicker;
 use crate::error::Error;
 use crate::random::Random;
-use crate::template::{Filling, Template};
+use crate::request::Filling;
+use crate::template::Template;
 
 /// The arguments of a worker's encoded requests take at most this much memory.
 const RING_LEN_MAX: usize = 1 << 30;
@@ -75,7 +75,6 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// See the head of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     bytes: Vec<u8>,

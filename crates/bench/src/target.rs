@@ -1,8 +1,7 @@
-//! The server under load: its address, how to log in, and plain calls to it.
+//! The server under load: its address, login, and plain calls to it.
 //!
-//! A [`Control`] connection is blocking and answers one call at a time. It serves what happens
-//! around a measurement (PING until a server is up, DBSIZE, CONFIG SET) and the handshake of every
-//! connection that is then handed to the engine.
+//! A [`Control`] connection is blocking and answers one call at a time. It serves what happens around a measurement
+//! (PING until a server is up, DBSIZE, CONFIG SET) and the handshake of every connection before the engine gets it.
 
 use std::fmt;
 use std::io;
@@ -12,12 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tierce_client::Tls;
 use tierce_wire::pedrokv;
 use tierce_wire::resp::{Encoder, Proto, ReplyDecoder, Value};
 
-use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::protocol::Protocol;
+use crate::socket::Socket;
 
 /// A call that takes longer than this has failed. Generous, since FLUSHALL and the like may be slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,23 +46,25 @@ pub(crate) struct Target {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
-    pub(crate) protocol: Proto,
+    pub(crate) resp_version: Proto,
+    /// How connections are encrypted, if they are.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Target {
     /// Connects and shakes hands: AUTH, HELLO, SELECT, each only if asked for.
     pub(crate) fn connect(&self) -> Result<Control, Error> {
-        let fd = self
-            .open()
-            .map_err(|source| Error::Connect { address: self.address.to_string(), source })?;
-        let mut control = Control { fd, address: self.address.to_string() };
+        let failed = |source| Error::Connect { address: self.address.to_string(), source };
+        let mut socket = Socket::plain(self.open().map_err(failed)?);
+        self.encrypt(&mut socket).map_err(failed)?;
+        let mut control = Control { socket, address: self.address.to_string() };
         if let Some(password) = &self.password {
             match &self.user {
                 Some(user) => control.must(&["AUTH", user, password])?,
                 None => control.must(&["AUTH", password])?,
             }
         }
-        if self.protocol == Proto::Resp3 {
+        if self.resp_version == Proto::Resp3 {
             control.must(&["HELLO", "3"])?;
         }
         if self.database != 0 {
@@ -75,13 +77,20 @@ impl Target {
     ///
     /// # Errors
     /// When it does not.
-    pub(crate) fn ping(&self, dialect: Dialect) -> Result<(), Error> {
+    pub(crate) fn ping(&self, protocol: Protocol) -> Result<(), Error> {
         let mut control = self.connect()?;
-        match dialect {
-            Dialect::Resp => control.must(&["PING"]),
-            Dialect::PedroKv => control.get_of_pedrokv(),
+        match protocol {
+            Protocol::Resp => control.must(&["PING"]),
+            Protocol::PedroKv => control.get_of_pedrokv(),
             _ => control.version_of_memcached(),
         }
+    }
+
+    fn encrypt(&self, socket: &mut Socket) -> io::Result<()> {
+        let (Some(tls), Address::Tcp { host, .. }) = (&self.tls, &self.address) else {
+            return Ok(());
+        };
+        socket.encrypt(tls.session(host).map_err(io::Error::other)?)
     }
 
     fn open(&self) -> io::Result<OwnedFd> {
@@ -104,48 +113,79 @@ impl Target {
 /// A blocking connection.
 #[derive(Debug)]
 pub(crate) struct Control {
-    fd: OwnedFd,
+    socket: Socket,
     address: String,
 }
 
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.as_fd()
     }
 }
 
 impl Control {
-    /// Sends a command and returns its reply. Pushes that come before it are passed over.
+    /// Sends a command and returns its reply.
     pub(crate) fn call(&mut self, words: &[&str]) -> Result<Value, Error> {
-        self.send(&encode(words))?;
-        let mut decoder = ReplyDecoder::new();
-        let mut input = Vec::new();
-        loop {
-            let mut piece = [0; 4096];
-            let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
-                .map_err(Error::io("reading a reply"))?;
-            if len == 0 {
-                return Err(Error::ConnectionLost { outstanding: 1, said: None });
-            }
-            input.extend_from_slice(&piece[..len]);
-            while let Some((value, len)) = decoder.decode(&input).map_err(Error::Protocol)? {
-                if !matches!(value, Value::Push(_)) {
-                    return Ok(value);
-                }
-                input.drain(..len);
-            }
-        }
+        self.begin(words)?;
+        self.reply()
+    }
+
+    /// Sends a command whose reply is read later.
+    pub(crate) fn begin(&mut self, words: &[&str]) -> Result<(), Error> {
+        self.send(&encode(words))
+    }
+
+    /// The reply to the one command that was begun.
+    pub(crate) fn reply(&mut self) -> Result<Value, Error> {
+        Ok(self.replies(1)?.swap_remove(0))
     }
 
     /// A call whose error reply is an error.
     pub(crate) fn must(&mut self, words: &[&str]) -> Result<(), Error> {
         match self.call(words)? {
-            Value::Error(text) => Err(Error::Refused {
-                address: self.address.clone(),
-                command: words[0].to_owned(),
-                reply: String::from_utf8_lossy(&text).into_owned(),
-            }),
+            Value::Error(text) => Err(self.refused(words, &text)),
             _ => Ok(()),
+        }
+    }
+
+    /// Sends commands at once, and reads all replies, of which none may be an error.
+    pub(crate) fn must_all(&mut self, commands: &[&[&str]]) -> Result<(), Error> {
+        self.send(&commands.iter().flat_map(|words| encode(words)).collect::<Vec<_>>())?;
+        for (words, reply) in commands.iter().zip(self.replies(commands.len())?) {
+            if let Value::Error(text) = reply {
+                return Err(self.refused(words, &text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads so many replies. Pushes among them are passed over.
+    fn replies(&mut self, count: usize) -> Result<Vec<Value>, Error> {
+        let mut decoder = ReplyDecoder::new();
+        let (mut input, mut replies) = (Vec::new(), Vec::with_capacity(count));
+        let mut piece = [0; 4096];
+        while replies.len() < count {
+            let len = self.receive(&mut piece)?;
+            if len == 0 {
+                let outstanding = (count - replies.len()) as u64;
+                return Err(Error::ConnectionLost { outstanding, said: None });
+            }
+            input.extend_from_slice(&piece[..len]);
+            while let Some((value, len)) = decoder.decode(&input).map_err(Error::Protocol)? {
+                input.drain(..len);
+                if !matches!(value, Value::Push(_)) {
+                    replies.push(value);
+                }
+            }
+        }
+        Ok(replies)
+    }
+
+    pub(crate) fn refused(&self, words: &[&str], text: &[u8]) -> Error {
+        Error::Refused {
+            address: self.address.clone(),
+            command: words[0].to_owned(),
+            reply: String::from_utf8_lossy(text).into_owned(),
         }
     }
 
@@ -153,8 +193,7 @@ impl Control {
     fn version_of_memcached(&mut self) -> Result<(), Error> {
         self.send(b"version\r\n")?;
         let mut piece = [0; 256];
-        let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
-            .map_err(Error::io("reading a reply"))?;
+        let len = self.receive(&mut piece)?;
         if piece[..len].starts_with(b"VERSION") { Ok(()) } else { Err(Error::NotMemcached) }
     }
 
@@ -172,8 +211,7 @@ impl Control {
                 pedrokv::Step::NeedMore { .. } => {}
             }
             let mut piece = [0; 4096];
-            let (_, len) = recv(&self.fd, &mut piece[..], RecvFlags::empty())
-                .map_err(Error::io("reading a reply"))?;
+            let len = self.receive(&mut piece)?;
             if len == 0 {
                 return Err(Error::NotPedroKv);
             }
@@ -182,16 +220,18 @@ impl Control {
     }
 
     /// Gives up the connection for use by an event loop.
-    pub(crate) fn into_nonblocking(self) -> Result<OwnedFd, Error> {
-        rustix::io::ioctl_fionbio(&self.fd, true)
-            .map_err(Error::io("making a socket non-blocking"))?;
-        Ok(self.fd)
+    pub(crate) fn into_nonblocking(self) -> Result<Socket, Error> {
+        self.socket.set_nonblocking().map_err(Error::io("making a socket non-blocking"))?;
+        Ok(self.socket)
     }
 
-    fn send(&self, mut bytes: &[u8]) -> Result<(), Error> {
+    fn receive(&mut self, piece: &mut [u8]) -> Result<usize, Error> {
+        self.socket.receive(piece).map_err(Error::io("reading a reply"))
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let len = send(&self.fd, bytes, SendFlags::NOSIGNAL)
-                .map_err(Error::io("sending a command"))?;
+            let len = self.socket.send(bytes).map_err(Error::io("sending a command"))?;
             bytes = &bytes[len..];
         }
         Ok(())

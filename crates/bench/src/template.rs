@@ -1,20 +1,19 @@
-//! Command templates: words in which placeholders stand for what differs between requests.
+//! Command templates: words with placeholders for what differs between requests.
 //!
 //! | placeholder | becomes |
 //! |---|---|
 //! | `__key__` | the key prefix and twelve digits, chosen by the key distribution |
 //! | `__rand_int__` | twelve digits, uniform below the keyspace (redis-benchmark's placeholder) |
-//! | `__data__` | a value of the wanted size, the same in all requests made from one encoding |
+//! | `__data__` | a value of the requested size, the same in all requests made from one encoding |
 //!
-//! Placeholders may be parts of a word (`user:__rand_int__:name`) and may occur any number of
-//! times. Everything but the digits is encoded once.
+//! Placeholders may be part of a word (`user:__rand_int__:name`) and may occur any number of times. Everything but
+//! the digits is encoded once.
 
-use tierce_wire::resp::{Encoder, Proto};
-
-use crate::dialect::Dialect;
 use crate::digits::DIGITS_LEN;
 use crate::memcached::Operation;
+use crate::protocol::Protocol;
 use crate::random::Random;
+use crate::request::{Filling, Request};
 
 /// A command with its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,38 +22,21 @@ pub(crate) struct Template(Command);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Command {
     /// The words of a Redis command.
-    Words(Vec<Vec<Part>>),
+    Words(Vec<Vec<Token>>),
     /// A request of another protocol.
-    Memcached(Dialect, Operation),
+    Memcached(Protocol, Operation),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum Token {
     Text(String),
     Key,
     Number,
     Data,
 }
 
-const PLACEHOLDERS: [(&str, Part); 3] =
-    [("__key__", Part::Key), ("__rand_int__", Part::Number), ("__data__", Part::Data)];
-
-/// What all requests of a run have in common.
-#[derive(Clone, Debug)]
-pub(crate) struct Filling<'a> {
-    pub(crate) key_prefix: &'a str,
-    pub(crate) data_size: usize,
-}
-
-/// One encoded request, and where in it digits must be written before it is sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Request {
-    pub(crate) bytes: Vec<u8>,
-    /// Offsets of the digits of keys, ascending.
-    pub(crate) keys: Vec<usize>,
-    /// Offsets of the digits of other numbers, ascending.
-    pub(crate) numbers: Vec<usize>,
-}
+const PLACEHOLDERS: [(&str, Token); 3] =
+    [("__key__", Token::Key), ("__rand_int__", Token::Number), ("__data__", Token::Data)];
 
 impl Template {
     /// A template from the words of a command. An empty word is an empty argument.
@@ -63,8 +45,8 @@ impl Template {
     }
 
     /// A request of a protocol of memcached.
-    pub(crate) fn memcached(dialect: Dialect, operation: Operation) -> Self {
-        Self(Command::Memcached(dialect, operation))
+    pub(crate) fn memcached(protocol: Protocol, operation: Operation) -> Self {
+        Self(Command::Memcached(protocol, operation))
     }
 
     /// The name of the command, as it was written.
@@ -74,9 +56,9 @@ impl Template {
             Command::Memcached(_, operation) => return operation.name().to_owned(),
         };
         let mut name = String::new();
-        for part in words.first().into_iter().flatten() {
-            match part {
-                Part::Text(text) => name.push_str(text),
+        for token in words.first().into_iter().flatten() {
+            match token {
+                Token::Text(text) => name.push_str(text),
                 placeholder => name.push_str(placeholder_name(placeholder)),
             }
         }
@@ -91,7 +73,7 @@ impl Template {
     /// Bytes of all arguments together.
     pub(crate) fn arguments_len(&self, filling: &Filling<'_>) -> usize {
         match &self.0 {
-            Command::Words(words) => words.iter().flatten().map(|part| part.len(filling)).sum(),
+            Command::Words(words) => words.iter().flatten().map(|token| token.len(filling)).sum(),
             Command::Memcached(_, operation) => operation.arguments_len(filling),
         }
     }
@@ -102,17 +84,17 @@ impl Template {
     pub(crate) fn encode(&self, filling: &Filling<'_>, random: &mut Random) -> Request {
         let words = match &self.0 {
             Command::Words(words) => words,
-            Command::Memcached(dialect, operation) => {
-                return operation.encode(*dialect, filling, random);
+            Command::Memcached(protocol, operation) => {
+                return operation.encode(*protocol, filling, random);
             }
         };
         let mut request = Request::default();
         request.encoder().array(words.len());
         for word in words {
-            let len = word.iter().map(|part| part.len(filling)).sum();
+            let len = word.iter().map(|token| token.len(filling)).sum();
             request.encoder().bulk_header(len);
-            for part in word {
-                request.part(part, filling, random);
+            for token in word {
+                token.encode(&mut request, filling, random);
             }
             request.encoder().crlf();
         }
@@ -120,41 +102,16 @@ impl Template {
     }
 }
 
-impl Request {
-    /// Requests are arrays of strings in every version of the protocol.
-    fn encoder(&mut self) -> Encoder<'_> {
-        Encoder::new(&mut self.bytes, Proto::Resp2)
-    }
-
-    fn part(&mut self, part: &Part, filling: &Filling<'_>, random: &mut Random) {
-        match part {
-            Part::Text(text) => self.bytes.extend_from_slice(text.as_bytes()),
-            Part::Key => self.key(filling),
-            Part::Number => {
-                self.numbers.push(self.bytes.len());
-                self.bytes.extend_from_slice(&[b'0'; DIGITS_LEN]);
-            }
-            Part::Data => self.data(filling.data_size, random),
+impl Token {
+    fn encode(&self, request: &mut Request, filling: &Filling<'_>, random: &mut Random) {
+        match self {
+            Self::Text(text) => request.bytes.extend_from_slice(text.as_bytes()),
+            Self::Key => request.key(filling),
+            Self::Number => request.number(),
+            Self::Data => request.data(filling.data_size, random),
         }
     }
 
-    pub(crate) fn key(&mut self, filling: &Filling<'_>) {
-        self.bytes.extend_from_slice(filling.key_prefix.as_bytes());
-        self.keys.push(self.bytes.len());
-        self.bytes.extend_from_slice(&[b'0'; DIGITS_LEN]);
-    }
-
-    pub(crate) fn data(&mut self, size: usize, random: &mut Random) {
-        const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-        const ALL: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-        for index in 0..size {
-            let from = if index == 0 { LETTERS } else { ALL };
-            self.bytes.push(from[random.below(from.len() as u64) as usize]);
-        }
-    }
-}
-
-impl Part {
     fn len(&self, filling: &Filling<'_>) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -165,29 +122,29 @@ impl Part {
     }
 }
 
-fn placeholder_name(part: &Part) -> &'static str {
-    PLACEHOLDERS.iter().find(|(_, known)| known == part).map_or("", |(name, _)| name)
+fn placeholder_name(token: &Token) -> &'static str {
+    PLACEHOLDERS.iter().find(|(_, known)| known == token).map_or("", |(name, _)| name)
 }
 
-fn parse_word(mut rest: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
-    while let Some((at, name, part)) = first_placeholder(rest) {
+fn parse_word(mut rest: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    while let Some((at, name, token)) = first_placeholder(rest) {
         if at > 0 {
-            parts.push(Part::Text(rest[..at].to_owned()));
+            tokens.push(Token::Text(rest[..at].to_owned()));
         }
-        parts.push(part);
+        tokens.push(token);
         rest = &rest[at + name.len()..];
     }
     if !rest.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+        tokens.push(Token::Text(rest.to_owned()));
     }
-    parts
+    tokens
 }
 
-fn first_placeholder(text: &str) -> Option<(usize, &'static str, Part)> {
+fn first_placeholder(text: &str) -> Option<(usize, &'static str, Token)> {
     PLACEHOLDERS
         .iter()
-        .filter_map(|(name, part)| text.find(name).map(|at| (at, *name, part.clone())))
+        .filter_map(|(name, token)| text.find(name).map(|at| (at, *name, token.clone())))
         .min_by_key(|(at, ..)| *at)
 }
 

@@ -1,4 +1,4 @@
-//! A workload: commands, the shape of their load, and for how long.
+//! A workload: commands, the shape of their load, and its duration.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::catalog::{self, Test};
 use crate::cli::LoadArgs;
 use tierce_wire::pedrokv;
 
-use crate::dialect::Dialect;
 use crate::digits::DIGITS_LEN;
 use crate::distribution::Distribution;
 use crate::engine::{Goal, Load, Pace};
 use crate::error::Error;
 use crate::memcached::Operation;
+use crate::protocol::Protocol;
 use crate::ring::Mix;
 use crate::template::Template;
 
@@ -44,16 +44,16 @@ impl Workload {
             ..self.load.clone()
         };
         let goal = Goal::Requests(load.keyspace);
-        let set = operation(load.dialect, Operation::Set);
+        let set = operation(load.protocol, Operation::Set);
         (Self { title: "fill".into(), load, mix: Mix::one(set) }, goal)
     }
 }
 
-fn operation(dialect: Dialect, operation: Operation) -> Template {
-    match (dialect, operation) {
-        (Dialect::Resp, Operation::Set) => Template::new(&["SET", "__key__", "__data__"]),
-        (Dialect::Resp, _) => Template::new(&["GET", "__key__"]),
-        _ => Template::memcached(dialect, operation),
+fn operation(protocol: Protocol, operation: Operation) -> Template {
+    match (protocol, operation) {
+        (Protocol::Resp, Operation::Set) => Template::new(&["SET", "__key__", "__data__"]),
+        (Protocol::Resp, _) => Template::new(&["GET", "__key__"]),
+        _ => Template::memcached(protocol, operation),
     }
 }
 
@@ -61,7 +61,7 @@ impl LoadArgs {
     /// The load, with redis-benchmark's defaults for what was not given.
     pub(crate) fn load(&self) -> Load {
         Load {
-            dialect: self.protocol,
+            protocol: self.protocol,
             clients: self.clients.unwrap_or(CLIENTS_DEFAULT) as usize,
             threads: self.threads.unwrap_or(1) as usize,
             pipeline: self.window.or(self.pipeline).unwrap_or(1) as usize,
@@ -97,9 +97,9 @@ impl LoadArgs {
     pub(crate) fn workloads(&self, command: &[String]) -> Result<Vec<Workload>, Error> {
         let load = self.load();
         let one = |title: String, mix| Workload { title, load: load.clone(), mix };
-        let dialect = self.protocol;
+        let protocol = self.protocol;
         self.check_frames(&load)?;
-        if dialect != Dialect::Resp && !command.is_empty() {
+        if protocol != Protocol::Resp && !command.is_empty() {
             return Err(Error::Usage("commands are for RESP: leave --protocol out".into()));
         }
         if !command.is_empty() {
@@ -107,8 +107,8 @@ impl LoadArgs {
             return Ok(vec![one(template.name().to_uppercase(), Mix::one(template))]);
         }
         if let Some((sets, gets)) = self.ratio {
-            let set = operation(dialect, Operation::Set);
-            let get = operation(dialect, Operation::Get);
+            let set = operation(protocol, Operation::Set);
+            let get = operation(protocol, Operation::Get);
             let mix = Mix::ratio((set, sets), (get, gets));
             return Ok(vec![one(format!("SET:GET {sets}:{gets}"), mix)]);
         }
@@ -117,7 +117,7 @@ impl LoadArgs {
         names
             .into_iter()
             .map(|name| {
-                if dialect != Dialect::Resp {
+                if protocol != Protocol::Resp {
                     let template = self.fixed_test(name)?;
                     return Ok(one(name.to_uppercase(), Mix::one(template)));
                 }
@@ -134,7 +134,7 @@ impl LoadArgs {
         let key_len = load.key_prefix.len() + DIGITS_LEN;
         let fits =
             key_len <= pedrokv::KEY_LEN_MAX && load.data_size <= pedrokv::value_len_max(key_len);
-        if self.protocol == Dialect::PedroKv && !fits {
+        if self.protocol == Protocol::PedroKv && !fits {
             let limit = pedrokv::value_len_max(key_len);
             return Err(Error::Usage(format!(
                 "a key of {key_len} bytes and a value of {} do not fit a frame of PedroKV: keys have \
@@ -148,7 +148,7 @@ impl LoadArgs {
 
     fn fixed_test(&self, name: &str) -> Result<Template, Error> {
         let all = [Operation::Set, Operation::Get, Operation::MultiGet(self.multi_keys)];
-        let known = if self.protocol == Dialect::PedroKv { &all[..2] } else { &all[..] };
+        let known = if self.protocol == Protocol::PedroKv { &all[..2] } else { &all[..] };
         let found =
             known.iter().copied().find(|operation| operation.name().eq_ignore_ascii_case(name));
         let found = found.ok_or_else(|| {

@@ -1,25 +1,23 @@
-//! Records read lately, within a budget of memory.
+//! Recently read records, within a memory budget.
 //!
-//! Keyed by location: a location never means another record, so nothing has to be invalidated;
-//! what was superseded is not asked for again and is evicted. Each part of the cache evicts in the
-//! order of a clock: what was used since the hand last passed is spared once.
+//! Entries are keyed by location. A location is never reused, so nothing needs invalidating: superseded
+//! records are no longer asked for and get evicted. Each shard evicts with a clock (second chance).
 //!
-//! A record is kept when it is asked for again soon after it was not there: what is read once, as
-//! by random reads of much more than the budget, costs neither the keeping nor the evicting.
+//! A record is admitted at its second miss within a short time, so random reads over much more data than
+//! the budget cost neither admission nor eviction.
 //!
-//! * The memory of all entries stays within the budget, except that of entries still in a
-//!   caller's hands.
-//! * A record of more than an eighth of a part's budget is not kept: it would evict everything.
+//! * All entries together stay within the budget, except those that callers still hold.
+//! * A record larger than an eighth of a shard's budget is not cached: it would evict everything else.
 
 use crate::entry::Entry;
-use crate::location::{Location, PlaceHash};
+use crate::location::{Location, LocationHash};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Parts with locks of their own.
-const PARTS: usize = 16;
-/// One location offered lately is remembered for each of so many bytes: one or so for each entry of
+const SHARDS: usize = 16;
+/// One location offered lately is remembered for each of this many bytes: one or so for each entry of
 /// a small record, at a cost of 8 bytes.
 const BUDGET_AN_OFFER: usize = 256;
 /// What an entry costs beside its bytes: the map's slot, the ring's slot, two headers.
@@ -33,14 +31,14 @@ pub(crate) struct Cached {
 }
 
 pub(crate) struct ReadCache {
-    parts: Vec<Mutex<Part>>,
+    shards: Vec<Mutex<CacheShard>>,
 }
 
 #[derive(Default)]
-struct Part {
+struct CacheShard {
     budget: usize,
     bytes: usize,
-    slots: HashMap<Location, usize, PlaceHash>,
+    slots: HashMap<Location, usize, LocationHash>,
     ring: Vec<Slot>,
     hand: usize,
     /// Locations that were offered lately, each at the place its hash gives it, overwriting
@@ -57,50 +55,51 @@ struct Slot {
 
 impl ReadCache {
     pub(crate) fn new(budget: usize) -> Self {
-        let budget = budget / PARTS;
+        let budget = budget / SHARDS;
         let offered = || vec![0; budget / BUDGET_AN_OFFER + 1];
-        let part = || Mutex::new(Part { budget, offered: offered(), ..Part::default() });
+        let shard =
+            || Mutex::new(CacheShard { budget, offered: offered(), ..CacheShard::default() });
         ReadCache {
-            parts: if budget == 0 { Vec::new() } else { (0..PARTS).map(|_| part()).collect() },
+            shards: if budget == 0 { Vec::new() } else { (0..SHARDS).map(|_| shard()).collect() },
         }
     }
 
-    fn part(&self, location: Location) -> Option<&Mutex<Part>> {
-        self.parts.get(mix(location) as usize % PARTS)
+    fn shard(&self, location: Location) -> Option<&Mutex<CacheShard>> {
+        self.shards.get(mix(location) as usize % SHARDS)
     }
 
     pub(crate) fn get(&self, location: Location) -> Option<Arc<Cached>> {
-        let mut part = self.part(location)?.lock();
-        let at = *part.slots.get(&location)?;
-        let slot = &mut part.ring[at];
+        let mut shard = self.shard(location)?.lock();
+        let at = *shard.slots.get(&location)?;
+        let slot = &mut shard.ring[at];
         slot.used = true;
         Some(slot.cached.clone())
     }
 
     /// Offers a record that was read, which is kept if it was offered before.
     pub(crate) fn insert(&self, location: Location, key: &[u8], entry: &Entry) {
-        let Some(part) = self.part(location) else { return };
+        let Some(shard) = self.shard(location) else { return };
         let cost = ENTRY_OVERHEAD + key.len() + entry.value.memory_bytes();
-        let mut part = part.lock();
-        if !part.is_offered_again(location) {
+        let mut shard = shard.lock();
+        if !shard.is_offered_again(location) {
             return;
         }
-        if cost > part.budget / 8 || part.slots.contains_key(&location) {
+        if cost > shard.budget / 8 || shard.slots.contains_key(&location) {
             return;
         }
-        while part.bytes + cost > part.budget {
-            part.evict();
+        while shard.bytes + cost > shard.budget {
+            shard.evict();
         }
         let cached = Arc::new(Cached { key: key.into(), entry: entry.clone() });
-        let at = part.ring.len();
-        part.ring.push(Slot { location, cached, cost, used: false });
-        part.slots.insert(location, at);
-        part.bytes += cost;
+        let at = shard.ring.len();
+        shard.ring.push(Slot { location, cached, cost, used: false });
+        shard.slots.insert(location, at);
+        shard.bytes += cost;
     }
 
     /// Memory of all entries.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.lock().bytes).sum()
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
     }
 }
 
@@ -109,10 +108,10 @@ fn mix(location: Location) -> u64 {
     (location.raw() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-impl Part {
+impl CacheShard {
     /// Whether the record was offered before, not too long ago.
     fn is_offered_again(&mut self, location: Location) -> bool {
-        let at = mix(location) as usize / PARTS % self.offered.len();
+        let at = mix(location) as usize / SHARDS % self.offered.len();
         std::mem::replace(&mut self.offered[at], location.raw()) == location.raw()
     }
 

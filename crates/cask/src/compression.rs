@@ -1,8 +1,7 @@
 //! Compression of values, chosen per store, recorded per record.
 //!
-//! A value is stored compressed only when that makes it shorter, so a record never costs more for
-//! having been tried. What a store was opened with matters for new records only; old ones are read
-//! by the method they name.
+//! A value is stored compressed only if that makes it shorter. The option a store was opened with applies to
+//! new records only; each record names its own method.
 //!
 //! | id | method | stored bytes |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What a reader gets.
+//! What a read returns.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::log::write::Attributes;
 /// A value, as bytes. Clones share them.
 ///
 /// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
-/// long as one of them. Who keeps few of many should copy them.
+/// long as one of them. To keep few of many, copy them.
 #[derive(Clone, Debug)]
 pub struct Value {
     buf: Arc<Vec<u8>>,
@@ -25,7 +25,7 @@ impl Value {
         Value { buf, range }
     }
 
-    /// The bytes as a vector; copied when somebody else holds them too.
+    /// The bytes as a vector; copied if they are shared.
     pub fn into_vec(self) -> Vec<u8> {
         match Arc::try_unwrap(self.buf) {
             Ok(mut buf) => {

@@ -1,10 +1,9 @@
-//! What can go wrong, by cause.
+//! Errors, by cause.
 //!
-//! Absent keys are not errors. A full disk is not a failed disk, and neither is a process without
-//! a free file descriptor: after [`Error::NoSpace`] or [`Error::TooManyOpenFiles`] nothing
-//! acknowledged is lost and the next write may succeed ([`Error::is_transient`]), whereas any other
-//! failed write or sync latches the store ([`Error::ReadOnly`]) until it is opened again, because
-//! the operating system no longer says which of the earlier writes it still holds.
+//! Absent keys are not errors. A full disk is not a failed disk, nor is a process out of file descriptors:
+//! after [`Error::NoSpace`] or [`Error::TooManyOpenFiles`] nothing acknowledged is lost and the next write may
+//! succeed ([`Error::is_transient`]). Any other failed write or sync latches the store ([`Error::ReadOnly`])
+//! until it is reopened, because the operating system no longer says which earlier writes it still holds.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,14 +59,14 @@ pub enum Error {
         /// Which check failed.
         what: &'static str,
     },
-    /// A record is what was written, and whoever it was given to does not accept it.
+    /// A record is what was written, but the reader it was given to refuses it.
     #[error("{path}: the record at offset {offset} makes no sense: {reason}", path = path.display())]
     Rejected {
         /// The file with the record.
         path: PathBuf,
         /// Where the record begins.
         offset: u64,
-        /// What the one who knows says.
+        /// The reason given by the caller.
         reason: String,
     },
     /// A file was written by a version of this program newer than this one. It is not damaged.

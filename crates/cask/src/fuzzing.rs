@@ -1,13 +1,12 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds,
-//! and the test `fuzz_smoke` hands in seeded random bytes, so that everyone runs the same checks.
+//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
+//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
 //!
-//! Every format is guarded by checksums, behind which random bytes never get. So the first byte of
-//! an input decides whether the checksums are made to fit: then the decoders are asked what they
-//! make of fields that only a liar writes.
+//! Checksums guard every format, and random bytes never get past them. So the first byte of an input decides
+//! whether the checksums are fixed up, to show the decoders hostile fields behind valid checksums.
 //!
-//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
 
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_place};
+use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location};
 use crate::compression::decompress;
 use crate::disk::{Disk, OpenMode, SimDisk};
 use crate::error::Error;
@@ -16,7 +15,7 @@ use crate::hint::entry::{Entry as HintEntry, HintOrder, RANGES};
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{BLOCK_HEADER_LEN, FIELDS_LEN, HINT_HEADER_LEN, MAGIC, VERSION};
 use crate::location::{ALIGNMENT, SegmentId};
-use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names;
 use crate::options::{IndexKind, Options, SyncPolicy};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
@@ -98,7 +97,7 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// A segment is read to its end or to the first bad place, and searching it ends.
+/// A segment is read to its end or to the first bad record, and searching it ends.
 pub fn segment(data: &[u8]) {
     let (parameters, input) = Parameters::split(data);
     let disk = SimDisk::new(0);
@@ -159,7 +158,7 @@ pub fn hint(data: &[u8]) {
         if !is_valid {
             continue;
         }
-        assert!(entry.place.offset + entry.place.len <= SEGMENT_LEN);
+        assert!(entry.meta.offset + entry.meta.len <= SEGMENT_LEN);
         if let Some(last) = last {
             let compared = order.compare((last.hash, &last.key), (entry.hash, &entry.key));
             assert!(compared.is_lt(), "keys ascend");
@@ -186,7 +185,8 @@ pub fn store(data: &[u8]) {
     let disk = SimDisk::new(0);
     put_segment(&disk, parameters, input);
     let len = SEGMENT_HEADER_LEN + input.len() as u64;
-    let state = if parameters.is_sealed() { State::Sealed { len } } else { State::Open };
+    let state =
+        if parameters.is_sealed() { SegmentState::Sealed { len } } else { SegmentState::Open };
     let entry = Entry { state, origin: parameters.origin(), seq_min: 0 };
     let manifest = Manifest {
         store_id: STORE,
@@ -303,7 +303,7 @@ fn fit_record(bytes: &mut [u8], offset: u64) -> usize {
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     }
     if let Some(header) = bytes.get(4..header_len) {
-        let crc = crc32c_append(crc32c_of_place(SALT, offset), header);
+        let crc = crc32c_append(crc32c_of_location(SALT, offset), header);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
     }
     if len <= bytes.len() { len } else { ALIGNMENT as usize }

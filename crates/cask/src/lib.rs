@@ -23,13 +23,13 @@
 //! ```
 //!
 //! In reading order:
-//! * `segment`: records and the files they stand in. `hint`: the same without values, sorted.
+//! * `segment`: records and the files they are in. `hint`: the same without values, sorted.
 //!   `manifest`: which files count.
 //! * `tail`: the end of a shard's log, in a mapped file.
 //! * `log`: writes, and how they get through a tail into segments.
 //! * `index`: from a key, or its hash, to a place.
 //! * `db`: all of these together. Recovery, reading, compaction.
-//! * `cold`: values without keys, for whoever remembers where they are.
+//! * `cold`: values without keys; the caller remembers their locations.
 //! * [`disk`]: the only door to the file system, with a simulated one for tests.
 //!
 //! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
@@ -63,7 +63,7 @@ mod upkeep;
 mod wal;
 
 pub use cold::{
-    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdOptions, ColdPlace,
+    ColdBatch, ColdBuffer, ColdCheckReport, ColdFigures, ColdLimits, ColdLocation, ColdOptions,
     ColdReads, ColdRefusal, ColdStore, Durable, check_cold, check_cold_on,
 };
 pub use compression::Compression;

@@ -1,4 +1,4 @@
-//! Where a record lies, in 64 bits.
+//! The location of a record, in 64 bits.
 //!
 //! | bits | field |
 //! |---|---|
@@ -6,9 +6,8 @@
 //! | 12..40 | offset in the segment, in units of [`ALIGNMENT`] bytes |
 //! | 0..12 | length class: how many bytes a reader must fetch |
 //!
-//! The length class is exact up to 16 KiB and at most 1/64 too long above, so that one read
-//! fetches a whole record without a word of the index being spent on exact lengths.
-//! Locations live in memory only; no file holds one.
+//! The length class is exact up to 16 KiB and at most 1/64 too long above, so one read fetches a whole record
+//! although the index stores no exact lengths. Locations exist in memory only, never in files.
 
 /// Records start at multiples of this many bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
@@ -22,6 +21,9 @@ const MANTISSA_BITS: u32 = 6;
 /// No record ends beyond this offset.
 pub(crate) const SEGMENT_LEN_MAX: u64 = ALIGNMENT << OFFSET_BITS;
 
+/// Highest sequence number: a store never comes near, and sums below it cannot overflow.
+pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
+
 /// Number of a segment, never used twice in the life of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct SegmentId(pub(crate) u32);
@@ -31,12 +33,12 @@ impl SegmentId {
     pub(crate) const MAX: u32 = (1 << (64 - OFFSET_BITS - CLASS_BITS)) - 1;
 }
 
-/// Hashes segment numbers and locations, which nobody from outside can choose: one multiplication
+/// Hashes segment numbers and locations, which no client can choose: one multiplication
 /// spreads them, where the standard library's keyed hash would cost as much as the look-up itself.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct PlaceHasher(u64);
+pub(crate) struct LocationHasher(u64);
 
-impl std::hash::Hasher for PlaceHasher {
+impl std::hash::Hasher for LocationHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }
@@ -55,8 +57,8 @@ impl std::hash::Hasher for PlaceHasher {
     }
 }
 
-/// Builds [`PlaceHasher`]s.
-pub(crate) type PlaceHash = std::hash::BuildHasherDefault<PlaceHasher>;
+/// Builds [`LocationHasher`]s.
+pub(crate) type LocationHash = std::hash::BuildHasherDefault<LocationHasher>;
 
 /// Position and approximate length of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,28 +1,27 @@
 //! The manifest: which segments make up the store. Byte table in `docs/formats/cask-manifest.md`.
 //!
-//! The file is small and always replaced as a whole: written aside, synced, renamed, directory
-//! synced. So it is never torn, and a manifest that does not check out is damage.
+//! The file is small and replaced as a whole: written aside, synced, renamed, directory synced. So it is never
+//! torn, and a manifest that fails verification is damaged.
 //!
 //! Invariants:
-//! * A segment is listed before its file is created and until its removal is durable; a file with
-//!   a segment's name that is not listed is foreign.
-//! * [`State::Open`] and [`State::Sealed`] segments hold data and must exist.
-//! * [`State::Doomed`] ones hold nothing the store needs, and may or may not exist. Compaction
-//!   output begins as doomed and becomes sealed in the same replacement that dooms its input.
-//! * A lane's tail is listed before anything in it is acknowledged, and until the store is closed and
-//!   all of it is in segments; a listed tail must exist.
-//! * `next_segment` and `next_seq` are above everything ever used before the last replacement.
+//! * A segment is listed before its file is created and until its removal is durable; an unlisted file with a
+//!   segment's name is foreign.
+//! * [`SegmentState::Open`] and [`SegmentState::Sealed`] segments hold data and must exist.
+//! * [`SegmentState::Obsolete`] ones hold nothing the store needs, and may or may not exist. Compaction
+//!   output begins as obsolete and becomes sealed in the same replacement that makes its input obsolete.
+//! * A lane's tail is listed before anything in it is acknowledged, until the store is closed and all of it is
+//!   in segments; a listed tail must exist.
+//! * `next_segment` and `next_seq` are above everything used before the last replacement.
 
 use crate::bytes::Cursor;
 use crate::checksum::crc32c;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::hash::HashKey;
-use crate::location::SegmentId;
+use crate::location::{SEQ_MAX, SegmentId};
 use crate::names;
 use crate::options::{IndexKind, SHARDS_MAX};
 use crate::segment::header::Origin;
-use crate::segment::record::SEQ_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
@@ -40,7 +39,7 @@ const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8 + 8);
 
 /// What a segment is to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum SegmentState {
     /// Being written, or was when the process ended: its tail may be torn.
     Open,
     /// Complete and durable.
@@ -49,7 +48,7 @@ pub(crate) enum State {
         len: u64,
     },
     /// To be removed.
-    Doomed,
+    Obsolete,
 }
 
 /// What the segments of a directory are for.
@@ -74,7 +73,7 @@ impl Purpose {
 /// A segment as the manifest knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    pub(crate) state: State,
+    pub(crate) state: SegmentState,
     pub(crate) origin: Origin,
     /// No record of the segment has a lower sequence number.
     pub(crate) seq_min: u64,
@@ -176,9 +175,9 @@ impl Manifest {
         debug_assert_eq!(out.len(), HEAD_LEN);
         for (id, entry) in &self.segments {
             let (state, len) = match entry.state {
-                State::Open => (1, 0),
-                State::Sealed { len } => (2, len),
-                State::Doomed => (3, 0),
+                SegmentState::Open => (1, 0),
+                SegmentState::Sealed { len } => (2, len),
+                SegmentState::Obsolete => (3, 0),
             };
             out.extend_from_slice(&id.0.to_le_bytes());
             out.extend_from_slice(&[state, entry.origin as u8, 0, 0]);
@@ -268,9 +267,9 @@ fn decode_entry(cursor: &mut Cursor<'_>) -> Option<(SegmentId, Entry)> {
     let seq_min = cursor.u64()?;
     cursor.u64()?;
     let state = match state {
-        1 => State::Open,
-        2 => State::Sealed { len },
-        3 => State::Doomed,
+        1 => SegmentState::Open,
+        2 => SegmentState::Sealed { len },
+        3 => SegmentState::Obsolete,
         _ => return None,
     };
     Some((id, Entry { state, origin, seq_min }))
@@ -303,8 +302,11 @@ mod tests {
     fn example() -> Manifest {
         let mut manifest = Manifest::new(&SimDisk::new(1), Purpose::Database, IndexKind::Hash, 8);
         manifest.next_segment = 10;
-        for (id, state) in [(3, State::Open), (4, State::Sealed { len: 4096 }), (9, State::Doomed)]
-        {
+        for (id, state) in [
+            (3, SegmentState::Open),
+            (4, SegmentState::Sealed { len: 4096 }),
+            (9, SegmentState::Obsolete),
+        ] {
             let entry = Entry { state, origin: Origin::Log, seq_min: 17 };
             manifest.segments.insert(SegmentId(id), entry);
         }

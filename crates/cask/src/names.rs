@@ -1,4 +1,4 @@
-//! What the files of a store are called.
+//! The file names of a store.
 //!
 //! | name | content |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `00000042.hint` | hint file of segment 42 |
 //! | `0003.tail` | the end of lane 3's log that is not in a segment yet |
 //! | `RESERVE` | nothing: space set aside for deletes and compaction on a full disk |
-//! | `*.tmp` | a file being written, worth nothing after a crash |
+//! | `*.tmp` | a file being written, worthless after a crash |
 //!
 //! Names are relative to the directory and no file contains a path, so a store can be moved.
 
@@ -19,7 +19,7 @@ const SEGMENT: &str = "seg";
 const HINT: &str = "hint";
 const TAIL: &str = "tail";
 
-/// What a name in the directory stands for.
+/// The kind of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FileKind {
     Manifest,

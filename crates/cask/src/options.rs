@@ -1,4 +1,4 @@
-//! What a store can be told when it is opened.
+//! The options of a store.
 
 use crate::compression::Compression;
 use crate::disk::Space;
@@ -111,7 +111,7 @@ pub struct Options {
     /// Memory in which ranges share what they load, used only while there are ranges; 0 lets each
     /// read record by record.
     pub scan_memory_bytes: usize,
-    /// Segments open at a time, beside those being written.
+    /// Segments open at a time, besides those being written.
     pub open_files_max: usize,
     /// Reads values of finished segments past the page cache.
     pub direct_io: bool,

@@ -1,20 +1,18 @@
-//! A lane's tail: a mapped file in which the end of its log stands before it reaches a segment.
+//! A lane's tail: a mapped file with the end of its log, before that reaches a segment.
 //! Byte table in `docs/formats/cask-tail.md`.
 //!
-//! The log of a lane is one long run of bytes, counted by [`LogOffset`]; each segment takes a piece
-//! of it that begins with a block. The tail is a ring of slots, a block each, in which every byte
-//! of the log stands at its offset modulo the ring's length. A slot also has a *mark*, which says
-//! up to where its block is filled, and of which segment it is a part.
+//! The log of a lane is one long run of bytes, counted by [`LogOffset`]; each segment takes a piece of it that
+//! begins with a block. The tail is a ring of slots, a block each; every byte of the log is at its offset modulo
+//! the ring's length. Each slot has a *mark*: up to where its block is filled, and which segment it belongs to.
 //!
 //! Invariants:
-//! * Only whoever holds the lane's lock writes.
-//! * A slot is not written again before its block has been written to its segment.
-//! * Records are stored before the mark that covers them, in the order of the program. So after
-//!   the death of the process a mark covers whole records, and what it covers was acknowledged or
-//!   about to be.
+//! * Only the holder of the lane's lock writes.
+//! * A slot is reused only after its block has been written to its segment.
+//! * Records are stored before the mark that covers them, in program order. So after the death of the process a
+//!   mark covers whole records, which were acknowledged or about to be.
 
 use crate::bytes::Cursor;
-use crate::checksum::{crc32c, crc32c_of_word};
+use crate::checksum::crc32c;
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskMap, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
 use crate::location::{ALIGNMENT, SEGMENT_LEN_MAX, SegmentId};
@@ -124,7 +122,7 @@ impl Mark {
 }
 
 fn check(fields: u64) -> u64 {
-    u64::from(crc32c_of_word(fields)) & ((1 << CHECK_BITS) - 1)
+    u64::from(crc32c(&fields.to_le_bytes())) & ((1 << CHECK_BITS) - 1)
 }
 
 /// The tail of a lane that is being written.
@@ -186,9 +184,17 @@ impl Tail {
         self.map.write_to(start as usize, len as usize, file, position)
     }
 
-    /// Marks the slots of `from..to`, whose segment begins at `base`, as filled up to there.
-    pub(crate) fn mark(&self, segment: SegmentId, base: LogOffset, from: LogOffset, to: LogOffset) {
-        let mut block = self.geometry.floor(from);
+    /// Marks the slots from `block` on, where one begins, up to `to` as filled up to there. Their segment
+    /// begins at `base`.
+    pub(crate) fn mark(
+        &self,
+        segment: SegmentId,
+        base: LogOffset,
+        block: LogOffset,
+        to: LogOffset,
+    ) {
+        debug_assert_eq!(block, self.geometry.floor(block));
+        let mut block = block;
         while block < to {
             let end = to.min(block + self.geometry.block_len) - base;
             let word = Mark { segment, end }.encode().to_le_bytes();
@@ -328,7 +334,7 @@ impl TailImage {
         Ok(Some(TailImage { geometry, bytes }))
     }
 
-    /// The blocks of a segment that stand in this tail, in no order.
+    /// The blocks of a segment that are in this tail, in no order.
     pub(crate) fn blocks(&self, segment: SegmentId) -> impl Iterator<Item = Block<'_>> {
         (0..SLOTS).filter_map(move |slot| {
             let mark = self.mark(slot).filter(|mark| mark.segment == segment)?;
@@ -383,7 +389,7 @@ mod tests {
         assert_eq!(back, bytes);
         let image = TailImage::load(&disk, dir, 7, 3).unwrap().unwrap();
         let found: Vec<_> = image.blocks(SegmentId(9)).map(|b| (b.start, b.bytes)).collect();
-        // The ring ends after the first block, so the second one stands in its first slot.
+        // The ring ends after the first block, so the second one is in its first slot.
         assert_eq!(found, [(128, &bytes[128..]), (0, &bytes[..128])]);
         assert_eq!(image.blocks(SegmentId(8)).count(), 0);
         assert!(matches!(TailImage::load(&disk, dir, 8, 3), Err(Error::Foreign { .. })));

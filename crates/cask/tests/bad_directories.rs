@@ -1,4 +1,4 @@
-//! Directories that are none, belong to somebody else, or are in use: an error that names the
+//! Directories that are none, belong to another program, or are in use: an error that names the
 //! path, and nothing touched.
 //!
 //! Permissions do not stop root, as whom tests often run, so what is refused here is refused to
@@ -101,7 +101,7 @@ fn foreign_files() {
         std::fs::write(dir.join(name), b"mine").unwrap();
     }
     std::fs::create_dir(dir.join("folder")).unwrap();
-    // Whatever stands in the lock file, nobody reads it.
+    // Whatever is in the lock file, it is not read.
     std::fs::write(dir.join("LOCK"), b"who wrote this?").unwrap();
     let db = Db::open(dir, Options::default()).unwrap();
     db.put(b"key", b"value").unwrap();
@@ -123,7 +123,8 @@ fn foreign_files() {
     std::fs::remove_dir(dir.join("00009999.seg")).unwrap();
 
     let manifest = std::fs::read(dir.join("MANIFEST")).unwrap();
-    std::fs::write(dir.join("MANIFEST"), b"somebody else's manifest, by the same name").unwrap();
+    std::fs::write(dir.join("MANIFEST"), b"the manifest of another program, by the same name")
+        .unwrap();
     refused("MANIFEST", "damaged at offset 0");
     std::fs::remove_file(dir.join("MANIFEST")).unwrap();
     std::fs::create_dir(dir.join("MANIFEST")).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tierce_cask::disk::{Disk, Fault, OsDisk, SimDisk};
 use tierce_cask::{
-    ColdBatch, ColdBuffer, ColdOptions, ColdPlace, ColdStore, Durable, Error, check_cold_on,
+    ColdBatch, ColdBuffer, ColdLocation, ColdOptions, ColdStore, Durable, Error, check_cold_on,
 };
 
 const DIR: &str = "/cold";
@@ -28,7 +28,7 @@ fn value(number: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (number.wrapping_mul(31) + at * 7) as u8).collect()
 }
 
-fn write(store: &ColdStore, values: &[Vec<u8>]) -> tierce_cask::Result<Vec<ColdPlace>> {
+fn write(store: &ColdStore, values: &[Vec<u8>]) -> tierce_cask::Result<Vec<ColdLocation>> {
     let mut batch = ColdBatch::default();
     for value in values {
         batch.push(|out| out.extend_from_slice(value)).unwrap();
@@ -37,14 +37,14 @@ fn write(store: &ColdStore, values: &[Vec<u8>]) -> tierce_cask::Result<Vec<ColdP
     store.write(&mut batch, Durable::Yes)
 }
 
-fn read(store: &ColdStore, place: ColdPlace) -> tierce_cask::Result<Vec<u8>> {
-    store.read(place, &mut ColdBuffer::default()).map(<[u8]>::to_vec)
+fn read(store: &ColdStore, location: ColdLocation) -> tierce_cask::Result<Vec<u8>> {
+    store.read(location, &mut ColdBuffer::default()).map(<[u8]>::to_vec)
 }
 
 /// What a user of the store does, and what is live meanwhile.
 struct User {
     store: ColdStore,
-    live: BTreeMap<u64, (ColdPlace, Vec<u8>)>,
+    live: BTreeMap<u64, (ColdLocation, Vec<u8>)>,
     next: u64,
 }
 
@@ -53,16 +53,16 @@ impl User {
         let numbers: Vec<u64> = (self.next..).take(lens.len()).collect();
         self.next += lens.len() as u64;
         let values: Vec<_> = numbers.iter().zip(lens).map(|(n, len)| value(*n, *len)).collect();
-        let places = write(&self.store, &values).unwrap();
-        for ((number, place), value) in numbers.into_iter().zip(places).zip(values) {
-            self.live.insert(number, (place, value));
+        let locations = write(&self.store, &values).unwrap();
+        for ((number, location), value) in numbers.into_iter().zip(locations).zip(values) {
+            self.live.insert(number, (location, value));
         }
     }
 
     fn release(&mut self, number: usize) {
         if let Some(number) = self.live.keys().nth(number % self.live.len().max(1)).copied() {
-            let (place, _) = self.live.remove(&number).unwrap();
-            self.store.release(place);
+            let (location, _) = self.live.remove(&number).unwrap();
+            self.store.release(location);
         }
     }
 
@@ -73,20 +73,20 @@ impl User {
     /// Moves what is left in segments that are mostly empty.
     fn clean(&mut self) {
         let sparse = self.store.sparse(0.5);
-        for (place, value) in self.live.values_mut() {
-            if sparse.contains(&place.segment) {
+        for (location, value) in self.live.values_mut() {
+            if sparse.contains(&location.segment) {
                 let moved = write(&self.store, std::slice::from_ref(value)).unwrap()[0];
-                self.store.release(std::mem::replace(place, moved));
+                self.store.release(std::mem::replace(location, moved));
             }
         }
         self.remove_dead();
     }
 
     fn check(&self) {
-        for (place, value) in self.live.values() {
-            assert_eq!(read(&self.store, *place).unwrap(), *value);
+        for (location, value) in self.live.values() {
+            assert_eq!(read(&self.store, *location).unwrap(), *value);
         }
-        let live: u64 = self.live.values().map(|(place, _)| place.stored_len()).sum();
+        let live: u64 = self.live.values().map(|(location, _)| location.stored_len()).sum();
         assert_eq!(self.store.figures().live_bytes, live);
     }
 }
@@ -111,8 +111,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn hold_live(store: &ColdStore, live: &BTreeMap<u64, (ColdPlace, Vec<u8>)>) {
-    live.values().for_each(|(place, _)| store.hold(*place));
+fn hold_live(store: &ColdStore, live: &BTreeMap<u64, (ColdLocation, Vec<u8>)>) {
+    live.values().for_each(|(location, _)| store.hold(*location));
 }
 
 proptest! {
@@ -133,7 +133,7 @@ proptest! {
                     drop(store);
                     let store = open(&disk);
                     hold_live(&store, &live);
-                    store.settle().unwrap();
+                    store.finish_recovery().unwrap();
                     user = User { store, live, next };
                 }
             }
@@ -176,7 +176,7 @@ fn what_was_handed_out_survives_a_power_cut_at_any_call() {
             let live = before.iter().filter(|(number, value)| after.get(number) == Some(value));
             let live = live.map(|(number, value)| (*number, value.clone())).collect();
             hold_live(&store, &live);
-            store.settle().unwrap();
+            store.finish_recovery().unwrap();
             let mut user = User { store, live, next: 1000 };
             user.check();
             user.write(&[700; 20]);
@@ -189,50 +189,50 @@ fn what_was_handed_out_survives_a_power_cut_at_any_call() {
 fn places_that_were_let_go_may_be_gone() {
     let disk = SimDisk::new(3);
     let store = open(&disk);
-    let places = write(&store, &[value(1, 100), value(2, 100)]).unwrap();
+    let locations = write(&store, &[value(1, 100), value(2, 100)]).unwrap();
     drop(store);
     let path = disk.paths().into_iter().find(|path| path.extension().is_some()).unwrap();
     disk.erase(&path);
     // As a log is read: the key was spilled, and overwritten later.
     let store = open(&disk);
-    store.hold(places[0]);
-    store.release(places[0]);
-    store.settle().unwrap();
+    store.hold(locations[0]);
+    store.release(locations[0]);
+    store.finish_recovery().unwrap();
     // A number is not given away again.
-    assert!(write(&store, &[value(3, 10)]).unwrap()[0].segment > places[0].segment);
+    assert!(write(&store, &[value(3, 10)]).unwrap()[0].segment > locations[0].segment);
     drop(store);
     let store = open(&disk);
-    store.hold(places[1]);
-    assert!(matches!(store.settle(), Err(Error::Missing { .. })));
+    store.hold(locations[1]);
+    assert!(matches!(store.finish_recovery(), Err(Error::Missing { .. })));
 }
 
 #[test]
 fn a_segment_that_is_too_short_is_noticed() {
     let disk = SimDisk::new(4);
     let store = open(&disk);
-    let place = write(&store, &[value(1, 9000)]).unwrap()[0];
+    let location = write(&store, &[value(1, 9000)]).unwrap()[0];
     drop(store);
     let path = disk.paths().into_iter().find(|path| path.extension().is_some()).unwrap();
     let mut content = disk.content(&path).unwrap();
     content.truncate(8192);
     disk.set_content(&path, content);
     let store = open(&disk);
-    store.hold(place);
-    assert!(matches!(store.settle(), Err(Error::Corrupt { .. })));
+    store.hold(location);
+    assert!(matches!(store.finish_recovery(), Err(Error::Corrupt { .. })));
 }
 
 #[test]
 fn every_flipped_bit_of_a_value_is_noticed() {
     let disk = SimDisk::new(5);
     let store = open(&disk);
-    let place = write(&store, &[value(1, 40)]).unwrap()[0];
+    let location = write(&store, &[value(1, 40)]).unwrap()[0];
     let path = disk.paths().into_iter().find(|path| path.extension().is_some()).unwrap();
     for bit in 4096 * 8..(4096 + 48) * 8 {
         disk.flip_bit(&path, bit);
-        assert!(matches!(read(&store, place), Err(Error::Corrupt { .. })), "bit {bit}");
+        assert!(matches!(read(&store, location), Err(Error::Corrupt { .. })), "bit {bit}");
         disk.flip_bit(&path, bit);
     }
-    assert_eq!(read(&store, place).unwrap(), value(1, 40));
+    assert_eq!(read(&store, location).unwrap(), value(1, 40));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn the_real_disk_does_it_too() {
     drop(store);
     let store = open_on(Arc::new(OsDisk), &dir);
     hold_live(&store, &live);
-    store.settle().unwrap();
+    store.finish_recovery().unwrap();
     User { store, live, next }.check();
     std::fs::remove_dir_all(&dir).unwrap();
 }
@@ -280,26 +280,26 @@ fn the_real_disk_does_it_too() {
 fn a_check_finds_all_values_and_every_damage() {
     let disk = SimDisk::new(11);
     let store = open(&disk);
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for round in 0..12 {
         let lens = [1, 700, 1000, 3000, 4088, 5000 + round * 100];
         let values: Vec<_> = lens.iter().map(|len| value(round as u64, *len)).collect();
-        places.extend(write(&store, &values).unwrap());
+        locations.extend(write(&store, &values).unwrap());
     }
     let check = || check_cold_on(Arc::new(disk.clone()), Path::new(DIR), |_| {});
     assert!(matches!(check(), Err(Error::Locked { .. })));
     drop(store);
     let report = check().unwrap();
-    assert_eq!(report.values, places.len() as u64);
+    assert_eq!(report.values, locations.len() as u64);
     assert!(report.segments > 2 && report.problems.is_empty(), "{:?}", report.problems);
     let files = disk.paths().into_iter().filter(|path| path.extension().is_some());
     let files: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".cold")).collect();
     assert_eq!(files.len(), report.segments);
     // One bit of any record of the last file, and of its header.
-    let last = places.last().unwrap().segment;
+    let last = locations.last().unwrap().segment;
     let path = files.iter().max().unwrap();
-    for place in places.iter().filter(|place| place.segment == last) {
-        let bit = u64::from(place.stored_order()) * 64 + 8 * 8;
+    for location in locations.iter().filter(|location| location.segment == last) {
+        let bit = u64::from(location.stored_order()) * 64 + 8 * 8;
         disk.flip_bit(path, bit);
         let damaged = check().unwrap();
         assert!(damaged.problems.len() == 1 && damaged.values < report.values);

@@ -1,4 +1,4 @@
-//! Reads of cold values that nobody waits for, by the ring and by threads alike: that all of them come
+//! Asynchronous reads of cold values, by the ring and by threads alike: that all of them come
 //! back right, whatever the disk does meanwhile.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tierce_cask::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, OsDisk, ReadDriver, SimDisk};
-use tierce_cask::{ColdBatch, ColdOptions, ColdPlace, ColdReads, ColdStore, Durable, Error};
+use tierce_cask::{ColdBatch, ColdLocation, ColdOptions, ColdReads, ColdStore, Durable, Error};
 
 /// Runs a test for each driver that works here.
 fn with_each_driver(test: impl Fn(ReadDriver)) {
@@ -53,16 +53,16 @@ fn open(disk: Arc<dyn Disk>, dir: &Path) -> Arc<ColdStore> {
     Arc::new(ColdStore::open(disk, dir, options).unwrap())
 }
 
-fn fill(store: &ColdStore, count: usize) -> Vec<ColdPlace> {
-    let mut places = Vec::new();
+fn fill(store: &ColdStore, count: usize) -> Vec<ColdLocation> {
+    let mut locations = Vec::new();
     for first in (0..count).step_by(50) {
         let mut batch = ColdBatch::default();
         for number in first..count.min(first + 50) {
             batch.push(|out| out.extend_from_slice(&value(number))).unwrap();
         }
-        places.extend(store.write(&mut batch, Durable::Yes).unwrap());
+        locations.extend(store.write(&mut batch, Durable::Yes).unwrap());
     }
-    places
+    locations
 }
 
 fn await_readable(descriptor: BorrowedFd<'_>) {
@@ -90,12 +90,12 @@ fn all_values_come_back_and_each_once() {
         let home = Home::new();
         for disk in [Arc::new(OsDisk) as Arc<dyn Disk>, Arc::new(SimDisk::new(1))] {
             let store = open(disk, &home.0);
-            let places = fill(&store, 500);
+            let locations = fill(&store, 500);
             let mut reads = store.reads(driver).unwrap();
             let mut seen = HashMap::new();
             for round in 0..3 {
-                for (number, place) in places.iter().enumerate() {
-                    reads.add(*place, (round, number));
+                for (number, location) in locations.iter().enumerate() {
+                    reads.add(*location, (round, number));
                     if number % 37 == 0 {
                         reads.submit(true);
                     }
@@ -105,7 +105,7 @@ fn all_values_come_back_and_each_once() {
                     *seen.entry((round, number)).or_insert(0) += 1;
                 });
             }
-            assert!(seen.len() == 3 * places.len() && seen.values().all(|times| *times == 1));
+            assert!(seen.len() == 3 * locations.len() && seen.values().all(|times| *times == 1));
         }
     });
 }
@@ -115,22 +115,23 @@ fn what_is_not_there_or_damaged_is_an_error_for_its_read_alone() {
     with_each_driver(|driver| {
         let home = Home::new();
         let store = open(Arc::new(OsDisk), &home.0);
-        let places = fill(&store, 900);
+        let locations = fill(&store, 900);
         let files = |segment: u32| home.0.join(format!("{segment:08}.cold"));
-        let last = places.last().unwrap().segment;
-        assert!(last > places[0].segment + 1, "several segments");
+        let last = locations.last().unwrap().segment;
+        assert!(last > locations[0].segment + 1, "several segments");
         // The first segment is cut off, one bit of the last is flipped; the first is read while it is
         // open, and after it was closed and opened again.
-        let cut = std::fs::OpenOptions::new().write(true).open(files(places[0].segment)).unwrap();
+        let cut =
+            std::fs::OpenOptions::new().write(true).open(files(locations[0].segment)).unwrap();
         cut.set_len(6000).unwrap();
         let mut bytes = std::fs::read(files(last)).unwrap();
-        let in_last = places.iter().position(|place| place.segment == last).unwrap();
+        let in_last = locations.iter().position(|location| location.segment == last).unwrap();
         bytes[4096 + 100] ^= 1;
         std::fs::write(files(last), bytes).unwrap();
-        let nowhere = ColdPlace::decode(&[9, 9, 9, 0, 0, 2, 0, 0, 1, 0, 0, 0]);
+        let nowhere = ColdLocation::decode(&[9, 9, 9, 0, 0, 2, 0, 0, 1, 0, 0, 0]);
         let mut reads = store.reads(driver).unwrap();
         reads.add(nowhere, usize::MAX);
-        places.iter().enumerate().for_each(|(number, place)| reads.add(*place, number));
+        locations.iter().enumerate().for_each(|(number, location)| reads.add(*location, number));
         let (mut good, mut bad) = (0, 0);
         take_all(&mut reads, |number, bytes| match bytes {
             Ok(bytes) => {
@@ -139,13 +140,13 @@ fn what_is_not_there_or_damaged_is_an_error_for_its_read_alone() {
             }
             Err(Error::Missing { .. }) => assert_eq!(number, usize::MAX),
             Err(Error::Corrupt { .. }) => {
-                let is_cut = places[number].segment == places[0].segment;
+                let is_cut = locations[number].segment == locations[0].segment;
                 assert!(is_cut || number == in_last, "{number}");
                 bad += 1;
             }
             Err(error) => panic!("{error}"),
         });
-        assert_eq!(good + bad, places.len());
+        assert_eq!(good + bad, locations.len());
         assert!(bad >= 2 && good > 100, "{good} good, {bad} bad");
     });
 }
@@ -235,11 +236,14 @@ fn a_read_that_fails_fails_alone() {
         let home = Home::new();
         let disk = Failing::default();
         let store = open(Arc::new(disk.clone()), &home.0);
-        let places = fill(&store, 100);
+        let locations = fill(&store, 100);
         let mut reads = store.reads(driver).unwrap();
         for fails in [false, true, false] {
             disk.0.store(fails, Relaxed);
-            places.iter().enumerate().for_each(|(number, place)| reads.add(*place, number));
+            locations
+                .iter()
+                .enumerate()
+                .for_each(|(number, location)| reads.add(*location, number));
             let mut count = 0;
             take_all(&mut reads, |number, bytes| {
                 match bytes {
@@ -249,7 +253,7 @@ fn a_read_that_fails_fails_alone() {
                 }
                 count += 1;
             });
-            assert_eq!(count, places.len());
+            assert_eq!(count, locations.len());
         }
     });
 }
@@ -259,10 +263,10 @@ fn segments_may_go_and_queues_end_with_reads_under_way() {
     with_each_driver(|driver| {
         let home = Home::new();
         let store = open(Arc::new(OsDisk), &home.0);
-        let places = fill(&store, 200);
+        let locations = fill(&store, 200);
         for taken in [0, 1, 64] {
             let mut reads = store.reads(driver).unwrap();
-            places.iter().for_each(|place| reads.add(*place, ()));
+            locations.iter().for_each(|location| reads.add(*location, ()));
             reads.submit(true);
             let mut count = 0;
             while count < taken {
@@ -276,9 +280,12 @@ fn segments_may_go_and_queues_end_with_reads_under_way() {
         }
         // A file that is removed while it is read can be read to the end.
         let mut reads = store.reads(driver).unwrap();
-        places[..100].iter().enumerate().for_each(|(number, place)| reads.add(*place, number));
+        locations[..100]
+            .iter()
+            .enumerate()
+            .for_each(|(number, location)| reads.add(*location, number));
         reads.submit(true);
-        places.iter().for_each(|place| store.release(*place));
+        locations.iter().for_each(|location| store.release(*location));
         store.remove(&store.dead()).unwrap();
         take_all(&mut reads, |number, bytes| match bytes {
             Ok(bytes) => assert!(bytes == value(number)),

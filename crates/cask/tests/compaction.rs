@@ -7,18 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tierce_cask::disk::SimDisk;
 use tierce_cask::{CompactionOptions, Compression, Db, IndexKind, Options, SyncPolicy};
+use tierce_harness::Random;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 const BOTH: [IndexKind; 2] = [IndexKind::Hash, IndexKind::Ordered];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % bound
-    }
-}
 
 fn open(disk: &SimDisk, index: IndexKind, garbage_ratio: f64) -> Db {
     let options = Options {
@@ -53,20 +45,20 @@ fn erase_hints(disk: &SimDisk) {
 fn what_was_deleted_stays_deleted_whatever_is_compacted_first() {
     for index in BOTH {
         for seed in 0..12 {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
             let disk = SimDisk::new(seed);
             let mut model = Model::new();
             let mut db = open(&disk, index, 0.1 + seed as f64 * 0.07);
             for step in 0..400u64 {
-                let key = format!("key{}", random.below(40)).into_bytes();
-                match random.below(20) {
+                let key = format!("key{}", random.u64_below(40)).into_bytes();
+                match random.u64_below(20) {
                     0 => drop(db.compact().unwrap()),
                     1 => {
                         db.close().unwrap();
-                        if random.below(2) == 0 {
+                        if random.u64_below(2) == 0 {
                             erase_hints(&disk);
                         }
-                        db = open(&disk, index, 0.1 + random.below(8) as f64 * 0.1);
+                        db = open(&disk, index, 0.1 + random.u64_below(8) as f64 * 0.1);
                         assert_eq!(contents(&db), model, "{index:?}, seed {seed}, step {step}");
                     }
                     2..10 => {
@@ -74,7 +66,7 @@ fn what_was_deleted_stays_deleted_whatever_is_compacted_first() {
                         model.remove(&key);
                     }
                     _ => {
-                        let value = vec![step as u8; random.below(150) as usize];
+                        let value = vec![step as u8; random.u64_below(150) as usize];
                         db.put(&key, &value).unwrap();
                         model.insert(key, value);
                     }
@@ -230,16 +222,16 @@ fn readers_and_writers_beside_compaction() {
 }
 
 fn write(db: &Db, writer: u64, seed: u64) -> Model {
-    let mut random = Random(seed * 100 + writer);
+    let mut random = Random::new(seed * 100 + writer);
     let mut model = Model::new();
     for step in 1..=STEPS {
-        let key = format!("{writer}/{}", random.below(KEYS_EACH)).into_bytes();
-        if random.below(4) == 0 {
+        let key = format!("{writer}/{}", random.u64_below(KEYS_EACH)).into_bytes();
+        if random.u64_below(4) == 0 {
             db.delete(&key).unwrap();
             model.remove(&key);
         } else {
             let mut value = step.to_le_bytes().to_vec();
-            value.resize(8 + random.below(120) as usize, b'.');
+            value.resize(8 + random.u64_below(120) as usize, b'.');
             db.put(&key, &value).unwrap();
             model.insert(key, value);
         }
@@ -248,10 +240,11 @@ fn write(db: &Db, writer: u64, seed: u64) -> Model {
 }
 
 fn watch(db: &Db, reader: u64, stop: &AtomicBool) {
-    let mut random = Random(reader);
+    let mut random = Random::new(reader);
     let mut newest: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
-        let key = format!("{}/{}", random.below(WRITERS), random.below(KEYS_EACH)).into_bytes();
+        let key =
+            format!("{}/{}", random.u64_below(WRITERS), random.u64_below(KEYS_EACH)).into_bytes();
         let Some(value) = db.get(&key).unwrap() else { continue };
         let step = u64::from_le_bytes(*value.first_chunk().unwrap());
         let last = newest.entry(key).or_insert(0);

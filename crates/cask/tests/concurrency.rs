@@ -109,7 +109,7 @@ fn look(db: &Db, index: IndexKind, stop: &AtomicBool) -> usize {
         };
         db.for_each(visit).unwrap();
         for pair in [&b"pair/left"[..], b"pair/right"] {
-            // Never deleted, so whoever looks later meets it too.
+            // Never deleted, so later readers meet it, too.
             assert!(!seen.contains_key(pair) || current.contains(pair), "{pair:?} was left out");
         }
         for (key, value) in &seen {

@@ -19,25 +19,10 @@ use tierce_cask::disk::{Moment, SimDisk};
 use tierce_cask::{
     Attributes, Batch, CompactionOptions, Db, Durability, IndexKind, Options, SyncPolicy,
 };
+use tierce_harness::Random;
 
 const KEYS: u64 = 12;
 const STEPS: u64 = 45;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 fn options(seed: u64) -> Options {
     Options {
@@ -82,7 +67,7 @@ struct Write {
 /// Runs a workload and returns what was asked for.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Write> {
     let options = options(seed);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut db = open(disk, &options).unwrap();
     let mut writes: Vec<Write> = Vec::new();
     for step in 0..STEPS {
@@ -115,15 +100,21 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Write> {
     writes
 }
 
-fn write(db: &Db, random: &mut Random, kind: u64, id: usize, synced: bool) -> BTreeMap<u64, bool> {
+fn write(
+    db: &Db,
+    random: &mut Random,
+    kind: usize,
+    id: usize,
+    synced: bool,
+) -> BTreeMap<u64, bool> {
     let durability = if synced { Durability::Synced } else { Durability::Policy };
-    let n = random.below(KEYS);
+    let n = random.below(KEYS as usize) as u64;
     match kind {
         0..5 => {
             let mut batch = Batch::new();
             let mut changes = BTreeMap::new();
             for _ in 0..1 + random.below(5) {
-                let n = random.below(KEYS);
+                let n = random.below(KEYS as usize) as u64;
                 let put = random.below(4) > 0;
                 match put {
                     true => batch.put(key(n), value(id, n)),

@@ -229,7 +229,7 @@ fn missing_and_foreign_files_are_named() {
     assert!(
         matches!(open(&image, IndexKind::Hash).err(), Some(Error::Foreign { path, .. }) if path == copy)
     );
-    // Names that are not ours are nobody's business.
+    // Names that are not ours are left alone.
     disk.set_content(Path::new("/store/notes.txt"), b"mine".to_vec());
     check(&disk, IndexKind::Hash, &model, Tail::Noticed, "with a note");
     assert_eq!(disk.content(Path::new("/store/notes.txt")), Some(b"mine".to_vec()));

@@ -51,27 +51,27 @@ fn spilled_values_use_a_small_disk_to_nearly_its_end() {
         let write = |len: usize| {
             let mut batch = ColdBatch::default();
             batch.push(|out| out.resize(out.len() + len, 7)).unwrap();
-            store.write(&mut batch, Durable::Yes).map(|places| places[0])
+            store.write(&mut batch, Durable::Yes).map(|locations| locations[0])
         };
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         let refused = loop {
             match write(200_000) {
-                Ok(place) => places.push(place),
+                Ok(location) => locations.push(location),
                 Err(error) => break error,
             }
         };
         assert!(refused.is_no_space(), "{refused}");
-        let written = places.len() as u64 * 200_000;
+        let written = locations.len() as u64 * 200_000;
         assert!(written > capacity / 10 * 8, "{written} of {capacity}");
         // Neither files nor segments are left behind by what was refused.
         let (files, figures) = (disk.paths().len(), store.figures());
         assert!((0..20).all(|_| write(200_000).is_err()));
         assert_eq!((disk.paths().len(), store.figures()), (files, figures));
         // Something shorter may still fit, and what is there can be read.
-        places.extend(write(100));
+        locations.extend(write(100));
         let mut buffer = tierce_cask::ColdBuffer::default();
-        for place in &places {
-            assert!(store.read(*place, &mut buffer).unwrap().iter().all(|byte| *byte == 7));
+        for location in &locations {
+            assert!(store.read(*location, &mut buffer).unwrap().iter().all(|byte| *byte == 7));
         }
         // With space again, it goes on.
         disk.set_capacity(Some(capacity + 4 * MIB));

@@ -5,16 +5,12 @@ use tierce_cask::fuzzing;
 
 const ROUNDS_DEFAULT: u64 = 6_000;
 
-/// SplitMix64: small, and good enough to choose bytes.
-struct Random(u64);
+/// Chooses bytes.
+struct Random(tierce_harness::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, end: u64) -> u64 {
@@ -32,7 +28,7 @@ impl Random {
         number.to_le_bytes()[..len].to_vec()
     }
 
-    /// A record as it stands in a segment: checksums, number, lengths, kind, compression, flags,
+    /// A record as it is in a segment: checksums, number, lengths, kind, compression, flags,
     /// durable part, key, value and padding.
     fn record(&mut self, seq: u64, out: &mut Vec<u8>) {
         let (key_len, value_len) = (self.below(12) as usize, self.below(90) as usize);
@@ -140,7 +136,7 @@ fn run(target: fn(&[u8]), rounds_part: u64, make: fn(&mut Random) -> Vec<u8>) {
     let parse = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
     let seed: u64 = parse("TIERCE_SEED").unwrap_or(1);
     let rounds: u64 = parse("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT) / rounds_part;
-    let mut random = Random(seed);
+    let mut random = Random(tierce_harness::Random::new(seed));
     for round in 0..rounds {
         let mut input = match random.below(8) {
             0 => (0..random.below(800)).map(|_| random.next() as u8).collect(),

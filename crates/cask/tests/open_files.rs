@@ -3,12 +3,13 @@
 //! Alone in its file: descriptors belong to the process, and other tests would add theirs.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tierce_cask::{Compression, Db, IndexKind, Options, SyncPolicy};
 
 const OPEN_FILES_MAX: usize = 5;
 const SHARDS: usize = 2;
 const READERS: usize = 3;
+const LOOKS_MIN: usize = 50;
 
 struct Scratch(PathBuf);
 
@@ -50,14 +51,17 @@ fn no_more_segments_are_open_than_allowed() {
         }
         let segments = db.stats().segments as usize;
         assert!(segments > 4 * OPEN_FILES_MAX, "{segments} segments say nothing");
-        let stop = AtomicBool::new(false);
+        let (stop, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
         let mut most = 0;
         std::thread::scope(|scope| {
             for reader in 0..READERS as u32 {
-                let (db, stop) = (&db, &stop);
+                let (db, stop, looks) = (&db, &stop, &looks);
                 scope.spawn(move || {
-                    for n in 0..4000 {
-                        let n = (n * 7919 + reader * 131) % 400;
+                    // Until it was looked at often enough while reads went on.
+                    for n in
+                        (0..).take_while(|n| *n < 4000 || looks.load(Ordering::Relaxed) < LOOKS_MIN)
+                    {
+                        let n = (n % 400 * 7919 + reader * 131) % 400;
                         assert_eq!(db.get(&n.to_be_bytes()).unwrap().unwrap()[0], n as u8);
                     }
                     stop.store(true, Ordering::Relaxed);
@@ -65,6 +69,7 @@ fn no_more_segments_are_open_than_allowed() {
             }
             while !stop.load(Ordering::Relaxed) {
                 most = most.max(open_segments(&path));
+                looks.fetch_add(1, Ordering::Relaxed);
             }
         });
         // Beside those kept: what is written, and what each reader holds while another one is

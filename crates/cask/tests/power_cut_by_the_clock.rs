@@ -38,7 +38,7 @@ fn the_clock_makes_writes_durable() {
         }
         db.write(&batch).unwrap();
         db.put(&[round], b"alone").unwrap();
-        // Whoever waits long enough sees it; a store that never syncs keeps this waiting for ever.
+        // Waiting long enough shows it; a store that never syncs keeps this waiting for ever.
         while !(is_durable(&disk, &[round]) && is_durable(&disk, &[round, 0])) {
             std::thread::yield_now();
         }

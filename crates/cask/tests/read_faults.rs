@@ -1,4 +1,4 @@
-//! A read that fails is told to who asked, and to nobody else: the store goes on reading and
+//! A read that fails is reported to its caller only: the store goes on reading and
 //! writing, and nothing that was written is lost or comes back.
 
 use std::collections::BTreeMap;

@@ -9,24 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tierce_cask::disk::SimDisk;
 use tierce_cask::{CompactionOptions, Db, Error, IndexKind, Options, SyncPolicy};
+use tierce_harness::Random;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// Every combination of index, number of lanes, and syncs.
 fn all_options(segment_size_bytes: u64) -> Vec<Options> {
@@ -79,9 +64,9 @@ fn fill(db: &Db, model: &mut Model, first: u64, value_len: usize) -> Error {
 /// Keys in an order that leaves something in every segment until the end.
 fn scattered(model: &Model) -> Vec<Vec<u8>> {
     let mut keys: Vec<_> = model.keys().cloned().collect();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for i in (1..keys.len()).rev() {
-        keys.swap(i, random.below(i as u64 + 1) as usize);
+        keys.swap(i, random.below(i + 1));
     }
     keys
 }
@@ -238,9 +223,9 @@ impl Life {
     }
 
     fn change(&mut self, random: &mut Random, context: &str) {
-        let key = key(random.below(60));
+        let key = key(random.below(60) as u64);
         if random.below(5) < 3 {
-            let value = vec![random.next() as u8; random.below(400) as usize];
+            let value = vec![random.next_u64() as u8; random.below(400)];
             match self.db().put(&key, &value) {
                 Ok(()) => drop(self.model.insert(key, value)),
                 Err(error) => {
@@ -257,7 +242,7 @@ impl Life {
 
     fn resize(&mut self, random: &mut Random) {
         // Other files take what is free, or a part of it, or go.
-        let space = [0, 300, 2000, 20_000][random.below(4) as usize];
+        let space = [0, 300, 2000, 20_000][random.below(4)];
         self.disk.set_capacity(Some(self.disk.used() + space));
     }
 
@@ -266,7 +251,7 @@ impl Life {
             self.db().close().unwrap_or_else(|e| assert!(e.is_no_space(), "{e}"));
         }
         let is_durable = options.sync == SyncPolicy::Always;
-        let seed = random.next();
+        let seed = random.next_u64();
         let image = match is_durable && random.below(2) == 0 {
             true => self.disk.now().after_power_cut(seed),
             false => self.disk.now().after_kill(seed),
@@ -283,7 +268,7 @@ fn nothing_is_lost_on_a_disk_that_shrinks_and_grows() {
     let (mut refused, mut deleted) = (0, 0);
     for seed in 0..48 {
         let options = &all_options([700, 3000][seed as usize / 8 % 2])[seed as usize % 8];
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let disk = SimDisk::new(seed);
         disk.set_capacity(Some(60 << 10));
         let db = Some(open(&disk, options));

@@ -85,7 +85,7 @@ impl Watched {
                 })
         };
         for (passed, values) in &self.possible {
-            // Whoever existed all the time is not passed over.
+            // A key that existed all the time is not passed over.
             assert!(!between(passed) || values.contains(&None), "{passed:?} was left out");
         }
         let Some((key, entry)) = item else {
@@ -181,7 +181,7 @@ fn check(memory: usize, placement: Placement, steps: Vec<Step>) {
             current.for_each(|(watched, _)| watched.note(&key(n), value.clone()));
         }
         let memory_now = db.stats().scan_bytes as usize;
-        // A stretch is planned for a quarter, and goes over that by less than a record.
+        // A window is planned for a quarter, and goes over that by less than a record.
         assert!(memory_now <= memory + memory / 4 + 100, "{memory_now} of {memory}");
     }
     for (watched, _) in &mut ranges {

@@ -8,18 +8,7 @@ use std::sync::Arc;
 
 use tierce_cask::disk::{Fault, Moment, SimDisk};
 use tierce_cask::{Error, Wal, WalOptions};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
+use tierce_harness::Random;
 
 fn options(seed: u64) -> WalOptions {
     WalOptions {
@@ -73,14 +62,14 @@ struct State {
 
 /// Runs a workload; the states are those after each step, the last of them known before the next.
 fn run(disk: &SimDisk, seed: u64) -> Vec<State> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut wal, numbers) = open(disk, seed).unwrap();
     assert!(numbers.is_empty());
     let mut state = State { calls: disk.calls(), dropped: 0, may_drop: 0, appended: 0, durable: 0 };
     let mut mark = None;
     let mut states = vec![state];
     for _ in 0..90 {
-        match random.below(12) {
+        match random.u64_below(12) {
             0 => {
                 wal.sync().unwrap();
                 state.durable = state.appended;
@@ -97,7 +86,7 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<State> {
                     state.dropped = at;
                 }
             }
-            3 if random.below(3) == 0 => {
+            3 if random.u64_below(3) == 0 => {
                 wal.close().unwrap();
                 drop(wal);
                 state.durable = state.appended;
@@ -189,14 +178,14 @@ fn what_comes_back_is_a_run_of_what_was_appended() {
 fn a_record_across_the_edge_of_what_was_flushed_survives_a_kill_at_any_call() {
     let mut images = 0;
     for seed in 0..40 {
-        let (disk, mut random) = (SimDisk::new(seed), Random(seed));
+        let (disk, mut random) = (SimDisk::new(seed), Random::new(seed));
         disk.record_history();
         let (wal, _) = open(&disk, seed).unwrap();
         let mut appended = vec![(0, 0)];
         for _ in 0..30 {
             let records: u64 = appended.len() as u64;
             let mut record = records.to_le_bytes().to_vec();
-            record.resize(8 + random.below(500) as usize, records as u8);
+            record.resize(8 + random.u64_below(500) as usize, records as u8);
             wal.append(&record).unwrap();
             appended.push((disk.calls(), records));
         }

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a server.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+#[cfg(feature = "tls")]
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +13,11 @@ use crate::config::Config;
 use crate::engine::{Greeting, Input};
 use crate::error::Error;
 use crate::framing::{Frame, Framing};
+#[cfg(feature = "tls")]
+use crate::socket::begin_session;
 use crate::socket::resolve;
+#[cfg(feature = "tls")]
+use crate::tls::TlsSession;
 use crate::window::Repeat;
 
 /// One request at a time, and a connection that is made anew when it was lost.
@@ -27,8 +33,16 @@ pub(crate) struct Connection<F> {
     random: u64,
 }
 
+/// A socket that blocks.
 #[derive(Debug)]
-enum Stream {
+struct Stream {
+    socket: Socket,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<TlsSession>>,
+}
+
+#[derive(Debug)]
+enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -201,35 +215,88 @@ fn lost(error: io::Error) -> Error {
 
 impl Stream {
     fn connect(address: &Address, config: &Config) -> io::Result<Stream> {
-        match address {
-            Address::Tcp(address) => {
-                let address = resolve(address)?;
-                let stream = TcpStream::connect_timeout(&address, config.connect_timeout)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(config.timeout)?;
-                stream.set_write_timeout(config.timeout)?;
-                Ok(Stream::Tcp(stream))
-            }
-            Address::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(config.timeout)?;
-                stream.set_write_timeout(config.timeout)?;
-                Ok(Stream::Unix(stream))
-            }
+        let stream = Stream {
+            socket: Socket::connect(address, config)?,
+            #[cfg(feature = "tls")]
+            tls: begin_session(address, config)?,
+        };
+        #[cfg(feature = "tls")]
+        let stream = stream.shake_hands(config)?;
+        Ok(stream)
+    }
+
+    /// Encrypts the connection, if that is wanted.
+    #[cfg(feature = "tls")]
+    fn shake_hands(mut self, config: &Config) -> io::Result<Stream> {
+        if let Some(tls) = &mut self.tls {
+            self.socket.set_timeout(Some(config.connect_timeout))?;
+            tls.shake_hands(self.socket.as_fd())?;
+            self.socket.set_timeout(config.timeout)?;
         }
+        Ok(self)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            // The socket blocks, so that less means that the time is over.
+            return match tls.send(self.socket.as_fd(), bytes)? {
+                sent if sent == bytes.len() => Ok(()),
+                _ => Err(ErrorKind::TimedOut.into()),
+            };
+        }
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.write_all(bytes),
+            Socket::Unix(stream) => stream.write_all(bytes),
         }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.receive(self.socket.as_fd(), buffer);
+        }
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Socket {
+    fn connect(address: &Address, config: &Config) -> io::Result<Socket> {
+        let socket = match address {
+            Address::Tcp(address) => {
+                let address = resolve(address)?;
+                let stream = TcpStream::connect_timeout(&address, config.connect_timeout)?;
+                stream.set_nodelay(true)?;
+                Socket::Tcp(stream)
+            }
+            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+        };
+        socket.set_timeout(config.timeout)?;
+        Ok(socket)
+    }
+
+    /// How long a read or a write may take.
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
+            Socket::Tcp(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
+            }
+            Socket::Unix(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
+            }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
         }
     }
 }

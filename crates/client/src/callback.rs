@@ -1,4 +1,4 @@
-//! Who waits for an answer.
+//! The callback of a request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

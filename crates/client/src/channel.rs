@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::alarm::Alarm;
 use crate::callback::{Callback, Outcome};
 use crate::config::Config;
 use crate::driver::Driver;
@@ -16,6 +15,7 @@ use crate::engine::{Engine, Greeting};
 use crate::error::Error;
 use crate::framing::Framing;
 use crate::reply::Reply;
+use crate::wakeup::Wakeup;
 use crate::window::{LinkStatus, Repeat, Window};
 
 /// The way to one server, shared by the clones of a client. It is closed when the last one is
@@ -36,11 +36,11 @@ impl Channel {
         config: &Config,
         greeting: Greeting,
     ) -> io::Result<Arc<Channel>> {
-        let window = Arc::new(Window::new(config.window(), Alarm::new()?));
+        let window = Arc::new(Window::new(config.window(), Wakeup::new()?));
         let random = RandomState::new().hash_one(address.to_string());
         let engine =
             Engine::new(F::default(), Arc::clone(&window), config.clone(), greeting, random);
-        let driver = Driver::new(engine, Arc::clone(&window), address.clone())?;
+        let driver = Driver::new(engine, Arc::clone(&window), address.clone(), config.clone())?;
         let thread =
             thread::Builder::new().name("tierce-client".to_owned()).spawn(move || driver.run())?;
         Ok(Arc::new(Channel { window, address, thread: Mutex::new(Some(thread)) }))
@@ -133,3 +133,50 @@ impl Drop for Channel {
         self.close();
     }
 }
+
+/// What every client offers besides its requests.
+macro_rules! window_of_channel {
+    ($client:ty) => {
+        impl $client {
+            /// Becomes ready when the window has room. Nothing is reserved: others may be faster.
+            pub fn ready(&self) -> Reply<Result<(), Error>> {
+                self.channel.ready()
+            }
+
+            /// Requests in flight or waiting in line. A request that has just completed may still count, since
+            /// the slots of all requests answered together are returned together.
+            pub fn outstanding(&self) -> usize {
+                self.channel.outstanding()
+            }
+
+            /// Whether there is a connection now.
+            pub fn is_connected(&self) -> bool {
+                self.channel.is_connected()
+            }
+
+            /// Whether the last attempt to connect failed. The client keeps trying.
+            pub fn is_down(&self) -> bool {
+                self.channel.is_down()
+            }
+
+            /// The address of the server.
+            pub fn address(&self) -> &Address {
+                self.channel.address()
+            }
+
+            /// Closes the client: requests in flight, waiting in line or made later complete with
+            /// [`Error::Closed`]. When this returns, all callbacks have been called, unless one of them is
+            /// the caller.
+            pub fn close(&self) {
+                self.channel.close();
+            }
+
+            /// Waits at most `within` for the requests in flight, then closes the client. Returns whether all
+            /// of them completed in time.
+            pub fn finish(&self, within: std::time::Duration) -> bool {
+                self.channel.finish(within)
+            }
+        }
+    };
+}
+pub(crate) use window_of_channel;

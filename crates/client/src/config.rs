@@ -1,4 +1,4 @@
-//! How a client behaves.
+//! The options of a client.
 
 use std::time::Duration;
 
@@ -44,6 +44,9 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// What becomes of requests while there is no connection.
     pub offline: Offline,
+    /// How connections are encrypted, if they are. Those to Unix sockets are not.
+    #[cfg(feature = "tls")]
+    pub tls: Option<crate::Tls>,
 }
 
 /// What becomes of requests while there is no connection.
@@ -89,6 +92,8 @@ impl Default for Config {
             reconnect: Backoff { first: Duration::from_millis(50), max: Duration::from_secs(2) },
             connect_timeout: Duration::from_secs(2),
             offline: Offline::Wait,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 }

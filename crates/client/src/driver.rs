@@ -1,8 +1,8 @@
 //! The I/O thread: carries bytes between a socket and the engine, and tells it the time.
 //!
-//! A turn: what was received is handed to the engine, which calls callbacks; their places are given
-//! back and all new requests are taken, under one lock; these leave with one `send`. Then the thread
-//! sleeps until there is more to receive, a new request rings the alarm, or a deadline comes.
+//! In one turn, the engine gets the received bytes and calls callbacks; then, under one lock, their slots are
+//! returned and all new requests taken, which leave in one `send`. The thread then sleeps until bytes arrive, a
+//! new request wakes it, or a deadline comes.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -13,23 +13,24 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use crate::address::Address;
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::framing::Framing;
 use crate::socket::Socket;
-use crate::window::{Batch, Window};
+use crate::window::{Submission, Window};
 
-/// Marks the events of the alarm. Sockets are numbered from 1.
-const ALARM_TOKEN: u64 = 0;
+/// Marks the events of the wakeup. Sockets are numbered from 1.
+const WAKEUP_TOKEN: u64 = 0;
 
 /// Longest sleep, which keeps far deadlines inside the range of the system call.
 const SLEEP_MS_MAX: u64 = 24 * 3600 * 1000;
 
-/// See the head of this file.
 pub(crate) struct Driver<F> {
     engine: Engine<F>,
     window: Arc<Window>,
     address: Address,
+    config: Config,
     epoll: OwnedFd,
     socket: Option<Socket>,
     /// The token of the socket, so that no event of an older one is taken for one of it.
@@ -38,7 +39,7 @@ pub(crate) struct Driver<F> {
     is_writable: bool,
     /// Whether the peer has ended the connection. It was reported, and will not be again.
     has_ended: bool,
-    batch: Batch,
+    batch: Submission,
     start: Instant,
 }
 
@@ -48,21 +49,23 @@ impl<F: Framing> Driver<F> {
         engine: Engine<F>,
         window: Arc<Window>,
         address: Address,
+        config: Config,
     ) -> io::Result<Driver<F>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&epoll, window.alarm().fd(), EventData::new_u64(ALARM_TOKEN), flags)?;
+        epoll::add(&epoll, window.wakeup().fd(), EventData::new_u64(WAKEUP_TOKEN), flags)?;
         Ok(Driver {
             engine,
             window,
             address,
+            config,
             epoll,
             socket: None,
-            token: ALARM_TOKEN,
+            token: WAKEUP_TOKEN,
             is_readable: false,
             is_writable: false,
             has_ended: false,
-            batch: Batch::default(),
+            batch: Submission::default(),
             start: Instant::now(),
         })
     }
@@ -81,7 +84,7 @@ impl<F: Framing> Driver<F> {
                 break;
             }
             self.send(now_ms);
-            // What was completed after the exchange has places to give back first.
+            // What was completed after the exchange has slots to give back first.
             if exchanged.is_asleep && !self.window.has_credits() && !self.is_readable {
                 self.sleep();
             }
@@ -96,17 +99,21 @@ impl<F: Framing> Driver<F> {
 
     /// Hands over what has arrived.
     fn receive(&mut self, now_ms: u64) {
-        while let Some(socket) = self.socket.as_ref().filter(|_| self.is_readable) {
+        while let Some(socket) = self.socket.as_mut().filter(|_| self.is_readable) {
+            let was_handshaking = socket.is_handshaking();
             let space = self.engine.space();
             let room = space.len();
-            match socket.receive(space) {
+            let received = socket.receive(space);
+            // What could not be sent before can be now.
+            self.is_writable |= was_handshaking && !socket.is_handshaking();
+            match received {
                 Ok(0) => {
                     self.is_readable = false;
                     self.lost(now_ms, ErrorKind::UnexpectedEof);
                 }
                 Ok(count) => {
                     // Otherwise the socket is empty, and what comes later is reported anew, except
-                    // for an end that is already known: it stands behind the last byte.
+                    // for an end that is already known: it is behind the last byte.
                     self.is_readable = count == room || self.has_ended;
                     self.engine.received(now_ms, count);
                     if !self.engine.has_connection() {
@@ -125,7 +132,7 @@ impl<F: Framing> Driver<F> {
 
     /// Sends until nothing is left or the socket is full.
     fn send(&mut self, now_ms: u64) {
-        while let Some(socket) = self.socket.as_ref().filter(|_| self.is_writable) {
+        while let Some(socket) = self.socket.as_mut().filter(|_| self.is_writable) {
             let Some(bytes) = self.engine.to_send() else { return };
             match socket.send(bytes) {
                 Ok(count) => {
@@ -157,7 +164,7 @@ impl<F: Framing> Driver<F> {
     }
 
     fn connect(&mut self) -> io::Result<Socket> {
-        let socket = Socket::connect(&self.address)?;
+        let socket = Socket::connect(&self.address, &self.config)?;
         self.token += 1;
         (self.is_readable, self.is_writable, self.has_ended) = (false, false, false);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;

@@ -1,4 +1,4 @@
-//! What the engine has to know of a protocol: where frames end, and which request one answers.
+//! The engine's view of a protocol: where frames end, and which request each answers.
 
 use memchr::memchr;
 use tierce_wire::pedrokv::{Response, Step};
@@ -15,7 +15,7 @@ pub(crate) trait Framing: Send + 'static {
     fn set_id(request: &mut [u8], id: u32);
 
     /// The answer at the front of `input`, or `None` if it is not complete. Input that was not taken
-    /// is shown again, with more behind it. If answers are ordered, so many replies make the next
+    /// is shown again, with more behind it. If answers are ordered, this many replies make the next
     /// one, which is 1 except for pipelines.
     fn next(&mut self, input: &[u8], replies: usize) -> Result<Option<Frame>, Error>;
 
@@ -131,7 +131,7 @@ fn short_string(input: &[u8]) -> Option<usize> {
     (is_canonical && is_whole).then_some(end)
 }
 
-/// Where the first reply begins if so many pushes are among the input. A push between the replies
+/// Where the first reply begins if this many pushes are among the input. A push between the replies
 /// of a pipeline stays, for the caller that decodes them.
 fn skip_pushes(input: &[u8], pushes: usize) -> Result<usize, Error> {
     let mut start = 0;

@@ -5,10 +5,9 @@
 //! | PedroKV's | [`pedrokv::Client`] | [`pedrokv::SyncClient`] |
 //! | RESP, the Redis protocol | [`resp::Client`] | [`resp::SyncClient`] |
 //!
-//! The asynchronous clients have both callbacks and futures, which are completed exactly once whatever
-//! happens, a window of requests in flight, timeouts, repetition of what may be repeated, and they
-//! connect again by themselves. What is requested at about the same time, by whatever threads, leaves
-//! in one write. Over TCP and Unix sockets. [`Cluster`] spreads keys over several servers.
+//! The asynchronous clients offer callbacks and futures, each completed exactly once, a window of requests in
+//! flight, timeouts, retries where allowed, and reconnection. Requests made at about the same time, by any threads,
+//! leave in one write, over TCP or Unix sockets. [`Cluster`] spreads keys over several servers.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,7 +25,7 @@
 //! # Ok::<(), tierce_client::Error>(())
 //! ```
 //!
-//! The page `docs/client.md` says how it behaves in detail.
+//! `docs/client.md` describes the behaviour in detail.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +37,6 @@ pub mod pedrokv;
 mod reply;
 pub mod resp;
 
-mod alarm;
 mod blocking;
 mod callback;
 mod channel;
@@ -46,6 +44,9 @@ mod driver;
 mod engine;
 mod framing;
 mod socket;
+#[cfg(feature = "tls")]
+mod tls;
+mod wakeup;
 mod window;
 
 #[doc(hidden)]
@@ -56,3 +57,5 @@ pub use cluster::{Cluster, Failover, Ring, Server, Shard};
 pub use config::{Backoff, Config, MAX_INFLIGHT_MAX, Offline};
 pub use error::Error;
 pub use reply::Reply;
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsError, TlsOptions, TlsSession};

@@ -1,4 +1,4 @@
-//! The future face of a request, and the way from a callback to it.
+//! The future of a request, and how a callback completes it.
 
 use std::future::Future;
 use std::mem;
@@ -22,13 +22,13 @@ pub struct Reply<T> {
 /// Where an answer is put by one side and taken by the other.
 #[derive(Debug)]
 pub(crate) struct ReplyCell<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<CellState<T>>,
     /// Makes the answer of what was received.
     read: fn(Outcome<'_>) -> T,
 }
 
 #[derive(Debug)]
-enum State<T> {
+enum CellState<T> {
     Empty,
     Waiting(Waker),
     Full(T),
@@ -40,7 +40,7 @@ enum State<T> {
 impl<T> Reply<T> {
     /// A reply and the cell that it waits for. `read` makes the answer of what was received.
     pub(crate) fn pending(read: fn(Outcome<'_>) -> T) -> (Reply<T>, Arc<ReplyCell<T>>) {
-        let cell = Arc::new(ReplyCell { state: Mutex::new(State::Empty), read });
+        let cell = Arc::new(ReplyCell { state: Mutex::new(CellState::Empty), read });
         (Reply { cell: Arc::clone(&cell) }, cell)
     }
 
@@ -70,13 +70,17 @@ impl<T> Future for Reply<T> {
     /// If polled again after the answer was taken.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let mut state = self.cell.lock();
-        match mem::replace(&mut *state, State::Taken) {
-            State::Full(answer) => return Poll::Ready(answer),
-            State::Taken | State::Abandoned => panic!("a reply was polled after its answer"),
-            State::Waiting(waker) if waker.will_wake(context.waker()) => {
-                *state = State::Waiting(waker);
+        match mem::replace(&mut *state, CellState::Taken) {
+            CellState::Full(answer) => return Poll::Ready(answer),
+            CellState::Taken | CellState::Abandoned => {
+                panic!("a reply was polled after its answer")
             }
-            State::Empty | State::Waiting(_) => *state = State::Waiting(context.waker().clone()),
+            CellState::Waiting(waker) if waker.will_wake(context.waker()) => {
+                *state = CellState::Waiting(waker);
+            }
+            CellState::Empty | CellState::Waiting(_) => {
+                *state = CellState::Waiting(context.waker().clone());
+            }
         }
         Poll::Pending
     }
@@ -85,18 +89,18 @@ impl<T> Future for Reply<T> {
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         // What was in the cell is dropped after its lock is released.
-        let _state = mem::replace(&mut *self.cell.lock(), State::Abandoned);
+        let _state = mem::replace(&mut *self.cell.lock(), CellState::Abandoned);
     }
 }
 
 impl<T> ReplyCell<T> {
-    /// Puts the answer there and wakes who waits. The first answer counts.
+    /// Puts the answer there and wakes the waiter. The first answer counts.
     pub(crate) fn fill(&self, answer: T) {
         let mut state = self.lock();
-        match mem::replace(&mut *state, State::Taken) {
-            State::Empty => *state = State::Full(answer),
-            State::Waiting(waker) => {
-                *state = State::Full(answer);
+        match mem::replace(&mut *state, CellState::Taken) {
+            CellState::Empty => *state = CellState::Full(answer),
+            CellState::Waiting(waker) => {
+                *state = CellState::Full(answer);
                 drop(state);
                 waker.wake();
             }
@@ -104,7 +108,7 @@ impl<T> ReplyCell<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, CellState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,7 +119,7 @@ impl<T: Send> Recipient for ReplyCell<T> {
     }
 
     fn is_waiting(&self) -> bool {
-        !matches!(*self.lock(), State::Abandoned)
+        !matches!(*self.lock(), CellState::Abandoned)
     }
 }
 

@@ -1,7 +1,6 @@
-//! The narrow point between the client and its socket.
+//! The boundary between the client and its socket.
 //!
-//! Plain sockets only. TLS fits in here by buffers, as it does in the server's event loops: what is
-//! received is decrypted on the way to the engine, and what is sent encrypted on the way back.
+//! The engine above sees plain bytes, whether the connection is encrypted or not.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,15 +12,27 @@ use rustix::net::{
 };
 
 use crate::address::Address;
+use crate::config::Config;
+#[cfg(feature = "tls")]
+use crate::tls::TlsSession;
 
 /// A socket that does not block.
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<TlsSession>>,
+}
 
 impl Socket {
     /// Begins to connect. When the socket becomes writable, [`Socket::finish_connect`] tells whether
     /// it has succeeded. Only the name of a host is looked up in a way that blocks.
-    pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
+    pub(crate) fn connect(address: &Address, config: &Config) -> io::Result<Socket> {
+        #[cfg(feature = "tls")]
+        let tls = begin_session(address, config)?;
+        #[cfg(not(feature = "tls"))]
+        let _ = config;
+
         let (socket, started) = match address {
             Address::Tcp(address) => {
                 let address = resolve(address)?;
@@ -41,20 +52,28 @@ impl Socket {
             }
         };
         match started {
-            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Socket(socket)),
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Socket {
+                fd: socket,
+                #[cfg(feature = "tls")]
+                tls,
+            }),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Whether connecting has succeeded.
     pub(crate) fn finish_connect(&self) -> io::Result<()> {
-        Ok(sockopt::socket_error(&self.0)??)
+        Ok(sockopt::socket_error(&self.fd)??)
     }
 
     /// Receives once. 0 bytes are the end; `WouldBlock` is an error as any other.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.receive_all(self.fd.as_fd(), buffer);
+        }
         loop {
-            match rustix::net::recv(&self.0, &mut *buffer, RecvFlags::empty()) {
+            match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((count, _)) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -62,10 +81,14 @@ impl Socket {
         }
     }
 
-    /// Sends once. Fewer bytes than given means that the socket is full.
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Sends once. Fewer bytes than given means that the socket is full, or that the handshake is under way.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            return tls.send(self.fd.as_fd(), bytes);
+        }
         loop {
-            match rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL) {
+            match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
                 Ok(count) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
@@ -75,8 +98,30 @@ impl Socket {
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
+
+    /// Whether nothing can be sent before something is received.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+}
+
+/// The session of a connection that is to be encrypted.
+#[cfg(feature = "tls")]
+pub(crate) fn begin_session(
+    address: &Address,
+    config: &Config,
+) -> io::Result<Option<Box<TlsSession>>> {
+    let (Some(tls), Address::Tcp(address)) = (&config.tls, address) else { return Ok(None) };
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let session = tls.session(host);
+    let session = session.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+    Ok(Some(Box::new(session)))
 }
 
 fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {

@@ -1,4 +1,4 @@
-//! A small server in the same process, for examples and tests. No part of the interface.
+//! A small server in the same process, for examples and tests. Not part of the interface.
 
 use std::collections::HashMap;
 use std::future::Future;

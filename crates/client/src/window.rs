@@ -1,14 +1,14 @@
-//! The window: where requests of all threads meet, and where they wait for room.
+//! The window: where requests of all threads meet and wait for room.
 //!
-//! - At most `max_inflight` requests are in flight: made and not completed. A request is completed
-//!   when its callback is called.
-//! - Requests are encoded by the threads that make them, one behind the other into one buffer, which
-//!   the I/O thread takes as it is. What is made while it is busy leaves in one write.
+//! - At most `max_inflight` requests are in flight: made and not completed. A request is completed when its callback
+//!   is called.
+//! - The calling threads encode requests, one behind the other into one buffer, which the I/O thread takes as is.
+//!   Requests made while it is busy leave in one write.
 //! - The I/O thread is woken only if it sleeps, by the first request after it fell asleep.
-//! - Who finds the window full waits in a line and is served in turn: threads, and requests of
-//!   futures. Invariant: while a request waits, the window is full.
-//! - A callback must not wait, since it runs on the thread that makes room. The place of the request
-//!   that it completes is its own to use: see [`Window::credits`].
+//! - Threads, and requests of futures, that find the window full wait in line and are served in turn. Invariant:
+//!   while a request waits, the window is full.
+//! - A callback must not wait, since it runs on the thread that makes room. It may use the slot of the request that
+//!   it completes: see [`Window::credits`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use crate::alarm::Alarm;
 use crate::callback::{Callback, Outcome, Recipient};
 use crate::error::Error;
 use crate::reply::{Reply, ReplyCell};
+use crate::wakeup::Wakeup;
 
 /// Whether a request may be made a second time after it has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum Repeat {
     No,
 }
 
-/// A request that was made: its place in the bytes of its batch, and who waits for the answer.
+/// A request that was made: its range in the bytes of its batch, and the waiter for the answer.
 pub(crate) struct Submitted {
     pub(crate) offset: usize,
     pub(crate) len: usize,
@@ -42,14 +42,14 @@ pub(crate) struct Submitted {
 
 /// Requests, encoded one behind the other.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct Submission {
     pub(crate) bytes: Vec<u8>,
     pub(crate) requests: Vec<Submitted>,
 }
 
 /// Who waits for room.
 enum Waiter {
-    /// A thread. Its place is taken before it is woken.
+    /// A thread. Its slot is taken before it is woken.
     Thread(Arc<ReplyCell<Result<(), Error>>>),
     /// A task that wants to know when there is room, and takes none.
     Ready(Arc<ReplyCell<Result<(), Error>>>),
@@ -71,9 +71,9 @@ pub(crate) enum LinkStatus {
 }
 
 #[derive(Default)]
-struct State {
-    batch: Batch,
-    /// Requests in flight, and places that were given to threads that wait.
+struct WindowState {
+    batch: Submission,
+    /// Requests in flight, and slots that were given to threads that wait.
     outstanding: usize,
     waiters: VecDeque<Waiter>,
     /// Length of the line at which those are removed that are no longer wanted.
@@ -90,19 +90,18 @@ fn room(outcome: Outcome<'_>) -> Result<(), Error> {
 /// The shortest line that is swept.
 const SWEEP_MIN: usize = 64;
 
-/// See the head of this file.
 pub(crate) struct Window {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     max_inflight: usize,
-    /// Requests that were completed since the I/O thread last gave their places back. A callback
-    /// may use one of these places at once. Written by the I/O thread only.
+    /// Requests that were completed since the I/O thread last gave their slots back. A callback
+    /// may use one of these slots at once. Written by the I/O thread only.
     credits: AtomicUsize,
     io_thread: OnceLock<ThreadId>,
     /// Whether the I/O thread has to be woken. Becomes true under the lock, after it found no
     /// requests there, and is read under the lock, after a request was put there: so none is missed.
     /// A thread that still reads true when the I/O thread has just woken up rings once too often.
     is_asleep: AtomicBool,
-    alarm: Alarm,
+    wakeup: Wakeup,
     /// Notified when `link` or `is_closed` changes, and when the last request is completed.
     changed: Condvar,
 }
@@ -111,28 +110,28 @@ pub(crate) struct Window {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchanged {
     pub(crate) is_closed: bool,
-    /// The next request will ring the alarm.
+    /// The next request will notify it.
     pub(crate) is_asleep: bool,
 }
 
 impl Window {
-    pub(crate) fn new(max_inflight: usize, alarm: Alarm) -> Window {
+    pub(crate) fn new(max_inflight: usize, wakeup: Wakeup) -> Window {
         Window {
             state: Mutex::default(),
             max_inflight,
             credits: AtomicUsize::new(0),
             io_thread: OnceLock::new(),
             is_asleep: AtomicBool::new(false),
-            alarm,
+            wakeup,
             changed: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in the window; blocks while there is none.
+    /// A slot in the window; blocks while there is none.
     ///
     /// # Errors
     /// `Closed`, and `WindowFull` in a callback.
@@ -144,7 +143,7 @@ impl Window {
         }
     }
 
-    /// A place in the window, if there is one.
+    /// A slot in the window, if there is one.
     ///
     /// # Errors
     /// `Closed` or `WindowFull`.
@@ -166,7 +165,7 @@ impl Window {
         self.io_thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes the place of a request that was just completed, if a callback asks.
+    /// Takes the slot of a request that was just completed, if a callback asks.
     fn take_credit(&self) -> bool {
         if !self.is_io_thread() {
             return false;
@@ -178,7 +177,7 @@ impl Window {
 
     #[cold]
     fn enter_in_turn(&self) -> Result<Entry<'_>, Error> {
-        let (place, cell) = Reply::pending(room);
+        let (slot, cell) = Reply::pending(room);
         {
             let mut state = self.lock();
             if state.is_closed {
@@ -190,7 +189,7 @@ impl Window {
             }
             state.wait_in_line(Waiter::Thread(cell));
         }
-        place.wait()?;
+        slot.wait()?;
         Ok(Entry { window: self, state: self.lock() })
     }
 
@@ -239,14 +238,14 @@ impl Window {
     }
 
     #[inline]
-    fn unlock_and_wake(&self, state: MutexGuard<'_, State>) {
+    fn unlock_and_wake(&self, state: MutexGuard<'_, WindowState>) {
         let must_wake = self.is_asleep.load(Ordering::Relaxed) && !state.batch.requests.is_empty();
         if must_wake {
             self.is_asleep.store(false, Ordering::Relaxed);
         }
         drop(state);
         if must_wake {
-            self.alarm.ring();
+            self.wakeup.notify();
         }
     }
 
@@ -258,7 +257,7 @@ impl Window {
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
         self.changed.notify_all();
-        self.alarm.ring();
+        self.wakeup.notify();
         waiters.into_iter().for_each(|waiter| waiter.refuse(&Error::Closed));
     }
 
@@ -274,7 +273,7 @@ impl Window {
         self.link()
     }
 
-    fn wait_until(&self, within: Duration, condition: impl Fn(&State) -> bool) {
+    fn wait_until(&self, within: Duration, condition: impl Fn(&WindowState) -> bool) {
         let until = Instant::now().checked_add(within);
         let mut state = self.lock();
         while !condition(&state) {
@@ -309,19 +308,19 @@ impl Window {
         let _ = self.io_thread.set(thread::current().id());
     }
 
-    pub(crate) fn alarm(&self) -> &Alarm {
-        &self.alarm
+    pub(crate) fn wakeup(&self) -> &Wakeup {
+        &self.wakeup
     }
 
-    /// The place of a request may be used again; to be called before its callback.
+    /// The slot of a request may be used again; to be called before its callback.
     #[inline]
     pub(crate) fn complete_one(&self) {
         self.credits.store(self.credits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Gives back the places of completed requests, lets those in who wait, and takes all requests
+    /// Gives back the slots of completed requests, lets those in who wait, and takes all requests
     /// into `batch`, which must be empty. If there are none, the thread may fall asleep.
-    pub(crate) fn exchange(&self, batch: &mut Batch) -> Exchanged {
+    pub(crate) fn exchange(&self, batch: &mut Submission) -> Exchanged {
         debug_assert!(batch.requests.is_empty() && batch.bytes.is_empty());
         let credits = self.credits.load(Ordering::Relaxed);
         self.credits.store(0, Ordering::Relaxed);
@@ -346,7 +345,7 @@ impl Window {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Whether places are to be given back.
+    /// Whether slots are to be given back.
     pub(crate) fn has_credits(&self) -> bool {
         self.credits.load(Ordering::Relaxed) > 0
     }
@@ -357,7 +356,7 @@ impl Window {
     }
 }
 
-impl State {
+impl WindowState {
     fn wait_in_line(&mut self, waiter: Waiter) {
         if self.waiters.len() >= self.sweep_at.max(SWEEP_MIN) {
             // Tasks that come and go without ever getting in must not make the line grow.
@@ -367,7 +366,7 @@ impl State {
         self.waiters.push_back(waiter);
     }
 
-    /// Lets in who waits, as long as there is room. Those to be told are returned, so that no waiter
+    /// Lets waiters in, as long as there is room. Those to be told are returned, so that no waiter
     /// is woken while the lock is held.
     fn admit(&mut self, max_inflight: usize) -> Vec<Arc<ReplyCell<Result<(), Error>>>> {
         let mut served = Vec::new();
@@ -417,10 +416,10 @@ impl Waiter {
     }
 }
 
-/// A place in the window, and the right to make a request now. While it lives, only its owner can.
+/// A slot in the window, and the right to make a request now. While it lives, only its owner can.
 pub(crate) struct Entry<'a> {
     window: &'a Window,
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, WindowState>,
 }
 
 impl Entry<'_> {

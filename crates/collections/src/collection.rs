@@ -1,4 +1,4 @@
-//! A collection of any type, and how it is kept as one pointer.
+//! A collection of any type, and its representation as one pointer.
 
 use std::ptr::NonNull;
 
@@ -35,7 +35,7 @@ pub enum CollectionKind {
     Stream = 5,
 }
 
-/// How a collection lies in memory. Never leaves the process.
+/// The memory layout of a collection. Never leaves the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Form {
@@ -64,7 +64,6 @@ pub enum Form {
 impl Form {
     /// The type of a collection of this form.
     #[inline]
-    #[must_use]
     pub const fn kind(self) -> CollectionKind {
         match self {
             Form::ListPacked | Form::ListNodes => CollectionKind::List,
@@ -91,7 +90,6 @@ macro_rules! each {
 
 impl Collection {
     /// A collection without elements.
-    #[must_use]
     pub fn new(kind: CollectionKind) -> Self {
         match kind {
             CollectionKind::List => Collection::List(List::new()),
@@ -103,7 +101,6 @@ impl Collection {
     }
 
     /// Its type.
-    #[must_use]
     pub fn kind(&self) -> CollectionKind {
         match self {
             Collection::List(_) => CollectionKind::List,
@@ -115,26 +112,22 @@ impl Collection {
     }
 
     /// Number of elements.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish, but for streams")]
     pub fn len(&self) -> usize {
         each!(self, value => value.len())
     }
 
     /// The bytes it owns, as the allocator counts them.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         each!(self, value => value.allocated_bytes())
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         each!(self, value => value.encoding())
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         match self {
             Collection::List(value) => Collection::List(value.duplicate()),
@@ -159,7 +152,6 @@ impl Collection {
     /// Form and pointer must come from one call of `into_raw`, and must not be used again unless they
     /// come from another.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         // SAFETY: by the caller's promise, for each type.
         unsafe {

@@ -1,4 +1,4 @@
-//! Up to which size a collection is one block of bytes.
+//! The size limits of the packed forms.
 
 /// For hashes and sorted sets, and for sets with members that are no integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,6 @@ impl ListLimits {
     /// assert_eq!(ListLimits::of_directive(-2).bytes_max, 8192);
     /// assert_eq!(ListLimits::of_directive(128).entries_max, 128);
     /// ```
-    #[must_use]
     pub const fn of_directive(value: i64) -> Self {
         /// What bounds a node in bytes when only its elements are counted.
         const SAFE_BYTES: usize = 8192;

@@ -1,4 +1,4 @@
-//! Announcing elements that are going to be looked for, so that their cache misses overlap.
+//! Prefetching several lookups, so that their cache misses overlap.
 
 use tierce_dash::{EntryHash, Table};
 

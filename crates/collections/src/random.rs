@@ -1,4 +1,4 @@
-//! Random choices, from a seed that is handed in.
+//! Random choices, from a seed the caller passes.
 
 use tierce_dash::Table;
 
@@ -11,7 +11,6 @@ pub struct Random {
 
 impl Random {
     /// The sequence of a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -43,7 +42,6 @@ pub struct Selection {
 
 impl Selection {
     /// Chooses `wanted` of `len` elements, or all if there are not so many.
-    #[must_use]
     pub fn new(random: Random, wanted: usize, len: usize) -> Self {
         Self { random, wanted, left: len }
     }
@@ -57,10 +55,10 @@ impl Selection {
     }
 }
 
-/// One of so many elements is drawn before going through all is the better way to choose among them.
+/// One of this many elements is drawn before going through all is the better way to choose among them.
 const SPARSE: usize = 3;
 
-/// Some different ones of all `elements`, or all if there are no more than `count`. With `draw`, which
+/// `count` distinct ones of `elements`, or all if there are fewer. With `draw`, which
 /// makes a random choice in constant time, does not go through all when few are wanted.
 ///
 /// `hash_of` tells elements apart; that two have the same hash is a chance of one in 2^64, and then one

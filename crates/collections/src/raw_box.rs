@@ -1,8 +1,7 @@
-//! A box that may be lent.
+//! A box that can be borrowed.
 //!
-//! A collection that an entry owns is lent for reading by making a second value of the same pointer
-//! that is never dropped. With a `Box` inside that would be two unique owners, which Rust does not
-//! allow even while both only read.
+//! Reading a collection that an entry owns makes a second value of the same pointer, never dropped. With a `Box`
+//! inside there would be two unique owners, which is undefined behaviour even if both only read.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;

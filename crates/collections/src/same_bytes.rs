@@ -9,7 +9,6 @@
 /// assert!(!same_bytes(b"element:000000000001", b"element:000000000002"));
 /// ```
 #[inline]
-#[must_use]
 pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;

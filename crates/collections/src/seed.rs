@@ -1,9 +1,8 @@
 //! The hash of names and members in large collections.
 //!
-//! It is seeded by the operating system once in the life of the process, so that no client can choose
-//! members that collide. One seed for all collections, because then a value moves between tables
-//! with its hash, and a collection costs no bytes for a seed of its own. A hash never leaves the
-//! process.
+//! The operating system seeds it once per process, so clients cannot choose colliding members. All collections
+//! share the seed: a value keeps its hash when it moves between tables, and no collection stores a seed. Hashes
+//! never leave the process.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;

@@ -1,10 +1,9 @@
 //! The sizes an allocator really hands out.
 //!
-//! Memory is accounted by what the allocator takes, not by what was asked for, or the account would
-//! be off by a fifth. mimalloc and jemalloc share one scheme for everything that matters here:
-//! multiples of 16 up to 128 bytes, then four classes per doubling. Entries are allocated with
-//! exactly these sizes, so the slack at the end of a class is ours: a value that changes its length
-//! within the class is overwritten in place.
+//! Memory accounting uses the allocator's sizes, not the requested ones, which would be off by a fifth. mimalloc
+//! and jemalloc share the scheme that matters here: multiples of 16 up to 128 bytes, then four classes per
+//! doubling. Entries are allocated with exactly these sizes, so the slack at the end of a class is usable: a value
+//! that changes its length within the class is overwritten in place.
 
 /// The smallest class; every allocation takes at least this much.
 const SIZE_CLASS_MIN: usize = 16;
@@ -21,7 +20,6 @@ const LINEAR_MAX: usize = 128;
 /// assert_eq!([1, 16, 17, 119, 129, 1020].map(size_class), [16, 16, 32, 128, 160, 1024]);
 /// ```
 #[inline]
-#[must_use]
 pub const fn size_class(bytes: usize) -> usize {
     if bytes <= LINEAR_MAX {
         let rounded = bytes.next_multiple_of(SIZE_CLASS_MIN);

@@ -1,8 +1,8 @@
 //! Integers in canonical decimal text.
 //!
-//! A value such as `12345` may be kept as a number, but only if the text can be made again byte by
-//! byte. So the parser accepts exactly what [`write`](IntText::of) produces: no plus sign, no
-//! leading zeros, no spaces, no `-0`, and nothing outside `i64`.
+//! A value such as `12345` may be stored as a number only if its text can be restored byte by byte. So the parser
+//! accepts exactly what [`write`](IntText::of) produces: no plus sign, leading zeros, spaces or `-0`, and nothing
+//! outside `i64`.
 
 /// The longest text of an `i64`: `-9223372036854775808`.
 pub const INT_TEXT_MAX: usize = 20;
@@ -15,7 +15,6 @@ pub const INT_TEXT_MAX: usize = 20;
 /// assert_eq!([b"+5".as_slice(), b"007", b"-0", b"", b"12ab"].map(parse_int), [None; 5]);
 /// ```
 #[inline]
-#[must_use]
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     // Nearly every value that is no number fails on its first byte, before any loop.
     let (negative, digits) = match text {
@@ -51,7 +50,6 @@ pub struct IntText {
 impl IntText {
     /// Room for one text.
     #[inline]
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,7 +63,6 @@ impl IntText {
 
 /// The number of bytes of the canonical text of `value`.
 #[inline]
-#[must_use]
 pub fn int_text_len(value: i64) -> usize {
     let digits = value.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
     digits + usize::from(value < 0)

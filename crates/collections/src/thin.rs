@@ -1,7 +1,7 @@
-//! Allocations of exactly a size class, for what stands behind a handle of eight bytes.
+//! Allocations of exactly a size class, for the memory behind 8-byte handles.
 //!
-//! Their address is a multiple of [`ALIGN`] and has no more than [`ADDRESS_BITS`] bits, so that a
-//! handle has 20 bits to spare for what one wants to know without following it.
+//! Addresses are multiples of [`ALIGN`] with at most [`ADDRESS_BITS`] bits, which leaves a handle 20 bits for facts
+//! that are needed without following it.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

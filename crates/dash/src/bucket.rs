@@ -27,7 +27,7 @@ const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
 const OVERFLOW_SHIFT: u32 = SLOTS as u32;
 const OVERFLOW_MAX: u16 = 3;
 
-/// One byte of an entry's hash, kept in the header; never 0, which stands for a vacant slot.
+/// One byte of an entry's hash, kept in the header; never 0, which marks a vacant slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fingerprint(u8);
 
@@ -184,6 +184,17 @@ impl<T> Bucket<T> {
         self.assert_occupied(slot);
         // SAFETY: the slot is occupied, as was just checked, hence initialized.
         unsafe { self.slots[slot].assume_init_mut() }
+    }
+
+    /// Like [`Bucket::entry_mut`], without the check.
+    ///
+    /// # Safety
+    /// The slot holds an entry.
+    #[inline(always)]
+    pub(crate) unsafe fn entry_mut_unchecked(&mut self, slot: usize) -> &mut T {
+        debug_assert!(self.occupied().contains(slot));
+        // SAFETY: the caller vouches that the slot is occupied, hence below `SLOTS` and initialized.
+        unsafe { self.slots.get_unchecked_mut(slot).assume_init_mut() }
     }
 
     /// All entries, to change them in place; their hashes have to stay the same.

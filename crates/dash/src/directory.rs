@@ -20,7 +20,6 @@ use core::mem::ManuallyDrop;
 /// ones would otherwise drive the directory to any size.
 const ENTRIES_PER_SLOT_MIN: usize = 16;
 
-/// See the head of this file.
 pub(crate) struct Directory<T> {
     slots: Vec<ManuallyDrop<Segment<T>>>,
     bits: u32,
@@ -43,6 +42,13 @@ impl<T> Directory<T> {
     pub(crate) fn get(&self, hash: u64) -> Option<&Segment<T>> {
         // The bounds check doubles as the question whether there is a segment at all.
         self.slots.get(self.slot_of(hash)).map(|slot| &**slot)
+    }
+
+    /// The same to change an entry in place: any slot of a segment leads to its buckets.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut Segment<T>> {
+        let slot = self.slot_of(hash);
+        self.slots.get_mut(slot).map(|slot| &mut **slot)
     }
 
     /// The first slot of the segment of a hash.

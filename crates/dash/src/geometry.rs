@@ -47,7 +47,6 @@ const FILL_PERCENT_MERGE: usize = 60;
 /// distributed hashes fill a segment to 80 % at the very least before it refuses.
 const FILL_PERCENT_SKEWED: usize = 60;
 
-/// The position of a hash.
 #[inline(always)]
 pub(crate) fn position(hash: u64) -> u64 {
     hash >> BITS_BELOW_POSITION
@@ -93,7 +92,7 @@ pub(crate) fn is_skewed(len: usize, buckets: usize) -> bool {
 /// The home bucket of a hash in a segment of `homes` home buckets at `depth`.
 #[inline(always)]
 pub(crate) fn home(hash: u64, depth: u32, homes: u32) -> usize {
-    // The bits below the position are cut off, lest they decide between two homes; then the
+    // The bits below the position are cut off, so that they cannot decide between two homes; then the
     // position's bits after the first `depth` are a fraction of 2^64, scaled by `homes`.
     let fraction = (hash >> BITS_BELOW_POSITION << BITS_BELOW_POSITION) << depth;
     ((u128::from(fraction) * u128::from(homes)) >> 64) as usize

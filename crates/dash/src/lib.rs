@@ -60,10 +60,10 @@ mod directory;
 mod rebuild;
 
 mod iter;
-mod marks;
 mod scan;
 mod snapshot;
 mod table;
+mod visited;
 
 #[cfg(test)]
 mod invariants;

@@ -38,13 +38,13 @@ impl<T> Table<T> {
     /// Cheaper than [`Table::scan`], for it reads one bucket and hashes nothing, and weaker: in a
     /// table that does not change, a round from 0 to 0 visits every entry once; while it changes, an
     /// entry may be visited twice or not at all. A stash bucket has a turn of its own.
-    pub fn sweep(&mut self, cursor: u64, visit: impl FnMut(&mut T)) -> u64 {
+    pub fn visit_bucket_mut(&mut self, cursor: u64, visit: impl FnMut(&mut T)) -> u64 {
         if cursor >= AXIS_END {
             return 0;
         }
         let hash = cursor << (u64::BITS - POSITION_BITS);
         let Some(first) = self.directory_mut().first_slot(hash) else { return 0 };
-        self.directory_mut().entries_mut(first).sweep(cursor, visit) % AXIS_END
+        self.directory_mut().entries_mut(first).visit_bucket_mut(cursor, visit) % AXIS_END
     }
 
     /// The positions that share a home bucket with this one at present.

@@ -168,6 +168,15 @@ impl<T> Segment<T> {
         })
     }
 
+    /// Like [`Segment::locate`], to change the entry in place. Its hash has to stay the same.
+    #[inline(always)]
+    pub(crate) fn locate_mut(&mut self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<&mut T> {
+        let (location, _) = self.locate(hash, eq)?;
+        let bucket = self.bucket_mut(location.bucket);
+        // SAFETY: `locate` has just found an entry there.
+        Some(unsafe { bucket.entry_mut_unchecked(location.slot) })
+    }
+
     /// The entry at a location that this segment has returned since it was last changed.
     #[inline]
     pub(crate) fn entry_mut(&mut self, location: Location) -> &mut T {
@@ -194,7 +203,7 @@ impl<T> Segment<T> {
         self.place_at(self.home(hash), self.fingerprint(hash), entry)
     }
 
-    /// The same for an entry of which home and fingerprint are known.
+    /// The same for an entry with known home and fingerprint.
     #[inline]
     fn place_at(&mut self, home: usize, fingerprint: Fingerprint, entry: T) -> Result<Location, T> {
         let placed = match self.bucket_mut(home).put(fingerprint, Origin::Native, entry) {
@@ -437,7 +446,7 @@ impl<T> Segment<T> {
     /// Visits the entries of one bucket, as if all buckets, the stash among them, shared the
     /// segment's interval in equal parts: the one to which `position` belongs then. Returns where
     /// the part of the next one begins.
-    pub(crate) fn sweep(&mut self, position: u64, visit: impl FnMut(&mut T)) -> u64 {
+    pub(crate) fn visit_bucket_mut(&mut self, position: u64, visit: impl FnMut(&mut T)) -> u64 {
         let segment = geometry::segment_range(position, self.depth());
         let (hash, buckets) =
             (position << (u64::BITS - geometry::POSITION_BITS), self.bucket_count());
@@ -474,7 +483,6 @@ impl<T> Segment<T> {
         geometry::home(hash, self.depth(), u32::from(self.homes))
     }
 
-    /// The fingerprint of a hash.
     #[inline(always)]
     pub(crate) fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint::of(hash, self.depth())
@@ -502,7 +510,7 @@ impl<T> Segment<T> {
         debug_assert!(index < self.bucket_count());
         // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind
         // `buckets`, because it comes from one of: `home`, which is below `homes`, as is a home that
-        // `place_at_home` and `place_extending` have checked; `sweep`, which scales
+        // `place_at_home` and `place_extending` have checked; `visit_bucket_mut`, which scales
         // to `bucket_count()`; `after`, which
         // stays below `homes`; `stash()` or a loop up to `bucket_count()`; a `Location`, which
         // holds one of these and outlives no change. The segment owns the buckets and is borrowed

@@ -13,18 +13,18 @@
 //! `docs/decisions/0002-snapshots-by-position.md`.
 //!
 //! Of single entries that were saved ahead of the walk, only the position is remembered, in a set
-//! (`marks.rs`): a change then costs a look at one place of memory in place of several descents of a tree.
+//! (`visited.rs`): a change then costs a look at one place of memory in place of several descents of a tree.
 //!
 //! Invariants:
 //! - Whatever lies before `next` is saved, what lies in an interval of `ahead`, and what is at one of
-//!   the positions in `marks`.
+//!   the positions in `visited`.
 //! - The intervals of `ahead` are not empty, end behind `next`, and neither overlap nor touch.
 //! - An entry that is in none of these has not been changed since the snapshot began.
 
 use crate::geometry::{AXIS_END, position};
 use crate::hash::EntryHash;
-use crate::marks::Marks;
 use crate::table::Table;
+use crate::visited::VisitedSet;
 use core::ops::Range;
 use std::collections::BTreeMap;
 
@@ -61,13 +61,13 @@ pub struct Snapshot {
     /// Starts of the intervals, with their ends.
     ahead: BTreeMap<u64, u64>,
     /// Positions of single entries. Those that the walk has passed stay until the end.
-    marks: Marks,
+    visited: VisitedSet,
 }
 
 impl Snapshot {
     /// Begins a snapshot of whichever table will be handed in, which is to be the same in all calls.
     pub fn begin() -> Self {
-        Self { next: 0, ahead: BTreeMap::new(), marks: Marks::default() }
+        Self { next: 0, ahead: BTreeMap::new(), visited: VisitedSet::default() }
     }
 
     /// Whether everything has been saved.
@@ -101,9 +101,9 @@ impl Snapshot {
     }
 
     /// Like [`Snapshot::before_change`], but saves only the entries that have this very hash: as a
-    /// rule one, which the change is going to touch anyway. A mark is remembered for each hash, so
+    /// rule one, which the change is going to touch anyway. A position is remembered for each hash, so
     /// this suits a snapshot whose saved entries take memory until they are fetched, as long as
-    /// [`Snapshot::mark_count`] stays small against the number of entries.
+    /// [`Snapshot::visited_count`] stays small against the number of entries.
     ///
     /// Both may be mixed: what is saved by this one is left out by the other.
     #[inline]
@@ -131,7 +131,7 @@ impl Snapshot {
         }
         match self.unsaved_around(self.next, table) {
             Some(range) => {
-                visit_unmarked(&self.marks, &range, table, hasher, save);
+                visit_the_rest(&self.visited, &range, table, hasher, save);
                 self.next = range.end;
             }
             None => {
@@ -146,7 +146,7 @@ impl Snapshot {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if self.concerns(hash) {
-            self.marks.prefetch(position(hash));
+            self.visited.prefetch(position(hash));
         }
     }
 
@@ -156,15 +156,15 @@ impl Snapshot {
     }
 
     /// Number of single entries that are remembered.
-    pub fn mark_count(&self) -> usize {
-        self.marks.len()
+    pub fn visited_count(&self) -> usize {
+        self.visited.len()
     }
 
     /// Memory for what is remembered, about.
     pub fn memory_bytes(&self) -> usize {
         // Two numbers and a part of a node of the tree.
         const INTERVAL_BYTES: usize = 32;
-        self.ahead.len() * INTERVAL_BYTES + self.marks.memory_bytes()
+        self.ahead.len() * INTERVAL_BYTES + self.visited.memory_bytes()
     }
 
     #[cold]
@@ -176,7 +176,7 @@ impl Snapshot {
         save: impl FnMut(&T),
     ) {
         let Some(range) = self.unsaved_around(position, table) else { return };
-        visit_unmarked(&self.marks, &range, table, hasher, save);
+        visit_the_rest(&self.visited, &range, table, hasher, save);
         self.remember(range);
     }
 
@@ -195,7 +195,7 @@ impl Snapshot {
                 return;
             }
         }
-        if !self.marks.insert(position) {
+        if !self.visited.insert(position) {
             return;
         }
         // No entry is the one, so that all are shown whose fingerprints match.
@@ -232,18 +232,18 @@ impl Snapshot {
 }
 
 /// Visits the entries of a range within a home bucket that were not saved one by one.
-fn visit_unmarked<T>(
-    marks: &Marks,
+fn visit_the_rest<T>(
+    visited: &VisitedSet,
     range: &Range<u64>,
     table: &Table<T>,
     hasher: &impl EntryHash<T>,
     mut save: impl FnMut(&T),
 ) {
-    if marks.is_empty() {
+    if visited.is_empty() {
         return table.visit_range(range, hasher, save);
     }
     table.visit_range(range, hasher, |entry| {
-        if !marks.contains(position(hasher.hash(entry))) {
+        if !visited.contains(position(hasher.hash(entry))) {
             save(entry);
         }
     });

@@ -73,10 +73,7 @@ impl<T> Table<T> {
     /// Like [`Table::find`], to change the entry in place. Its hash has to stay the same.
     #[inline]
     pub fn find_mut(&mut self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<&mut T> {
-        let first = self.directory.first_slot(hash)?;
-        let segment = self.directory.entries_mut(first);
-        let (location, _) = segment.locate(hash, eq)?;
-        Some(segment.entry_mut(location))
+        self.directory.get_mut(hash)?.locate_mut(hash, eq)
     }
 
     /// Adds an entry that the caller knows to be absent, and returns it in its place. `hasher` is
@@ -239,7 +236,7 @@ impl<T> Table<T> {
 }
 
 /// Whether it is time to consider shrinking a segment after a removal: when it is less than half
-/// full, at every eighth removal, lest skewed hashes that keep it from getting smaller cost a
+/// full, at every eighth removal, so that skewed hashes that keep it from shrinking do not cost a
 /// rebuild each time.
 #[inline]
 fn may_shrink<T>(segment: &Segment<T>) -> bool {

@@ -127,7 +127,7 @@ fn shrinks_with_its_entries() {
 }
 
 /// Removing and inserting in turn never rebuilds a segment again and again, wherever the table
-/// stands between two sizes.
+/// is between two sizes.
 #[test]
 fn does_not_flutter_at_any_size() {
     let hashed = Cell::new(0);

@@ -183,9 +183,9 @@ fn foreign_cursors_do_no_harm() {
     assert!(next > middle);
 }
 
-/// A round of [`Table::sweep`] over a table at rest, wherever its entries lie.
+/// A round of [`Table::visit_bucket_mut`] over a table at rest, wherever its entries lie.
 #[test]
-fn a_sweep_visits_every_entry_once_a_round() {
+fn a_round_of_buckets_visits_every_entry_once() {
     for hashes in [Hashes::Even, Hashes::Clustered, Hashes::Sequential] {
         for count in [0, 1, 14, 15, 100, 600, if cfg!(miri) { 700 } else { 20_000 }] {
             let mut table = Table::new();
@@ -194,7 +194,7 @@ fn a_sweep_visits_every_entry_once_a_round() {
                 let (mut cursor, mut visited) = (0, Vec::new());
                 loop {
                     let before = cursor;
-                    cursor = table.sweep(cursor, |entry| visited.push(entry.id));
+                    cursor = table.visit_bucket_mut(cursor, |entry| visited.push(entry.id));
                     assert!(cursor == 0 || cursor > before, "a cursor moves on");
                     if cursor == 0 {
                         break;
@@ -205,5 +205,5 @@ fn a_sweep_visits_every_entry_once_a_round() {
             }
         }
     }
-    assert_eq!(Table::<Entry>::new().sweep(u64::MAX, |_| unreachable!()), 0);
+    assert_eq!(Table::<Entry>::new().visit_bucket_mut(u64::MAX, |_| unreachable!()), 0);
 }

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tierce_keyspace::{DbIndex, Expiry, Keyspace, Locker, Options};
+use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options, ShardLocks};
 
 const KEYS: usize = 1000;
 const ROUNDS: usize = 300;
@@ -22,55 +22,55 @@ fn main() {
     let (short, middle) = (value(10), value(100));
 
     println!("{:28} {:>8} {:>8}", "ns", "any key", "one key");
-    let report = |what: &str, operation: &mut dyn FnMut(&mut Locker<'_>, &[u8])| {
+    let report = |what: &str, operation: &mut dyn FnMut(&mut ShardLocks<'_>, &[u8])| {
         let any = best(&names, &keyspace, Choice::Any, operation);
         let one = best(&names, &keyspace, Choice::One, operation);
         println!("{what:28} {any:8.1} {one:8.1}");
     };
-    report("hash", &mut |locker, name| {
-        black_box(locker.keyspace().key(name));
+    report("hash", &mut |locks, name| {
+        black_box(locks.keyspace().key(name));
     });
-    report("hash and lock", &mut |locker, name| {
-        let key = locker.keyspace().key(name);
-        black_box(locker.db(DbIndex::ZERO, key.hash(), NOW_MS).now_ms());
+    report("hash and lock", &mut |locks, name| {
+        let key = locks.keyspace().key(name);
+        black_box(locks.db(DbIndex::ZERO, key.hash(), NOW_MS).now_ms());
     });
     for (what, value, expiry) in [
         ("10 bytes", &short, Expiry::Never),
         ("100 bytes", &middle, Expiry::Never),
         ("10 bytes with deadline", &short, Expiry::At(NOW_MS + 1000)),
     ] {
-        report(&format!("set {what}"), &mut |locker, name| {
-            let key = locker.keyspace().key(name);
-            let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        report(&format!("set {what}"), &mut |locks, name| {
+            let key = locks.keyspace().key(name);
+            let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
             db.set(key, value, expiry).expect("short enough");
         });
-        report(&format!("get {what}"), &mut |locker, name| {
-            let key = locker.keyspace().key(name);
-            let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        report(&format!("get {what}"), &mut |locks, name| {
+            let key = locks.keyspace().key(name);
+            let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
             let value = db.string(key).expect("a string").expect("it was set");
             black_box(value.bytes(&mut Default::default()));
         });
     }
-    report("delete and set", &mut |locker, name| {
-        let key = locker.keyspace().key(name);
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+    report("delete and set", &mut |locks, name| {
+        let key = locks.keyspace().key(name);
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
         db.remove(key);
         db.set(key, &short, Expiry::Never).expect("short enough");
     });
-    report("get of no key", &mut |locker, name| {
-        let key = locker.keyspace().key(&name[1..]);
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+    report("get of no key", &mut |locks, name| {
+        let key = locks.keyspace().key(&name[1..]);
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
         assert!(db.string(key).expect("a string").is_none());
     });
     names.iter().for_each(|name| {
         let key = keyspace.key(name.as_bytes());
-        let mut locker = keyspace.locker();
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        let mut locks = keyspace.locks();
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
         db.set(key, "1000000", Expiry::Never).expect("short enough");
     });
-    report("increment", &mut |locker, name| {
-        let key = locker.keyspace().key(name);
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), NOW_MS);
+    report("increment", &mut |locks, name| {
+        let key = locks.keyspace().key(name);
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
         db.increment(key, 1).expect("an integer");
     });
 }
@@ -86,17 +86,17 @@ fn best(
     names: &[String],
     keyspace: &Keyspace,
     choice: Choice,
-    operation: &mut dyn FnMut(&mut Locker<'_>, &[u8]),
+    operation: &mut dyn FnMut(&mut ShardLocks<'_>, &[u8]),
 ) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
         let began = Instant::now();
-        let mut locker = keyspace.locker();
+        let mut locks = keyspace.locks();
         for name in names {
             let name = if choice == Choice::Any { name } else { &names[0] };
-            operation(&mut locker, name.as_bytes());
+            operation(&mut locks, name.as_bytes());
         }
-        drop(locker);
+        drop(locks);
         best = best.min(began.elapsed().as_nanos() as f64 / names.len() as f64);
     }
     best

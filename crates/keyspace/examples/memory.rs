@@ -46,8 +46,8 @@ fn measure(keys: u64, len: usize) {
     for number in 0..keys {
         let name = format!("key:{number:012}");
         let key = keyspace.key(name.as_bytes());
-        let mut locker = keyspace.locker();
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+        let mut locks = keyspace.locks();
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
         db.set(key, &value, Expiry::Never).expect("a short key and value");
     }
     let each = |bytes: u64| bytes as f64 / keys as f64 - (KEY_LEN + len) as f64;

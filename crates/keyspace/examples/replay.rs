@@ -40,7 +40,7 @@ fn main() {
         found.bytes / 1_000_000,
         all - reading
     );
-    // Nobody waits for the memory to be freed.
+    // The memory is not freed before the end.
     std::process::exit(0);
 }
 

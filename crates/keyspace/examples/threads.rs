@@ -70,8 +70,8 @@ fn fill(keyspace: &Keyspace, keys: u64) -> u64 {
     for number in 0..keys {
         let name = name(number);
         let key = keyspace.key(&name);
-        let mut locker = keyspace.locker();
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+        let mut locks = keyspace.locks();
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
         db.set(key, &VALUE, Expiry::Never).expect("a short key and value");
     }
     began.elapsed().as_nanos() as u64 / keys
@@ -124,17 +124,17 @@ fn work(keyspace: &Keyspace, workload: Workload, seed: u64) -> Speed {
     let mut between_ns = 0;
     while began.elapsed() < ROUND {
         names.iter_mut().for_each(|slot| *slot = name(random.below(workload.keys)));
-        let mut locker = keyspace.locker();
+        let mut locks = keyspace.locks();
         if workload.prefetch {
             announced.clear();
             announced.extend(names.iter().map(|name| (DbIndex::ZERO, keyspace.hash(name))));
-            locker.prefetch(announced.iter().copied());
+            locks.prefetch(announced.iter().copied());
         }
         for name in &names {
             let key = keyspace.key(name);
-            execute(&mut locker.db(DbIndex::ZERO, key.hash(), 0), key, random.below(10) == 0);
+            execute(&mut locks.db(DbIndex::ZERO, key.hash(), 0), key, random.below(10) == 0);
         }
-        locker.release();
+        locks.release();
         done += workload.batch as u64;
         if workload.between > 0 {
             let pause = Instant::now();

@@ -1,19 +1,19 @@
-//! Aging: what entries remember of their uses is kept from coming round.
+//! Aging: rewrites the time of last use before it wraps around.
 //!
-//! An entry has few bits for the time of its last use, and none for which turn of the clock that was in. So
-//! once an hour all entries are looked at, a few buckets under one lock and a stretch in each turn of the reaper,
-//! which has keys to remove in between; and what would come round soon is
-//! written in another way: see [`crate::stamp`], and [`Frequency`] for the policies that count. An entry that is
-//! missed because its table changes at that moment has two more rounds before it is read wrong.
+//! An entry has few bits for the time of its last use, so old times would wrap and look recent. Once an hour
+//! the reaper therefore visits all entries, a few buckets per lock and a bounded number of locks per turn, and
+//! stores old times in a coarser unit: see [`crate::stamp`], and [`Frequency`] for the policies that count
+//! uses. An entry that a round misses, because its table changes meanwhile, has two more rounds before its
+//! time is misread.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
 use crate::entry::Entry;
-use crate::locker::Locker;
 use crate::pressure::Eviction;
 use crate::reaper::Left;
+use crate::shard_locks::ShardLocks;
 use crate::usage::{Access, Frequency, Tracking};
 
 /// Between two rounds.
@@ -22,11 +22,11 @@ const EVERY_MS: i64 = 3_600_000;
 /// A clock that is so much behind the last round was set back.
 const SET_BACK_MS: i64 = 60_000;
 
-/// So many buckets are looked at under one lock: some microseconds.
+/// This many buckets are looked at under one lock: some microseconds.
 const BUCKETS_PER_LOCK: usize = 64;
 
-/// So many times the lock is taken in one stretch: a fraction of a millisecond.
-const LOCKS_PER_STRETCH: usize = 32;
+/// This many times the lock is taken in one step: a fraction of a millisecond.
+const LOCKS_PER_STEP: usize = 32;
 
 /// No round yet.
 const NEVER: i64 = i64::MIN;
@@ -35,11 +35,11 @@ const NEVER: i64 = i64::MIN;
 #[derive(Debug)]
 pub(crate) struct Aging {
     before_ms: AtomicI64,
-    /// Who holds this may wait for a shard, so nobody who holds a shard waits for it.
+    /// Lock order: before any shard. A thread that holds a shard never takes it.
     round: Mutex<Option<Round>>,
 }
 
-/// Where a round goes on.
+/// Where a round continues.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     began_ms: i64,
@@ -65,19 +65,19 @@ impl Aging {
     }
 }
 
-impl Locker<'_> {
-    /// Looks at all entries, if that was not done for an hour, so that none is taken for one that was used only
-    /// now because its time has come round: what the [`Reaper`](crate::Reaper) does, for who has none. The lock
-    /// of a shard is released after every few keys.
+impl ShardLocks<'_> {
+    /// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. The
+    /// [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after
+    /// every few keys.
     ///
     /// # Panics
     ///
-    /// Under a [`Many`](crate::Many).
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
     pub fn age_uses(&mut self, now_ms: i64) {
         while self.age_some(now_ms) == Left::Something {}
     }
 
-    /// A stretch of a round, if one is due.
+    /// A step of a round, if one is due.
     pub(crate) fn age_some(&mut self, now_ms: i64) -> Left {
         let keyspace = self.keyspace();
         self.release();
@@ -106,7 +106,7 @@ impl Locker<'_> {
             };
             entry.set_access(aged);
         };
-        for _ in 0..LOCKS_PER_STRETCH {
+        for _ in 0..LOCKS_PER_STEP {
             if at.shard == keyspace.shard_count() {
                 keyspace.aging.before_ms.store(now_ms, Relaxed);
                 return Left::Nothing;
@@ -121,14 +121,14 @@ impl Locker<'_> {
     fn visit_some(&mut self, at: &mut Round, visit: impl Fn(&mut Entry)) {
         let shard = &mut self.held(at.shard).shard;
         for _ in 0..BUCKETS_PER_LOCK {
-            let next = shard.used_from(at.db).next();
+            let next = shard.used().iter_from(at.db).next();
             let Some(db) = next else {
                 *at = Round { shard: at.shard + 1, db: 0, cursor: 0, ..*at };
                 break;
             };
-            // The one that the cursor belongs to may have been exchanged with one that was never used.
+            // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.
             let cursor = if db.get() == at.db { at.cursor } else { 0 };
-            at.cursor = shard.present_mut(db).table.sweep(cursor, &visit);
+            at.cursor = shard.present_mut(db).table.visit_bucket_mut(cursor, &visit);
             at.db = db.get() + usize::from(at.cursor == 0);
         }
         self.release();
@@ -142,34 +142,34 @@ mod tests {
     use crate::string::Expiry;
 
     #[test]
-    fn a_round_goes_on_a_stretch_at_a_time() {
+    fn a_round_goes_on_a_step_at_a_time() {
         const KEYS: usize = 60_000;
         const BEGIN_MS: i64 = 1_700_000_000_000;
         const HOURS: i64 = 18;
         const END_MS: i64 = BEGIN_MS + HOURS * EVERY_MS;
         let options = Options { shards: 1, databases: 100, ..Options::default() };
         let keyspace = Keyspace::new(options).unwrap();
-        let mut locker = keyspace.locker();
+        let mut locks = keyspace.locks();
         let place =
             |number: usize| (keyspace.db_index(number % 3 * 40).unwrap(), number.to_string());
         for (db, name) in (0..KEYS).map(place) {
             let key = keyspace.key(name.as_bytes());
-            locker.db(db, key.hash(), BEGIN_MS).set(key, b"", Expiry::Never).unwrap();
+            locks.db(db, key.hash(), BEGIN_MS).set(key, b"", Expiry::Never).unwrap();
         }
-        let mut stretches = 0;
-        let mut round = |locker: &mut Locker<'_>, now_ms: i64| {
-            while locker.age_some(now_ms) == Left::Something {
-                stretches += 1;
+        let mut steps = 0;
+        let mut round = |locks: &mut ShardLocks<'_>, now_ms: i64| {
+            while locks.age_some(now_ms) == Left::Something {
+                steps += 1;
                 assert_eq!(keyspace.aging.due_in_ms(now_ms), 0, "the reaper comes again at once");
             }
         };
         // Seconds come round after half of this time.
-        (0..=HOURS).for_each(|hour| round(&mut locker, BEGIN_MS + hour * EVERY_MS));
+        (0..=HOURS).for_each(|hour| round(&mut locks, BEGIN_MS + hour * EVERY_MS));
         assert_eq!(keyspace.aging.due_in_ms(END_MS), EVERY_MS);
-        assert!(stretches > HOURS, "{stretches} stretches left something");
+        assert!(steps > HOURS, "{steps} steps left something");
         for (db, name) in (0..KEYS).map(place) {
             let key = keyspace.key(name.as_bytes());
-            let idle = locker.db(db, key.hash(), END_MS).idle_seconds(key).unwrap();
+            let idle = locks.db(db, key.hash(), END_MS).idle_seconds(key).unwrap();
             assert!(idle.abs_diff(HOURS as u64 * 3600) <= 512, "{idle} in {}", db.get());
         }
     }

@@ -31,8 +31,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `now_ms`.
-    #[must_use]
+    /// A clock that is at `now_ms`.
     pub fn new(now_ms: i64) -> Self {
         Self { now_ms: AtomicI64::new(now_ms) }
     }
@@ -40,7 +39,7 @@ impl ManualClock {
     /// Moves the clock to `now_ms`. A [`Reaper`](crate::Reaper) that sleeps does not notice by
     /// itself: see [`Reaper::wake`](crate::Reaper::wake).
     pub fn set(&self, now_ms: i64) {
-        // Release, so that whoever sees the new time also sees what the test did before.
+        // Release, so that a thread that sees the new time also sees what the test did before.
         self.now_ms.store(now_ms, Ordering::Release);
     }
 }

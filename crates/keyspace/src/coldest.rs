@@ -1,19 +1,19 @@
-//! Which entry of a locked shard is the coldest: the choice, without the deed.
+//! Chooses the coldest entry of a locked shard, without removing it.
 //!
-//! A hand goes through the shard's tables bucket by bucket. Buckets are in the order of the hash, so
-//! that any few of them are a random sample, all that the choice needs stands in their 128 bytes
-//! each, and neighbours in memory cost the processor one wait. An entry's turn comes as often as any
-//! other's. Where few keys have deadlines and only those may go, they are drawn from the deadline
-//! heap instead.
+//! A clock hand goes through the shard's tables bucket by bucket. Buckets are in the order of the hash, so
+//! any few of them are a random sample. All that the choice needs is in their 128 bytes each, and
+//! neighbours in memory cost one cache miss. Every entry is sampled equally often. If only keys with
+//! deadlines may be evicted and there are few of them, they are taken from the deadline heap instead.
 //!
-//! Frequencies wear off as the tide rises: when the coldest of a sample has been used since it came,
-//! all in the sample count one use less. So a set that fits is never forgotten for lack of use, and
-//! one that has become unpopular goes when others press.
+//! Frequencies decay under pressure only: when even the coldest entry of a sample has been used
+//! since it came, all in the sample lose one use. So a working set that fits keeps its counts, and
+//! one that has become unpopular is evicted when others need the space.
 //!
-//! What is done with the entry, removal or something milder, is for others. Who takes several at once gets
-//! the coldest quarter of those that are looked at.
+//! The caller evicts or spills the entry. A caller that takes several at once gets the coldest quarter of
+//! the sampled entries.
 
-use crate::db_index::DbIndex;
+use crate::db_counters::DbCounters;
+use crate::db_index::{DbIndex, DbSet};
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
 use crate::key::{KeyHash, KeyHasher};
@@ -21,7 +21,7 @@ use crate::keyspace::Keyspace;
 use crate::policy::{Measure, Scope};
 use crate::scan::mix;
 use crate::shard::{Held, ShardDb};
-use crate::stats::{DbCounters, ShardStats};
+use crate::stats::ShardStats;
 use crate::usage::{Access, Frequency, FrequencyTuning, ON_DISK};
 
 /// At most this many buckets are searched for entries in scope under one lock: some microseconds.
@@ -30,19 +30,19 @@ const BUCKETS_MAX: usize = 64;
 /// Of the entries looked at, the coldest one in so many is chosen where several are.
 const QUARTER: usize = 4;
 
-/// Neighbours in memory: so many bits of an address do not matter. Some pages of the allocator.
+/// Neighbours in memory: this many bits of an address do not matter. Some pages of the allocator.
 const REGION_BITS: u32 = 18;
 
-/// One in so many looks does not believe the marks of values on disk.
+/// One in this many looks does not believe the marks of values on disk.
 const DOUBTS_ONE_IN: u64 = 16;
 
 /// When less than one key in so many has a deadline, those are drawn from the heap.
 const SPARSE: u64 = 4;
 
-/// Where the hand of a shard is. Kept among the figures, as one number, for what stands beside the
+/// Where the clock hand of a shard is. Kept among the figures, as one number, for what is beside the
 /// lock is what every request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hand {
+pub(crate) struct ClockHand {
     db: usize,
     cursor: u64,
 }
@@ -50,20 +50,26 @@ pub(crate) struct Hand {
 /// Bits of a cursor in a table.
 const CURSOR_BITS: u32 = 48;
 
-impl Hand {
+impl ClockHand {
     fn of(stats: &ShardStats) -> Self {
-        let number = stats.hand.get();
+        let number = stats.clock_hand.get();
         let cursor = number & ((1 << CURSOR_BITS) - 1);
         Self { db: (number >> CURSOR_BITS) as usize, cursor }
     }
 
+    /// The hand itself, or at the beginning of the next database that is used.
+    fn in_used(self, used: &DbSet) -> Self {
+        let db = used.iter_from(self.db).next().map_or(0, DbIndex::get);
+        if db == self.db { self } else { Self { db, cursor: 0 } }
+    }
+
     fn put(self, stats: &ShardStats) {
-        stats.hand.set((self.db as u64) << CURSOR_BITS | self.cursor);
+        stats.clock_hand.set((self.db as u64) << CURSOR_BITS | self.cursor);
     }
 }
 
 /// What is looked for.
-pub(crate) struct Look<'k> {
+pub(crate) struct ColdSearch<'k> {
     pub(crate) keyspace: &'k Keyspace,
     pub(crate) scope: Scope,
     pub(crate) measure: Measure,
@@ -86,18 +92,18 @@ pub(crate) struct Candidate {
     pub(crate) warmth: u64,
 }
 
-impl Look<'_> {
+impl ColdSearch<'_> {
     /// The coldest of a few entries of a shard, and how many they were. The hand moves on.
     pub(crate) fn coldest(&mut self, held: &mut Held<'_>) -> (usize, Option<Candidate>) {
         if self.measure == Measure::Chance {
             let drawn = self.draw(held);
             return (if drawn.is_some() { self.want } else { 0 }, drawn);
         }
-        let (keyspace, start, seed) = (self.keyspace, Hand::of(held.stats), self.random);
+        let (keyspace, start, seed) = (self.keyspace, ClockHand::of(held.stats), self.random);
         let (mut best, mut best_uses) = (None::<Candidate>, 0);
-        let seen = self.visit(held, |look, db, entry| {
-            look.random = mix(look.random);
-            let warmth = u64::from(look.warmth(entry)) << 32 | look.random >> 32;
+        let seen = self.visit(held, |search, db, entry| {
+            search.random = mix(search.random);
+            let warmth = u64::from(search.warmth(entry)) << 32 | search.random >> 32;
             if best.is_none_or(|best| warmth < best.warmth) {
                 best_uses = entry.access().uses;
                 let (hash, address) = (keyspace.hash(entry.key()), entry.address());
@@ -108,8 +114,8 @@ impl Look<'_> {
         if self.measure == Measure::Uses && best_uses > 0 {
             start.put(held.stats);
             self.random = seed;
-            self.visit(held, |look, _, entry| {
-                look.random = mix(look.random);
+            self.visit(held, |search, _, entry| {
+                search.random = mix(search.random);
                 wear(entry);
                 true
             });
@@ -127,22 +133,22 @@ impl Look<'_> {
         is_candidate: impl Fn(&Entry) -> bool,
     ) -> Vec<Candidate> {
         let (keyspace, shard) = (self.keyspace, held.index);
-        let (start, seed) = (Hand::of(held.stats), self.random);
+        let (start, seed) = (ClockHand::of(held.stats), self.random);
         let (mut all, mut uses_min) = (Vec::with_capacity(2 * self.want), u8::MAX);
         // Now and then marks are not believed, for they may come from another policy.
         let believes = self.measure == Measure::Uses && !seed.is_multiple_of(DOUBTS_ONE_IN);
-        self.visit(held, |look, db, entry| {
+        self.visit(held, |search, db, entry| {
             if believes && entry.access().uses == ON_DISK {
                 return false;
             }
             if !is_candidate(entry) {
-                if look.measure == Measure::Uses && entry.is_spilled() {
+                if search.measure == Measure::Uses && entry.is_spilled() {
                     entry.set_access(Access { uses: ON_DISK, ..entry.access() });
                 }
                 return false;
             }
             let region = entry.address().addr() >> REGION_BITS;
-            let warmth = u64::from(look.warmth(entry)) << 32 | u64::from(!(region as u32));
+            let warmth = u64::from(search.warmth(entry)) << 32 | u64::from(!(region as u32));
             uses_min = uses_min.min(entry.access().uses);
             let (hash, address) = (keyspace.hash(entry.key()), entry.address());
             all.push(Candidate { shard, db, hash, address, warmth });
@@ -185,16 +191,20 @@ impl Look<'_> {
         held: &mut Held<'_>,
         mut visit: impl FnMut(&mut Self, DbIndex, &mut Entry) -> bool,
     ) -> usize {
-        let (mut hand, mut seen, mut buckets) = (Hand::of(held.stats), 0, 0);
-        let databases = held.stats.dbs.len();
-        // Each database in turn, and at the end what is left of the first one.
-        for _ in 0..=databases {
-            let db = self.keyspace.db_index(hand.db).unwrap_or(DbIndex::ZERO);
-            let counters = &held.stats.dbs[db.get()];
+        let start = ClockHand::of(held.stats).in_used(held.shard.used());
+        let (mut hand, mut seen, mut buckets) = (start, 0, 0);
+        let databases = held.shard.used().iter().count();
+        // Each database in turn, and at the end what is left of the first one: nothing twice.
+        let rounds = databases + usize::from(start.cursor > 0);
+        for round in 1..=rounds {
+            let db = DbIndex::from_number(hand.db as u16);
+            let counters = held.stats.dbs.get(db);
             let ShardDb { table, deadlines, .. } = held.shard.present_mut(db);
             if self.scope == Scope::Volatile && is_sparse(counters) {
+                // Each draw is from the whole database, so the first one is not drawn from again at the end.
+                let draws_max = if round > databases { 0 } else { usize::MAX };
                 let seed = self.random;
-                for hash in deadlines.draw(seed, self.want - seen) {
+                for hash in deadlines.draw(seed, self.want - seen).take(draws_max) {
                     let table_hash = self.keyspace.hasher.table_hash(hash);
                     let is_it = |entry: &Entry| is_volatile(&self.keyspace.hasher, entry, hash);
                     if let Some(entry) = table.find_mut(table_hash, is_it) {
@@ -204,12 +214,12 @@ impl Look<'_> {
             } else {
                 while buckets < BUCKETS_MAX && seen < self.want && !table.is_empty() {
                     buckets += 1;
-                    hand.cursor = table.sweep(hand.cursor, |entry| {
+                    hand.cursor = table.visit_bucket_mut(hand.cursor, |entry| {
                         if self.scope == Scope::All || entry.is_volatile() {
                             seen += usize::from(visit(self, db, entry));
                         }
                     });
-                    if hand.cursor == 0 {
+                    if hand.cursor == 0 || (round > databases && hand.cursor == start.cursor) {
                         break;
                     }
                 }
@@ -217,7 +227,7 @@ impl Look<'_> {
                     break;
                 }
             }
-            hand = Hand { db: (db.get() + 1) % databases, cursor: 0 };
+            hand = ClockHand { db: db.get() + 1, cursor: 0 }.in_used(held.shard.used());
             if seen >= self.want || buckets == BUCKETS_MAX {
                 break;
             }
@@ -234,8 +244,8 @@ impl Look<'_> {
             Scope::All => counters.keys.get(),
             Scope::Volatile => counters.expires.get(),
         };
-        let used = &held.stats.dbs[..held.shard.db_count()];
-        let db = keyspace.db_index(random_db(used, self.random, weight)?)?;
+        let used = held.shard.used().iter().map(|db| (db, weight(held.stats.dbs.get(db))));
+        let db = random_db(used, self.random)?;
         self.random = mix(self.random);
         let ShardDb { table, deadlines, .. } = held.shard.db(db);
         let entry = match scope {
@@ -268,18 +278,54 @@ fn wear(entry: &mut Entry) {
 
 /// A database of a shard, each with a probability in proportion to its weight.
 fn random_db(
-    dbs: &[DbCounters],
+    weights: impl Iterator<Item = (DbIndex, u64)> + Clone,
     random: u64,
-    weight: impl Fn(&DbCounters) -> u64,
-) -> Option<usize> {
-    let total: u64 = dbs.iter().map(&weight).sum();
+) -> Option<DbIndex> {
+    let total: u64 = weights.clone().map(|(_, weight)| weight).sum();
     let mut rank = ((u128::from(random) * u128::from(total)) >> u64::BITS) as u64;
-    for (db, counters) in dbs.iter().enumerate() {
-        let weight = weight(counters);
+    for (db, weight) in weights {
         if rank < weight {
             return Some(db);
         }
         rank -= weight;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Options;
+    use crate::string::Expiry;
+
+    #[test]
+    fn a_database_of_few_volatile_keys_is_drawn_from_once_in_a_round() {
+        const NOW_MS: i64 = 1_000;
+        let keyspace = Keyspace::new(Options { shards: 1, ..Options::default() }).unwrap();
+        let mut locks = keyspace.locks();
+        for number in 0..100 {
+            let name = format!("key:{number}");
+            let key = keyspace.key(name.as_bytes());
+            let expiry = if number == 0 { Expiry::At(NOW_MS + 1) } else { Expiry::Never };
+            locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, b"value", expiry).unwrap();
+        }
+        let held = locks.held(0);
+        // Another policy has left the hand in the middle of the database.
+        ClockHand { db: 0, cursor: 1 }.put(held.stats);
+        let mut search = ColdSearch {
+            keyspace: &keyspace,
+            scope: Scope::Volatile,
+            measure: Measure::Uses,
+            tuning: FrequencyTuning::default(),
+            now_ms: NOW_MS,
+            random: 7,
+            want: 10,
+        };
+        let mut visited = Vec::new();
+        search.visit(held, |_, _, entry| {
+            visited.push(entry.key().to_vec());
+            true
+        });
+        assert_eq!(visited, [b"key:0".to_vec()]);
+    }
 }

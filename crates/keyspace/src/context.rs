@@ -1,19 +1,26 @@
-//! Where and when an operation takes place, and what it reports to the shard.
+//! The database, shard and time of an operation, and what it reports to the shard.
 
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::change::{Change, Event, Removal};
+use crate::change::{Change, Removal};
+use crate::db_counters::DbCounters;
 use crate::db_index::DbIndex;
+use crate::effects::Effects;
 use crate::entry::Entry;
-use crate::key::KeyHash;
+use crate::event::{Event, Origin};
+use crate::interest::Interest;
+use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
 use crate::log::pending::Pending;
 use crate::planted::{self, Fault};
 use crate::scan::mix;
+use crate::shard::Observers;
 use crate::stamp::Stamp;
-use crate::stats::{DbCounters, ShardStats};
-use crate::usage::{Access, Frequency, Tracking};
-use crate::waiters::Ready;
+use crate::stats::ShardStats;
+use crate::undo::UndoLog;
+use crate::usage::{Access, Frequency, Tracking, Usage};
 
 /// Whether looking at a key counts as using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,25 +32,55 @@ pub enum Touch {
     No,
 }
 
-/// Where and when an operation takes place: everything but the data.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    pub(crate) keyspace: &'a Keyspace,
-    pub(crate) stats: &'a ShardStats,
-    pub(crate) shard_index: usize,
-    pub(crate) db: DbIndex,
-    pub(crate) now_ms: i64,
-    /// Where operations for the log are collected, if there is a log.
-    pub(crate) pending: Option<&'a Pending<'a>>,
-    /// Where keys are noted that somebody may wait for.
-    pub(crate) ready: &'a Ready,
-    /// What is kept of a use of an entry; `None` if it does not count as one.
-    pub(crate) usage: Option<Tracking>,
-    /// The same where it counts in any case.
+/// What all operations of a thread have in common while it has shards locked.
+#[derive(Debug)]
+pub(crate) struct ThreadContext<'k> {
+    pub(crate) keyspace: &'k Keyspace,
+    /// Where it is noted what others have to learn of.
+    pub(crate) effects: Effects<'k>,
+    /// Where it is recorded how to take changes back, if they may have to be.
+    pub(crate) undo: Option<Rc<UndoLog>>,
+    /// How a use of an entry counts.
+    pub(crate) usage: Usage,
+    /// What is kept of one that counts in any case.
     pub(crate) tracking: Tracking,
 }
 
-impl Context<'_> {
+/// Where and when an operation takes place: everything but the data. Small, as each request makes one and edits
+/// copy it.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) thread: &'a ThreadContext<'a>,
+    pub(crate) stats: &'a ShardStats,
+    /// Who has to be told when keys of the shard change.
+    pub(crate) observers: &'a Observers,
+    pub(crate) shard_index: usize,
+    pub(crate) db: DbIndex,
+    pub(crate) now_ms: i64,
+}
+
+impl<'a> Deref for Context<'a> {
+    type Target = ThreadContext<'a>;
+
+    #[inline]
+    fn deref(&self) -> &ThreadContext<'a> {
+        self.thread
+    }
+}
+
+impl<'a> Context<'a> {
+    /// Where it is recorded how to take changes back, if they may have to be.
+    #[inline]
+    pub(crate) fn undo(&self) -> Option<&'a UndoLog> {
+        self.thread.undo.as_deref()
+    }
+
+    /// Where operations for the log are collected, if there is a log.
+    #[inline]
+    pub(crate) fn pending(&self) -> Option<&'a Pending<'a>> {
+        self.thread.effects.pending.as_ref()
+    }
+
     /// What an entry keeps of the time of a use.
     #[inline]
     pub(crate) fn stamp(&self) -> Stamp {
@@ -54,15 +91,22 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn used(&self, entry: &mut Entry) {
         match self.usage {
-            Some(Tracking::Time) => entry.touch(self.stamp()),
-            Some(_) => self.track(entry),
-            None => {}
+            Usage::Stamp => entry.touch(self.stamp()),
+            Usage::Tracked => self.track(entry),
+            Usage::None => {}
         }
     }
 
     /// Notes a use of an entry.
     #[inline(never)]
     pub(crate) fn track(&self, entry: &mut Entry) {
+        if self.undo().is_some() {
+            return self.track_undoable(entry, |entry| self.track_by_policy(entry));
+        }
+        self.track_by_policy(entry);
+    }
+
+    fn track_by_policy(&self, entry: &mut Entry) {
         match self.tracking {
             Tracking::Time => entry.touch(self.stamp()),
             Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
@@ -89,46 +133,134 @@ impl Context<'_> {
     }
 
     /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
-        if matches!(change, Change::Stored | Change::Written { .. } | Change::Marked) {
+        #[cfg(debug_assertions)]
+        self.effects.naming.changed(self.db, entry.key());
+        let interest = self.interest();
+        // Mostly there is no listener, or the log alone.
+        if interest.includes(Interest::CHANGES)
+            && (interest.includes(Interest::UNFILTERED) || self.observers.watched.may_watch(hash))
+        {
+            self.report(interest, hash, entry, change);
+        }
+    }
+
+    /// The same for what is known beside the value of a key: neither those that watch it nor those that have cached it
+    /// are told, as in Redis.
+    #[cold]
+    pub(crate) fn changed_beside(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
+        self.stats.changes.add(1);
+        #[cfg(debug_assertions)]
+        self.effects.naming.changed(self.db, entry.key());
+        let mut interest = self.interest();
+        interest.set(Interest::WATCHED, false);
+        interest.set(Interest::INVALIDATES, false);
+        self.report(interest, hash, entry, change);
+    }
+
+    /// The listeners to changes here.
+    #[inline]
+    pub(crate) fn interest(&self) -> Interest {
+        self.stats.interest.get() | self.effects.interest()
+    }
+
+    /// Reports a change to all listeners.
+    #[inline(never)]
+    fn report(&self, interest: Interest, hash: KeyHash, entry: &mut Entry, change: Change) {
+        let renews = matches!(
+            change,
+            Change::Stored | Change::Written { .. } | Change::Edited | Change::Marked
+        );
+        if interest.includes(Interest::VERSIONS) && renews {
             self.renew_version(hash, entry);
         }
-        if self.stats.waiters.get() > 0 {
-            self.ready.note(self.db, entry.key());
+        if interest.includes(Interest::WAITERS) {
+            self.effects.ready.note(self.db, entry.key());
         }
-        if let Some(pending) = self.pending {
+        if interest.includes(Interest::WATCHED) {
+            self.touch_watched(hash, entry.key());
+        }
+        if interest.includes(Interest::INVALIDATES) {
+            self.invalidate(interest, hash, entry.key(), self.effects.origin());
+        }
+        if let Some(pending) = self.pending() {
             pending.push_change(self.db, entry, change);
         }
-        self.keyspace.notify(&Event::Key { db: self.db, entry, change });
+    }
+
+    /// Fields of a hash were removed whose deadline had come. That gives it a new version: copies of it that are
+    /// being made lack the fields, and their readers may be of a time before the deadline.
+    pub(crate) fn reaped(&self, hash: KeyHash, entry: &mut Entry) {
+        self.stats.changes.add(1);
+        let interest = self.interest();
+        if interest.includes(Interest::VERSIONS) {
+            self.renew_version(hash, entry);
+        }
+        if interest.includes(Interest::INVALIDATES) {
+            self.invalidate(interest, hash, entry.key(), Origin::SERVER);
+        }
     }
 
     /// Like [`Context::changed`], for an entry that was taken out.
     #[inline]
     pub(crate) fn removed(&self, entry: &Entry, why: Removal) {
         self.stats.changes.add(1);
-        let change = Change::Removed(why);
-        if self.stats.waiters.get() > 0 {
-            self.ready.note(self.db, entry.key());
+        #[cfg(debug_assertions)]
+        if matches!(why, Removal::Deleted | Removal::Moved) {
+            self.effects.naming.changed(self.db, entry.key());
         }
-        match self.pending {
-            Some(_) if why == Removal::Expired && planted::is(Fault::ExpiryIsNotLogged) => {}
-            Some(pending) if why == Removal::Expired => pending.push_expired(self.db, entry),
-            Some(pending) => pending.push_change(self.db, entry, change),
+        let interest = self.interest();
+        if interest.includes(Interest::REMOVALS) {
+            self.report_removal(interest, entry, why);
+        }
+    }
+
+    #[inline(never)]
+    fn report_removal(&self, interest: Interest, entry: &Entry, why: Removal) {
+        if interest.includes(Interest::WAITERS) {
+            self.effects.ready.note(self.db, entry.key());
+        }
+        if interest.includes(Interest::WATCHED) {
+            self.touch_watched(self.keyspace.hash(entry.key()), entry.key());
+        }
+        if interest.includes(Interest::INVALIDATES) {
+            let origin = match why {
+                Removal::Deleted | Removal::Moved => self.effects.origin(),
+                Removal::Expired | Removal::Emptied | Removal::Evicted => Origin::SERVER,
+            };
+            self.invalidate(interest, self.keyspace.hash(entry.key()), entry.key(), origin);
+        }
+        match self.pending() {
+            Some(_) if why.is_expiry() && planted::is(Fault::ExpiryIsNotLogged) => {}
+            Some(pending) if why.is_expiry() => pending.push_expired(self.db, entry),
+            Some(pending) => pending.push_change(self.db, entry, Change::Removed(why)),
             None => {}
         }
-        self.keyspace.notify(&Event::Key { db: self.db, entry, change });
+        match why {
+            Removal::Expired => self.event_of_itself(Event::Expired, entry.key()),
+            Removal::Emptied => self.event_of_itself(Event::Del, entry.key()),
+            Removal::Evicted => self.event_of_itself(Event::Evicted, entry.key()),
+            // The command says what it was.
+            Removal::Deleted | Removal::Moved => {}
+        }
     }
 
+    /// For writing: the database is used from now on.
     #[inline]
     pub(crate) fn counters(&self) -> &DbCounters {
-        &self.stats.dbs[self.db.get()]
+        self.stats.dbs.of(self.db)
     }
 
     #[inline]
-    pub(crate) fn count_read(&self, found: bool) {
-        if found { &self.stats.hits } else { &self.stats.misses }.add(1);
+    pub(crate) fn count_read(&self, key: Key<'_>, found: bool) {
+        if found {
+            self.stats.hits.add(1);
+        } else {
+            self.stats.misses.add(1);
+            self.event(Event::KeyMiss, key.bytes());
+        }
     }
 
     /// Makes a deadline of this shard known to the reaper.
@@ -144,7 +276,7 @@ impl Context<'_> {
     fn publish(&self, next: &AtomicI64, deadline_ms: i64) {
         if deadline_ms < next.load(Ordering::Relaxed) {
             next.store(deadline_ms, Ordering::Relaxed);
-            self.keyspace.alarm.deadline_published(deadline_ms);
+            self.keyspace.reaper_wakeup.deadline_published(deadline_ms);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One database in a locked shard: what all types of values have in common.
 //!
 //! Invariants:
-//! - Nobody sees a key whose deadline has come at this handle's time. It is removed when it is met,
+//! - A key is invisible once its deadline has come at this handle's time. It is removed when it is met,
 //!   and counted.
 //! - Every mutation passes [`Context::changed`], and the figures of the shard are right whenever a
 //!   method returns.
@@ -9,15 +9,15 @@
 use std::ptr::NonNull;
 
 use crate::change::{Change, Removal};
-use crate::collections::access::Extent;
+use crate::collections::access::CollectionAccounting;
 use crate::context::Context;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Entry};
 use crate::error::{Error, Result};
-use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::event::Event;
 use crate::key::{KEY_LEN_MAX, Key, KeyHash};
 use crate::shard::{Shard, ShardDb};
-use crate::spill::ColdAccount;
+use crate::spill::ColdAccounting;
 use crate::stamp::Stamp;
 use crate::usage::{Frequency, Tracking};
 use crate::value::{Value, ValueType};
@@ -55,18 +55,18 @@ pub struct Db<'a> {
 
 /// What the figures have to know of an entry.
 #[derive(Clone, Copy)]
-pub(crate) struct Account {
+pub(crate) struct Accounting {
     bytes: usize,
     deadline_ms: Option<i64>,
     /// That of its fields, if it is a hash.
     fields_ms: Option<i64>,
-    pub(crate) cold: ColdAccount,
+    pub(crate) cold: ColdAccounting,
 }
 
-impl Account {
+impl Accounting {
     /// Of a key that is not there.
     pub(crate) const NONE: Self =
-        Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccount::NONE };
+        Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccounting::NONE };
 
     #[inline]
     pub(crate) fn of(entry: &Entry) -> Self {
@@ -74,14 +74,14 @@ impl Account {
             bytes: entry.allocated_bytes(),
             deadline_ms: entry.deadline_ms(),
             fields_ms: entry.next_field_deadline_ms(),
-            cold: ColdAccount::of(entry),
+            cold: ColdAccounting::of(entry),
         }
     }
 }
 
 impl Context<'_> {
     /// Lets `edit` change an entry that was found to be changed, and reports that. Returns what the entry was
-    /// before and is now, for [`Db::settle`]. An edit that fails must have left the entry as it was.
+    /// before and is now, for [`Db::account`]. An edit that fails must have left the entry as it was.
     #[inline]
     pub(crate) fn edit<R>(
         &self,
@@ -89,13 +89,13 @@ impl Context<'_> {
         entry: &mut Entry,
         change: Change,
         edit: impl FnOnce(&mut Entry) -> Result<R>,
-    ) -> Result<(R, Account, Account)> {
-        let before = Account::of(entry);
+    ) -> Result<(R, Accounting, Accounting)> {
+        let before = Accounting::of(entry);
         let result = edit(entry)?;
         self.used(entry);
         let change = before.cold.change(entry, change);
         self.changed(hash, entry, change);
-        Ok((result, before, Account::of(entry)))
+        Ok((result, before, Accounting::of(entry)))
     }
 }
 
@@ -107,7 +107,6 @@ impl<'a> Db<'a> {
 
     /// Which database this is.
     #[inline]
-    #[must_use]
     pub fn index(&self) -> DbIndex {
         self.at.db
     }
@@ -120,7 +119,6 @@ impl<'a> Db<'a> {
 
     /// The time of this handle, by which deadlines are judged.
     #[inline]
-    #[must_use]
     pub fn now_ms(&self) -> i64 {
         self.at.now_ms
     }
@@ -135,6 +133,20 @@ impl<'a> Db<'a> {
         Ok(self.read(key)?.map(Value::of))
     }
 
+    /// Reads a key to change it, without counting anything: a write is no miss.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`].
+    pub fn value_to_change(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
+        Ok(self.find_value(key)?.map(|entry| Value::of(entry)))
+    }
+
+    /// Counts a hit or a miss for a key that was looked at in a way that counts nothing.
+    pub fn count_read(&self, key: Key<'_>, found: bool) {
+        self.at.count_read(key, found);
+    }
+
     /// Reads a key without counting anything.
     #[inline]
     pub fn peek(&mut self, key: Key<'_>) -> Option<&Entry> {
@@ -145,7 +157,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn exists(&mut self, key: Key<'_>) -> bool {
         let found = self.find(key).is_some();
-        self.at.count_read(found);
+        self.at.count_read(key, found);
         found
     }
 
@@ -153,7 +165,7 @@ impl<'a> Db<'a> {
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
         let found = self.find(key).map(|entry| at.track(entry)).is_some();
-        at.count_read(found);
+        at.count_read(key, found);
         found
     }
 
@@ -167,9 +179,8 @@ impl<'a> Db<'a> {
         self.peek(key).map(Entry::encoding)
     }
 
-    /// Seconds since a key was last used: exact up to three hours, within 512 seconds up to half a year, which
-    /// stands for all that is longer; see [`Locker::age_uses`](crate::Locker::age_uses). Not known under a
-    /// policy that counts frequencies.
+    /// Seconds since a key was last used: exact up to three hours, then within 512 seconds, and at most 180 days; see
+    /// [`ShardLocks::age_uses`](crate::ShardLocks::age_uses). `None` under a policy that counts frequencies.
     pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
         let now_ms = self.at.now_ms;
         self.peek(key).map(|entry| entry.access().stamp.idle_seconds(now_ms).into())
@@ -182,13 +193,14 @@ impl<'a> Db<'a> {
         self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
     }
 
-    /// Makes a key look as if it had last been used so many seconds ago, with the exactness of
+    /// Makes a key look as if it had last been used this many seconds ago, with the exactness of
     /// [`Db::idle_seconds`]. Does nothing where that is not known.
     pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
         let at = self.at;
         if at.tracking == Tracking::Frequency {
             return;
         }
+        self.cover(key);
         if let Some(entry) = self.find(key) {
             entry.touch(Stamp::of_idle(seconds, at.now_ms));
         }
@@ -201,6 +213,7 @@ impl<'a> Db<'a> {
         if at.tracking != Tracking::Frequency {
             return;
         }
+        self.cover(key);
         if let Some(entry) = self.find(key) {
             entry.set_access(Frequency::with_counter(counter, &tuning, at.now_ms).to_access());
         }
@@ -256,9 +269,19 @@ impl<'a> Db<'a> {
         true
     }
 
-    /// Takes a key with its value and deadline out of the database.
+    /// Takes a key with its value and deadline out of the database. Under an undo log, what is
+    /// [`Removal::Moved`] has to be put under another key at once.
     pub fn take(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
-        self.unlink(key, why)
+        if why == Removal::Moved {
+            self.cover(key);
+        }
+        let entry = self.unlink(key, why)?;
+        if why == Removal::Moved
+            && let Some(undo) = self.at.undo()
+        {
+            undo.taken(self.at.db, key, &entry);
+        }
+        Some(entry)
     }
 
     /// A copy of a key's value and deadline, for [`Db::put`].
@@ -277,9 +300,22 @@ impl<'a> Db<'a> {
     ///
     /// [`Error::KeyTooLong`].
     pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
-        self.check_key(key).inspect_err(|_| self.at.keyspace.let_go(&entry))?;
+        if self.put_entry(key, entry)? {
+            // To listeners, the old key is gone, and this is another one.
+            self.at.event(Event::New, key.bytes());
+        }
+        Ok(())
+    }
+
+    /// The same where the key stays the same. Whether it was there.
+    pub(crate) fn put_entry(&mut self, key: Key<'_>, entry: Entry) -> Result<bool> {
+        let undo = self.at.undo().filter(|undo| undo.is_taken(entry.address()));
+        if let Err(error) = self.check_key(key) {
+            self.let_go(entry);
+            return Err(error);
+        }
         let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
-        if let Some(id) = entry.save_id() {
+        if let Some(id) = entry.snapshot_id() {
             self.at.keyspace.save_moved(id, self.at.db, &mut entry);
         }
         let mut entry = Some(entry);
@@ -287,11 +323,25 @@ impl<'a> Db<'a> {
             let entry = entry.take().expect("the closure runs at most once");
             Ok(std::mem::replace(present, entry))
         };
-        match self.modify(key, Change::Stored, swap)? {
-            Some(old) => self.discard(old),
-            None => self.insert(key, entry.take().expect("nothing was replaced")),
+        let replaced = self.modify(key, Change::Stored, swap)?;
+        if let Some(entry) = entry.take() {
+            self.insert(key, entry);
         }
-        Ok(())
+        let is_replacement = replaced.is_some();
+        replaced.into_iter().for_each(|old| self.discard(old));
+        if let Some(undo) = undo {
+            undo.moved(self.at.db, key);
+        }
+        Ok(is_replacement)
+    }
+
+    /// An entry ends that was taken out and cannot be put anywhere.
+    #[cold]
+    fn let_go(&self, entry: Entry) {
+        match self.at.undo() {
+            None => self.at.keyspace.let_go(&entry),
+            Some(undo) => undo.let_go(entry),
+        }
     }
 
     /// The live entry of a key. One whose deadline has come is removed.
@@ -304,7 +354,7 @@ impl<'a> Db<'a> {
     }
 
     /// Like [`Db::find`], for an entry whose value is going to be looked at: one that is on disk is
-    /// fetched, here and now if nobody has done that before.
+    /// fetched, here and now if it has not been fetched before.
     #[inline]
     pub(crate) fn find_value(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
         let Some(mut found) = self.look_up(key) else { return Ok(None) };
@@ -318,7 +368,7 @@ impl<'a> Db<'a> {
 
     /// What [`Db::find`] returns, in a form that several branches can return.
     #[inline]
-    fn look_up(&mut self, key: Key<'_>) -> Option<NonNull<Entry>> {
+    pub(crate) fn look_up(&mut self, key: Key<'_>) -> Option<NonNull<Entry>> {
         let now_ms = self.at.now_ms;
         debug_assert_eq!(self.at.keyspace.hasher.shard(key.hash()), self.at.shard_index);
         let hash = self.at.keyspace.hasher.table_hash(key.hash());
@@ -339,6 +389,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub(crate) fn find_to_change(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         self.before_change(key.hash());
+        self.cover(key);
         self.find(key)
     }
 
@@ -346,6 +397,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub(crate) fn find_value_to_change(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
         self.before_change(key.hash());
+        self.cover(key);
         self.find_value(key)
     }
 
@@ -359,11 +411,28 @@ impl<'a> Db<'a> {
     }
 
     /// Like [`Db::find_value`], and counts a read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
+        let Some(mut found) = self.look_up(key) else {
+            self.at.count_read(key, false);
+            return Ok(None);
+        };
+        // SAFETY: the pointer is from a mutable borrow of the table in `self.shard`, which nothing has used
+        // since, nor is it used below; where `self` is used as a whole, this reference is not.
+        let entry = unsafe { found.as_mut() };
+        if entry.is_spilled() {
+            return self.read_spilled(key);
+        }
+        self.at.count_read(key, true);
+        self.at.used(entry);
+        Ok(Some(entry))
+    }
+
+    #[cold]
+    fn read_spilled(&mut self, key: Key<'_>) -> Result<Option<&Entry>> {
         let at = self.at;
-        let found = self.find_value(key)?;
-        at.count_read(found.is_some());
+        let found = self.fetch(key)?;
+        at.count_read(key, found.is_some());
         let Some(entry) = found else { return Ok(None) };
         at.used(entry);
         Ok(Some(entry))
@@ -380,20 +449,21 @@ impl<'a> Db<'a> {
         let at = self.at;
         let Some(entry) = self.find_to_change(key) else { return Ok(None) };
         let (result, before, after) = at.edit(key.hash(), entry, change, edit)?;
-        self.settle(key.hash(), before, after);
+        self.account(key.hash(), before, after);
         Ok(Some(result))
     }
 
     /// Changes what the entry of a key carries beside its value, which is no mutation; the caller logs
     /// what of it the log has to know. `false` if there is no such key.
     pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
+        self.cover(key);
         let Some(entry) = self.find(key) else { return false };
         let mut attributes = entry.attributes();
         edit(&mut attributes);
-        let before = Account::of(entry);
+        let before = Accounting::of(entry);
         entry.set_attributes(attributes);
-        let after = Account::of(entry);
-        self.settle(key.hash(), before, after);
+        let after = Accounting::of(entry);
+        self.account(key.hash(), before, after);
         true
     }
 
@@ -401,26 +471,31 @@ impl<'a> Db<'a> {
     pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
         self.before_change(key.hash());
         let at = self.at;
+        if let Some(undo) = at.undo() {
+            undo.added(at.db, key);
+        }
         let hasher = &at.keyspace.hasher;
-        let account = Account::of(&entry);
+        let account = Accounting::of(&entry);
         let db = self.db();
         let index_bytes = db.table.memory_bytes();
         let entry = db.table.insert_unique(hasher.table_hash(key.hash()), entry, hasher);
+        at.event(Event::New, key.bytes());
         at.changed(key.hash(), entry, Change::Stored);
         at.stats.index_bytes.follow(index_bytes, db.table.memory_bytes());
         at.counters().keys.set(db.table.len() as u64);
-        self.settle(key.hash(), Account::NONE, account);
+        self.account(key.hash(), Accounting::NONE, account);
     }
 
     /// Frees an entry here, or, if it is large, by the reaper, or when it has been saved.
-    pub(crate) fn discard(&self, mut entry: Entry) {
-        if let Some(id) = entry.save_id()
-            && let Some(annex) = entry.take_annex()
-        {
-            return self.at.keyspace.save_removed(id, annex);
-        }
-        if entry.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
-            self.at.keyspace.discard(Piece::Entry(entry));
+    pub(crate) fn discard(&self, entry: Entry) {
+        let Context { thread, db, .. } = self.at;
+        let keyspace = thread.keyspace;
+        let not_needed = match &thread.undo {
+            None => Some(entry),
+            Some(undo) => undo.keep(db, keyspace.hash(entry.key()), entry),
+        };
+        if let Some(entry) = not_needed {
+            keyspace.free(entry);
         }
     }
 
@@ -438,7 +513,7 @@ impl<'a> Db<'a> {
         self.shard.db_mut(self.at.db)
     }
 
-    /// The database for who adds nothing.
+    /// The database for callers that add nothing.
     #[inline]
     pub(crate) fn present(&mut self) -> &mut ShardDb {
         self.shard.present_mut(self.at.db)
@@ -486,51 +561,57 @@ impl<'a> Db<'a> {
     /// Books that an entry was unlinked.
     fn removed(&mut self, hash: KeyHash, entry: &Entry, why: Removal) {
         match why {
-            Removal::Expired => self.at.stats.expired.add(1),
+            Removal::Expired | Removal::Emptied => self.at.stats.expired.add(1),
             Removal::Evicted => self.at.stats.evicted.add(1),
             Removal::Deleted | Removal::Moved => {}
         }
         self.at.removed(entry, why);
-        let mut before = Account::of(entry);
+        let mut before = Accounting::of(entry);
         if why == Removal::Moved {
             before.cold.is_moved = true;
         }
-        self.settle(hash, before, Account::NONE);
+        self.account(hash, before, Accounting::NONE);
     }
 
     /// Brings the figures and the deadline heap up to date with an entry that has changed.
     #[inline]
-    pub(crate) fn settle(&mut self, hash: KeyHash, before: Account, after: Account) {
+    pub(crate) fn account(&mut self, hash: KeyHash, before: Accounting, after: Accounting) {
         if before.bytes != after.bytes {
-            self.settle_bytes(before.bytes, after.bytes);
+            self.account_bytes(before.bytes, after.bytes);
         }
         if before.deadline_ms != after.deadline_ms {
-            self.settle_deadline(hash, before.deadline_ms, after.deadline_ms);
+            self.account_deadline(hash, before.deadline_ms, after.deadline_ms);
         }
         if before.fields_ms != after.fields_ms {
-            self.settle_fields(hash, before.fields_ms, after.fields_ms);
+            self.account_fields(hash, before.fields_ms, after.fields_ms);
         }
         if before.cold != after.cold {
-            self.settle_cold(before.cold, after.cold);
+            self.account_cold(before.cold, after.cold);
         }
         self.at.keyspace.follow_size(self.at.stats);
     }
 
-    /// The same for an edit of a collection, which most often keeps to memory that it has.
-    #[inline]
-    pub(crate) fn settle_edit(&mut self, hash: KeyHash, before: Extent, after: Extent) {
+    /// The same for an edit of a collection, which most often keeps to memory that it has. In line wherever it is
+    /// called: two comparisons, where a call would take 25 instructions.
+    #[inline(always)]
+    pub(crate) fn account_edit(
+        &mut self,
+        hash: KeyHash,
+        before: CollectionAccounting,
+        after: CollectionAccounting,
+    ) {
         if before.bytes != after.bytes {
-            self.settle_bytes(before.bytes, after.bytes);
+            self.account_bytes(before.bytes, after.bytes);
             self.at.keyspace.follow_size(self.at.stats);
         }
         if before.fields_ms != after.fields_ms {
-            self.settle_fields(hash, before.fields_ms, after.fields_ms);
+            self.account_fields(hash, before.fields_ms, after.fields_ms);
             self.at.keyspace.follow_size(self.at.stats);
         }
     }
 
     #[inline]
-    fn settle_bytes(&mut self, before: usize, after: usize) {
+    fn account_bytes(&mut self, before: usize, after: usize) {
         self.at.stats.entry_bytes.follow(before, after);
         let db = self.db();
         db.entry_bytes = db.entry_bytes - before + after;

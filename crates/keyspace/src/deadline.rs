@@ -1,7 +1,7 @@
 //! The deadlines of one database in one shard, earliest first.
 //!
 //! A heap of 16-byte items, each a point in time and the hash of a key. Items are hints: the truth
-//! is the deadline in the entry, and whoever handles an item looks there. That makes the common
+//! is the deadline in the entry, and the code that handles an item looks there. That makes the common
 //! changes cheap:
 //!
 //! - A deadline that moves later costs nothing. Its item fires at the old time and is put back at
@@ -94,6 +94,12 @@ impl Deadlines {
             };
             items[index].0.hash
         })
+    }
+
+    /// Whether there is an item of this hash that is not later.
+    #[cfg(test)]
+    pub(crate) fn has_item(&self, hash: KeyHash, deadline_ms: i64) -> bool {
+        self.heap.iter().any(|item| item.0.hash == hash && item.0.deadline_ms <= deadline_ms)
     }
 
     /// Whether stale items have become too many for `live` entries with a deadline.

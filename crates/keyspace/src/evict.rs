@@ -1,19 +1,19 @@
 //! Eviction: keys removed by policy until memory is within its limit.
 //!
-//! Whoever is about to write evicts, a few keys at a time and one shard after the other, each locked
-//! only while one key is chosen and removed. What it leaves, the [`Reaper`](crate::Reaper) goes on
-//! with. Nothing is evicted from a shard because somebody happens to write there: shards take turns,
-//! of two the larger one, so that they stay equally large.
+//! A thread that is about to write evicts, a few keys at a time and one shard after the other, each locked
+//! only while one key is chosen and removed. The [`Reaper`](crate::Reaper) evicts the rest. A shard that
+//! another thread holds for long is passed over. Eviction does not favour the shard that a command writes
+//! to: shards take turns, and of two the larger one is chosen, so that they stay equally large.
 
 use crate::change::Removal;
-use crate::coldest::{Candidate, Look};
+use crate::coldest::{Candidate, ColdSearch};
 use crate::db_index::DbIndex;
 use crate::keyspace::{Keyspace, NO_DEADLINE};
-use crate::locker::Locker;
-use crate::policy::{Measure, Scope, Search};
+use crate::policy::{Measure, Policy, Scope, Search};
 use crate::pressure::{Eviction, Pressure};
 use crate::scan::mix;
 use crate::shard::Held;
+use crate::shard_locks::ShardLocks;
 use std::sync::atomic::Ordering;
 
 /// Entries that are looked at for each of [`Eviction::samples`]: they come by the bucket, for the
@@ -24,7 +24,7 @@ const LOOKS_PER_SAMPLE: usize = 8;
 /// At most this many entries are looked at for one that goes.
 const LOOKS_MAX: usize = 1024;
 
-/// How far [`Locker::evict`] got.
+/// How far [`ShardLocks::evict`] got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evicted {
     /// Memory is within its limit.
@@ -33,6 +33,8 @@ pub enum Evicted {
     Some,
     /// It is not, and no key may go.
     Nothing,
+    /// It is not, and all keys that may go are in shards that are busy.
+    Later,
 }
 
 impl Keyspace {
@@ -49,19 +51,17 @@ impl Keyspace {
             slot.stats.tell(&self.pressure);
         }
         if self.is_short_of_memory() {
-            self.alarm.ring();
+            self.reaper_wakeup.notify();
         }
     }
 
     /// What happens when memory runs short.
-    #[must_use]
     pub fn eviction(&self) -> Eviction {
         self.pressure.eviction()
     }
 
     /// Whether there is a limit for memory.
     #[inline]
-    #[must_use]
     pub fn has_memory_limit(&self) -> bool {
         self.pressure.has_limit()
     }
@@ -69,18 +69,17 @@ impl Keyspace {
     /// Whether memory is beyond its limit, give or take a 256th. Takes no lock and reads two
     /// numbers.
     #[inline]
-    #[must_use]
     pub fn is_short_of_memory(&self) -> bool {
         self.pressure.is_exceeded()
     }
 
     /// Has the reaper evict what is too much.
     pub fn evict_later(&self) {
-        self.alarm.ring();
+        self.reaper_wakeup.notify();
     }
 }
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Removes keys by policy until memory is within its limit, at most `keys_max` of them. Releases
     /// the shard of the last request.
     ///
@@ -89,7 +88,7 @@ impl Locker<'_> {
     ///
     /// # Panics
     ///
-    /// Under a [`Many`](crate::Many).
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
     pub fn evict(&mut self, now_ms: i64, keys_max: usize) -> Evicted {
         let keyspace = self.keyspace();
         for _ in 0..keys_max {
@@ -99,8 +98,13 @@ impl Locker<'_> {
             if !self.evict_one(now_ms) {
                 // The search itself may have freed items of a heap that stood for no key, and those
                 // may have been what was too much.
-                let is_short = keyspace.is_short_of_memory();
-                return if is_short { Evicted::Nothing } else { Evicted::Enough };
+                return match keyspace.is_short_of_memory() {
+                    false => Evicted::Enough,
+                    true if keyspace.pressure.policy() == Policy::Noeviction => Evicted::Nothing,
+                    // Keys that may go may be in shards that were passed over.
+                    true if keyspace.any_busy() => Evicted::Later,
+                    true => Evicted::Nothing,
+                };
             }
         }
         if keyspace.is_short_of_memory() { Evicted::Some } else { Evicted::Enough }
@@ -119,10 +123,12 @@ impl Locker<'_> {
     }
 
     fn evict_coldest(&mut self, scope: Scope, measure: Measure, now_ms: i64) -> bool {
-        // Only when somebody else was quicker is there a second try.
+        // Only when another thread was quicker is there a second try.
         while let Some(coldest) = self.find_coldest(scope, measure, now_ms) {
             let Candidate { shard, db, .. } = coldest;
-            if self.shard_db(shard, db, now_ms).evict(&coldest, scope) {
+            if self.try_reach_shard(shard)
+                && self.shard_db(shard, db, now_ms).evict(&coldest, scope)
+            {
                 return true;
             }
         }
@@ -137,16 +143,16 @@ impl Locker<'_> {
         let want = (samples as usize).saturating_mul(LOOKS_PER_SAMPLE).clamp(1, LOOKS_MAX);
         let turn = keyspace.pressure.turn();
         let random = mix(turn as u64 ^ now_ms as u64);
-        let mut look = Look { keyspace, scope, measure, tuning, now_ms, random, want };
+        let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
         let (mut best, mut seen) = (None::<Candidate>, 0);
         let first = keyspace.larger_shard(scope, turn, mix(random) as usize);
         for step in 0..keyspace.shard_count() {
             let index = (first + step) % keyspace.shard_count();
-            if keyspace.bytes_in_scope(scope, index) == 0 {
+            if keyspace.bytes_in_scope(scope, index) == 0 || !self.try_reach_shard(index) {
                 continue;
             }
-            look.want = want - seen;
-            let (looked_at, coldest) = look.coldest(self.held(index));
+            search.want = want - seen;
+            let (looked_at, coldest) = search.coldest(self.held(index));
             seen += looked_at;
             let is_colder =
                 |coldest: &Candidate| best.is_none_or(|best| coldest.warmth < best.warmth);
@@ -161,13 +167,17 @@ impl Locker<'_> {
     /// Removes the key with the nearest deadline of all.
     fn evict_nearest_deadline(&mut self, now_ms: i64) -> bool {
         let keyspace = self.keyspace();
-        // Each turn removes a key, or an item of a heap that stands for none any more.
+        // Each turn removes a key, or a stale item of a heap.
         loop {
             let times = keyspace.next_deadlines_ms.iter().map(|time| time.load(Ordering::Relaxed));
-            let nearest = times.enumerate().min_by_key(|(_, time_ms)| *time_ms);
+            let free = times.enumerate().filter(|(index, _)| !keyspace.is_busy(*index));
+            let nearest = free.min_by_key(|(_, time_ms)| *time_ms);
             let Some((index, time_ms)) = nearest else { return false };
             if time_ms == NO_DEADLINE {
                 return false;
+            }
+            if !self.try_reach_shard(index) {
+                continue;
             }
             let removed = match nearest_db(self.held(index)) {
                 Some(db) => self.shard_db(index, db, now_ms).evict_next_deadline(),
@@ -208,16 +218,19 @@ impl Keyspace {
 
 impl crate::stats::ShardStats {
     fn bytes(&self) -> u64 {
-        self.entry_bytes.get() + self.index_bytes.get() + self.deadline_bytes.get()
+        self.entry_bytes.get()
+            + self.index_bytes.get()
+            + self.deadline_bytes.get()
+            + self.cached_bytes.get()
     }
 
-    /// Bytes since the shard last told.
+    /// Bytes since the shard last reported.
     fn untold(&self) -> i64 {
         self.bytes().wrapping_sub(self.told_bytes.get()) as i64
     }
 
-    /// Tells the size. Whoever does so continues from what was told before, so that the sum is right
-    /// though the shard may be locked by another thread, which tells as well.
+    /// Adds the change of size since the last report to the sum. Needs no lock: each report swaps the reported
+    /// size, so concurrent ones add up.
     pub(crate) fn tell(&self, pressure: &Pressure) {
         loop {
             let bytes = self.bytes();
@@ -244,11 +257,20 @@ impl crate::db::Db<'_> {
         self.forget(candidate.hash, entry, why);
         true
     }
+
+    /// Removes a key as if it had been chosen.
+    #[cfg(test)]
+    pub(crate) fn evict_key(&mut self, key: crate::key::Key<'_>) {
+        let Some(address) = self.find(key).map(|entry| entry.address()) else { return };
+        let (shard, db) = (self.at.shard_index, self.at.db);
+        let candidate = Candidate { shard, db, hash: key.hash(), address, warmth: 0 };
+        assert!(self.evict(&candidate, Scope::All));
+    }
 }
 
 /// The database of a shard with the nearest deadline.
 fn nearest_db(held: &Held<'_>) -> Option<DbIndex> {
-    let times = held.shard.used_from(0).map(|db| (held.shard.db(db).deadlines.next_ms(), db));
+    let times = held.shard.dbs().map(|(db, data)| (data.deadlines.next_ms(), db));
     let times = times.filter_map(|(time_ms, db)| Some((time_ms?, db)));
     times.min().map(|(_, db)| db)
 }

@@ -1,12 +1,12 @@
-//! What the deadlines of entries ask of a database: the heap kept in step with them, and keys removed
-//! when their time has come.
+//! Deadlines of the keys of a database: the heap kept in step with them, and the removal of expired
+//! keys.
 
 use crate::change::Removal;
 use crate::context::Context;
 use crate::db::Db;
+use crate::db_counters::DbCounters;
 use crate::key::KeyHash;
 use crate::shard::ShardDb;
-use crate::stats::DbCounters;
 
 impl Db<'_> {
     /// Handles the earliest item of the deadline heap: removes the keys that it stands for if their
@@ -27,7 +27,8 @@ impl Db<'_> {
     /// A key with a later deadline than its item gets a new item even if that deadline has come,
     /// too: other keys may be due before it.
     fn remove_next(&mut self, until_ms: i64) -> bool {
-        let Context { keyspace, now_ms, stats, .. } = self.at;
+        let Context { thread, now_ms, stats, .. } = self.at;
+        let keyspace = thread.keyspace;
         let db = self.db();
         let heap_bytes = db.deadlines.memory_bytes();
         let Some((item_ms, hash)) = db.deadlines.pop_due(until_ms) else { return false };
@@ -62,7 +63,7 @@ impl Db<'_> {
     }
 
     /// Brings the figures and the heap up to date with an entry whose deadline has changed.
-    pub(crate) fn settle_deadline(
+    pub(crate) fn account_deadline(
         &mut self,
         hash: KeyHash,
         before: Option<i64>,

@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering;
 use tierce_cask::ColdStore;
 use tierce_dash::Table;
 
-use crate::change::Event;
-use crate::db_index::DbIndex;
+use crate::busy::Busy;
+use crate::db_index::{DbIndex, DbSet};
 use crate::entry::Entry;
-use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
+use crate::event::Event;
 use crate::key::KeyHasher;
 use crate::keyspace::Keyspace;
-use crate::locker::Locker;
-use crate::shard::{Held, ShardDb};
+use crate::lazy_free::{LAZY_FREE_BYTES_MIN, LazyFreeItem};
+use crate::shard::{Held, ShardDb, ShardDbs};
+use crate::shard_locks::ShardLocks;
 
 /// The table of a database that was emptied. Dropping it frees its entries, and releases what they have
 /// on disk.
@@ -37,12 +38,20 @@ impl Deref for Flushed {
 impl Drop for Flushed {
     fn drop(&mut self) {
         if let Some(store) = &self.store {
-            self.table.iter().filter_map(Entry::place).for_each(|place| store.release(place));
+            self.table
+                .iter()
+                .filter_map(Entry::location)
+                .for_each(|location| store.release(location));
         }
     }
 }
 
 impl Flushed {
+    pub(crate) fn new(store: Option<&Arc<ColdStore>>, db: ShardDb) -> Self {
+        let store = store.filter(|_| db.cold.placed > 0).cloned();
+        Self { table: db.table, store }
+    }
+
     /// Takes out an entry that is to be freed elsewhere, and releases what it has on disk.
     pub(crate) fn take(
         &mut self,
@@ -51,8 +60,8 @@ impl Flushed {
         is_it: impl FnMut(&Entry) -> bool,
     ) -> Option<Entry> {
         let entry = self.table.remove(hash, is_it, hasher)?;
-        if let (Some(store), Some(place)) = (&self.store, entry.place()) {
-            store.release(place);
+        if let (Some(store), Some(location)) = (&self.store, entry.location()) {
+            store.release(location);
         }
         Some(entry)
     }
@@ -60,17 +69,78 @@ impl Flushed {
     /// Frees everything but large values, which the reaper frees as it does when they are deleted.
     fn free_all_but_large(mut self, keyspace: &Keyspace) {
         for entry in mem::take(&mut self.table) {
-            if let (Some(store), Some(place)) = (&self.store, entry.place()) {
-                store.release(place);
+            if let (Some(store), Some(location)) = (&self.store, entry.location()) {
+                store.release(location);
             }
-            if entry.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
-                keyspace.discard(Piece::Entry(entry));
+            if entry.allocated_bytes() >= LAZY_FREE_BYTES_MIN {
+                keyspace.discard(LazyFreeItem::Entry(entry));
             }
         }
     }
 }
 
-/// Who frees what a flush removes.
+/// All databases of a shard that was emptied as a whole. Under the locks none of them is looked at: their tables are
+/// many and cold.
+#[derive(Debug)]
+struct FlushedShard {
+    dbs: ShardDbs,
+    store: Option<Arc<ColdStore>>,
+}
+
+impl FlushedShard {
+    /// Takes out the tables of some databases; all others are freed where they are.
+    fn take_tables(&mut self, of: impl Fn(&ShardDb) -> bool) -> impl Iterator<Item = Flushed> {
+        let dbs = self.dbs.iter_mut().filter(move |db| of(db));
+        dbs.map(|db| Flushed::new(self.store.as_ref(), mem::take(db)))
+    }
+
+    /// See [`Flushed::free_all_but_large`].
+    fn free_all_but_large(mut self, keyspace: &Keyspace) {
+        let may_have_large = |db: &ShardDb| db.entry_bytes >= LAZY_FREE_BYTES_MIN;
+        self.take_tables(may_have_large).for_each(|table| table.free_all_but_large(keyspace));
+    }
+}
+
+impl Drop for FlushedShard {
+    fn drop(&mut self) {
+        if self.store.is_some() {
+            self.take_tables(|db| db.cold.placed > 0).for_each(drop);
+        }
+    }
+}
+
+/// What a flush removed. Dropping it frees that.
+#[derive(Debug, Default)]
+pub(crate) struct FlushedData {
+    shards: Vec<FlushedShard>,
+    /// Of databases that did not leave with their whole shard.
+    tables: Vec<Flushed>,
+    bytes: usize,
+}
+
+impl FlushedData {
+    /// Adds a table, with the bytes of the entries in it.
+    pub(crate) fn push_table(&mut self, table: Flushed, entry_bytes: usize) {
+        self.bytes += entry_bytes + table.memory_bytes();
+        self.tables.push(table);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shards.is_empty() && self.tables.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// See [`Flushed::free_all_but_large`].
+    fn free_all_but_large(self, keyspace: &Keyspace) {
+        self.shards.into_iter().for_each(|shard| shard.free_all_but_large(keyspace));
+        self.tables.into_iter().for_each(|table| table.free_all_but_large(keyspace));
+    }
+}
+
+/// Which thread frees what a flush removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freeing {
     /// The caller, before the call returns; but the reaper, if there is one, frees values that are large.
@@ -79,86 +149,131 @@ pub enum Freeing {
     Later,
 }
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
     /// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
     /// it has. Returns the number of keys.
     ///
-    /// Under a [`Many`](crate::Many) of all shards they stay locked, so the reaper frees in any case.
-    pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any case.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if the locks are a worker's and a shard is busy, and those of `judge`, which is asked when all shards
+    /// are locked. Nothing is removed then.
+    pub fn try_flush<E: From<Busy>>(
+        &mut self,
+        dbs: impl IntoIterator<Item = DbIndex>,
+        freeing: Freeing,
+        judge: impl FnOnce() -> Result<(), E>,
+    ) -> Result<u64, E> {
         let keyspace = self.keyspace();
         let freeing = if self.is_within() { Freeing::Later } else { freeing };
-        let dbs: Vec<DbIndex> = dbs.into_iter().collect();
-        let (mut tables, mut entry_bytes, mut keys) = (Vec::new(), 0, 0);
-        let mut all = self.lock_all();
-        let used = used_anywhere(all.locker().all_held());
-        for db in dbs.iter().copied() {
-            let is_used = used.get(db.get()) == Some(&true);
-            let being_saved = if is_used { keyspace.keys_being_saved(db) } else { Vec::new() };
-            let shards = if is_used { all.locker().all_held() } else { &mut [] };
-            for held in shards.iter_mut().filter(|held| held.shard.is_used(db)) {
+        let dbs: DbSet = dbs.into_iter().collect();
+        let (mut data, mut keys) = (FlushedData::default(), 0);
+        let mut all = self.try_lock_all()?;
+        judge()?;
+        let undo = all.locks().thread.undo.clone();
+        all.locks().touch_emptied(&dbs);
+        all.locks().invalidate_all();
+        let mut being_saved = keyspace.keys_being_saved(&dbs);
+        // What can be taken back, or is being saved, leaves database by database.
+        let leaves_whole = undo.is_none() && being_saved.is_empty();
+        let mut emptied = DbSet::default();
+        for held in all.locks().all_held() {
+            // Most of many databases are in few of the shards.
+            let used: Vec<DbIndex> = held.shard.used().intersection(&dbs).collect();
+            used.iter().for_each(|db| emptied.insert(*db));
+            let has_others = !held.shard.used().is_subset(&dbs);
+            if leaves_whole && !has_others && held.shard.snapshot.is_none() {
+                keys += take_shard(keyspace, held, &mut data);
+                held.publish_next_deadline(keyspace);
+                keyspace.follow_size(held.stats);
+                continue;
+            }
+            for db in used.iter().copied() {
+                let being_saved = being_saved.remove(&(held.index, db)).unwrap_or_default();
+                if let Some(undo) = &undo {
+                    keys += undo.flush(held, db, being_saved) as u64;
+                    continue;
+                }
                 let (mut table, mut bytes) = take_table(keyspace, held, db);
                 keys += table.len() as u64;
-                for (_, key) in being_saved.iter().filter(|(shard, _)| *shard == held.index) {
+                for key in &being_saved {
                     bytes -= keyspace.save_flushed(&mut table, key);
                 }
                 if let Some(table) = held.shard.save_flushed(db, table, bytes)
                     && !table.is_empty()
                 {
-                    entry_bytes += bytes;
-                    tables.push(table);
+                    data.push_table(table, bytes);
                 }
             }
-            if let Some(pending) = all.locker().pending() {
-                pending.push_flush(db);
+            if !used.is_empty() {
+                held.publish_next_deadline(keyspace);
+                keyspace.follow_size(held.stats);
             }
-            keyspace.notify(&Event::Flushed { db });
         }
-        all.locker().note_waiters_of(&dbs);
-        for held in all.locker().all_held() {
-            held.publish_next_deadline(keyspace);
-            keyspace.follow_size(held.stats);
+        if let Some(pending) = all.locks().thread.effects.pending.as_ref() {
+            // Of thousands of databases most have never had a key, and a load locks all shards for each of these.
+            emptied.iter().for_each(|db| pending.push_flush(db));
+        }
+        dbs.iter().for_each(|db| all.locks().event_of_database(Event::Flush, db));
+        all.locks().note_waiters_of(&dbs);
+        if let Some(undo) = &undo {
+            undo.begin_epoch();
         }
         drop(all);
         match freeing {
-            Freeing::Later => keyspace.discard(Piece::Tables(tables, entry_bytes)),
-            Freeing::Now => {
-                tables.into_iter().for_each(|table| table.free_all_but_large(keyspace));
-            }
+            Freeing::Now => data.free_all_but_large(keyspace),
+            Freeing::Later if data.is_empty() => {}
+            Freeing::Later => keyspace.discard(LazyFreeItem::Flushed(data)),
         }
-        keys
+        Ok(keys)
+    }
+
+    /// The same for threads that may wait.
+    pub fn flush(&mut self, dbs: impl IntoIterator<Item = DbIndex>, freeing: Freeing) -> u64 {
+        self.try_flush(dbs, freeing, || Ok::<(), Busy>(())).expect("it waits")
     }
 
     /// Exchanges two databases: SWAPDB.
-    pub fn swap(&mut self, a: DbIndex, b: DbIndex) {
+    pub fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: i64) {
         if a == b {
             return;
         }
         let keyspace = self.keyspace();
         let mut all = self.lock_all();
-        for held in all.locker().all_held() {
+        let undo = all.locks().thread.undo.clone();
+        all.locks().touch_swapped(a, b, now_ms);
+        all.locks().invalidate_all();
+        for held in all.locks().all_held() {
+            if let Some(undo) = &undo {
+                undo.swap(held);
+            }
             held.shard.swap(a, b);
-            held.stats.dbs[a.get()].swap(&held.stats.dbs[b.get()]);
+            held.stats.dbs.swap(a, b);
             held.stats.changes.add(1);
             let latest = keyspace.version_after(held.stats.changes.get());
             held.stats.versions.renew_all(latest);
         }
-        all.locker().note_waiters_of(&[a, b]);
+        all.locks().note_waiters_of(&DbSet::from_iter([a, b]));
+        if let Some(undo) = &undo {
+            undo.swapped(a, b);
+        }
         keyspace.save_swapped(a, b);
         keyspace.swaps.fetch_add(1, Ordering::Relaxed);
-        if let Some(pending) = all.locker().pending() {
+        if let Some(pending) = all.locks().thread.effects.pending.as_ref() {
             pending.push_swap(a, b);
         }
-        keyspace.notify(&Event::Swapped { a, b });
+        [a, b].into_iter().for_each(|db| all.locks().event_of_database(Event::Swap, db));
     }
 
-    /// Notes all keys of some databases as ready that somebody waits for. All shards are locked.
-    pub(crate) fn note_waiters_of(&mut self, dbs: &[DbIndex]) {
-        let Self { many, ready, .. } = self;
-        for held in many {
+    /// Notes all keys of some databases as ready that have waiters. All shards are locked.
+    pub(crate) fn note_waiters_of(&mut self, dbs: &DbSet) {
+        let Self { together, thread, .. } = self;
+        for held in together {
             let Some(waiters) = held.shard.waiters.as_deref() else { continue };
-            for (db, key) in dbs.iter().flat_map(|db| waiters.keys_of(*db)) {
-                ready.note(*db, key);
+            for (db, key) in waiters.keys_of(dbs) {
+                thread.effects.ready.note(*db, key);
             }
         }
     }
@@ -175,30 +290,160 @@ impl Locker<'_> {
     }
 }
 
-/// Which databases were used in any of these shards. Most of many were in none, and to ask each shard for each
-/// of them takes longer than all else.
-fn used_anywhere(shards: &[Held<'_>]) -> Vec<bool> {
-    let count = shards.iter().map(|held| held.shard.db_count()).max().unwrap_or(0);
-    let mut used = vec![false; count];
-    for db in shards.iter().flat_map(|held| held.shard.used_from(0)) {
-        used[db.get()] = true;
-    }
-    used
+/// Takes a database out of a shard, and returns its figures as well.
+pub(crate) fn take_db(held: &mut Held<'_>, db: DbIndex) -> (ShardDb, [u64; 3]) {
+    let taken = held.shard.take(db);
+    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
+    stats.spilled_keys.sub(taken.cold.spilled_keys);
+    stats.spilled_bytes.sub(taken.cold.spilled_bytes);
+    stats.entry_bytes.follow(entries, 0);
+    stats.index_bytes.follow(index, 0);
+    stats.deadline_bytes.follow(heaps, 0);
+    let figures = stats.dbs.figures(db);
+    stats.dbs.reset(db);
+    (taken, figures)
+}
+
+/// The reverse of [`take_db`], in the place of an empty database without memory.
+pub(crate) fn put_db(held: &mut Held<'_>, db: DbIndex, taken: ShardDb, figures: [u64; 3]) {
+    let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
+    stats.spilled_keys.add(taken.cold.spilled_keys);
+    stats.spilled_bytes.add(taken.cold.spilled_bytes);
+    stats.entry_bytes.follow(0, entries);
+    stats.index_bytes.follow(0, index);
+    stats.deadline_bytes.follow(0, heaps);
+    stats.dbs.set_figures(db, figures);
+    *held.shard.db_mut(db) = taken;
 }
 
 /// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
 fn take_table(keyspace: &Keyspace, held: &mut Held<'_>, db: DbIndex) -> (Flushed, usize) {
-    let ShardDb { table, deadlines, field_deadlines, entry_bytes, cold, .. } =
-        mem::take(held.shard.db_mut(db));
+    let (taken, _) = take_db(held, db);
+    held.stats.changes.add(taken.table.len() as u64);
+    let entry_bytes = taken.entry_bytes;
+    (Flushed::new(keyspace.cold_store(), taken), entry_bytes)
+}
+
+/// Leaves all databases of a shard empty, and returns how many keys they had.
+fn take_shard(keyspace: &Keyspace, held: &mut Held<'_>, data: &mut FlushedData) -> u64 {
     let stats = held.stats;
-    stats.spilled_keys.sub(cold.spilled_keys);
-    stats.spilled_bytes.sub(cold.spilled_bytes);
-    stats.changes.add(table.len() as u64);
-    stats.entry_bytes.follow(entry_bytes, 0);
-    stats.index_bytes.follow(table.memory_bytes(), 0);
-    let heap_bytes = deadlines.memory_bytes() + field_deadlines.memory_bytes();
-    stats.deadline_bytes.follow(heap_bytes, 0);
-    stats.dbs[db.get()].reset();
-    let store = keyspace.cold_store().filter(|_| cold.placed > 0).cloned();
-    (Flushed { table, store }, entry_bytes)
+    let keys = stats.dbs.reset_all();
+    stats.changes.add(keys);
+    for counter in [&stats.entry_bytes, &stats.index_bytes, &stats.deadline_bytes] {
+        data.bytes += counter.get() as usize;
+        counter.set(0);
+    }
+    [&stats.spilled_keys, &stats.spilled_bytes].into_iter().for_each(|counter| counter.set(0));
+    let dbs = held.shard.take_all();
+    if !dbs.is_empty() {
+        data.shards.push(FlushedShard { dbs, store: keyspace.cold_store().cloned() });
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Options;
+    use crate::shard::LOOKUPS;
+    use crate::stats::Stats;
+    use crate::string::Expiry;
+
+    #[test]
+    fn a_flush_of_all_databases_visits_shards_and_no_databases() {
+        const SHARDS: usize = 64;
+        const DATABASES: usize = 10_000;
+        let options = Options { shards: SHARDS, databases: DATABASES, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        let mut locks = keyspace.locks();
+        let key =
+            |db: DbIndex| keyspace.key(if db.get().is_multiple_of(2) { b"even" } else { b"odd" });
+        for db in keyspace.db_indices() {
+            locks.db(db, key(db).hash(), 0).set(key(db), b"value", Expiry::Never).unwrap();
+        }
+        assert_eq!((keyspace.total_len(), keyspace.sizes(0).len()), (10_000, 10_000));
+        assert!((1_000..100_000).contains(&keyspace.estimated_len()));
+        for (flushes, expected) in [(1, DATABASES), (2, 0)] {
+            LOOKUPS.set(0);
+            assert_eq!(
+                locks.flush(keyspace.db_indices(), Freeing::Now),
+                expected as u64,
+                "flush {flushes}"
+            );
+            // They leave with their shard; then the first one of each is asked for both of its deadlines.
+            let most = 3 * SHARDS;
+            assert!(LOOKUPS.get() <= most, "{} databases were visited, not {most}", LOOKUPS.get());
+        }
+        assert_eq!((keyspace.total_len(), keyspace.sizes(0).len()), (0, 0));
+        assert_eq!(keyspace.estimated_len(), 0);
+        for shard in 0..SHARDS {
+            assert!(
+                locks.held(shard).shard.used().iter().eq([DbIndex::ZERO]),
+                "the memory is given back"
+            );
+            let visited = locks.held(shard).stats.dbs.used().map(|(db, _)| db);
+            assert!(visited.eq([DbIndex::ZERO]), "INFO looks at no empty database");
+        }
+    }
+
+    #[test]
+    fn a_flush_of_some_databases_visits_those_that_have_keys() {
+        const DATABASES: usize = 1_000;
+        let options = Options { shards: 1, databases: DATABASES, ..Options::default() };
+        let keyspace = Keyspace::new(options).unwrap();
+        let (mut locks, key) = (keyspace.locks(), keyspace.key(b"key"));
+        for db in keyspace.db_indices().step_by(10) {
+            locks.db(db, key.hash(), 0).set(key, b"value", Expiry::Never).unwrap();
+        }
+        LOOKUPS.set(0);
+        assert_eq!(locks.flush(keyspace.db_indices().skip(500), Freeing::Now), 50);
+        // Those that keep their keys are asked for both of their deadlines.
+        assert_eq!(LOOKUPS.get(), 50 + 2 * 50);
+        let sizes = keyspace.sizes(0).into_iter().map(|(db, stats)| (db, stats.keys));
+        assert!(sizes.eq(keyspace.db_indices().step_by(10).take(50).map(|db| (db, 1))));
+    }
+
+    /// A flush of everything at once leaves what flushes of one database after the other leave.
+    #[test]
+    fn a_shard_that_leaves_as_a_whole_leaves_nothing_behind() {
+        const DATABASES: usize = 40;
+        let flushed = |begin_with: usize| {
+            let options = Options { shards: 4, databases: DATABASES, ..Options::default() };
+            let keyspace = Keyspace::new(options).unwrap();
+            keyspace.lazy_free().begin_collecting();
+            let mut locks = keyspace.locks();
+            for db in keyspace.db_indices() {
+                for number in 0..db.get() {
+                    let name = number.to_string();
+                    let (key, expiry) = (keyspace.key(name.as_bytes()), Expiry::At(1_000_000));
+                    let expiry = if number % 3 == 0 { expiry } else { Expiry::Never };
+                    locks
+                        .db(db, key.hash(), 0)
+                        .set(key, &vec![b'v'; number * 100], expiry)
+                        .unwrap();
+                }
+            }
+            let entries = keyspace.memory().entries;
+            let mut keys = 0;
+            for db in keyspace.db_indices().take(begin_with) {
+                keys += locks.flush([db], Freeing::Later);
+            }
+            keys += locks.flush(keyspace.db_indices(), Freeing::Later);
+            let memory = keyspace.memory();
+            assert!(memory.lazy_free >= entries, "what waits is counted");
+            let next_ms = keyspace.next_deadline_ms();
+            let left = [memory.entries, memory.index, memory.deadlines];
+            while keyspace.lazy_free().free_one() {}
+            assert_eq!(keyspace.memory().total(), 0, "and not any more");
+            // In how many pieces it was freed may differ.
+            let stats = Stats { lazily_freed: 0, ..keyspace.stats() };
+            (keys, stats, keyspace.sizes(0), left, next_ms)
+        };
+        let whole = flushed(0);
+        assert_eq!((whole.0, whole.1.changes), (780, 2 * 780));
+        assert_eq!((&whole.2, whole.3, whole.4), (&Vec::new(), [0; 3], None));
+        for begin_with in [1, 7, DATABASES] {
+            assert_eq!(flushed(begin_with), whole, "with {begin_with} by themselves");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds, and the
 //! test `fuzz_smoke` hands in changed records, so that everyone runs the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+//! Each function panics when a guarantee of this crate is violated. Not part of the crate's
+//! interface.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ const MEMORY_BASE: u64 = 1 << 20;
 /// as values may be.
 const MEMORY_FOR_A_BYTE: u64 = 2 * VALUE_LEN_MAX as u64;
 
-/// What stands between two records of a log.
+/// What is between two records of a log.
 pub const BETWEEN_RECORDS: [u8; 2] = [0xff; 2];
 
 /// Records of a log are replayed or refused. What they leave can be read; a checkpoint of it, replayed,
@@ -150,7 +151,7 @@ type Content = (DbIndex, Vec<u8>, Option<i64>, Vec<String>);
 fn contents(keyspace: &Keyspace) -> Vec<Content> {
     let mut contents = Vec::new();
     for db in keyspace.db_indices() {
-        keyspace.locker().for_each(db, NO_TIME_MS, |entry| {
+        keyspace.locks().for_each(db, NO_TIME_MS, |entry| {
             let value = entry.value();
             let mut copy = Vec::new();
             let mut parts: Vec<String> = match SavedValue::of(&value, &mut copy) {

@@ -1,6 +1,6 @@
 //! Strings as the protocols of memcached see them: with flags and a version, stored on conditions.
 //!
-//! They are the same strings as everybody else's. What a client of another protocol stores has no
+//! They are the same strings as those of RESP. What a client of another protocol stores has no
 //! flags, and what versions are is in [`crate::version`].
 
 use std::num::NonZeroU64;
@@ -10,6 +10,7 @@ use crate::change::Change;
 use crate::db::Db;
 use crate::entry::{Attributes, Content, Entry, Marks};
 use crate::error::Result;
+use crate::event::Event;
 use crate::key::Key;
 use crate::string::{Expiry, NewString};
 use crate::value::{BLOB_LEN_MIN, StrView, ValueType};
@@ -22,7 +23,7 @@ pub struct Item<'a> {
     pub value: StrView<'a>,
     /// What a client stored with it; 0 if nothing.
     pub flags: u32,
-    /// Its version; 0 if nobody asked for it.
+    /// Its version; 0 if it was not asked for.
     pub version: u64,
     /// When it expires, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
@@ -73,7 +74,7 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionFor {
     /// It does not.
-    Nobody,
+    None,
     /// It is a field of the reply that most readers ignore.
     Anybody,
     /// The reader asked for it, to compare it.
@@ -160,19 +161,20 @@ impl Db<'_> {
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::Error::WrongType), [`Error::Unreadable`](crate::Error::Unreadable).
-    #[inline]
+    // In line, so that a reader does not pay for fields that it does not look at.
+    #[inline(always)]
     pub fn item(&mut self, key: Key<'_>, version: VersionFor) -> Result<Option<Item<'_>>> {
         if version == VersionFor::Comparison {
             self.own_version(key);
         }
         let at = self.at;
         let found = self.find_value(key)?;
-        at.count_read(found.is_some());
+        at.count_read(key, found.is_some());
         let Some(entry) = found else { return Ok(None) };
         let idle_seconds = entry.access().stamp.idle_seconds(at.now_ms);
         at.used(entry);
         let version = match version {
-            VersionFor::Nobody => 0,
+            VersionFor::None => 0,
             _ => at.version_of(key.hash(), entry).get(),
         };
         let Attributes { flags, marks, .. } = entry.attributes();
@@ -227,7 +229,8 @@ impl Db<'_> {
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong),
     /// [`Error::ValueTooLong`](crate::Error::ValueTooLong).
-    #[inline]
+    // In line in the few places that store, as `put_string` is: a call costs 30 instructions.
+    #[inline(always)]
     pub fn store<'v>(
         &mut self,
         key: Key<'_>,
@@ -248,6 +251,7 @@ impl Db<'_> {
             }
         }
         self.put_string(key, value.into(), expiry, attributes)?;
+        self.event_of_store(key, expiry);
         Ok(Stored::Done)
     }
 
@@ -276,8 +280,15 @@ impl Db<'_> {
             return Ok(Stored::Absent);
         }
         match end {
-            End::Back => drop(self.append(key, bytes)?),
-            End::Front => self.prepend(key, bytes)?,
+            End::Back => {
+                self.append(key, bytes)?;
+                self.event(Event::Append, key);
+            }
+            End::Front => {
+                self.prepend(key, bytes)?;
+                // No command of Redis does that.
+                self.event(Event::Set, key);
+            }
         }
         if self.peek(key).is_some_and(|entry| entry.attributes().marks != Marks::NONE) {
             self.mark(key, |marks| *marks = Marks::NONE);
@@ -319,11 +330,13 @@ impl Db<'_> {
         if entry.overwrite(&content, deadline_ms) {
             at.used(entry);
             at.changed(key.hash(), entry, Change::Stored);
+            self.event(Event::IncrBy, key);
             return Ok(Adjusted::To(sum));
         }
         let store = |entry: &mut Entry| Ok(entry.store(content, deadline_ms));
         let displaced = self.modify(key, Change::Stored, store)?;
-        self.discard_annex(displaced.flatten());
+        self.discard_out_of_line(key, displaced.flatten());
+        self.event(Event::IncrBy, key);
         Ok(Adjusted::To(sum))
     }
 
@@ -360,7 +373,7 @@ impl Db<'_> {
         }
     }
 
-    /// Gives a key a version of somebody's choice, until it changes; `false` if there is no such key. Who
+    /// Gives a key a version of the caller's choice, until it changes; `false` if there is no such key. Who
     /// chooses has to see to it that no two values of the key have the same one.
     pub fn set_version(&mut self, key: Key<'_>, version: NonZeroU64) -> bool {
         self.annotate(key, |attributes| attributes.version = Some(version))
@@ -375,7 +388,7 @@ impl Db<'_> {
         edit(&mut marks);
         self.annotate(key, |attributes| attributes.marks = marks);
         if before.logged() != marks.logged()
-            && let Some(pending) = at.pending
+            && let Some(pending) = at.pending()
             && let Some(entry) = self.find(key)
         {
             pending.push_change(at.db, entry, Change::Marked);
@@ -383,7 +396,7 @@ impl Db<'_> {
         true
     }
 
-    /// Marks an item as out of date and gives it a new version, so that nobody stores by an old one;
+    /// Marks an item as out of date and gives it a new version, so that no client stores by an old one;
     /// `false` if there is no such key.
     pub fn make_stale(&mut self, key: Key<'_>) -> bool {
         let make_stale = |entry: &mut Entry| {
@@ -391,7 +404,11 @@ impl Db<'_> {
             entry.set_attributes(Attributes { marks, ..entry.attributes() });
             Ok(())
         };
-        self.modify(key, Change::Marked, make_stale) == Ok(Some(()))
+        let is_done = self.modify(key, Change::Marked, make_stale) == Ok(Some(()));
+        if is_done {
+            self.event(Event::Stale, key);
+        }
+        is_done
     }
 
     fn prepend(&mut self, key: Key<'_>, prefix: &[u8]) -> Result<()> {
@@ -410,13 +427,13 @@ impl Db<'_> {
             Ok(entry.store(content, deadline_ms))
         };
         let displaced = self.modify(key, Change::Stored, store)?;
-        self.discard_annex(displaced.flatten());
+        self.discard_out_of_line(key, displaced.flatten());
         Ok(())
     }
 }
 
 /// The value as memcached reads numbers: leading blanks, a plus and leading zeros are allowed, and what
-/// stands behind a blank does not count. (Its own `decr` fills numbers up with blanks.)
+/// is behind a blank does not count. (Its own `decr` fills numbers up with blanks.)
 fn number(value: StrView<'_>) -> Option<u64> {
     let bytes = match value {
         StrView::Int(value) => return u64::try_from(value).ok(),

@@ -29,11 +29,10 @@ pub const VALUE_LEN_MAX: usize = 3 << 30;
 pub struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
-    /// A number that ascends from shard to shard, and within one in the order of its table: whoever
+    /// A number that ascends from shard to shard, and within one in the order of its table: a caller that
     /// goes through many keys in this order goes to each shard once. Its lowest 10 bits can be cut off
     /// for that.
     #[inline]
-    #[must_use]
     pub fn ascending(self) -> u64 {
         self.0
     }
@@ -57,14 +56,12 @@ impl<'a> Key<'a> {
 
     /// The bytes.
     #[inline]
-    #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
     /// The hash.
     #[inline]
-    #[must_use]
     pub fn hash(self) -> KeyHash {
         self.hash
     }
@@ -75,12 +72,14 @@ impl<'a> Key<'a> {
 pub(crate) struct KeyHasher {
     secrets: RapidSecrets,
     shard_bits: u32,
+    /// What is left of 63 bits.
+    shard_shift: u32,
 }
 
 impl KeyHasher {
     pub(crate) fn new(seed: u64, shard_bits: u32) -> Self {
         assert!(shard_bits <= SHARD_BITS_MAX);
-        Self { secrets: RapidSecrets::seed(seed), shard_bits }
+        Self { secrets: RapidSecrets::seed(seed), shard_bits, shard_shift: 63 - shard_bits }
     }
 
     #[inline]
@@ -98,7 +97,7 @@ impl KeyHasher {
     #[inline]
     pub(crate) fn shard(&self, hash: KeyHash) -> usize {
         // Two shifts, for a single shard would be a shift by 64.
-        (hash.0 >> 1 >> (63 - self.shard_bits)) as usize
+        (hash.0 >> 1 >> self.shard_shift) as usize
     }
 
     /// The hash that the shard's table gets.

@@ -1,28 +1,34 @@
-//! The whole: shards, their hash, and what all of them share.
+//! The keyspace as a whole: shards, their hash, and what they share.
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tierce_cask::ColdStore;
 
 use crate::aging::Aging;
-use crate::alarm::Alarm;
-use crate::change::{Event, Observer};
+use crate::busy::BusyShards;
+use crate::cached::Cached;
+use crate::code::CodeStore;
 use crate::collections::limits::{LimitCells, Limits};
 use crate::db_index::{DATABASES_MAX, DbIndex};
-use crate::garbage::{Fate, Garbage, Piece};
+use crate::event::EventSink;
+use crate::interest::{Interest, SharedInterest};
 use crate::key::{Key, KeyHash, KeyHasher, SHARD_BITS_MAX, VALUE_LEN_MAX};
-use crate::locker::Locker;
+use crate::lazy_free::{Fate, LazyFreeItem, LazyFreeQueue};
 use crate::log::batch::Outlet;
 use crate::log::{LogSink, Sizes};
 use crate::pressure::Pressure;
+use crate::reaper_wakeup::ReaperWakeup;
 use crate::shard::Slot;
+use crate::shard_locks::{BusyPolicy, ShardLocks};
 use crate::snapshot::Backlog;
-use crate::stats::{DbStats, Memory, Stats};
-use crate::waiters::{Tickets, Unserved};
+use crate::stats::{DbStats, DbTotal, Memory, Stats};
+use crate::waiters::{Forgotten, Sequences, Unserved};
+use crate::watch::Board;
 
 /// At most this many shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
@@ -38,7 +44,7 @@ pub struct Options {
     pub shards: usize,
     /// Number of databases, 1 to [`DATABASES_MAX`].
     pub databases: usize,
-    /// Seeds the hash of keys. A server draws it from the operating system, so that nobody outside
+    /// Seeds the hash of keys. A server draws it from the operating system, so that no client
     /// can choose keys that collide.
     pub seed: u64,
     /// The longest value that an append or a write beyond the end may make.
@@ -46,12 +52,10 @@ pub struct Options {
     /// Versions of keys are larger than this. A server derives it from the time of its start, so that
     /// a version handed out in an earlier life fits no value of this one.
     pub version_base: u64,
-    /// Who is told of changes.
-    pub observer: Option<Arc<dyn Observer>>,
     /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
     /// there: see [`Keyspace::begin_logging`].
     pub log: Option<Arc<dyn LogSink>>,
-    /// How records are cut. Whoever tests that makes them short.
+    /// How records are cut. Tests make them short.
     pub log_sizes: Sizes,
 }
 
@@ -63,7 +67,6 @@ impl Default for Options {
             seed: 0,
             value_len_max: 512 << 20,
             version_base: 0,
-            observer: None,
             log: None,
             log_sizes: Sizes::default(),
         }
@@ -76,7 +79,6 @@ impl fmt::Debug for Options {
             .field("shards", &self.shards)
             .field("databases", &self.databases)
             .field("value_len_max", &self.value_len_max)
-            .field("observer", &self.observer.is_some())
             .field("log", &self.log.is_some())
             .finish_non_exhaustive()
     }
@@ -96,7 +98,7 @@ pub enum OptionsError {
 
 /// All keys with their values, shared by all threads.
 ///
-/// Nothing is read or written here directly: a thread gets a [`Locker`], which locks shards and
+/// Nothing is read or written here directly: a thread gets a [`ShardLocks`], which locks shards and
 /// hands out databases.
 pub struct Keyspace {
     pub(crate) hasher: KeyHasher,
@@ -106,24 +108,36 @@ pub struct Keyspace {
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
     /// The same for the fields of hashes. Apart, because eviction looks for keys that expire soon.
     pub(crate) next_field_deadlines_ms: Box<[AtomicI64]>,
-    pub(crate) alarm: Alarm,
+    pub(crate) busy: BusyShards,
+    pub(crate) reaper_wakeup: Arc<ReaperWakeup>,
     pub(crate) pressure: Pressure,
     pub(crate) limits: LimitCells,
     /// A bound for writes to come; relaxed, for it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
-    garbage: Garbage,
+    lazy_free: LazyFreeQueue,
     version_base: u64,
-    observer: Option<Arc<dyn Observer>>,
     log: Option<Outlet>,
-    logging: AtomicBool,
+    /// Bytes of the copies that commands compute from.
+    pub(crate) copies_bytes: AtomicU64,
+    /// For how long the reaper has looked for what has expired, and removed it, in nanoseconds. Relaxed: a figure.
+    pub(crate) expiry_nanos: AtomicU64,
+    pub(crate) interest: SharedInterest,
+    /// The receiver of events.
+    pub(crate) sink: OnceLock<Box<dyn EventSink>>,
     /// How often two databases were exchanged. Changes only while all shards are locked.
     pub(crate) swaps: AtomicU64,
     /// The snapshot in progress.
     pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
-    /// For those who wait for keys.
-    pub(crate) tickets: Tickets,
+    /// For waiters.
+    pub(crate) sequences: Sequences,
     pub(crate) unserved: Unserved,
+    pub(crate) forgotten: Forgotten,
+    /// For clients that cache keys.
+    pub(crate) cached: Cached,
+    /// For watchers.
+    pub(crate) watches: Arc<Board>,
+    code: CodeStore,
     /// Where values are that are not in memory.
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
     /// Whether a value has ever been nowhere else.
@@ -138,8 +152,7 @@ impl Keyspace {
     ///
     /// If the numbers in `options` are out of bounds.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
-        let Options { shards, databases, seed, value_len_max, version_base, observer, .. } =
-            options;
+        let Options { shards, databases, seed, value_len_max, version_base, .. } = options;
         let Options { log, log_sizes, .. } = options;
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(OptionsError::Shards(shards));
@@ -147,25 +160,33 @@ impl Keyspace {
         if databases == 0 || databases > DATABASES_MAX {
             return Err(OptionsError::Databases(databases));
         }
+        let reaper_wakeup = Arc::<ReaperWakeup>::default();
         Ok(Self {
             hasher: KeyHasher::new(seed, shards.trailing_zeros()),
             slots: (0..shards).map(|_| Slot::new(databases)).collect(),
             next_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
             next_field_deadlines_ms: (0..shards).map(|_| AtomicI64::new(NO_DEADLINE)).collect(),
-            alarm: Alarm::default(),
+            busy: BusyShards::new(shards),
+            cached: Cached::default(),
+            watches: Arc::new(Board::new(Arc::clone(&reaper_wakeup))),
+            reaper_wakeup,
             pressure: Pressure::new(),
             limits: LimitCells::new(&Limits::default()),
             value_len_max: AtomicUsize::new(value_len_max.min(VALUE_LEN_MAX)),
             databases,
-            garbage: Garbage::default(),
+            lazy_free: LazyFreeQueue::default(),
             version_base,
-            observer,
             log: log.map(|sink| Outlet::new(sink, log_sizes)),
-            logging: AtomicBool::new(false),
+            copies_bytes: AtomicU64::new(0),
+            expiry_nanos: AtomicU64::new(0),
+            interest: SharedInterest::default(),
+            sink: OnceLock::new(),
             swaps: AtomicU64::new(0),
             snapshot: Mutex::default(),
-            tickets: Tickets::default(),
+            sequences: Sequences::default(),
             unserved: Unserved::default(),
+            forgotten: Forgotten::default(),
+            code: CodeStore::default(),
             cold: OnceLock::new(),
             has_spilled: AtomicBool::new(false),
             aging: Aging::default(),
@@ -174,7 +195,6 @@ impl Keyspace {
 
     /// A key with its hash.
     #[inline]
-    #[must_use]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
         self.hasher.key(bytes)
     }
@@ -182,7 +202,6 @@ impl Keyspace {
     /// The same where the hash of some bytes is known: it is used if these are the very bytes, in the same
     /// place.
     #[inline]
-    #[must_use]
     pub fn key_as<'a>(&self, bytes: &'a [u8], hashed: Option<(&[u8], KeyHash)>) -> Key<'a> {
         match hashed {
             Some((same, hash)) if std::ptr::eq(same, bytes) => Key::new(bytes, hash),
@@ -192,27 +211,46 @@ impl Keyspace {
 
     /// The hash of a key.
     #[inline]
-    #[must_use]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.hasher.hash_bytes(key)
     }
 
     /// The number of the shard of a key.
-    #[must_use]
     pub fn shard_of(&self, key: KeyHash) -> usize {
         self.hasher.shard(key)
     }
 
-    /// Access for one thread. Cheap; one for each batch of requests is fine.
+    /// Access for one thread that may wait for others. Cheap; one for each batch of requests is fine.
     #[inline]
     #[must_use]
-    pub fn locker(&self) -> Locker<'_> {
-        Locker::new(self)
+    pub fn locks(&self) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::Waits)
+    }
+
+    /// Access for a worker, which never waits for a shard that another thread holds for long: it tries
+    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may try
+    /// again ([`Keyspace::on_freed`]).
+    #[inline]
+    #[must_use]
+    pub fn worker_locks(&self, worker: u16) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::SetsAside(worker))
+    }
+
+    /// Access for a thread that holds shards for long: it makes them busy, so that workers do not wait.
+    #[must_use]
+    pub fn long_locks(&self) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::Announces { patience: None })
+    }
+
+    /// The same for a thread that has other things to do: what it tries to lock is refused when others have held it for
+    /// so long. It is not woken when that is free.
+    #[must_use]
+    pub fn impatient_long_locks(&self, patience: Duration) -> ShardLocks<'_> {
+        ShardLocks::new(self, BusyPolicy::Announces { patience: Some(patience) })
     }
 
     /// The database of this number, if there is one.
     #[inline]
-    #[must_use]
     pub fn db_index(&self, number: usize) -> Option<DbIndex> {
         if number < self.databases {
             u16::try_from(number).ok().map(DbIndex::from_number)
@@ -227,7 +265,6 @@ impl Keyspace {
     }
 
     /// The longest value that an append or a write beyond the end may make.
-    #[must_use]
     pub fn value_len_max(&self) -> usize {
         self.value_len_max.load(Ordering::Relaxed)
     }
@@ -238,7 +275,6 @@ impl Keyspace {
     }
 
     /// Up to which size collections are compact.
-    #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits.all()
     }
@@ -248,35 +284,71 @@ impl Keyspace {
         self.limits.set_all(limits);
     }
 
+    /// The libraries of functions and named scripts that clients keep here.
+    #[inline]
+    pub fn code(&self) -> &CodeStore {
+        &self.code
+    }
+
     /// The number of shards.
-    #[must_use]
     pub fn shard_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The number of keys in a database. Takes no lock: exact when nobody writes, and otherwise a
+    /// The number of keys in a database. Takes no lock: exact without writers, and otherwise a
     /// number that was right shard by shard.
-    #[must_use]
     pub fn len(&self, db: DbIndex) -> u64 {
-        self.slots.iter().map(|slot| slot.stats.dbs[db.get()].keys.get()).sum()
+        self.slots.iter().map(|slot| slot.stats.dbs.get(db).keys.get()).sum()
+    }
+
+    /// The number of keys in all databases; see [`Keyspace::len`].
+    #[must_use]
+    pub fn total_len(&self) -> u64 {
+        let counters = self.slots.iter().flat_map(|slot| slot.stats.dbs.used());
+        counters.map(|(_, db)| db.keys.get()).sum()
+    }
+
+    /// About how many keys there are in all databases, or more if values are long: found in the time that it takes to
+    /// ask each shard, however many databases there are.
+    #[must_use]
+    pub fn estimated_len(&self) -> u64 {
+        const ENTRY_BYTES: u64 = 32;
+        self.slots.iter().map(|slot| slot.stats.entry_bytes.get()).sum::<u64>() / ENTRY_BYTES
     }
 
     /// Whether a database has no keys; see [`Keyspace::len`].
-    #[must_use]
     pub fn is_empty(&self, db: DbIndex) -> bool {
         self.len(db) == 0
     }
 
     /// The size of a database, without a lock.
-    #[must_use]
     pub fn db_stats(&self, db: DbIndex, now_ms: i64) -> DbStats {
-        DbStats::sum(self.slots.iter().map(|slot| &slot.stats.dbs[db.get()]), now_ms)
+        let mut total = DbTotal::default();
+        self.slots.iter().for_each(|slot| total.add(slot.stats.dbs.get(db)));
+        total.stats(now_ms)
+    }
+
+    /// The sizes of all databases that have keys, in the order of their numbers, without a lock.
+    #[must_use]
+    pub fn sizes(&self, now_ms: i64) -> Vec<(DbIndex, DbStats)> {
+        let mut totals: Vec<DbTotal> = Vec::new();
+        for (db, counters) in self.slots.iter().flat_map(|slot| slot.stats.dbs.used()) {
+            if db.get() >= totals.len() {
+                totals.resize_with(db.get() + 1, DbTotal::default);
+            }
+            totals[db.get()].add(counters);
+        }
+        let sizes = self.db_indices().zip(totals).map(|(db, total)| (db, total.stats(now_ms)));
+        sizes.filter(|(_, stats)| stats.keys > 0).collect()
     }
 
     /// What happened, without a lock.
-    #[must_use]
     pub fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
+        let mut stats = Stats {
+            expiry_nanos: self.expiry_nanos.load(Ordering::Relaxed),
+            lazily_freed: self.lazy_free.freed(),
+            ..Stats::default()
+        };
         for slot in &self.slots {
             stats.hits += slot.stats.hits.get();
             stats.misses += slot.stats.misses.get();
@@ -288,34 +360,37 @@ impl Keyspace {
     }
 
     /// Keys that clients wait for, and those of them whose removal ends a wait, too. Without a lock.
-    #[must_use]
     pub fn awaited_keys(&self) -> (u64, u64) {
         let of = |slot: &Slot| (slot.stats.awaited_keys.get(), slot.stats.awaited_removals.get());
         self.slots.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// The memory taken, without a lock.
-    #[must_use]
     pub fn memory(&self) -> Memory {
-        let mut memory = Memory { garbage: self.garbage.bytes(), ..Memory::default() };
+        let mut memory = Memory {
+            lazy_free: self.lazy_free.bytes(),
+            copies: self.copies_bytes.load(Ordering::Relaxed),
+            code: self.code.memory_bytes() as u64,
+            ..Memory::default()
+        };
         for slot in &self.slots {
             memory.entries += slot.stats.entry_bytes.get();
             memory.index += slot.stats.index_bytes.get();
             memory.deadlines += slot.stats.deadline_bytes.get();
+            memory.cached += slot.stats.cached_bytes.get();
         }
         memory
     }
 
     /// A time not later than the earliest deadline of all keys and fields; `None` if there is no
     /// deadline.
-    #[must_use]
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let times = self.next_deadlines_ms.iter().chain(&self.next_field_deadlines_ms);
         let times = times.map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
     }
 
-    /// The version that the last of so many changes in a shard made.
+    /// The version that the last of this many changes in a shard made.
     #[inline]
     pub(crate) fn version_after(&self, changes: u64) -> NonZeroU64 {
         let version = self.version_base.wrapping_add(changes).wrapping_add(1);
@@ -325,43 +400,34 @@ impl Keyspace {
     /// From now on changes go to the log of [`Options::log`], except in shards that are locked at
     /// this moment. So a [`Checkpoint`](crate::log::Checkpoint) that begins afterwards misses none.
     pub fn begin_logging(&self) {
-        self.logging.store(true, Ordering::Release);
+        self.interest.set_log(self.log.is_some());
     }
 
     /// From now on changes are not logged any more; see [`Keyspace::begin_logging`].
     pub fn end_logging(&self) {
-        self.logging.store(false, Ordering::Release);
+        self.interest.set_log(false);
     }
 
     /// The log, while changes go there.
     #[inline]
     pub(crate) fn log(&self) -> Option<&Outlet> {
-        self.log.as_ref().filter(|_| self.logging.load(Ordering::Acquire))
-    }
-
-    /// Tells the observer, if there is one.
-    #[inline]
-    pub(crate) fn notify(&self, event: &Event<'_>) {
-        if let Some(observer) = &self.observer {
-            observer.event(event);
-        }
+        self.log.as_ref().filter(|_| self.interest.get().includes(Interest::LOG))
     }
 
     /// Frees something large, by the reaper if possible.
-    pub(crate) fn discard(&self, piece: Piece) {
-        if self.garbage.push(piece) == Fate::Queued {
-            self.alarm.ring();
+    pub(crate) fn discard(&self, item: LazyFreeItem) {
+        if self.lazy_free.push(item) == Fate::Queued {
+            self.reaper_wakeup.notify();
         }
     }
 
     /// How many large things were removed and wait to be freed.
-    #[must_use]
-    pub fn garbage_pieces(&self) -> usize {
-        self.garbage.pieces()
+    pub fn lazy_free_items(&self) -> usize {
+        self.lazy_free.items()
     }
 
-    pub(crate) fn garbage(&self) -> &Garbage {
-        &self.garbage
+    pub(crate) fn lazy_free(&self) -> &LazyFreeQueue {
+        &self.lazy_free
     }
 }
 

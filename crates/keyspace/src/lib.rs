@@ -1,7 +1,7 @@
 //! Typed values in shards: the data of a server that several threads read and write at once.
 //!
 //! A [`Keyspace`] spreads its databases over shards, each behind a small lock. A thread works
-//! through a [`Locker`]: it keeps the shard of the last request locked while the next ones go there,
+//! through a [`ShardLocks`]: it keeps the shard of the last request locked while the next ones go there,
 //! too, and locks the shards of a request on several keys all at once. Under the lock a [`Db`] offers
 //! the operations on keys and strings. Deadlines are Unix times in milliseconds, the time is handed
 //! in, and a key whose deadline has come is never seen again, whether or not the [`Reaper`] has
@@ -10,11 +10,13 @@
 //! What it guarantees:
 //!
 //! - Values come back byte by byte as they were set.
-//! - Operations on one key have one order, and those under one [`Many`] happen as one.
-//! - [`Keyspace::memory`] is exact, in the sizes that the allocator really hands out.
+//! - Operations on one key have one order, and those under one [`MultiShardGuard`] happen as one.
+//! - [`Keyspace::memory`] is exact, in the sizes that the allocator actually returns.
 //! - No operation takes longer because there are many keys, except those that go through all.
 //! - A scan visits each key that stays exactly once.
-//! - A [`Snapshot`] is all databases at one moment, however they change meanwhile.
+//! - A worker never waits for a thread that holds shards for long ([`Keyspace::long_locks`]).
+//! - What is done under a guard can be taken back: [`ShardLocks::begin_undo`].
+//! - A [`Snapshot`] contains all databases as of one moment, whatever changes meanwhile.
 //!
 //! ```
 //! use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options, Ttl};
@@ -23,19 +25,19 @@
 //! let now_ms = 1_700_000_000_000;
 //!
 //! let key = keyspace.key(b"visits");
-//! let mut locker = keyspace.locker();
-//! let mut db = locker.db(DbIndex::ZERO, key.hash(), now_ms);
+//! let mut locks = keyspace.locks();
+//! let mut db = locks.db(DbIndex::ZERO, key.hash(), now_ms);
 //! db.set(key, "41", Expiry::At(now_ms + 1000))?;
 //! assert_eq!(db.increment(key, 1), Ok(42));
 //! assert_eq!(db.ttl(key), Ttl::Until(now_ms + 1000));
 //!
 //! // A second later it is gone.
-//! let mut db = locker.db(DbIndex::ZERO, key.hash(), now_ms + 1000);
+//! let mut db = locks.db(DbIndex::ZERO, key.hash(), now_ms + 1000);
 //! assert!(db.string(key)?.is_none());
 //!
 //! // Two keys change as one.
 //! let (from, to) = (keyspace.key(b"from"), keyspace.key(b"to"));
-//! let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+//! let mut both = locks.lock_many(&[from.hash(), to.hash()]);
 //! both.db(DbIndex::ZERO, from.hash(), now_ms).increment(from, -10)?;
 //! both.db(DbIndex::ZERO, to.hash(), now_ms).increment(to, 10)?;
 //! # Ok::<(), tierce_keyspace::Error>(())
@@ -56,16 +58,23 @@ mod value;
 mod stamp;
 mod usage;
 
+mod cached;
 mod change;
+mod db_counters;
 mod deadline;
-mod garbage;
+mod effects;
+mod event;
+mod interest;
+mod lazy_free;
 mod shard;
 mod stats;
 mod waiters;
+mod watch;
 
-mod alarm;
+mod busy;
 mod keyspace;
-mod locker;
+mod reaper_wakeup;
+mod shard_locks;
 
 mod context;
 mod db;
@@ -81,6 +90,10 @@ mod coldest;
 mod evict;
 mod spill;
 
+mod undo;
+
+mod code;
+mod copies;
 mod flush;
 mod prefetch;
 mod scan;
@@ -96,34 +109,41 @@ pub mod planted;
 mod aging;
 mod reaper;
 
-pub use change::{Change, Event, Observer, Removal};
+pub use busy::{Busy, Freed};
+pub use cached::{InvalidatedKey, InvalidationSink};
+pub use change::{Change, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use code::{CODE_NAME_LEN_MAX, CodeEditor, CodeKind, CodeSet, CodeStore};
 pub use collections::{
-    CollectionType, Delivery, Editor, Lent, Limits, Missing, Part as CollectionPart,
-    Parts as CollectionParts, SavedCollection, StreamFields, StreamIds,
+    BorrowGuard, CollectionPart, CollectionParts, CollectionType, Delivery, Editor, Limits,
+    Missing, SavedCollection, StreamFields, StreamIds,
 };
 pub use context::Touch;
+pub use copies::{CopyRoom, ValueCopy};
 pub use db::{Db, DeadlineSet, Ttl};
 pub use db_index::{DATABASES_MAX, DbIndex};
 pub use entry::{Entry, Marks, size_class};
 pub use error::{Error, Result};
+pub use event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};
 pub use evict::Evicted;
 pub use flush::Freeing;
 pub use item::{Adjust, Adjusted, Condition, End, Item, ItemNote, Stored, Summary, VersionFor};
 pub use key::{KEY_LEN_MAX, Key, KeyHash, VALUE_LEN_MAX};
 pub use keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX};
-pub use locker::{Locker, Many};
 pub use policy::Policy;
 pub use pressure::Eviction;
 pub use reaper::Reaper;
+pub use shard_locks::{MultiShardGuard, ShardLocks};
 pub use snapshot::{
-    Batch, Iter as BatchIter, LargeHead, Piece, SavedDb, SavedEntry, SavedLarge, SavedValue,
-    Snapshot, SnapshotError, SnapshotMemory,
+    Iter as SnapshotBatchIter, LargeHead, SavedDb, SavedEntry, SavedLarge, SavedValue, Snapshot,
+    SnapshotBatch, SnapshotError, SnapshotMemory, SnapshotPiece,
 };
 pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
 pub use stats::{DbStats, Memory, Stats};
 pub use string::{Expiry, NewString};
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
+pub use undo::Savepoint;
 pub use usage::FrequencyTuning;
 pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};
-pub use waiters::{Cancelled, Claim, Claimed, Reason, Returned, Ticket, WaitKey, Waiter};
+pub use waiters::{Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState};
+pub use watch::{Watch, WatchState};

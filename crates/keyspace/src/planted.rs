@@ -1,10 +1,11 @@
-//! Faults that can be put back, for the test that has to find them (`crates/server/tests/together`).
+//! Faults that can be put back, for the tests that have to find them (`crates/engine/tests/together`,
+//! `scripts/linearizability`).
 //!
-//! Each was in the code once, or is what a natural mistake there would do. [`is`] stands where the code does
-//! better now. Without the feature `planted-faults`, which only that test has, it is `false` when the
+//! Each was in the code once, or is what a natural mistake there would do. [`is`] is where the code does
+//! better now. Without the feature `planted-faults`, which only these tests have, it is `false` when the
 //! program is compiled, and nothing is left of it.
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
@@ -17,9 +18,86 @@ pub enum Fault {
     /// A log that could not be begun is not begun again, whatever is said of it.
     RefusedLogIsNotBegun,
     /// A log that has failed takes writes again before another one has all keys.
-    WoundEndsTooEarly,
+    WriteErrorEndsTooEarly,
     /// A new log whose completion has failed once is never complete.
     CompletionIsNotRepeated,
+    /// A rollback leaves keys that were added.
+    UndoOfNewKeys,
+    /// It does not put back entries that were removed, or changed and small.
+    UndoOfEntries,
+    /// It does not put back large values that were replaced.
+    UndoOfValues,
+    /// Large values keep the deadlines and attributes that they got.
+    UndoOfShells,
+    /// Keys that were read stay used.
+    UndoOfUses,
+    /// Large strings keep what was written into them.
+    UndoOfBytes,
+    /// Large lists stay edited.
+    UndoOfLists,
+    /// Large sets stay edited.
+    UndoOfSets,
+    /// Large sorted sets stay edited.
+    UndoOfSortedSets,
+    /// Large hashes stay edited.
+    UndoOfHashes,
+    /// Streams stay edited.
+    UndoOfStreams,
+    /// A large value stays under its new key.
+    UndoOfMoves,
+    /// Counters stay.
+    UndoOfCounters,
+    /// Groups of keys keep their new versions.
+    UndoOfVersions,
+    /// Emptied databases stay empty.
+    UndoOfFlushes,
+    /// Databases stay exchanged.
+    UndoOfSwaps,
+    /// Libraries of functions and scripts stay changed.
+    UndoOfCode,
+    /// A commit does not give up locations on disk.
+    UndoOfLocations,
+    /// What was done goes to the log.
+    UndoOfRecords,
+    /// Waiters are told of what was taken back.
+    UndoOfReadyKeys,
+    /// Events are delivered of what was taken back.
+    UndoOfEvents,
+    /// Watchers are told of what was taken back.
+    UndoOfTouchedKeys,
+    /// EXEC does not lock what its commands need together.
+    TransactionsInPieces,
+    /// Clients that began to wait go on waiting.
+    UndoOfWaiters,
+}
+
+impl Fault {
+    /// A fault of a rollback.
+    pub const OF_UNDO: [Self; 23] = [
+        Self::UndoOfNewKeys,
+        Self::UndoOfEntries,
+        Self::UndoOfValues,
+        Self::UndoOfShells,
+        Self::UndoOfUses,
+        Self::UndoOfBytes,
+        Self::UndoOfLists,
+        Self::UndoOfSets,
+        Self::UndoOfSortedSets,
+        Self::UndoOfHashes,
+        Self::UndoOfStreams,
+        Self::UndoOfMoves,
+        Self::UndoOfCounters,
+        Self::UndoOfVersions,
+        Self::UndoOfFlushes,
+        Self::UndoOfSwaps,
+        Self::UndoOfCode,
+        Self::UndoOfLocations,
+        Self::UndoOfRecords,
+        Self::UndoOfReadyKeys,
+        Self::UndoOfEvents,
+        Self::UndoOfTouchedKeys,
+        Self::UndoOfWaiters,
+    ];
 }
 
 #[cfg(feature = "planted-faults")]
@@ -34,7 +112,6 @@ pub fn plant(fault: Option<Fault>) {
 
 /// Whether this fault is there.
 #[cfg(feature = "planted-faults")]
-#[must_use]
 pub fn is(fault: Fault) -> bool {
     PLANTED.load(std::sync::atomic::Ordering::Relaxed) == fault as u8
 }
@@ -42,7 +119,19 @@ pub fn is(fault: Fault) -> bool {
 /// Whether this fault is there.
 #[cfg(not(feature = "planted-faults"))]
 #[inline]
-#[must_use]
 pub const fn is(_: Fault) -> bool {
+    false
+}
+
+/// Whether any fault is there.
+#[cfg(feature = "planted-faults")]
+pub fn is_any() -> bool {
+    PLANTED.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
+/// Whether any fault is there.
+#[cfg(not(feature = "planted-faults"))]
+#[inline]
+pub const fn is_any() -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! Which keys or values go when memory runs short, by the names that Redis gave, and one of our own.
+//! Which keys or values leave memory when it runs short: Redis' policies, and `spill`.
 
 use crate::usage::Tracking;
 
@@ -64,7 +64,6 @@ impl Policy {
     ];
 
     /// The name in the configuration.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Noeviction => "noeviction",
@@ -80,13 +79,11 @@ impl Policy {
     }
 
     /// The policy of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
     /// Whether the uses of keys are counted as frequencies, and their idle time is not known.
-    #[must_use]
     pub const fn counts_frequency(self) -> bool {
         matches!(self, Self::AllkeysLfu | Self::VolatileLfu)
     }

@@ -6,8 +6,8 @@
 //! the shard's lock for a moment, which costs some 10 ns, once for neighbouring keys of one shard; a
 //! shard that another thread has locked is passed over.
 //!
-//! In the same way elements of a large hash or set are announced, if a batch begins with several requests
-//! for one.
+//! Elements of a large hash or set are prefetched in the same way, if a batch begins with several
+//! requests for one.
 
 use tierce_collections::Collection;
 
@@ -15,14 +15,14 @@ use crate::db::Db;
 use crate::db_index::DbIndex;
 use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
-use crate::locker::Locker;
 use crate::shard::Shard;
+use crate::shard_locks::ShardLocks;
 
 /// A keyspace of fewer keys than this is mostly in the processor's caches, where the locks cost
 /// more than the misses. About the number of keys whose index and short values fill a megabyte.
 const KEYS_MIN: u64 = 16 * 1024;
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Asks the processor to fetch what the operations on these keys will read. Best called once for each
     /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
     /// waits. Releases the shard of the last request.
@@ -86,9 +86,8 @@ impl Db<'_> {
 impl Keyspace {
     /// Whether announcing keys of this database pays, judged by the size of one shard's part.
     #[inline]
-    #[must_use]
     pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
-        let keys = self.slots[0].stats.dbs[db.get()].keys.get();
+        let keys = self.slots[0].stats.dbs.get(db).keys.get();
         keys * self.shard_count() as u64 >= KEYS_MIN
     }
 }

@@ -1,12 +1,13 @@
-//! The limit for memory, and how near it is.
+//! The memory limit, and how near it is.
 //!
-//! Each shard counts its bytes exactly, and to add them all up for each write would cost more than
-//! the write. So a shard tells the sum here when it has moved by a [`Pressure::step`] since it last
-//! did. The sum is off by at most a step for each shard, [`INEXACTNESS`] of the limit in all. Without a
-//! limit nothing is told, and the price is one comparison.
+//! Each shard counts its bytes exactly. Adding them all up for each write would cost more than the
+//! write, so a shard updates a common sum when its size has changed by a [`Pressure::step`]. The sum is
+//! off by at most a step for each shard, [`INEXACTNESS`] of the limit in all. Without a limit there are
+//! no updates, and the cost is one comparison.
 //!
-//! Counted is what eviction can do something about: entries, index and deadlines. Neither buffers
-//! of connections nor what is removed already and waits for the reaper.
+//! It counts what eviction can free: entries, index and deadlines, and what is known of their readers for client-side
+//! caching, which is forgotten with them. It counts neither connection
+//! buffers nor removed values that wait for the reaper.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{
@@ -16,20 +17,20 @@ use std::sync::atomic::{
 use crate::policy::Policy;
 use crate::usage::FrequencyTuning;
 
-/// The sum is off by at most one part in so many of the limit.
+/// The sum is off by at most one part in this many of the limit.
 const INEXACTNESS: u64 = 256;
 
-/// The step of a limit that is so large that more exactness is of no use.
+/// The step of a limit that is so large that more exactness is not needed.
 const STEP_MAX: u64 = 64 * 1024;
 
 /// What happens when memory runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Eviction {
-    /// Bytes of entries, index and deadlines at most; 0 is no limit.
+    /// Bytes of entries, index, deadlines and cached keys at most; 0 is no limit.
     pub limit_bytes: u64,
     /// Which keys go.
     pub policy: Policy,
-    /// How thorough the search for the right key is; see [`Locker::evict`](crate::Locker::evict).
+    /// How thorough the search for the right key is; see [`ShardLocks::evict`](crate::ShardLocks::evict).
     pub samples: u32,
     /// How frequencies are counted.
     pub frequency: FrequencyTuning,
@@ -47,7 +48,7 @@ impl Default for Eviction {
 }
 
 /// An [`Eviction`] in parts that can be read at any time, and the sum. All are relaxed: each stands
-/// for itself, and who reads an old one evicts a key too many or too few.
+/// for itself, and a reader of an old one evicts a key too many or too few.
 #[derive(Debug)]
 pub(crate) struct Pressure {
     /// The limit; `u64::MAX` if there is none.
@@ -120,22 +121,27 @@ impl Pressure {
         }
     }
 
-    /// By how many bytes a shard may be off before it tells; `u64::MAX` without a limit.
+    /// By how many bytes a shard may be off before it reports; `u64::MAX` without a limit.
     #[inline]
     pub(crate) fn step(&self) -> u64 {
         self.step.load(Relaxed)
     }
 
-    /// A shard has so many bytes more than it told before.
+    /// A shard has this many bytes more than it last reported.
     pub(crate) fn tell(&self, more: i64) {
         self.sum.bytes.fetch_add(more, Relaxed);
     }
 
-    /// What all shards have told.
+    /// The sum of what all shards have reported.
     #[inline]
     pub(crate) fn used_bytes(&self) -> u64 {
         // Two shards may tell in another order than things happened.
         self.sum.bytes.load(Relaxed).max(0) as u64
+    }
+
+    /// Bytes up to the limit.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.limit_bytes.load(Relaxed).saturating_sub(self.used_bytes())
     }
 
     #[inline]

@@ -2,23 +2,25 @@
 //!
 //! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
 //! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
-//! at most, so requests hardly notice. Once an hour it looks at all entries, a few in
-//! each turn ([`crate::aging`]). With nothing due
-//! it uses no processor time.
+//! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
+//! ([`crate::aging`]). With nothing due it uses no processor time.
 //!
-//! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. What the
-//! reaper adds is that memory returns, and that observers hear of it, when the time comes.
+//! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
+//! reaper frees the memory and triggers the events on time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
+use crate::db_index::DbIndex;
 use crate::evict::Evicted;
 use crate::keyspace::{Keyspace, NO_DEADLINE};
-use crate::locker::Locker;
 use crate::shard::Held;
+use crate::shard_locks::ShardLocks;
 
 /// At most this many deadlines are handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
@@ -38,8 +40,16 @@ const SLEEP_MS_MAX: i64 = 10_000;
 #[derive(Debug)]
 pub struct Reaper {
     keyspace: Arc<Keyspace>,
-    ends: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+struct Orders {
+    ends: AtomicBool,
+    /// To be called once.
+    call: Mutex<Option<fn()>>,
 }
 
 impl Reaper {
@@ -49,45 +59,69 @@ impl Reaper {
     ///
     /// If the operating system refuses a thread.
     pub fn start(keyspace: Arc<Keyspace>, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
-        let ends = Arc::new(AtomicBool::new(false));
-        keyspace.garbage().begin_collecting();
+        let orders = Arc::<Orders>::default();
+        keyspace.lazy_free().begin_collecting();
         let thread = thread::Builder::new().name("reaper".into()).spawn({
-            let (keyspace, ends) = (Arc::clone(&keyspace), Arc::clone(&ends));
-            move || run(&keyspace, &*clock, &ends)
+            let (keyspace, orders) = (Arc::clone(&keyspace), Arc::clone(&orders));
+            move || run(&keyspace, &*clock, &orders)
         })?;
-        Ok(Self { keyspace, ends, thread: Some(thread) })
+        Ok(Self { keyspace, orders, thread: Some(thread) })
+    }
+
+    /// Has the thread call this soon: an allocator may want to be told by the thread itself to give back what was
+    /// freed there.
+    pub fn call(&self, this: fn()) {
+        *self.orders.call.lock() = Some(this);
+        self.wake();
     }
 
     /// Makes the reaper look at the clock again. Only for clocks that are set by hand: the reaper
-    /// wakes by itself for earlier deadlines and for garbage.
+    /// wakes by itself for earlier deadlines and for lazy-free items.
     pub fn wake(&self) {
-        self.keyspace.alarm.ring();
+        self.keyspace.reaper_wakeup.notify();
     }
 }
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Release);
-        self.keyspace.alarm.ring();
+        self.orders.ends.store(true, Ordering::Release);
+        self.keyspace.reaper_wakeup.notify();
         if let Some(thread) = self.thread.take() {
-            // A panic in an observer was reported when it happened.
+            // A panic in a sink was reported when it happened.
             _ = thread.join();
         }
-        self.keyspace.garbage().end_collecting();
+        self.keyspace.lazy_free().end_collecting();
     }
 }
 
-fn run(keyspace: &Keyspace, clock: &dyn Clock, ends: &AtomicBool) {
-    while !ends.load(Ordering::Acquire) {
-        while keyspace.garbage().free_one() {}
+fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
+    while !orders.ends.load(Ordering::Acquire) {
+        while keyspace.lazy_free().free_one() {}
+        let call = orders.call.lock().take();
+        if let Some(call) = call {
+            call();
+        }
         let now_ms = clock.now_ms();
-        let mut locker = keyspace.locker();
-        let expired = locker.expire_some(now_ms);
-        let evicted = locker.evict(now_ms, EVICT_BATCH);
-        let aged = locker.age_some(now_ms);
-        // Those who waited for what is gone hear of it now, not after the sleep.
-        drop(locker);
-        if expired == Left::Nothing && evicted != Evicted::Some && aged == Left::Nothing {
+        let mut locks = keyspace.locks();
+        locks.forget_others();
+        locks.end_dropped_watches();
+        if keyspace.cached.is_congested() {
+            // The keys that it would remove are invisible, or can wait: there would be more to tell.
+            drop(locks);
+            keyspace.reaper_wakeup.sleep(Duration::from_millis(GRANULARITY_MS as u64));
+            continue;
+        }
+        let begun = Instant::now();
+        let expired = locks.expire_some(now_ms);
+        let nanos = begun.elapsed().as_nanos() as u64;
+        keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let evicted = locks.evict(now_ms, EVICT_BATCH);
+        let trimmed = locks.trim_cached_keys();
+        let aged = locks.age_some(now_ms);
+        // Those who waited for the removed keys are told now, not after the sleep.
+        drop(locks);
+        let is_idle = [expired, trimmed, aged] == [Left::Nothing; 3];
+        if is_idle && evicted != Evicted::Some {
             sleep(keyspace, now_ms);
         }
     }
@@ -99,9 +133,9 @@ fn sleep(keyspace: &Keyspace, now_ms: i64) {
     // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
     let is_watching = keyspace.next_deadline_ms().is_some();
     let until_ms = if is_watching { now_ms + sleep_ms - GRANULARITY_MS } else { NO_DEADLINE };
-    keyspace.alarm.announce_sleep(until_ms);
-    if self::sleep_ms(keyspace, now_ms) >= sleep_ms && keyspace.garbage().is_empty() {
-        keyspace.alarm.sleep(Duration::from_millis(sleep_ms as u64));
+    keyspace.reaper_wakeup.announce_sleep(until_ms);
+    if self::sleep_ms(keyspace, now_ms) >= sleep_ms && keyspace.lazy_free().is_empty() {
+        keyspace.reaper_wakeup.sleep(Duration::from_millis(sleep_ms as u64));
     }
 }
 
@@ -115,8 +149,8 @@ fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
 
-impl Locker<'_> {
-    /// Removes all keys whose deadline has come: what the reaper does, for who has none. The lock
+impl ShardLocks<'_> {
+    /// Removes all keys whose deadline has come: what the reaper does, for keyspaces without one. The lock
     /// of a shard is released after every few keys.
     pub fn expire_due(&mut self, now_ms: i64) {
         while self.expire_some(now_ms) == Left::Something {}
@@ -144,7 +178,6 @@ impl Locker<'_> {
         let keyspace = self.keyspace();
         for _ in 0..EXPIRE_BATCH {
             let Some((db, what)) = next_due(self.held(index), now_ms) else { break };
-            let db = keyspace.db_index(db).expect("a shard has the databases of its keyspace");
             let mut db = self.shard_db(index, db, now_ms);
             match what {
                 Due::Key => db.expire_next(),
@@ -172,8 +205,8 @@ enum Due {
 }
 
 /// The database of a shard with the earliest deadline, if that has come, and what it is that of.
-fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(usize, Due)> {
-    let times = held.shard.dbs().enumerate().flat_map(|(db, data)| {
+fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(DbIndex, Due)> {
+    let times = held.shard.dbs().flat_map(|(db, data)| {
         let key = data.deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Key));
         let fields = data.field_deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Fields));
         key.into_iter().chain(fields)

@@ -5,34 +5,45 @@
 //! it. Shards never change their number and a table keeps its order while it grows and shrinks, so
 //! a key that is there from the first to the last call is visited exactly once.
 
+use crate::busy::Busy;
 use crate::change::Removal;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
-use crate::locker::Locker;
+use crate::shard_locks::ShardLocks;
 
 /// Bits of a position in a table.
 const POSITION_BITS: u32 = 48;
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Visits some keys of a database and returns where to go on: SCAN. Begins at cursor 0, and
     /// the cursor 0 is returned after the last key.
     ///
     /// Visits at least `count` keys unless it comes to the end, and then goes on to the end of a
     /// bucket, a dozen keys more. Keys whose deadline has come are left out. The lock of a shard is
     /// held while its keys are visited.
-    pub fn scan(
+    ///
+    /// Ends before a busy shard, if the locks are a worker's.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if it is the first one; then nothing was visited.
+    pub fn try_scan(
         &mut self,
         db: DbIndex,
         cursor: u64,
         count: usize,
         now_ms: i64,
         mut visit: impl FnMut(&Entry),
-    ) -> u64 {
+    ) -> Result<u64, Busy> {
         let keyspace = self.keyspace();
         let mut position = cursor & ((1 << POSITION_BITS) - 1);
         let mut visited = 0;
-        // A cursor that nobody was given may name a shard that does not exist: that is the end.
+        // A cursor that no scan has returned may name a shard that does not exist: that is the end.
         for index in (cursor >> POSITION_BITS) as usize..keyspace.shard_count() {
+            match self.reach_shard(index) {
+                Err(_) if visited > 0 => return Ok((index as u64) << POSITION_BITS),
+                reached => reached?,
+            }
             let table = &self.held(index).shard.db(db).table;
             loop {
                 position = table.scan(position, &keyspace.hasher, |entry| {
@@ -45,14 +56,26 @@ impl Locker<'_> {
                     break;
                 }
                 if visited >= count {
-                    return (index as u64) << POSITION_BITS | position;
+                    return Ok((index as u64) << POSITION_BITS | position);
                 }
             }
             if visited >= count && index + 1 < keyspace.shard_count() {
-                return (index as u64 + 1) << POSITION_BITS;
+                return Ok((index as u64 + 1) << POSITION_BITS);
             }
         }
-        0
+        Ok(0)
+    }
+
+    /// The same for threads that may wait.
+    pub fn scan(
+        &mut self,
+        db: DbIndex,
+        cursor: u64,
+        count: usize,
+        now_ms: i64,
+        visit: impl FnMut(&Entry),
+    ) -> u64 {
+        self.try_scan(db, cursor, count, now_ms, visit).expect("it waits")
     }
 
     /// Visits at least `count` keys of a database in one shard, from a position on, and returns
@@ -81,27 +104,53 @@ impl Locker<'_> {
 
     /// Visits all keys of a database: KEYS. One shard after the other is locked, so that this is no
     /// picture of one moment, unless all shards are locked already.
-    pub fn for_each(&mut self, db: DbIndex, now_ms: i64, mut visit: impl FnMut(&Entry)) {
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if the locks are a worker's and comes upon a busy shard; some keys were visited then.
+    pub fn try_for_each(
+        &mut self,
+        db: DbIndex,
+        now_ms: i64,
+        mut visit: impl FnMut(&Entry),
+    ) -> Result<(), Busy> {
         for index in 0..self.keyspace().shard_count() {
+            self.reach_shard(index)?;
             let table = &self.held(index).shard.db(db).table;
             table.iter().filter(|entry| !entry.is_expired(now_ms)).for_each(&mut visit);
         }
         self.end_steps();
+        Ok(())
+    }
+
+    /// The same for threads that may wait.
+    pub fn for_each(&mut self, db: DbIndex, now_ms: i64, visit: impl FnMut(&Entry)) {
+        self.try_for_each(db, now_ms, visit).expect("it waits");
     }
 
     /// A key of the database, each about equally likely if `random` is a random number: RANDOMKEY.
     /// `None` if there is no key.
-    pub fn random_key(&mut self, db: DbIndex, random: u64, now_ms: i64) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] if the locks are a worker's and the key would be in a busy shard.
+    pub fn try_random_key(
+        &mut self,
+        db: DbIndex,
+        random: u64,
+        now_ms: i64,
+    ) -> Result<Option<Vec<u8>>, Busy> {
         let mut random = random;
         // Every turn ends the search, or removes a key that has expired, or was too late for one
-        // that somebody else removed.
+        // that another thread removed.
         loop {
-            let index = self.random_shard(db, random)?;
+            let Some(index) = self.random_shard(db, random) else { return Ok(None) };
             random = mix(random);
+            self.reach_shard(index)?;
             if let Some(entry) = self.held(index).shard.db(db).table.sample(random) {
                 let key = entry.key().to_vec();
                 if !entry.is_expired(now_ms) {
-                    return Some(key);
+                    return Ok(Some(key));
                 }
                 let key = self.keyspace().key(&key);
                 _ = self.shard_db(index, db, now_ms).take(key, Removal::Expired);
@@ -109,9 +158,14 @@ impl Locker<'_> {
         }
     }
 
+    /// The same for threads that may wait.
+    pub fn random_key(&mut self, db: DbIndex, random: u64, now_ms: i64) -> Option<Vec<u8>> {
+        self.try_random_key(db, random, now_ms).expect("it waits")
+    }
+
     /// A shard, each with a probability in proportion to its keys.
     fn random_shard(&self, db: DbIndex, random: u64) -> Option<usize> {
-        let counts = self.keyspace().slots.iter().map(|slot| slot.stats.dbs[db.get()].keys.get());
+        let counts = self.keyspace().slots.iter().map(|slot| slot.stats.dbs.get(db).keys.get());
         let total: u64 = counts.clone().sum();
         let mut rank = ((u128::from(random) * u128::from(total)) >> u64::BITS) as u64;
         let mut last = None;

@@ -1,18 +1,25 @@
 //! A shard: the part of every database whose keys hash to it, behind one lock.
 
+use std::cell::RefCell;
+use std::iter;
+use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tierce_dash::Table;
 
-use crate::db_index::DbIndex;
+use crate::cached::CachedKeys;
+use crate::db_index::{DbIndex, DbSet};
 use crate::deadline::Deadlines;
 use crate::entry::Entry;
 use crate::keyspace::{Keyspace, NO_DEADLINE};
-use crate::snapshot::Part;
+use crate::snapshot::ShardSnapshot;
 use crate::spill::ColdCounts;
 use crate::stats::ShardStats;
 use crate::waiters::Waiters;
+use crate::watch::Registry;
 
 /// One shard with its lock and its public figures.
 ///
@@ -22,17 +29,55 @@ use crate::waiters::Waiters;
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
-    pub(crate) shard: Mutex<Shard>,
+    pub(crate) shard: Mutex<Locked>,
     pub(crate) stats: ShardStats,
 }
 
 impl Slot {
     pub(crate) fn new(databases: usize) -> Self {
-        Self { shard: Mutex::new(Shard::new(databases)), stats: ShardStats::new(databases) }
+        Self { shard: Mutex::new(Locked::new(databases)), stats: ShardStats::new(databases) }
     }
 }
 
-/// What the lock protects.
+/// What the lock protects: the data, and its observers. They are apart, so that code that changes the data can ask
+/// meanwhile whether it is watched.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) data: Shard,
+    pub(crate) observers: Observers,
+}
+
+/// Who has to be told when keys change.
+#[derive(Debug, Default)]
+pub(crate) struct Observers {
+    pub(crate) watched: Registry,
+    /// In a cell, for the code that changes a key takes it out.
+    pub(crate) cached: RefCell<CachedKeys>,
+}
+
+impl Locked {
+    fn new(databases: usize) -> Self {
+        Self { data: Shard::new(databases), observers: Observers::default() }
+    }
+}
+
+impl Deref for Locked {
+    type Target = Shard;
+
+    #[inline]
+    fn deref(&self) -> &Shard {
+        &self.data
+    }
+}
+
+impl DerefMut for Locked {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.data
+    }
+}
+
+/// The data of a shard.
 ///
 /// The first database, which most users never leave, stands beside the lock and not behind a
 /// pointer: a lookup in a keyspace of moderate size waits for caches most of the time, and this is
@@ -40,15 +85,17 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Shard {
     first: ShardDb,
-    /// The others up to the last one that was used; none for those that never were. Most of many
-    /// databases are empty, and each takes hundreds of bytes in every shard.
+    /// The others, from their first use until they are emptied. Most of many databases are empty, and each takes
+    /// hundreds of bytes in every shard.
     others: Vec<Option<Box<ShardDb>>>,
-    /// What is seen of a database that was never used. Stays empty.
+    /// The first one, and those that `others` has.
+    used: DbSet,
+    /// What is seen of a database that is not used. Stays empty.
     unused: ShardDb,
     databases: usize,
     /// The snapshot in progress, unless it is done with this shard.
-    pub(crate) snapshot: Option<Box<Part>>,
-    /// Those who wait for keys of this shard, if there are any.
+    pub(crate) snapshot: Option<Box<ShardSnapshot>>,
+    /// The waiters for keys of this shard, if there are any.
     pub(crate) waiters: Option<Box<Waiters>>,
 }
 
@@ -57,6 +104,7 @@ impl Shard {
         Self {
             first: ShardDb::default(),
             others: Vec::new(),
+            used: DbSet::from_iter([DbIndex::ZERO]),
             unused: ShardDb::default(),
             databases,
             snapshot: None,
@@ -66,6 +114,8 @@ impl Shard {
 
     #[inline]
     pub(crate) fn db(&self, db: DbIndex) -> &ShardDb {
+        #[cfg(test)]
+        LOOKUPS.set(LOOKUPS.get() + 1);
         match db.get().checked_sub(1) {
             None => &self.first,
             Some(other) => match self.others.get(other) {
@@ -84,12 +134,40 @@ impl Shard {
                 if other >= self.others.len() {
                     self.others.resize_with(other + 1, || None);
                 }
-                self.others[other].get_or_insert_default()
+                self.others[other].get_or_insert_with(|| {
+                    self.used.insert(db);
+                    Box::default()
+                })
             }
         }
     }
 
-    /// The same for who adds nothing: a database that was never used stays so, and looks empty.
+    /// Takes a database out, which is unused then.
+    pub(crate) fn take(&mut self, db: DbIndex) -> ShardDb {
+        #[cfg(test)]
+        LOOKUPS.set(LOOKUPS.get() + 1);
+        match db.get().checked_sub(1) {
+            None => mem::take(&mut self.first),
+            Some(other) => {
+                self.used.remove(db);
+                self.others
+                    .get_mut(other)
+                    .and_then(Option::take)
+                    .map_or_else(ShardDb::default, |db| *db)
+            }
+        }
+    }
+
+    /// Takes all databases out, which are unused then, in the time that one takes.
+    pub(crate) fn take_all(&mut self) -> ShardDbs {
+        #[cfg(test)]
+        LOOKUPS.set(LOOKUPS.get() + 1);
+        self.used.clear();
+        self.used.insert(DbIndex::ZERO);
+        ShardDbs { first: mem::take(&mut self.first), others: mem::take(&mut self.others) }
+    }
+
+    /// The same for callers that add nothing: a database that is not used stays so, and looks empty.
     #[inline]
     pub(crate) fn present_mut(&mut self, db: DbIndex) -> &mut ShardDb {
         match db.get().checked_sub(1) {
@@ -97,48 +175,29 @@ impl Shard {
             Some(other) => match self.others.get_mut(other) {
                 Some(Some(used)) => used,
                 _ => {
-                    debug_assert!(self.unused.table.is_empty(), "somebody has added to it");
+                    debug_assert!(self.unused.table.is_empty(), "an unused database stays empty");
                     &mut self.unused
                 }
             },
         }
     }
 
-    /// The number of databases up to the last one that was used.
-    pub(crate) fn db_count(&self) -> usize {
-        1 + self.others.len()
+    /// The databases that may have something to take: the first one, and those that have had keys since they were
+    /// last emptied.
+    pub(crate) fn used(&self) -> &DbSet {
+        &self.used
     }
 
-    /// Whether a database was ever used, so that it may have something to take.
-    pub(crate) fn is_used(&self, db: DbIndex) -> bool {
-        let other = db.get().checked_sub(1);
-        other.is_none_or(|other| matches!(self.others.get(other), Some(Some(_))))
-    }
-
-    /// All databases up to the last one that was used, in the order of their numbers.
-    pub(crate) fn dbs(&self) -> impl Iterator<Item = &ShardDb> {
-        let others = self.others.iter().map(|db| db.as_deref().unwrap_or(&self.unused));
-        std::iter::once(&self.first).chain(others)
-    }
-
-    /// The databases that were ever used, from this number on.
-    pub(crate) fn used_from(&self, from: usize) -> impl Iterator<Item = DbIndex> {
-        let numbers = from..self.db_count();
-        numbers.map(|db| DbIndex::from_number(db as u16)).filter(|db| self.is_used(*db))
+    /// Those with their numbers, in their order.
+    pub(crate) fn dbs(&self) -> impl Iterator<Item = (DbIndex, &ShardDb)> {
+        self.used.iter().map(|db| (db, self.db(db)))
     }
 
     pub(crate) fn swap(&mut self, a: DbIndex, b: DbIndex) {
-        if self.is_used(a) || self.is_used(b) {
-            let (low, high) = (a.get().min(b.get()), a.get().max(b.get()));
-            if high > self.others.len() {
-                self.others.resize_with(high, || None);
-            }
-            match low.checked_sub(1) {
-                Some(low) => self.others.swap(low, high - 1),
-                None => {
-                    let other = self.others[high - 1].get_or_insert_default();
-                    std::mem::swap(&mut self.first, other);
-                }
+        let taken = [a, b].map(|db| self.used.contains(db).then(|| self.take(db)));
+        for (to, taken) in [b, a].into_iter().zip(taken) {
+            if let Some(taken) = taken {
+                *self.db_mut(to) = taken;
             }
         }
         self.save_after_swap(a, b);
@@ -146,13 +205,19 @@ impl Shard {
 
     /// The earliest deadline of all databases.
     fn next_deadline_ms(&self) -> Option<i64> {
-        self.dbs().filter_map(|db| db.deadlines.next_ms()).min()
+        self.dbs().filter_map(|(_, db)| db.deadlines.next_ms()).min()
     }
 
     /// The same of the fields of hashes.
     fn next_field_deadline_ms(&self) -> Option<i64> {
-        self.dbs().filter_map(|db| db.field_deadlines.next_ms()).min()
+        self.dbs().filter_map(|(_, db)| db.field_deadlines.next_ms()).min()
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Databases that this thread has looked at to read or to take them: tests count what goes through all of them.
+    pub(crate) static LOOKUPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// One database's part in a shard.
@@ -169,11 +234,38 @@ pub(crate) struct ShardDb {
     pub(crate) cold: ColdCounts,
 }
 
+impl ShardDb {
+    /// Bytes of entries, of the table, and of the heaps of deadlines.
+    pub(crate) fn memory_bytes(&self) -> [usize; 3] {
+        let heaps = self.deadlines.memory_bytes() + self.field_deadlines.memory_bytes();
+        [self.entry_bytes, self.table.memory_bytes(), heaps]
+    }
+}
+
+/// All databases of a shard, taken out of it.
+#[derive(Debug)]
+pub(crate) struct ShardDbs {
+    first: ShardDb,
+    others: Vec<Option<Box<ShardDb>>>,
+}
+
+impl ShardDbs {
+    /// Whether there is next to nothing to free.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.table.is_empty() && self.others.is_empty()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ShardDb> {
+        let others = self.others.iter_mut().flatten().map(|db| &mut **db);
+        iter::once(&mut self.first).chain(others)
+    }
+}
+
 /// A locked shard.
 #[derive(Debug)]
 pub(crate) struct Held<'k> {
     pub(crate) index: usize,
-    pub(crate) shard: MutexGuard<'k, Shard>,
+    pub(crate) shard: MutexGuard<'k, Locked>,
     pub(crate) stats: &'k ShardStats,
 }
 
@@ -182,6 +274,19 @@ impl<'k> Held<'k> {
     pub(crate) fn lock(slots: &'k [Slot], index: usize) -> Self {
         let slot = &slots[index];
         Self { index, shard: slot.shard.lock(), stats: &slot.stats }
+    }
+
+    /// Locks the shard if it is free.
+    #[inline]
+    pub(crate) fn try_lock(slots: &'k [Slot], index: usize) -> Option<Self> {
+        let slot = &slots[index];
+        Some(Self { index, shard: slot.shard.try_lock()?, stats: &slot.stats })
+    }
+
+    /// Waits at most so long.
+    pub(crate) fn try_lock_for(slots: &'k [Slot], index: usize, time: Duration) -> Option<Self> {
+        let slot = &slots[index];
+        Some(Self { index, shard: slot.shard.try_lock_for(time)?, stats: &slot.stats })
     }
 
     /// Tells the reaper the shard's earliest deadlines, exactly.
@@ -209,37 +314,38 @@ mod tests {
         shard.swap(db(7), db(8));
         assert_eq!(shard.others.capacity(), 0, "looking and exchanging uses none");
         shard.db_mut(db(30)).volatile_hashes = 1;
-        assert!(shard.is_used(db(30)) && !shard.is_used(db(29)) && !shard.is_used(db(31)));
-        assert_eq!((shard.used_from(0).count(), shard.others.len()), (2, 30));
+        assert!(shard.used().iter().eq([db(0), db(30)]));
         shard.swap(db(30), db(9_999));
-        assert_eq!(shard.used_from(1).collect::<Vec<_>>(), [db(9_999)], "none is made by it");
+        assert!(shard.used().iter().eq([db(0), db(9_999)]), "none is made by it");
         assert_eq!(shard.db(db(9_999)).volatile_hashes, 1);
         assert_eq!(shard.db(db(30)).volatile_hashes, 0);
-        assert_eq!(shard.dbs().count(), 10_000);
         shard.swap(db(9_999), db(0));
         assert_eq!((shard.first.volatile_hashes, shard.db(db(9_999)).volatile_hashes), (1, 0));
+        assert_eq!(shard.take(db(0)).volatile_hashes + shard.take(db(9_999)).volatile_hashes, 1);
+        assert_eq!(shard.take(db(5)).volatile_hashes, 0);
+        assert!(shard.used().iter().eq([db(0)]) && shard.others.iter().all(Option::is_none));
     }
 
     #[test]
     fn who_only_looks_uses_no_database() {
         let options = Options { shards: 1, databases: 1000, ..Options::default() };
         let keyspace = Keyspace::new(options).unwrap();
-        let (mut locker, unused) = (keyspace.locker(), keyspace.db_index(700).unwrap());
+        let (mut locks, unused) = (keyspace.locks(), keyspace.db_index(700).unwrap());
         let key = keyspace.key(b"key");
-        let mut db = locker.db(unused, key.hash(), 1);
+        let mut db = locks.db(unused, key.hash(), 1);
         assert_eq!(db.get(key).map(|value| value.is_none()), Ok(true));
         assert!(!db.exists(key) && !db.touch(key) && !db.remove(key) && !db.clear_deadline(key));
         db.prefetch_elements(key, [b"element".as_slice()].into_iter());
-        assert_eq!(locker.random_key(unused, 1, 1), None);
-        locker.db(DbIndex::ZERO, key.hash(), 1).set(key, b"value", Expiry::Never).unwrap();
-        locker.age_uses(1);
+        assert_eq!(locks.random_key(unused, 1, 1), None);
+        locks.db(DbIndex::ZERO, key.hash(), 1).set(key, b"value", Expiry::Never).unwrap();
+        locks.age_uses(1);
         keyspace.set_eviction(&Eviction {
             policy: Policy::AllkeysLru,
             limit_bytes: 1,
             ..Eviction::default()
         });
-        locker.evict(1, usize::MAX);
+        locks.evict(1, usize::MAX);
         assert!(keyspace.is_empty(DbIndex::ZERO), "the hand came by");
-        assert_eq!(locker.held(0).shard.others.capacity(), 0);
+        assert_eq!(locks.held(0).shard.others.capacity(), 0);
     }
 }

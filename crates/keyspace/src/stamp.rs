@@ -5,10 +5,10 @@
 //! | 0 | Unix time in seconds, modulo 2^15 | that second |
 //! | 1 | Unix time in units of 512 seconds, modulo 2^15 | the middle of that unit |
 //!
-//! A use writes seconds, which come round after nine hours. Before they do, aging ([`crate::aging`]) turns what
-//! is older than [`SECONDS_KEPT`] into units, and holds those that would come round at [`IDLE_SECONDS_MAX`].
-//! So idle times up to three hours are exact, longer ones are within [`UNIT`] of the truth, and none is ever
-//! taken for a short one.
+//! A use writes seconds, which wrap around after nine hours. Before that, aging ([`crate::aging`]) converts
+//! stamps older than [`SECONDS_KEPT`] into units, and keeps units that would wrap around at
+//! [`IDLE_SECONDS_MAX`]. So idle times up to three hours are exact, longer ones are within [`UNIT`] of the
+//! truth, and none is ever taken for a short one.
 //!
 //! What a stamp stands for depends on the time at which it is read: it is the one moment of those that its
 //! bits can mean that lies between so long before ([`SECONDS_BACK`], [`UNITS_BACK`]) and the rest of the cycle
@@ -33,7 +33,7 @@ const SECONDS_BACK: i64 = SECONDS_KEPT + 4 * 3600;
 
 const DAY: i64 = 24 * 3600;
 
-/// The longest idle time that is told from longer ones: 180 days.
+/// The longest idle time that is distinguished from longer ones: 180 days.
 const IDLE_SECONDS_MAX: i64 = 180 * DAY;
 
 /// Units are read as at most so old; what is left of the 194 days after which they come round is future.
@@ -42,7 +42,6 @@ const UNITS_BACK: i64 = IDLE_SECONDS_MAX + 7 * DAY;
 const _: () = assert!(SECONDS_BACK + 2 * 3600 < 1 << 15);
 const _: () = assert!(UNITS_BACK + 7 * DAY < UNIT << 15);
 
-/// See the head of this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp(u16);
 
@@ -54,7 +53,7 @@ impl Stamp {
         Self((now_ms as u64 / 1000) as u16 & NUMBER)
     }
 
-    /// Of a last use so many seconds before.
+    /// Of a last use this many seconds before.
     pub(crate) fn of_idle(seconds: u64, now_ms: i64) -> Self {
         let idle = i64::try_from(seconds).unwrap_or(i64::MAX).min(IDLE_SECONDS_MAX);
         if idle <= SECONDS_KEPT {

@@ -1,12 +1,12 @@
-//! Figures that anyone may read without a lock.
+//! Statistics that can be read without a lock.
 //!
-//! Each shard has its own, written only by whoever holds its lock, so that a plain load and a plain
+//! Each shard has its own, written only by the holder of its lock, so that a plain load and a plain
 //! store suffice. A reader gets sums of values that were each true a moment ago.
 
-use std::alloc::{self, Layout};
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::db_counters::{DEADLINE_UNIT_MS, DbCounters, PerDbCounters};
+use crate::interest::ShardInterest;
 use crate::version::Versions;
 
 /// A number with one writer at a time: the holder of the shard's lock.
@@ -14,6 +14,10 @@ use crate::version::Versions;
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    pub(crate) const fn zero() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     // Relaxed throughout: the number says nothing about other memory, and writers are ordered by
     // the lock.
     #[inline]
@@ -58,28 +62,32 @@ pub(crate) struct ShardStats {
     pub(crate) changes: Counter,
     /// Bytes of entries and blobs.
     pub(crate) entry_bytes: Counter,
-    pub(crate) expired: Counter,
+    pub(crate) interest: ShardInterest,
     /// Bytes of the tables.
     pub(crate) index_bytes: Counter,
     /// Bytes of the deadline heaps.
     pub(crate) deadline_bytes: Counter,
-    /// The sum of the three, as it was when the shard last told it.
+    /// Bytes of the table of keys that clients may have cached; see [`crate::cached`].
+    pub(crate) cached_bytes: Counter,
+    /// The sum of the four, as the shard last reported it.
     pub(crate) told_bytes: Counter,
+    pub(crate) expired: Counter,
     pub(crate) evicted: Counter,
-    /// Those who wait for keys of this shard.
-    pub(crate) waiters: Counter,
     /// Keys whose values are on disk only, and the bytes of these.
     pub(crate) spilled_keys: Counter,
     pub(crate) spilled_bytes: Counter,
-    /// Values that came back, and those of them that somebody waited for under a lock.
+    /// Values that came back, and those of them that a command waited for under a lock.
     pub(crate) fetched: Counter,
     pub(crate) fetched_late: Counter,
-    /// Where the search for the coldest entry goes on: a [`Hand`](crate::coldest::Hand).
-    pub(crate) hand: Counter,
+    /// Where the search for the coldest entry continues: a
+    /// [`ClockHand`](crate::coldest::ClockHand).
+    pub(crate) clock_hand: Counter,
+    /// Keys that are watched; see [`crate::watch`].
+    pub(crate) watched_keys: Counter,
     /// Keys with waiters, and those of them whose removal ends a wait, too.
     pub(crate) awaited_keys: Counter,
     pub(crate) awaited_removals: Counter,
-    pub(crate) dbs: Box<[DbCounters]>,
+    pub(crate) dbs: PerDbCounters,
     pub(crate) versions: Versions,
 }
 
@@ -90,79 +98,23 @@ impl ShardStats {
             misses: Counter::default(),
             expired: Counter::default(),
             evicted: Counter::default(),
-            waiters: Counter::default(),
+            interest: ShardInterest::default(),
             spilled_keys: Counter::default(),
             spilled_bytes: Counter::default(),
             fetched: Counter::default(),
             fetched_late: Counter::default(),
             told_bytes: Counter::default(),
-            hand: Counter::default(),
+            clock_hand: Counter::default(),
+            watched_keys: Counter::default(),
             awaited_keys: Counter::default(),
             awaited_removals: Counter::default(),
             changes: Counter::default(),
             entry_bytes: Counter::default(),
             index_bytes: Counter::default(),
             deadline_bytes: Counter::default(),
-            dbs: DbCounters::zeroed(databases),
+            cached_bytes: Counter::default(),
+            dbs: PerDbCounters::new(databases),
             versions: Versions::default(),
-        }
-    }
-}
-
-/// The figures of one database in one shard.
-#[derive(Debug, Default)]
-pub(crate) struct DbCounters {
-    pub(crate) keys: Counter,
-    /// Keys with a deadline.
-    pub(crate) expires: Counter,
-    /// Sum of all deadlines in units of [`DEADLINE_UNIT_MS`].
-    pub(crate) deadline_sum: Counter,
-}
-
-/// Deadlines are summed up in units of about a second, and none counts for more than
-/// [`DEADLINE_SUMMAND_MAX`], so that a shard's sum stays exact for 2^26 keys with the most absurd
-/// deadlines.
-const DEADLINE_UNIT_MS: i64 = 1024;
-const DEADLINE_SUMMAND_MAX: i64 = 1 << 38;
-
-impl DbCounters {
-    /// What `deadline_ms` adds to `deadline_sum`.
-    pub(crate) fn summand(deadline_ms: i64) -> u64 {
-        (deadline_ms / DEADLINE_UNIT_MS).clamp(0, DEADLINE_SUMMAND_MAX) as u64
-    }
-
-    /// So many, all zero. Memory that is zero already is not written, so that those of databases nobody uses
-    /// take none.
-    fn zeroed(databases: usize) -> Box<[Self]> {
-        let layout = Layout::array::<Self>(databases).expect("a few databases");
-        assert_ne!(layout.size(), 0, "there is a database");
-        // SAFETY: the layout has a size.
-        let first = unsafe { alloc::alloc_zeroed(layout) }.cast::<Self>();
-        if first.is_null() {
-            alloc::handle_alloc_error(layout);
-        }
-        // SAFETY: the memory is that of a boxed slice of this layout, and all that is in it are atomic integers,
-        // which may be zero.
-        unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, databases)) }
-    }
-
-    fn all(&self) -> [&Counter; 3] {
-        [&self.keys, &self.expires, &self.deadline_sum]
-    }
-
-    /// The database was emptied.
-    pub(crate) fn reset(&self) {
-        for counter in self.all() {
-            counter.set(0);
-        }
-    }
-
-    /// The database was exchanged with another one.
-    pub(crate) fn swap(&self, other: &Self) {
-        for (mine, theirs) in self.all().into_iter().zip(other.all()) {
-            let value = mine.get();
-            mine.set(theirs.get());
-            theirs.set(value);
         }
     }
 }
@@ -181,6 +133,10 @@ pub struct Stats {
     pub evicted: u64,
     /// Changes to keys since the start, whatever was reset.
     pub changes: u64,
+    /// Nanoseconds that the reaper has spent on expiry since the start, whatever was reset.
+    pub expiry_nanos: u64,
+    /// Values and tables that the reaper has freed since the start, whatever was reset.
+    pub lazily_freed: u64,
 }
 
 /// The size of a database.
@@ -195,17 +151,26 @@ pub struct DbStats {
     pub ttl_mean_ms: u64,
 }
 
-impl DbStats {
-    pub(crate) fn sum<'a>(counters: impl Iterator<Item = &'a DbCounters>, now_ms: i64) -> Self {
-        let (mut stats, mut deadlines) = (Self::default(), 0u128);
-        for db in counters {
-            stats.keys += db.keys.get();
-            stats.expires += db.expires.get();
-            deadlines += u128::from(db.deadline_sum.get());
-        }
+/// The figures of a database, summed up over the shards.
+#[derive(Debug, Default)]
+pub(crate) struct DbTotal {
+    keys: u64,
+    expires: u64,
+    deadline_sum: u128,
+}
+
+impl DbTotal {
+    pub(crate) fn add(&mut self, counters: &DbCounters) {
+        self.keys += counters.keys.get();
+        self.expires += counters.expires.get();
+        self.deadline_sum += u128::from(counters.deadline_sum.get());
+    }
+
+    pub(crate) fn stats(&self, now_ms: i64) -> DbStats {
+        let mut stats = DbStats { keys: self.keys, expires: self.expires, ttl_mean_ms: 0 };
         if stats.expires > 0 {
             // Each summand was rounded down, by half a unit on average.
-            let mean_ms = deadlines * DEADLINE_UNIT_MS as u128 / u128::from(stats.expires);
+            let mean_ms = self.deadline_sum * DEADLINE_UNIT_MS as u128 / u128::from(stats.expires);
             let ttl_ms = mean_ms as i64 + DEADLINE_UNIT_MS / 2 - now_ms;
             stats.ttl_mean_ms = ttl_ms.max(0) as u64;
         }
@@ -223,14 +188,25 @@ pub struct Memory {
     pub index: u64,
     /// Heaps that order the deadlines.
     pub deadlines: u64,
+    /// Tables of keys that clients may have cached.
+    pub cached: u64,
     /// What is removed already and waits for the reaper to free it.
-    pub garbage: u64,
+    pub lazy_free: u64,
+    /// What long commands have copied to compute from.
+    pub copies: u64,
+    /// Libraries of functions and named scripts.
+    pub code: u64,
 }
 
 impl Memory {
     /// All of it.
-    #[must_use]
     pub fn total(&self) -> u64 {
-        self.entries + self.index + self.deadlines + self.garbage
+        let data = self.entries + self.index + self.deadlines + self.code;
+        data + self.cached + self.lazy_free + self.copies
+    }
+
+    /// About what a [`Checkpoint`](crate::log::Checkpoint) writes to the log.
+    pub fn logged(&self) -> u64 {
+        self.entries + self.code
     }
 }

@@ -1,13 +1,14 @@
 //! Operations on strings.
 
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::change::Change;
+use crate::context::Context;
 use crate::db::Db;
-use crate::entry::{Annex, Attributes, Content, Entry, Kind, size_class};
+use crate::entry::{Attributes, Content, Entry, Kind, OutOfLine, size_class};
 use crate::error::{Error, Result};
-use crate::garbage::{GARBAGE_ENTRY_BYTES_MIN, Piece};
 use crate::key::Key;
 use crate::value::{BLOB_LEN_MIN, StrView};
 use tierce_collections::{IntText, int_text_len};
@@ -33,13 +34,11 @@ pub struct NewString<'a>(pub(crate) Content<'a>);
 impl<'a> NewString<'a> {
     /// From bytes, which are kept as they are, whatever they look like.
     #[inline]
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(Content::of_string(bytes))
     }
 
     /// From a vector, which is shared and not copied if it is large.
-    #[must_use]
     pub fn from_arc(bytes: &'a Arc<Vec<u8>>) -> Self {
         if bytes.len() < BLOB_LEN_MIN {
             return Self::new(bytes);
@@ -49,7 +48,6 @@ impl<'a> NewString<'a> {
 
     /// From bytes that a command has computed: what OBJECT ENCODING calls `raw`, as if they had been
     /// written in part.
-    #[must_use]
     pub fn computed(bytes: &'a Arc<Vec<u8>>) -> Self {
         if bytes.len() < BLOB_LEN_MIN {
             return Self(Content::Raw(bytes));
@@ -80,9 +78,18 @@ impl Db<'_> {
     /// # Errors
     ///
     /// [`Error::WrongType`].
-    #[inline]
+    #[inline(always)]
     pub fn string(&mut self, key: Key<'_>) -> Result<Option<StrView<'_>>> {
         self.read(key)?.map(Entry::string).transpose()
+    }
+
+    /// Reads a string to change it; see [`Db::value_to_change`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`].
+    pub fn string_to_change(&mut self, key: Key<'_>) -> Result<Option<StrView<'_>>> {
+        self.find_value(key)?.map(|entry| entry.string()).transpose()
     }
 
     /// Sets a key to a string, whatever it was before: SET. If the deadline in `expiry` has come
@@ -91,6 +98,7 @@ impl Db<'_> {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    #[inline]
     pub fn set<'v>(
         &mut self,
         key: Key<'_>,
@@ -102,7 +110,7 @@ impl Db<'_> {
 
     /// Sets a key to a string with attributes, whatever it was before. If the deadline in `expiry`
     /// has come already, the key is deleted instead.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_string(
         &mut self,
         key: Key<'_>,
@@ -117,26 +125,46 @@ impl Db<'_> {
             self.remove(key);
             return Ok(());
         }
-        let at = self.at;
-        let Some(entry) = self.find_to_change(key) else {
+        self.before_change(key.hash());
+        self.cover(key);
+        let Some(mut found) = self.look_up(key) else {
             let deadline_ms =
                 if let Expiry::At(deadline_ms) = expiry { Some(deadline_ms) } else { None };
             return self.add(key, value.0, deadline_ms, attributes);
         };
+        // SAFETY: the pointer is from a mutable borrow of the table in `self.shard`, which nothing has used
+        // since, nor is it used before this reference has done its part.
+        let entry = unsafe { found.as_mut() };
         let deadline_ms = match expiry {
             Expiry::Never => None,
             Expiry::Keep => entry.deadline_ms(),
             Expiry::At(deadline_ms) => Some(deadline_ms),
         };
         if entry.carries(&attributes) && entry.overwrite(&value.0, deadline_ms) {
-            at.used(entry);
-            at.changed(key.hash(), entry, Change::Stored);
+            self.at.used(entry);
+            self.at.changed(key.hash(), entry, Change::Stored);
             return Ok(());
         }
+        self.replace_string(key, found, value, deadline_ms, attributes)
+    }
+
+    /// Gives a string of another length or kind, or other attributes, to the entry of a key.
+    #[inline(never)]
+    fn replace_string(
+        &mut self,
+        key: Key<'_>,
+        mut found: NonNull<Entry>,
+        value: NewString<'_>,
+        deadline_ms: Option<i64>,
+        attributes: Attributes,
+    ) -> Result<()> {
+        let at = self.at;
+        // SAFETY: as in `put_string`, which has found it.
+        let entry = unsafe { found.as_mut() };
         let replace = |entry: &mut Entry| Ok(entry.replace(value.0, deadline_ms, attributes));
         let (displaced, before, after) = at.edit(key.hash(), entry, Change::Stored, replace)?;
-        self.settle(key.hash(), before, after);
-        self.discard_annex(displaced);
+        self.account(key.hash(), before, after);
+        self.discard_out_of_line(key, displaced);
         Ok(())
     }
 
@@ -199,7 +227,7 @@ impl Db<'_> {
         }
         let store = |entry: &mut Entry| Ok(entry.store(Content::Int(sum), deadline_ms));
         let (displaced, before, after) = at.edit(key.hash(), entry, Change::Stored, store)?;
-        self.settle(key.hash(), before, after);
+        self.account(key.hash(), before, after);
         debug_assert!(displaced.is_none(), "a blob is too long to be an integer");
         Ok(sum)
     }
@@ -236,6 +264,7 @@ impl Db<'_> {
         let change = Change::Written { offset, len: bytes.len() };
         let write = |entry: &mut Entry| write_range(entry, range, bytes);
         self.find_value(key)?;
+        self.cover_bytes(key, offset, bytes.len());
         Ok(self.modify(key, change, write)?.unwrap_or(0))
     }
 
@@ -257,13 +286,13 @@ impl Db<'_> {
         if len > max as u64 { Err(Error::ValueTooLong { len, max }) } else { Ok(()) }
     }
 
-    pub(crate) fn discard_annex(&self, displaced: Option<Annex>) {
-        let Some(annex) = displaced else { return };
-        if let Some(id) = annex.save_id() {
-            self.at.keyspace.save_removed(id, annex);
-        } else if annex.allocated_bytes() >= GARBAGE_ENTRY_BYTES_MIN {
-            self.at.keyspace.discard(Piece::Annex(annex));
-        }
+    pub(crate) fn discard_out_of_line(&self, key: Key<'_>, displaced: Option<OutOfLine>) {
+        let Context { thread, db, .. } = self.at;
+        let not_needed = match (&thread.undo, displaced) {
+            (Some(undo), Some(value)) => undo.keep_value(db, key, value),
+            (_, displaced) => displaced,
+        };
+        thread.keyspace.free_displaced(not_needed);
     }
 }
 

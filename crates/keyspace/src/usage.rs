@@ -6,8 +6,8 @@
 //! | [`Tracking::Uses`] | the same | uses since the entry came, up to 6; eviction counts down. 7: see [`ON_DISK`] |
 //! | [`Tracking::Frequency`] | logarithmic counter in the upper byte, period in the lower one | upper bits of the period |
 //!
-//! Who changes the policy changes what the bits mean: until an entry is used again they are read
-//! wrong, which makes the choice of what to evict worse for a while and nothing else.
+//! Changing the policy changes what the bits mean: until an entry is used again they are misread,
+//! which only makes the choice of what to evict worse for a while.
 
 use std::num::NonZeroU32;
 
@@ -19,12 +19,12 @@ pub(crate) const USES_MAX: u8 = 7;
 /// The largest number of uses that an entry remembers.
 const USES_COUNTED_MAX: u8 = 6;
 
-/// In place of the uses: when the hand of eviction last came by, the value was on disk only. Whoever
-/// looks for values in memory need not look into the entry, which mostly saves a cache miss. A use takes
+/// In place of the uses: when the clock hand last came by, the value was on disk only. A search
+/// for values in memory need not look into the entry, which mostly saves a cache miss. A use takes
 /// the mark away; it is a hint, for other trackings have the same bits mean something else.
 pub(crate) const ON_DISK: u8 = 7;
 
-/// The counter of a key that has just come, as in Redis: a key shall have a chance to be used again
+/// The counter of a key that has just come, as in Redis: a key gets a chance to be used again
 /// before it is the least frequent one.
 const COUNTER_NEW: u8 = 5;
 
@@ -41,12 +41,33 @@ const PERIODS_KEPT: i64 = 1 << (PERIOD_BITS - 1);
 
 const MINUTE_MS: i64 = 60_000;
 
-/// See the head of this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
     pub(crate) stamp: Stamp,
     /// At most [`USES_MAX`]; [`ON_DISK`] is not a number.
     pub(crate) uses: u8,
+}
+
+/// How a use of an entry is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// It is not.
+    None,
+    /// By its time, which is all that is kept.
+    Stamp,
+    /// As the policy asks for, or so that a rollback can take it back.
+    Tracked,
+}
+
+impl Usage {
+    pub(crate) fn of(tracking: Tracking) -> Self {
+        if tracking == Tracking::Time { Self::Stamp } else { Self::Tracked }
+    }
+
+    /// The same where a rollback takes it back.
+    pub(crate) fn undoable(self) -> Self {
+        if self == Self::None { Self::None } else { Self::Tracked }
+    }
 }
 
 /// What is kept of the uses of an entry.
@@ -70,7 +91,7 @@ impl Access {
     /// How little is lost with an entry that is tracked by its uses: the less the number, the less.
     ///
     /// What counts first is the number of uses, less one for each doubling of the idle time from a
-    /// minute on: what was popular yesterday shall not stay for that. Among equals the idle time
+    /// minute on: what was popular yesterday does not stay for that. Among equals the idle time
     /// decides in steps of a factor of four, so that what has just come is spared, and otherwise
     /// chance, which measured better than strict order (docs/decisions/0010-eviction.md).
     #[inline]

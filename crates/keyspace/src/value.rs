@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tierce_collections::{Collection, CollectionKind};
 
-use crate::collections::Lent;
+use crate::collections::BorrowGuard;
 use crate::entry::{Content, Entry, Kind, Spilled, size_class};
 use tierce_collections::{IntText, int_text_len, parse_int};
 
@@ -28,7 +28,7 @@ pub enum Value<'a> {
     /// A string.
     Str(StrView<'a>),
     /// Anything else.
-    Collection(Lent<'a, Collection>),
+    Collection(BorrowGuard<'a, Collection>),
 }
 
 impl<'a> Value<'a> {
@@ -49,7 +49,6 @@ pub enum ValueType {
 
 impl ValueType {
     /// The name TYPE replies with.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             ValueType::String => "string",
@@ -64,7 +63,6 @@ impl ValueType {
 
 impl Entry {
     /// The type of the value.
-    #[must_use]
     pub fn value_type(&self) -> ValueType {
         match self.raw_collection() {
             Some((form, _)) => ValueType::Collection(form.kind()),
@@ -78,7 +76,6 @@ impl Entry {
     ///
     /// If it is on disk only; see [`Entry::is_spilled`].
     #[inline]
-    #[must_use]
     pub fn value(&self) -> Value<'_> {
         match self.string() {
             Ok(string) => Value::Str(string),
@@ -90,7 +87,6 @@ impl Entry {
     }
 
     /// The name OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         if let Some(spilled) = self.spilled() {
             return spilled.encoding();
@@ -118,8 +114,7 @@ pub enum StrView<'a> {
 impl<'a> StrView<'a> {
     /// The length of the string in bytes.
     #[inline]
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks; an empty value is a value")]
+    #[expect(clippy::len_without_is_empty, reason = "not needed; an empty value is a value")]
     pub fn len(&self) -> usize {
         match self {
             StrView::Bytes(bytes) => bytes.len(),
@@ -130,7 +125,6 @@ impl<'a> StrView<'a> {
 
     /// The bytes, for which an integer is written into `scratch`.
     #[inline]
-    #[must_use]
     pub fn bytes<'s>(&self, scratch: &'s mut IntText) -> &'s [u8]
     where
         'a: 's,
@@ -149,14 +143,12 @@ impl<'a> StrView<'a> {
     }
 
     /// A copy of the bytes.
-    #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes(&mut IntText::new()).to_vec()
     }
 
     /// The string as an integer, if it is the canonical text of one.
     #[inline]
-    #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self {
             StrView::Int(value) => Some(*value),
@@ -196,7 +188,6 @@ impl<'a> Blob<'a> {
 
     /// The bytes.
     #[inline]
-    #[must_use]
     pub fn get(self) -> &'a [u8] {
         self.vec()
     }
@@ -266,7 +257,6 @@ impl<'a> Content<'a> {
 /// assert_eq!(range_of(7, 5, 100), 5..7);
 /// assert!(range_of(7, 5, 2).is_empty() && range_of(0, 0, -1).is_empty());
 /// ```
-#[must_use]
 pub fn range_of(len: usize, start: i64, end: i64) -> Range<usize> {
     // No string is longer than `isize::MAX`.
     let signed_len = len as i64;

@@ -1,4 +1,4 @@
-//! Versions of keys, by which a client stores a value only if nobody else has (memcached's CAS).
+//! Versions of keys, by which a client stores a value only if no other client has (memcached's CAS).
 //!
 //! A version is a number that is handed out with a value and comes back with a store. What holds:
 //!
@@ -8,10 +8,10 @@
 //! - A store that asks for the version of the present value succeeds, except as said below.
 //!
 //! Half of memcached's protocol hands a version out with every reply, and hardly any client looks at
-//! it. So a version must cost nothing until somebody compares it. Each shard counts its changes, and
+//! it. So a version must cost nothing until a client compares it. Each shard counts its changes, and
 //! the version of a key is the count at its last change; the question is where it is kept:
 //!
-//! - *Striped.* Once somebody has been told a version in a shard, the shard notes for each of
+//! - *Striped.* Once a client has been told a version in a shard, the shard notes for each of
 //!   [`STRIPES`] groups of keys when it changed last. A key without a version of its own has that of
 //!   its group: never older than its last change, but newer when a neighbour changed.
 //! - *Own.* Eight bytes in the entry, exact. An entry gets one when a client shows that it means to
@@ -20,7 +20,7 @@
 //!
 //! So the exception is this: the first store with a version that a client has by the way, from a
 //! reply of the binary protocol, may be refused though only a neighbour has changed. It is refused
-//! once: then the key has a version of its own. Why this way stands in
+//! once: then the key has a version of its own. The reasons are in
 //! `docs/decisions/0013-versions-on-demand.md`.
 
 use std::num::NonZeroU64;
@@ -28,6 +28,7 @@ use std::sync::OnceLock;
 
 use crate::context::Context;
 use crate::entry::Entry;
+use crate::interest::Interest;
 use crate::key::KeyHash;
 use crate::stats::Counter;
 
@@ -35,23 +36,30 @@ use crate::stats::Counter;
 /// in 65,536 besides the one that changed.
 const STRIPES: usize = 256;
 
-/// The versions of a shard's groups of keys, absent until somebody is told one.
+/// The versions of a shard's groups of keys, absent until a client gets one.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(OnceLock<Box<[Counter]>>);
 
 impl Versions {
     #[inline]
-    fn get(&self) -> Option<&[Counter]> {
+    pub(crate) fn get(&self) -> Option<&[Counter]> {
         self.0.get().map(|versions| &**versions)
     }
 
     /// Whatever changed before, changed at `latest` or earlier.
-    fn start(&self, latest: NonZeroU64) -> &[Counter] {
+    pub(crate) fn start(&self, latest: NonZeroU64) -> &[Counter] {
         self.0.get_or_init(|| {
             let versions: Box<[Counter]> = (0..STRIPES).map(|_| Counter::default()).collect();
             versions.iter().for_each(|version| version.set(latest.get()));
             versions
         })
+    }
+
+    /// Gives a group of keys the version that it had.
+    pub(crate) fn set(&self, stripe: usize, version: u64) {
+        if let Some(versions) = self.get() {
+            versions[stripe].set(version);
+        }
     }
 
     /// All keys changed at `latest`.
@@ -75,7 +83,7 @@ impl Context<'_> {
         self.keyspace.version_after(self.stats.changes.get())
     }
 
-    /// The version of a key for somebody who is told it.
+    /// The version of a key, for a client.
     #[inline]
     pub(crate) fn version_of(&self, hash: KeyHash, entry: &Entry) -> NonZeroU64 {
         if let Some(own) = entry.attributes().version {
@@ -87,17 +95,24 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn striped_version(&self, hash: KeyHash) -> NonZeroU64 {
         let versions = &self.stats.versions;
-        let versions = versions.get().unwrap_or_else(|| versions.start(self.latest_version()));
+        let versions = versions.get().unwrap_or_else(|| {
+            self.stats.interest.set(Interest::VERSIONS, true);
+            versions.start(self.latest_version())
+        });
         NonZeroU64::new(versions[stripe(hash)].get()).expect("versions begin at one")
     }
 
     /// Gives a key that has just changed its new version.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn renew_version(&self, hash: KeyHash, entry: &mut Entry) {
-        // Nobody knows a version of this shard: whatever anybody is told later is newer.
+        // No client knows a version of this shard: whatever one is told later is newer.
         let Some(versions) = self.stats.versions.get() else { return };
         let latest = self.latest_version();
-        versions[stripe(hash)].set(latest.get());
+        let version = &versions[stripe(hash)];
+        if let Some(undo) = self.undo() {
+            undo.version_changes(self.shard_index, stripe(hash), version.get());
+        }
+        version.set(latest.get());
         entry.renew_version(latest);
     }
 }

@@ -1,6 +1,6 @@
 //! Eviction obeys its policy, and memory stays within the limit.
 //!
-//! What a policy promises is compared with what an observer sees of the keys that go.
+//! What a policy promises is compared with the events of the keys that go.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -9,35 +9,37 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_keyspace::{
-    Change, Db, DbIndex, Event, Evicted, Eviction, Expiry, FrequencyTuning, Key, Keyspace,
-    ManualClock, Observer, Options, Policy, Reaper, Removal, Touch,
+    Db, DbIndex, Event, EventBatch, EventClasses, EventSink, Evicted, Eviction, Expiry,
+    FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, Touch,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// Remembers the keys that were evicted, in order.
 #[derive(Default)]
-struct Witness(Mutex<Vec<(Vec<u8>, Option<i64>)>>);
+struct EvictedKeys(Mutex<Vec<Vec<u8>>>);
 
-impl Observer for Witness {
-    fn event(&self, event: &Event<'_>) {
-        if let Event::Key { entry, change: Change::Removed(Removal::Evicted), .. } = event {
-            self.0.lock().push((entry.key().to_vec(), entry.deadline_ms()));
+impl EventSink for EvictedKeys {
+    fn deliver(&self, events: &EventBatch<'_>) {
+        for event in events.iter() {
+            assert_eq!((event.event, event.origin), (Event::Evicted, Origin::SERVER));
+            self.0.lock().push(event.key.to_vec());
         }
     }
 }
 
 struct World {
     keyspace: Arc<Keyspace>,
-    witness: Arc<Witness>,
+    evicted: Arc<EvictedKeys>,
 }
 
 impl World {
     fn new(shards: usize) -> Self {
-        let witness = Arc::new(Witness::default());
-        let observer = Some(Arc::clone(&witness) as Arc<dyn Observer>);
-        let options = Options { shards, observer, ..Options::default() };
-        Self { keyspace: Arc::new(Keyspace::new(options).unwrap()), witness }
+        let evicted = Arc::new(EvictedKeys::default());
+        let keyspace = Keyspace::new(Options { shards, ..Options::default() }).unwrap();
+        keyspace.set_event_sink(Arc::clone(&evicted));
+        keyspace.set_event_classes(EventClasses::EVICTED);
+        Self { keyspace: Arc::new(keyspace), evicted }
     }
 
     fn with<R>(
@@ -48,9 +50,9 @@ impl World {
         act: impl FnOnce(&mut Db<'_>, Key<'_>) -> R,
     ) -> R {
         let key = self.keyspace.key(name.as_bytes());
-        let mut locker = self.keyspace.locker();
+        let mut locks = self.keyspace.locks();
         let db = self.keyspace.db_index(db).unwrap();
-        act(&mut locker.db(db, key.hash(), now_ms), key)
+        act(&mut locks.db(db, key.hash(), now_ms), key)
     }
 
     fn set(&self, name: &str, len: usize, expiry: Expiry) {
@@ -74,15 +76,15 @@ impl World {
 
     fn used(&self) -> u64 {
         let memory = self.keyspace.memory();
-        memory.total() - memory.garbage
+        memory.total() - memory.lazy_free
     }
 
     fn evict_all(&self) -> Evicted {
-        self.keyspace.locker().evict(NOW_MS, usize::MAX)
+        self.keyspace.locks().evict(NOW_MS, usize::MAX)
     }
 
-    fn evicted(&self) -> Vec<(Vec<u8>, Option<i64>)> {
-        self.witness.0.lock().clone()
+    fn evicted(&self) -> Vec<Vec<u8>> {
+        self.evicted.0.lock().clone()
     }
 }
 
@@ -125,7 +127,8 @@ fn volatile_policies_spare_keys_without_deadline() {
                 "{policy:?}: {}",
                 evicted.len()
             );
-            assert!(evicted.iter().all(|(_, deadline_ms)| deadline_ms.is_some()));
+            let expires = world.keyspace.db_stats(DbIndex::ZERO, NOW_MS).expires as usize;
+            assert_eq!(expires, volatile - evicted.len(), "all that went had a deadline");
             assert_eq!(world.keyspace.stats().evicted, evicted.len() as u64);
             assert_eq!(world.keyspace.stats().expired, 0);
             // When none is left that may go, the others stay.
@@ -145,18 +148,21 @@ fn volatile_policies_spare_keys_without_deadline() {
 #[test]
 fn the_nearest_deadlines_go_first() {
     let world = World::new(16);
+    let mut deadlines = HashMap::new();
     for number in 0..1000usize {
         let deadline_ms = NOW_MS + 1000 + (number * 7919 % 1000) as i64;
         world.set(&name(number), 20, Expiry::At(deadline_ms));
+        deadlines.insert(name(number).into_bytes(), deadline_ms);
     }
     // Some that had come near are far again, and the other way round.
     for number in 0..100 {
         let moved_ms = if number % 2 == 0 { NOW_MS + 90_000 } else { NOW_MS + 500 };
         world.with(0, &name(number), NOW_MS, |db, key| db.set_deadline(key, moved_ms));
+        deadlines.insert(name(number).into_bytes(), moved_ms);
     }
     world.limit_below_use(Policy::VolatileTtl, 20_000);
     assert_eq!(world.evict_all(), Evicted::Enough);
-    let deadlines: Vec<_> = world.evicted().into_iter().map(|(_, time)| time.unwrap()).collect();
+    let deadlines: Vec<_> = world.evicted().iter().map(|key| deadlines[key]).collect();
     assert!(deadlines.len() > 100);
     assert!(deadlines.is_sorted(), "{deadlines:?}");
     let latest = *deadlines.last().unwrap();
@@ -208,7 +214,7 @@ fn what_was_not_used_for_long_goes_first() {
     let evicted = world.evicted();
     assert!(evicted.len() > 100);
     let old = name(1000).into_bytes();
-    assert!(evicted.iter().all(|(key, _)| *key < old));
+    assert!(evicted.iter().all(|key| *key < old));
 }
 
 #[test]
@@ -221,7 +227,7 @@ fn random_policies_spare_nobody() {
         assert_eq!(world.evict_all(), Evicted::Enough);
         let half = name(1000).into_bytes();
         let evicted = world.evicted();
-        let used = evicted.iter().filter(|(key, _)| *key < half).count();
+        let used = evicted.iter().filter(|key| **key < half).count();
         let share = used as f64 / evicted.len() as f64;
         assert!((0.4..0.6).contains(&share), "{policy:?}: {share} of the evicted were in use");
     }
@@ -249,7 +255,7 @@ fn keys_idle_for_days_go_before_those_idle_for_minutes() {
         (0..OLD).for_each(|number| set(number, NOW_MS));
         let now_ms = NOW_MS + old_seconds * 1000;
         for hour_ms in (NOW_MS..now_ms).step_by(3_600_000) {
-            world.keyspace.locker().age_uses(hour_ms);
+            world.keyspace.locks().age_uses(hour_ms);
         }
         (OLD..11 * OLD).for_each(|number| set(number, now_ms - young_seconds * 1000));
         if policy == Policy::AllkeysLru {
@@ -259,9 +265,9 @@ fn keys_idle_for_days_go_before_those_idle_for_minutes() {
         }
         let limit_bytes = world.used() - 4000;
         world.keyspace.set_eviction(&Eviction { limit_bytes, ..eviction });
-        assert_eq!(world.keyspace.locker().evict(now_ms, usize::MAX), Evicted::Enough);
+        assert_eq!(world.keyspace.locks().evict(now_ms, usize::MAX), Evicted::Enough);
         let evicted = world.evicted();
-        let old = evicted.iter().filter(|(key, _)| *key < name(OLD).into_bytes()).count();
+        let old = evicted.iter().filter(|key| **key < name(OLD).into_bytes()).count();
         assert!((50..OLD).contains(&evicted.len()), "{}", evicted.len());
         assert!(old * 10 >= evicted.len() * 9, "{policy:?}: {old} of {}", evicted.len());
     }
@@ -320,7 +326,7 @@ fn few_keys_are_compared_across_shards() {
     }
     world.limit_below_use(Policy::AllkeysLru, 5000);
     assert_eq!(world.evict_all(), Evicted::Enough);
-    assert_eq!(world.evicted(), [(name(3).into_bytes(), None)]);
+    assert_eq!(world.evicted(), [name(3).into_bytes()]);
 }
 
 #[test]
@@ -343,12 +349,12 @@ fn frequencies_are_counted_and_decay() {
     assert_eq!(frequency(NOW_MS + 180_000), Some(much - 3));
     // Clients that do not touch leave no trace.
     let key = world.keyspace.key(b"k");
-    let mut locker = world.keyspace.locker();
-    locker.set_touch(Touch::No);
+    let mut locks = world.keyspace.locks();
+    locks.set_touch(Touch::No);
     for _ in 0..1000 {
-        assert!(locker.db(DbIndex::ZERO, key.hash(), NOW_MS).get(key).unwrap().is_some());
+        assert!(locks.db(DbIndex::ZERO, key.hash(), NOW_MS).get(key).unwrap().is_some());
     }
-    locker.release();
+    locks.release();
     assert_eq!(frequency(NOW_MS), Some(much));
 }
 
@@ -370,9 +376,9 @@ fn memory_is_bounded_under_steady_inserts() {
                 1..4 => 300,
                 _ => 20 + number % 50,
             };
-            let mut locker = world.keyspace.locker();
-            assert_eq!(locker.evict(NOW_MS, usize::MAX), Evicted::Enough);
-            drop(locker);
+            let mut locks = world.keyspace.locks();
+            assert_eq!(locks.evict(NOW_MS, usize::MAX), Evicted::Enough);
+            drop(locks);
             world.set(&name((random >> 33) as usize % 40_000), len, Expiry::At(NOW_MS + 1_000_000));
             let used = world.used();
             assert!(used <= limit_bytes + limit_bytes / 256 + 70_000, "{used} with {policy:?}");
@@ -396,7 +402,7 @@ fn the_reaper_brings_memory_down_to_a_new_limit() {
     }
     // Large values are freed there as well, and are not waited for.
     drop(reaper);
-    assert_eq!(world.keyspace.memory().garbage, 0);
+    assert_eq!(world.keyspace.memory().lazy_free, 0);
     assert!(world.keyspace.len(DbIndex::ZERO) > 0);
 }
 
@@ -426,13 +432,13 @@ fn a_limit_is_set_by_one_who_holds_all_shards() {
     for n in 0..40 {
         world.set(&format!("k{n}"), 1000, Expiry::Never);
     }
-    let mut locker = world.keyspace.locker();
-    let all = locker.lock_all();
+    let mut locks = world.keyspace.locks();
+    let all = locks.lock_all();
     let policy = Policy::AllkeysLru;
     world.keyspace.set_eviction(&Eviction { limit_bytes: 20_000, policy, ..Eviction::default() });
     assert!(world.keyspace.is_short_of_memory());
     drop(all);
-    drop(locker);
+    drop(locks);
     assert_eq!(world.evict_all(), Evicted::Enough);
     assert!(world.used() <= 20_000 + 20_000 / 256 + 4);
 }
@@ -466,14 +472,14 @@ proptest! {
                     world.keyspace.set_eviction(&Eviction { limit_bytes, policy, ..Eviction::default() });
                 }
                 Step::Flush => {
-                    world.keyspace.locker().flush([DbIndex::ZERO], tierce_keyspace::Freeing::Now);
+                    world.keyspace.locks().flush([DbIndex::ZERO], tierce_keyspace::Freeing::Now);
                     model.clear();
                 }
             }
             let evicted = world.evict_all();
-            for (key, deadline_ms) in world.witness.0.lock().drain(..) {
+            for key in world.evicted.0.lock().drain(..) {
                 let volatile = model.remove(std::str::from_utf8(&key).unwrap());
-                assert_eq!(volatile, Some(deadline_ms.is_some()), "evicted once, as it was");
+                assert!(volatile.is_some(), "evicted once");
                 assert!(volatile == Some(true) || policy.name().starts_with("allkeys"));
             }
             assert_eq!(world.keyspace.len(DbIndex::ZERO), model.len() as u64);

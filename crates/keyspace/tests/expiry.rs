@@ -6,27 +6,30 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tierce_keyspace::{
-    Change, DbIndex, Event, Expiry, Keyspace, Observer, Options, Removal, size_class,
+    DbIndex, Event, EventBatch, EventClasses, EventSink, Expiry, Keyspace, Options, Origin,
+    size_class,
 };
 
 /// Remembers what expired, in order.
 #[derive(Default)]
-struct Expired(Mutex<Vec<(i64, usize, Vec<u8>)>>);
+struct Expired(Mutex<Vec<(usize, Vec<u8>)>>);
 
-impl Observer for Expired {
-    fn event(&self, event: &Event<'_>) {
-        if let Event::Key { db, entry, change: Change::Removed(Removal::Expired), .. } = event {
-            let deadline_ms = entry.deadline_ms().expect("only keys with a deadline expire");
-            self.0.lock().unwrap().push((deadline_ms, db.get(), entry.key().to_vec()));
+impl EventSink for Expired {
+    fn deliver(&self, events: &EventBatch<'_>) {
+        for event in events.iter() {
+            assert_eq!((event.event, event.origin), (Event::Expired, Origin::SERVER));
+            self.0.lock().unwrap().push((event.db.get(), event.key.to_vec()));
         }
     }
 }
 
 fn keyspace(shards: usize) -> (Keyspace, Arc<Expired>) {
     let expired = Arc::<Expired>::default();
-    let observer: Arc<dyn Observer> = expired.clone();
-    let options = Options { shards, databases: 3, observer: Some(observer), ..Options::default() };
-    (Keyspace::new(options).expect("good options"), expired)
+    let options = Options { shards, databases: 3, ..Options::default() };
+    let keyspace = Keyspace::new(options).expect("good options");
+    keyspace.set_event_sink(Arc::clone(&expired));
+    keyspace.set_event_classes(EventClasses::EXPIRED);
+    (keyspace, expired)
 }
 
 #[derive(Debug, Clone)]
@@ -61,21 +64,21 @@ proptest! {
         let mut model = BTreeMap::<(u8, u8), Option<i64>>::new();
         let mut now_ms = 1_000;
         for step in steps {
-            let mut locker = keyspace.locker();
+            let mut locks = keyspace.locks();
             let index = |db: u8| keyspace.db_index(usize::from(db)).unwrap();
             let name = |key: u8| [key; 3];
             match step {
                 Step::SetWithDeadline(db, key, after) => {
                     let name = name(key);
                     let key_ = keyspace.key(&name);
-                    let mut handle = locker.db(index(db), key_.hash(), now_ms);
+                    let mut handle = locks.db(index(db), key_.hash(), now_ms);
                     handle.set(key_, "v", Expiry::At(now_ms + after)).unwrap();
                     model.insert((db, key), Some(now_ms + after));
                 }
                 Step::SetDeadline(db, key, after) => {
                     let name = name(key);
                     let key_ = keyspace.key(&name);
-                    locker.db(index(db), key_.hash(), now_ms).set_deadline(key_, now_ms + after);
+                    locks.db(index(db), key_.hash(), now_ms).set_deadline(key_, now_ms + after);
                     if let Some(deadline) = model.get_mut(&(db, key)) {
                         *deadline = Some(now_ms + after);
                     }
@@ -83,7 +86,7 @@ proptest! {
                 Step::ClearDeadline(db, key) => {
                     let name = name(key);
                     let key_ = keyspace.key(&name);
-                    locker.db(index(db), key_.hash(), now_ms).clear_deadline(key_);
+                    locks.db(index(db), key_.hash(), now_ms).clear_deadline(key_);
                     if let Some(deadline) = model.get_mut(&(db, key)) {
                         *deadline = None;
                     }
@@ -91,11 +94,11 @@ proptest! {
                 Step::Remove(db, key) => {
                     let name = name(key);
                     let key_ = keyspace.key(&name);
-                    let removed = locker.db(index(db), key_.hash(), now_ms).remove(key_);
+                    let removed = locks.db(index(db), key_.hash(), now_ms).remove(key_);
                     prop_assert_eq!(removed, model.remove(&(db, key)).is_some());
                 }
                 Step::Swap(a, b) => {
-                    locker.swap(index(a), index(b));
+                    locks.swap(index(a), index(b), now_ms);
                     model = model
                         .into_iter()
                         .map(|((db, key), deadline)| {
@@ -106,20 +109,19 @@ proptest! {
                 }
                 Step::Wait(ms) => {
                     now_ms += ms;
-                    locker.expire_due(now_ms);
-                    let mut due = Vec::new();
+                    locks.expire_due(now_ms);
+                    let mut due = BTreeMap::new();
                     model.retain(|(db, key), deadline_ms| {
                         let is_due = deadline_ms.is_some_and(|at| at <= now_ms);
                         if is_due {
-                            due.push((deadline_ms.unwrap(), usize::from(*db), name(*key).to_vec()));
+                            due.insert((usize::from(*db), name(*key).to_vec()), deadline_ms.unwrap());
                         }
                         !is_due
                     });
-                    let mut seen = std::mem::take(&mut *expired.0.lock().unwrap());
-                    prop_assert!(seen.is_sorted_by_key(|(at, ..)| *at), "out of order: {:?}", seen);
-                    seen.sort();
-                    due.sort();
-                    prop_assert_eq!(seen, due);
+                    let seen = std::mem::take(&mut *expired.0.lock().unwrap());
+                    prop_assert!(seen.is_sorted_by_key(|key| due.get(key)), "out of order: {:?}", seen);
+                    prop_assert_eq!(seen.len(), due.len(), "each once");
+                    prop_assert!(seen.iter().all(|key| due.contains_key(key)), "{:?}", seen);
                 }
             }
             let live = model.values().flatten().count() as u64;
@@ -140,9 +142,9 @@ fn heap_bytes_max(live: usize) -> u64 {
 fn deadlines_moving_back_and_forth_leave_a_bounded_heap() {
     let (keyspace, expired) = keyspace(1);
     let names: Vec<[u8; 4]> = (0..100u32).map(u32::to_be_bytes).collect();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let hash = keyspace.hash(b"any");
-    let mut db = locker.db(DbIndex::ZERO, hash, 0);
+    let mut db = locks.db(DbIndex::ZERO, hash, 0);
     for name in &names {
         db.set(keyspace.key(name), "v", Expiry::At(1_000_000)).unwrap();
     }
@@ -153,10 +155,10 @@ fn deadlines_moving_back_and_forth_leave_a_bounded_heap() {
             assert!(keyspace.memory().deadlines <= heap_bytes_max(names.len()));
         }
     }
-    drop(locker);
-    keyspace.locker().expire_due(999_999);
+    drop(locks);
+    keyspace.locks().expire_due(999_999);
     assert!(expired.0.lock().unwrap().is_empty(), "the last deadline is the one that counts");
-    keyspace.locker().expire_due(1_000_000);
+    keyspace.locks().expire_due(1_000_000);
     assert_eq!(expired.0.lock().unwrap().len(), names.len());
     assert_eq!(keyspace.memory().total(), 0);
 }
@@ -164,8 +166,8 @@ fn deadlines_moving_back_and_forth_leave_a_bounded_heap() {
 #[test]
 fn setting_and_deleting_with_deadlines_leaves_a_bounded_heap() {
     let (keyspace, _) = keyspace(1);
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(DbIndex::ZERO, keyspace.hash(b"any"), 0);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(DbIndex::ZERO, keyspace.hash(b"any"), 0);
     for round in 0..50_000u32 {
         let name = (round % 500).to_be_bytes();
         let key = keyspace.key(&name);
@@ -183,12 +185,14 @@ fn setting_and_deleting_with_deadlines_leaves_a_bounded_heap() {
 fn a_key_is_gone_at_its_deadline_without_anyone_removing_it() {
     let (keyspace, expired) = keyspace(16);
     let key = keyspace.key(b"key");
-    let mut locker = keyspace.locker();
-    locker.db(DbIndex::ZERO, key.hash(), 0).set(key, "value", Expiry::At(100)).unwrap();
-    assert!(locker.db(DbIndex::ZERO, key.hash(), 99).exists(key));
+    let mut locks = keyspace.locks();
+    locks.db(DbIndex::ZERO, key.hash(), 0).set(key, "value", Expiry::At(100)).unwrap();
+    assert!(locks.db(DbIndex::ZERO, key.hash(), 99).exists(key));
     assert_eq!(keyspace.len(DbIndex::ZERO), 1);
-    assert!(!locker.db(DbIndex::ZERO, key.hash(), 100).exists(key));
+    assert!(!locks.db(DbIndex::ZERO, key.hash(), 100).exists(key));
     assert_eq!(keyspace.len(DbIndex::ZERO), 0);
+    assert!(expired.0.lock().unwrap().is_empty(), "it is told when the shard is unlocked");
+    drop(locks);
     assert_eq!(expired.0.lock().unwrap().len(), 1);
     let stats = keyspace.stats();
     assert_eq!((stats.hits, stats.misses, stats.expired), (1, 1, 1));
@@ -202,7 +206,7 @@ fn the_mean_time_to_live_is_right_within_a_second() {
         let name = number.to_be_bytes();
         let key = keyspace.key(&name);
         let expiry = Expiry::At(now_ms + 10_000 + i64::from(number) * 1000);
-        keyspace.locker().db(DbIndex::ZERO, key.hash(), now_ms).set(key, "v", expiry).unwrap();
+        keyspace.locks().db(DbIndex::ZERO, key.hash(), now_ms).set(key, "v", expiry).unwrap();
     }
     let stats = keyspace.db_stats(DbIndex::ZERO, now_ms);
     assert_eq!((stats.keys, stats.expires), (100, 100));

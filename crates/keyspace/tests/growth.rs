@@ -27,7 +27,7 @@ fn no_key_is_lost_while_tables_grow_and_shrink() {
          check: &mut dyn FnMut(&mut tierce_keyspace::Db<'_>, tierce_keyspace::Key<'_>)| {
             let name = name(number);
             let key = keyspace.key(&name);
-            check(&mut keyspace.locker().db(DbIndex::ZERO, key.hash(), 0), key);
+            check(&mut keyspace.locks().db(DbIndex::ZERO, key.hash(), 0), key);
         };
     for number in 0..KEYS {
         with(number, &mut |db, key| db.set(key, &value(number, 0), Expiry::Never).unwrap());

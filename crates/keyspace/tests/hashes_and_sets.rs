@@ -66,8 +66,8 @@ fn with<R>(
 ) -> R {
     let name = name(index);
     let key = keyspace.key(&name);
-    let mut locker = keyspace.locker();
-    run(&mut locker.db(DbIndex::ZERO, key.hash(), now_ms), key)
+    let mut locks = keyspace.locks();
+    run(&mut locks.db(DbIndex::ZERO, key.hash(), now_ms), key)
 }
 
 #[derive(Debug, Clone)]
@@ -214,7 +214,7 @@ proptest! {
                 }
             }
             // The reaper is as good as its clock: what is due is gone after it.
-            keyspace.locker().expire_due(now_ms);
+            keyspace.locks().expire_due(now_ms);
             for fields in model.hashes.values_mut() {
                 fields.retain(|_, (_, at)| at.is_none_or(|at| at > now_ms));
             }
@@ -226,10 +226,10 @@ proptest! {
         prop_assert_eq!(&State::of(&keyspace, now_ms), &model);
         let again = replayed(&records.0.lock()[dropped..]);
         prop_assert_eq!(&State::of(&again, now_ms), &model);
-        again.locker().expire_due(now_ms);
+        again.locks().expire_due(now_ms);
         prop_assert_eq!(&State::of(&again, now_ms), &model);
         prop_assert_eq!(again.len(DbIndex::ZERO), (model.hashes.len() + model.sets.len()) as u64);
-        keyspace.locker().expire_due(i64::MAX);
+        keyspace.locks().expire_due(i64::MAX);
         prop_assert_eq!(keyspace.next_deadline_ms(), None);
     }
 }
@@ -333,13 +333,13 @@ fn due_fields_are_removed_and_memory_is_given_back() {
     }
     assert_eq!(keyspace.next_deadline_ms(), Some(BEGIN_MS + 1));
     let full = keyspace.memory().total();
-    keyspace.locker().expire_due(BEGIN_MS + 50);
+    keyspace.locks().expire_due(BEGIN_MS + 50);
     with(&keyspace, 0, BEGIN_MS, |db, key| {
         let hash = db.collection::<Hash>(key).unwrap().unwrap();
         assert_eq!((hash.len(), hash.next_deadline_ms()), (500, Some(BEGIN_MS + 51)));
     });
     assert!(keyspace.memory().total() < full - full / 5);
-    keyspace.locker().expire_due(BEGIN_MS + 100);
+    keyspace.locks().expire_due(BEGIN_MS + 100);
     assert_eq!((keyspace.len(DbIndex::ZERO), keyspace.next_deadline_ms()), (0, None));
     assert_eq!(keyspace.memory().total(), empty);
 }

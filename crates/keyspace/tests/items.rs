@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use tierce_keyspace::{
-    Adjust, Adjusted, Condition, Db, DbIndex, End, Expiry, Freeing, Keyspace, Locker, Options,
-    Removal, Stored, VersionFor,
+    Adjust, Adjusted, Condition, Db, DbIndex, End, Expiry, Freeing, Keyspace, Options, Removal,
+    ShardLocks, Stored, VersionFor,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -17,36 +17,36 @@ fn keyspace() -> Keyspace {
         .expect("valid options")
 }
 
-fn with<R>(locker: &mut Locker<'_>, key: &str, run: impl FnOnce(&mut Db<'_>) -> R) -> R {
-    let hash = locker.keyspace().hash(key.as_bytes());
-    run(&mut locker.db(DbIndex::ZERO, hash, NOW_MS))
+fn with<R>(locks: &mut ShardLocks<'_>, key: &str, run: impl FnOnce(&mut Db<'_>) -> R) -> R {
+    let hash = locks.keyspace().hash(key.as_bytes());
+    run(&mut locks.db(DbIndex::ZERO, hash, NOW_MS))
 }
 
-fn told(locker: &mut Locker<'_>, key: &str, version: VersionFor) -> u64 {
-    let key_bytes = locker.keyspace().key(key.as_bytes());
-    with(locker, key, |db| db.item(key_bytes, version).expect("a string").expect("there").version)
+fn told(locks: &mut ShardLocks<'_>, key: &str, version: VersionFor) -> u64 {
+    let key_bytes = locks.keyspace().key(key.as_bytes());
+    with(locks, key, |db| db.item(key_bytes, version).expect("a string").expect("there").version)
 }
 
-fn flags(locker: &mut Locker<'_>, key: &str) -> u32 {
-    let key_bytes = locker.keyspace().key(key.as_bytes());
-    with(locker, key, |db| {
-        db.item(key_bytes, VersionFor::Nobody).expect("a string").expect("there").flags
+fn flags(locks: &mut ShardLocks<'_>, key: &str) -> u32 {
+    let key_bytes = locks.keyspace().key(key.as_bytes());
+    with(locks, key, |db| {
+        db.item(key_bytes, VersionFor::None).expect("a string").expect("there").flags
     })
 }
 
-fn store(locker: &mut Locker<'_>, key: &str, value: &str, condition: Condition) -> Stored {
-    let key_bytes = locker.keyspace().key(key.as_bytes());
-    with(locker, key, |db| db.store(key_bytes, value, 7, Expiry::Never, condition).expect("stored"))
+fn store(locks: &mut ShardLocks<'_>, key: &str, value: &str, condition: Condition) -> Stored {
+    let key_bytes = locks.keyspace().key(key.as_bytes());
+    with(locks, key, |db| db.store(key_bytes, value, 7, Expiry::Never, condition).expect("stored"))
 }
 
 #[test]
 fn every_kind_of_change_makes_a_new_version() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let key = keyspace.key(b"k");
     for asked in [VersionFor::Anybody, VersionFor::Comparison] {
-        store(&mut locker, "k", "5", Condition::Always);
-        let mut last = told(&mut locker, "k", asked);
+        store(&mut locks, "k", "5", Condition::Always);
+        let mut last = told(&mut locks, "k", asked);
         assert!(last > 1 << 40);
         type Change<'a> = (&'a str, &'a dyn Fn(&mut Db<'_>));
         let changes: &[Change<'_>] = &[
@@ -72,78 +72,78 @@ fn every_kind_of_change_makes_a_new_version() {
             }),
         ];
         for (name, change) in changes {
-            with(&mut locker, "k", |db| change(db));
-            let just_stored = with(&mut locker, "k", |db| db.version_of_store(key));
-            let next = told(&mut locker, "k", asked);
-            assert_eq!((just_stored, told(&mut locker, "k", asked)), (next, next), "{name}");
+            with(&mut locks, "k", |db| change(db));
+            let just_stored = with(&mut locks, "k", |db| db.version_of_store(key));
+            let next = told(&mut locks, "k", asked);
+            assert_eq!((just_stored, told(&mut locks, "k", asked)), (next, next), "{name}");
             assert!(next > last, "{name} went from version {last} to {next}");
             last = next;
         }
         // The value is the same when the time to live changes.
-        with(&mut locker, "k", |db| db.set_deadline(key, NOW_MS + 1000));
-        assert_eq!(told(&mut locker, "k", asked), last);
+        with(&mut locks, "k", |db| db.set_deadline(key, NOW_MS + 1000));
+        assert_eq!(told(&mut locks, "k", asked), last);
     }
 }
 
 #[test]
 fn a_version_of_one_database_does_not_fit_another() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let (a, b) = (DbIndex::ZERO, keyspace.db_index(1).expect("there"));
     let key = keyspace.key(b"k");
     for db in [a, b] {
-        locker.db(db, key.hash(), NOW_MS).set(key, "v", Expiry::Never).expect("set");
+        locks.db(db, key.hash(), NOW_MS).set(key, "v", Expiry::Never).expect("set");
     }
-    let before = told(&mut locker, "k", VersionFor::Anybody);
-    locker.swap(a, b);
-    assert_ne!(told(&mut locker, "k", VersionFor::Anybody), before);
-    let before = told(&mut locker, "k", VersionFor::Anybody);
-    locker.flush([a], Freeing::Now);
-    store(&mut locker, "k", "v", Condition::Always);
-    assert_ne!(told(&mut locker, "k", VersionFor::Anybody), before);
+    let before = told(&mut locks, "k", VersionFor::Anybody);
+    locks.swap(a, b, NOW_MS);
+    assert_ne!(told(&mut locks, "k", VersionFor::Anybody), before);
+    let before = told(&mut locks, "k", VersionFor::Anybody);
+    locks.flush([a], Freeing::Now);
+    store(&mut locks, "k", "v", Condition::Always);
+    assert_ne!(told(&mut locks, "k", VersionFor::Anybody), before);
 }
 
 #[test]
 fn a_neighbour_can_refuse_a_version_once_and_never_twice() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
-    store(&mut locker, "k", "v", Condition::Always);
-    let version = told(&mut locker, "k", VersionFor::Anybody);
+    let mut locks = keyspace.locks();
+    store(&mut locks, "k", "v", Condition::Always);
+    let version = told(&mut locks, "k", VersionFor::Anybody);
     // With 4 shards of 256 groups, some of these are neighbours.
     for index in 0..20_000 {
-        store(&mut locker, &format!("other:{index}"), "v", Condition::Always);
+        store(&mut locks, &format!("other:{index}"), "v", Condition::Always);
     }
-    let outcome = store(&mut locker, "k", "w", Condition::Version(version));
+    let outcome = store(&mut locks, "k", "w", Condition::Version(version));
     assert_eq!(outcome, Stored::OtherVersion, "a neighbour has changed");
-    let version = told(&mut locker, "k", VersionFor::Anybody);
+    let version = told(&mut locks, "k", VersionFor::Anybody);
     for index in 0..20_000 {
-        store(&mut locker, &format!("other:{index}"), "v", Condition::Always);
+        store(&mut locks, &format!("other:{index}"), "v", Condition::Always);
     }
-    assert_eq!(store(&mut locker, "k", "w", Condition::Version(version)), Stored::Done);
-    assert_eq!(store(&mut locker, "k", "x", Condition::Version(version)), Stored::OtherVersion);
+    assert_eq!(store(&mut locks, "k", "w", Condition::Version(version)), Stored::Done);
+    assert_eq!(store(&mut locks, "k", "x", Condition::Version(version)), Stored::OtherVersion);
 }
 
 #[test]
 fn flags_and_versions_cost_nothing_while_they_are_not_used() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     for index in 0..1000 {
         let key = format!("key:{index:012}");
         let bytes = keyspace.key(key.as_bytes());
-        with(&mut locker, &key, |db| db.set(bytes, "0123456789ab", Expiry::Never)).expect("set");
+        with(&mut locks, &key, |db| db.set(bytes, "0123456789ab", Expiry::Never)).expect("set");
     }
     let plain = keyspace.memory().entries;
     for index in 0..1000 {
-        told(&mut locker, &format!("key:{index:012}"), VersionFor::Anybody);
+        told(&mut locks, &format!("key:{index:012}"), VersionFor::Anybody);
     }
     assert_eq!(keyspace.memory().entries, plain);
-    told(&mut locker, "key:000000000001", VersionFor::Comparison);
+    told(&mut locks, "key:000000000001", VersionFor::Comparison);
     assert_eq!(keyspace.memory().entries, plain + 16, "one class more for eight bytes more");
-    store(&mut locker, "key:000000000001", "0123456789ab", Condition::Always);
+    store(&mut locks, "key:000000000001", "0123456789ab", Condition::Always);
     let back = keyspace.memory().entries;
     assert_eq!(back, plain + 16, "which are gone again, but now there are flags");
     let bytes = keyspace.key(b"key:000000000001");
-    with(&mut locker, "key:000000000001", |db| db.set(bytes, "0123456789ab", Expiry::Never))
+    with(&mut locks, "key:000000000001", |db| db.set(bytes, "0123456789ab", Expiry::Never))
         .expect("set");
     assert_eq!(keyspace.memory().entries, plain);
 }
@@ -151,10 +151,10 @@ fn flags_and_versions_cost_nothing_while_they_are_not_used() {
 #[test]
 fn flags_stay_with_the_value() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let key = keyspace.key(b"k");
-    store(&mut locker, "k", "5", Condition::Always);
-    with(&mut locker, "k", |db| {
+    store(&mut locks, "k", "5", Condition::Always);
+    with(&mut locks, "k", |db| {
         db.increment(key, 1).expect("a number");
         db.append(key, b"0").expect("appended");
         db.set_range(key, 0, b"1").expect("written");
@@ -162,19 +162,19 @@ fn flags_stay_with_the_value() {
         db.clear_deadline(key);
         db.extend(key, b"1", End::Front, None, usize::MAX).expect("there");
     });
-    assert_eq!(flags(&mut locker, "k"), 7);
-    let copy = with(&mut locker, "k", |db| db.duplicate(key)).unwrap().expect("there");
+    assert_eq!(flags(&mut locks, "k"), 7);
+    let copy = with(&mut locks, "k", |db| db.duplicate(key)).unwrap().expect("there");
     let other = keyspace.key(b"other");
-    with(&mut locker, "other", |db| db.put(other, copy)).expect("put");
-    assert_eq!(flags(&mut locker, "other"), 7);
-    with(&mut locker, "k", |db| db.set(key, "5", Expiry::Never)).expect("set");
-    assert_eq!(flags(&mut locker, "k"), 0);
+    with(&mut locks, "other", |db| db.put(other, copy)).expect("put");
+    assert_eq!(flags(&mut locks, "other"), 7);
+    with(&mut locks, "k", |db| db.set(key, "5", Expiry::Never)).expect("set");
+    assert_eq!(flags(&mut locks, "k"), 0);
 }
 
 #[test]
 fn numbers_are_those_of_memcached() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let key = keyspace.key(b"k");
     for (text, by, expected) in [
         ("10", Adjust::Up(5), Adjusted::To(15)),
@@ -187,18 +187,18 @@ fn numbers_are_those_of_memcached() {
         ("", Adjust::Up(1), Adjusted::NotANumber),
         ("1x", Adjust::Up(1), Adjusted::NotANumber),
     ] {
-        store(&mut locker, "k", text, Condition::Always);
-        let adjusted = with(&mut locker, "k", |db| db.adjust(key, by, None)).expect("a string");
+        store(&mut locks, "k", text, Condition::Always);
+        let adjusted = with(&mut locks, "k", |db| db.adjust(key, by, None)).expect("a string");
         assert_eq!(adjusted, expected, "{text} {by:?}");
         if let Adjusted::To(sum) = expected {
-            let value = with(&mut locker, "k", |db| {
+            let value = with(&mut locks, "k", |db| {
                 db.string(key).expect("a string").expect("there").to_vec()
             });
             assert_eq!(value, sum.to_string().into_bytes());
         }
     }
-    with(&mut locker, "k", |db| db.remove(key));
-    let adjusted = with(&mut locker, "k", |db| db.adjust(key, Adjust::Up(1), None));
+    with(&mut locks, "k", |db| db.remove(key));
+    let adjusted = with(&mut locks, "k", |db| db.adjust(key, Adjust::Up(1), None));
     assert_eq!(adjusted, Ok(Adjusted::Absent));
 }
 
@@ -231,7 +231,7 @@ proptest! {
     #[test]
     fn a_store_by_version_never_overwrites_what_was_not_seen(steps in steps()) {
         let keyspace = keyspace();
-        let mut locker = keyspace.locker();
+        let mut locks = keyspace.locks();
         let names = ["a", "b", "c"];
         // How often a key has changed, and what was told when: (version, changes).
         let mut changes = [0u32; 3];
@@ -240,33 +240,33 @@ proptest! {
         for step in steps {
             match step {
                 Step::Set(key) => {
-                    store(&mut locker, names[key], "v", Condition::Always);
+                    store(&mut locks, names[key], "v", Condition::Always);
                     (changes[key], present[key]) = (changes[key] + 1, true);
                 }
                 Step::Append(key) => {
                     let bytes = keyspace.key(names[key].as_bytes());
-                    let outcome = with(&mut locker, names[key], |db| db.extend(bytes, b"x", End::Back, None, usize::MAX));
+                    let outcome = with(&mut locks, names[key], |db| db.extend(bytes, b"x", End::Back, None, usize::MAX));
                     prop_assert_eq!(outcome == Ok(Stored::Done), present[key]);
                     changes[key] += u32::from(present[key]);
                 }
                 Step::Remove(key) => {
                     let bytes = keyspace.key(names[key].as_bytes());
-                    with(&mut locker, names[key], |db| db.remove(bytes));
+                    with(&mut locks, names[key], |db| db.remove(bytes));
                     (changes[key], present[key]) = (changes[key] + 1, false);
                 }
                 Step::Ask(key) | Step::AskInPassing(key) if present[key] => {
                     let asked = if matches!(step, Step::Ask(_)) { VersionFor::Comparison } else { VersionFor::Anybody };
-                    tokens[key].push((told(&mut locker, names[key], asked), changes[key]));
+                    tokens[key].push((told(&mut locks, names[key], asked), changes[key]));
                 }
                 Step::StoreByLatest(key) if present[key] => {
-                    let version = told(&mut locker, names[key], VersionFor::Comparison);
-                    let outcome = store(&mut locker, names[key], "w", Condition::Version(version));
+                    let version = told(&mut locks, names[key], VersionFor::Comparison);
+                    let outcome = store(&mut locks, names[key], "w", Condition::Version(version));
                     prop_assert_eq!(outcome, Stored::Done);
                     changes[key] += 1;
                 }
                 Step::StoreByAny(key, index) if !tokens[key].is_empty() => {
                     let (version, seen) = tokens[key][index % tokens[key].len()];
-                    let outcome = store(&mut locker, names[key], "w", Condition::Version(version));
+                    let outcome = store(&mut locks, names[key], "w", Condition::Version(version));
                     if outcome == Stored::Done {
                         prop_assert_eq!(seen, changes[key], "an old version was accepted");
                         changes[key] += 1;

@@ -46,8 +46,8 @@ fn replayed(records: &[Vec<u8>]) -> Arc<Keyspace> {
 fn with<R>(keyspace: &Keyspace, key: usize, run: impl FnOnce(&mut Db<'_>, Key<'_>) -> R) -> R {
     let name = [b'a' + key as u8];
     let key = keyspace.key(&name);
-    let mut locker = keyspace.locker();
-    run(&mut locker.db(DbIndex::ZERO, key.hash(), NOW_MS), key)
+    let mut locks = keyspace.locks();
+    run(&mut locks.db(DbIndex::ZERO, key.hash(), NOW_MS), key)
 }
 
 fn edit<R>(keyspace: &Keyspace, key: usize, run: impl FnOnce(&mut Editor<'_, List>) -> R) -> R {
@@ -144,7 +144,7 @@ fn apply(keyspace: &Keyspace, lists: &mut Lists, key: usize, action: &Action) {
             }
         }
         Action::Flush => {
-            keyspace.locker().flush([DbIndex::ZERO], Freeing::Later);
+            keyspace.locks().flush([DbIndex::ZERO], Freeing::Later);
             *lists = Lists::default();
         }
         Action::Checkpoint(_) => {}

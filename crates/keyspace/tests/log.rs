@@ -56,7 +56,7 @@ type State = BTreeMap<(usize, Vec<u8>), (Vec<u8>, &'static str, Option<i64>)>;
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
-        keyspace.locker().for_each(db, NOW_MS, |entry| {
+        keyspace.locks().for_each(db, NOW_MS, |entry| {
             let value = (entry.string().unwrap().to_vec(), entry.encoding(), entry.deadline_ms());
             assert!(state.insert((db.get(), entry.key().to_vec()), value).is_none());
         });
@@ -126,7 +126,7 @@ fn with<R>(
 ) -> R {
     let (db, key) = (keyspace.db_index(db).unwrap(), name(key));
     let key = keyspace.key(&key);
-    act(&mut keyspace.locker().db(db, key.hash(), now_ms), key)
+    act(&mut keyspace.locks().db(db, key.hash(), now_ms), key)
 }
 
 /// Does what needs no checkpoint.
@@ -164,8 +164,8 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         Action::Rename(db, from, to) => {
             let (from, to) = (name(*from), name(*to));
             let (from, to) = (keyspace.key(&from), keyspace.key(&to));
-            let mut locker = keyspace.locker();
-            let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+            let mut locks = keyspace.locks();
+            let mut both = locks.lock_many(&[from.hash(), to.hash()]);
             let entry = both.db(index(*db), from.hash(), now).take(from, Removal::Moved);
             if let Some(entry) = entry {
                 both.db(index(*db), to.hash(), now).put(to, entry).unwrap();
@@ -174,8 +174,8 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         Action::Copy(db, from, to_db, to) => {
             let (from, to) = (name(*from), name(*to));
             let (from, to) = (keyspace.key(&from), keyspace.key(&to));
-            let mut locker = keyspace.locker();
-            let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+            let mut locks = keyspace.locks();
+            let mut both = locks.lock_many(&[from.hash(), to.hash()]);
             let copy = both.db(index(*db), from.hash(), now).duplicate(from).unwrap();
             if let Some(copy) = copy {
                 both.db(index(*to_db), to.hash(), now).put(to, copy).unwrap();
@@ -184,17 +184,17 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         Action::Two(db, a, b) => {
             let (a, b) = (name(*a), name(*b));
             let (a, b) = (keyspace.key(&a), keyspace.key(&b));
-            let mut locker = keyspace.locker();
-            let mut both = locker.lock_many(&[a.hash(), b.hash()]);
+            let mut locks = keyspace.locks();
+            let mut both = locks.lock_many(&[a.hash(), b.hash()]);
             for key in [a, b] {
                 both.db(index(*db), key.hash(), now).set(key, "both", Expiry::Never).unwrap();
             }
         }
-        Action::Flush(db) => _ = keyspace.locker().flush([index(*db)], Freeing::Now),
-        Action::Swap(a, b) => keyspace.locker().swap(index(*a), index(*b)),
+        Action::Flush(db) => _ = keyspace.locks().flush([index(*db)], Freeing::Now),
+        Action::Swap(a, b) => keyspace.locks().swap(index(*a), index(*b), *now_ms),
         Action::Later(ms) => {
             *now_ms += ms;
-            keyspace.locker().expire_due(*now_ms);
+            keyspace.locks().expire_due(*now_ms);
         }
         Action::BeginCheckpoint | Action::Checkpoint(_) => {}
     }
@@ -228,8 +228,8 @@ proptest! {
             if cuts.contains(&step) || step + 1 == actions.len() {
                 let kept = records.0.lock()[dropped..].to_vec();
                 let again = replay(&kept, 1 + step % 3);
-                again.locker().expire_due(now_ms);
-                keyspace.locker().expire_due(now_ms);
+                again.locks().expire_due(now_ms);
+                keyspace.locks().expire_due(now_ms);
                 prop_assert_eq!(state_at(&again, now_ms), state_at(&keyspace, now_ms));
             }
         }
@@ -291,15 +291,15 @@ fn changes_under_one_lock_are_one_record() {
     let keys: Vec<[u8; 2]> = (0..20).map(name).collect();
     let keys: Vec<_> = keys.iter().map(|key| keyspace.key(key)).collect();
     let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
-    let mut locker = keyspace.locker();
-    let mut many = locker.lock_many(&hashes);
+    let mut locks = keyspace.locks();
+    let mut many = locks.lock_many(&hashes);
     for key in &keys {
         many.db(DbIndex::ZERO, key.hash(), NOW_MS).set(*key, "v", Expiry::Never).unwrap();
     }
     assert_eq!(records.len(), 0, "nothing is in the log before the end of the transaction");
     drop(many);
     assert_eq!(records.len(), 1);
-    drop(locker);
+    drop(locks);
     assert_eq!(records.len(), 1);
     let again = replay(&records.0.lock(), 2);
     assert_eq!(again.len(DbIndex::ZERO), 20);
@@ -319,6 +319,32 @@ fn what_is_not_changed_is_not_logged() {
     assert_eq!(records.len(), len);
 }
 
+/// Each costs a load all shards.
+#[test]
+fn a_flush_logs_the_databases_that_have_keys() {
+    let (keyspace, records) = logged();
+    let set =
+        |db| with(&keyspace, db, 1, NOW_MS, |db, key| db.set(key, "abc", Expiry::Never).unwrap());
+    let flush = || keyspace.locks().flush(keyspace.db_indices(), Freeing::Now);
+    let bytes = || records.0.lock().iter().map(Vec::len).sum::<usize>();
+    set(0);
+    let before = bytes();
+    flush();
+    let of_one = bytes() - before;
+    [0, 2].into_iter().for_each(set);
+    let before = bytes();
+    flush();
+    assert_eq!(bytes() - before, 2 * of_one);
+    let before = bytes();
+    flush();
+    // The first database is always there.
+    assert!(bytes() - before <= of_one);
+    set(1);
+    let again = replay(&records.0.lock(), 2);
+    let len = |db: usize| again.len(again.db_index(db).unwrap());
+    assert_eq!([0, 1, 2].map(len), [0, 1, 0]);
+}
+
 /// Appending a byte to a large string logs that byte and not the string.
 #[test]
 fn a_part_that_is_written_is_logged_alone() {
@@ -332,7 +358,7 @@ fn a_part_that_is_written_is_logged_alone() {
     assert!(records[1].len() < 32, "{} bytes", records[1].len());
 }
 
-/// Whoever only meets a key that has expired need not wait until the log of that is on the device.
+/// A command that only meets a key that has expired need not wait until the log of that is on the device.
 #[test]
 fn an_expired_key_is_logged_for_nobody() {
     let (keyspace, records) = logged();
@@ -342,25 +368,25 @@ fn an_expired_key_is_logged_for_nobody() {
         with(&keyspace, 0, 1, NOW_MS, |db, key| db.set(key, "v", Expiry::At(NOW_MS + 10)).unwrap());
     };
     set();
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let before = records.len();
-    assert!(!locker.db(DbIndex::ZERO, expired.hash(), NOW_MS + 10).exists(expired));
-    locker.release();
-    assert!(!locker.take_logged());
+    assert!(!locks.db(DbIndex::ZERO, expired.hash(), NOW_MS + 10).exists(expired));
+    locks.release();
+    assert!(!locks.take_logged());
     assert_eq!(records.len(), before + 1, "the removal is logged all the same");
     // Who changes something as well has to wait.
     set();
     let before = records.len();
     let deadline_ms = NOW_MS + 10;
-    let mut both = locker.lock_many(&[expired.hash(), other.hash()]);
+    let mut both = locks.lock_many(&[expired.hash(), other.hash()]);
     assert!(!both.db(DbIndex::ZERO, expired.hash(), deadline_ms).exists(expired));
     both.db(DbIndex::ZERO, other.hash(), deadline_ms).set(other, "v", Expiry::Never).unwrap();
     drop(both);
-    assert!(locker.take_logged());
+    assert!(locks.take_logged());
     assert_eq!(records.len(), before + 1);
 }
 
-/// Zero bytes that nobody wrote are not logged.
+/// Zero bytes that extend a value are not logged.
 #[test]
 fn a_string_that_begins_far_behind_its_end_is_logged_as_what_was_written() {
     let (keyspace, records) = logged();
@@ -443,7 +469,7 @@ fn writers_and_checkpoints_side_by_side() {
                     }
                     if random >> 52 == 1 {
                         let (a, b) = (keyspace.db_index(0).unwrap(), keyspace.db_index(2).unwrap());
-                        keyspace.locker().swap(a, b);
+                        keyspace.locks().swap(a, b, NOW_MS);
                     }
                 }
                 running.fetch_sub(1, Ordering::Release);
@@ -481,14 +507,14 @@ fn a_log_that_begins_under_writers_misses_nothing() {
                 scope.spawn(move || {
                     let db = DbIndex::ZERO;
                     let mut count = 0u32;
-                    // A locker for many requests, as for a pipeline.
+                    // Shard locks for many requests, as for a pipeline.
                     while passed.load(Ordering::Acquire) == 0 || count < 2000 {
-                        let mut locker = keyspace.locker();
+                        let mut locks = keyspace.locks();
                         for _ in 0..50 {
                             let name = [writer as u8, (count % 40) as u8];
                             let key = keyspace.key(&name);
                             let value = count.to_string();
-                            let mut db = locker.db(db, key.hash(), NOW_MS);
+                            let mut db = locks.db(db, key.hash(), NOW_MS);
                             db.set(key, &value, Expiry::Never).unwrap();
                             count += 1;
                         }

@@ -11,8 +11,8 @@ use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Sizes};
 use tierce_keyspace::{
-    CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits, Missing, Options,
-    Removal, SavedValue,
+    CodeKind, CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits,
+    Missing, Options, Removal, SavedValue,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -68,11 +68,11 @@ fn replay(records: &[Vec<u8>]) -> Arc<Keyspace> {
 type Found = (Option<i64>, Vec<(String, Option<i64>)>);
 type State = BTreeMap<(usize, Vec<u8>), Found>;
 
-/// All there is, whether or not it has expired.
+/// All there is, whether or not it has expired. Libraries and scripts count as keys of further databases.
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
-        keyspace.locker().for_each(db, i64::MIN, |entry| {
+        keyspace.locks().for_each(db, i64::MIN, |entry| {
             let (mut copy, value) = (Vec::new(), entry.value());
             let mut parts: Vec<_> = match SavedValue::of(&value, &mut copy) {
                 SavedValue::Collection(saved) => saved.parts().map(part).collect(),
@@ -88,6 +88,12 @@ fn state(keyspace: &Keyspace) -> State {
             state.insert((db.get(), entry.key().to_vec()), (entry.deadline_ms(), parts));
         });
     }
+    for (kind, db) in CodeKind::ALL.into_iter().zip(DATABASES..) {
+        for (name, source) in keyspace.code().all().of(kind) {
+            let source = source.escape_ascii().to_string();
+            state.insert((db, name.to_vec()), (None, vec![(source, None)]));
+        }
+    }
     state
 }
 
@@ -100,7 +106,7 @@ fn part(part: CollectionPart<'_>) -> (String, Option<i64>) {
     }
 }
 
-/// What somebody sees of it at that time.
+/// What is visible of it at that time.
 fn seen(state: &State, now_ms: i64) -> State {
     let is_live = |deadline_ms: &Option<i64>| deadline_ms.is_none_or(|at| at > now_ms);
     let mut state = state.clone();
@@ -120,35 +126,39 @@ enum Kind {
     Stream,
 }
 
-/// What somebody adds to a key; others may put something else there.
+/// What is added to a key; others may put something else there.
 const KINDS: [Kind; KEYS as usize] =
     [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
 
-type Place = (usize, u8);
+type DbKey = (usize, u8);
 
 #[derive(Debug, Clone)]
 enum Action {
-    Set(Place, usize, Option<i64>),
-    Append(Place, usize),
-    SetRange(Place, u64, usize),
+    Set(DbKey, usize, Option<i64>),
+    Append(DbKey, usize),
+    SetRange(DbKey, u64, usize),
     /// Elements from a number on, so many, with a deadline if they are fields.
-    Add(Kind, Place, u16, u16, Option<i64>),
-    Take(Kind, Place, u16, u16),
+    Add(Kind, DbKey, u16, u16, Option<i64>),
+    Take(Kind, DbKey, u16, u16),
     /// What memcached's protocols do: a store with flags, an invalidation, a reader that wins.
-    Store(Place, u32),
-    Stale(Place),
-    Win(Place),
-    Remove(Place),
-    Deadline(Place, i64),
-    Persist(Place),
-    Rename(Place, Place),
-    Copy(Place, Place),
+    Store(DbKey, u32),
+    Stale(DbKey),
+    Win(DbKey),
+    Remove(DbKey),
+    Deadline(DbKey, i64),
+    Persist(DbKey),
+    Rename(DbKey, DbKey),
+    Copy(DbKey, DbKey),
     All(usize, usize),
     Flush(usize),
     Swap,
-    /// Time passes, and who is due is met by those who look.
+    /// A library or script, of which there are some, gets a source of this length or none.
+    Code(CodeKind, u8, Option<usize>),
+    /// The same, with a key in the same record.
+    CodeAndKey(CodeKind, u8, usize, DbKey),
+    /// Time passes, and reads meet the keys that are due.
     Tick(i64),
-    /// Time passes, and who is due is removed.
+    /// Time passes, and keys that are due are removed.
     Reap(i64),
     BeginCheckpoint,
     Checkpoint(u8),
@@ -177,6 +187,9 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0..DATABASES, len()).prop_map(|(d, l)| Action::All(d, l)),
         2 => (0..DATABASES).prop_map(Action::Flush),
         1 => Just(Action::Swap),
+        3 => (code_kind(), 0..4u8, proptest::option::of(len())).prop_map(|(k, n, l)| Action::Code(k, n, l)),
+        1 => (code_kind(), 0..4u8, len(), place())
+            .prop_map(|(k, n, l, p)| Action::CodeAndKey(k, n, l, p)),
         3 => (0..80i64).prop_map(Action::Tick),
         3 => (0..80i64).prop_map(Action::Reap),
         3 => Just(Action::BeginCheckpoint),
@@ -184,15 +197,19 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+fn code_kind() -> impl Strategy<Value = CodeKind> {
+    prop_oneof![Just(CodeKind::Library), Just(CodeKind::Script)]
+}
+
 fn with<R>(
     keyspace: &Keyspace,
-    (db, key): Place,
+    (db, key): DbKey,
     now_ms: i64,
     act: impl FnOnce(&mut Db<'_>, Key<'_>) -> R,
 ) -> R {
     let (db, name) = (keyspace.db_index(db).unwrap(), [b'k', key]);
     let key = keyspace.key(&name);
-    act(&mut keyspace.locker().db(db, key.hash(), now_ms), key)
+    act(&mut keyspace.locks().db(db, key.hash(), now_ms), key)
 }
 
 fn element(number: u16) -> Vec<u8> {
@@ -245,8 +262,8 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
         Action::Rename(from, to) | Action::Copy(from, to) => {
             let names = [[b'k', from.1], [b'k', to.1]];
             let [source, target] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
-            let mut locker = keyspace.locker();
-            let mut both = locker.lock_many(&[source.hash(), target.hash()]);
+            let mut locks = keyspace.locks();
+            let mut both = locks.lock_many(&[source.hash(), target.hash()]);
             let mut db = both.db(index(from.0), source.hash(), now);
             let entry = match action {
                 Action::Copy(..) => db.duplicate(source).unwrap(),
@@ -257,8 +274,8 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
             }
         }
         Action::All(db, len) => {
-            let mut locker = keyspace.locker();
-            let mut all = locker.lock_all();
+            let mut locks = keyspace.locks();
+            let mut all = locks.lock_all();
             for key in 0..KEYS {
                 let name = [b'k', key];
                 let key = keyspace.key(&name);
@@ -266,12 +283,25 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
                 db.set(key, &vec![b'm'; len], Expiry::Never).unwrap();
             }
         }
-        Action::Flush(db) => _ = keyspace.locker().flush([index(db)], Freeing::Now),
-        Action::Swap => keyspace.locker().swap(index(0), index(1)),
+        Action::Flush(db) => _ = keyspace.locks().flush([index(db)], Freeing::Now),
+        Action::Swap => keyspace.locks().swap(index(0), index(1), *now_ms),
+        Action::Code(kind, name, None) => {
+            keyspace.locks().edit_code().remove(kind, &[b'c', name]);
+        }
+        Action::Code(kind, name, Some(len)) => {
+            keyspace.locks().edit_code().put(kind, &[b'c', name], vec![b'l'; len]);
+        }
+        Action::CodeAndKey(kind, name, len, (db, key)) => {
+            let (mut locks, bytes) = (keyspace.locks(), [b'k', key]);
+            let mut all = locks.lock_all();
+            all.locks().edit_code().put(kind, &[b'c', name], vec![b'b'; len]);
+            let key = keyspace.key(&bytes);
+            all.db(index(db), key.hash(), now).set(key, &vec![b'b'; len], Expiry::Never).unwrap();
+        }
         Action::Tick(ms) => *now_ms += ms,
         Action::Reap(ms) => {
             *now_ms += ms;
-            keyspace.locker().expire_due(*now_ms);
+            keyspace.locks().expire_due(*now_ms);
         }
         Action::BeginCheckpoint | Action::Checkpoint(_) => {}
     }
@@ -443,7 +473,7 @@ proptest! {
 const PARTS: Sizes = Sizes { piece_len: 1 << 20, large_bytes_min: 100, part_bytes: 20 };
 
 /// Steps until a checkpoint has logged some parts of a list, and the records from its beginning on.
-fn begin_list(keyspace: &Keyspace, place: Place) -> Checkpoint<'_> {
+fn begin_list(keyspace: &Keyspace, place: DbKey) -> Checkpoint<'_> {
     with(keyspace, place, NOW_MS, |db, key| add(db, key, Kind::List, 0..60, None)).unwrap();
     let mut pass = Checkpoint::begin(keyspace);
     while pass.step().0 == 0 {}
@@ -461,7 +491,7 @@ fn a_flush_ends_only_the_lists_of_its_database() {
         let begin = records.len() + 1;
         let mut pass = begin_list(&keyspace, (0, 1));
         let db = keyspace.db_index(flushed).unwrap();
-        keyspace.locker().flush([db], Freeing::Now);
+        keyspace.locks().flush([db], Freeing::Now);
         // Of another life, if there is one.
         with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, Kind::List, 0..2, None)).unwrap();
         while pass.step().1 == Pass::Underway {}
@@ -515,7 +545,7 @@ fn a_key_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             let mut pass = Checkpoint::begin(&keyspace);
             with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, kind, 1..2, None)).unwrap();
             if reaped {
-                keyspace.locker().expire_due(NOW_MS + 10);
+                keyspace.locks().expire_due(NOW_MS + 10);
             } else {
                 assert!(!with(&keyspace, (0, 1), NOW_MS + 10, |db, key| db.exists(key)));
             }
@@ -545,7 +575,7 @@ fn a_field_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             };
             db.edit(key, Missing::Skip, set).unwrap();
         });
-        keyspace.locker().expire_due(NOW_MS + 20);
+        keyspace.locks().expire_due(NOW_MS + 20);
         while pass.step().1 == Pass::Underway {}
         let found = state(&replay(&records.0.lock()[begin..]));
         assert_eq!(found, state(&keyspace));
@@ -576,7 +606,7 @@ fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
         while pass.step().1 == Pass::Underway {}
         assert_eq!(state(&replay(&records.0.lock()[begin..])), state(&keyspace), "{kind:?}");
         records.0.lock().truncate(halfway.len());
-        keyspace.locker().expire_due(NOW_MS + 20);
+        keyspace.locks().expire_due(NOW_MS + 20);
         halfway.extend_from_slice(&records.0.lock()[halfway.len()..]);
         assert_eq!(state(&replay(&halfway[begin..])), State::new(), "{kind:?}");
     }

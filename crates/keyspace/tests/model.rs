@@ -139,11 +139,11 @@ impl Pair {
             Step::ExpireDue => self.expire_due(),
             Step::Swap => {
                 self.model.swap(0, 1);
-                self.keyspace.locker().swap(self.dbs[0], self.dbs[1]);
+                self.keyspace.locks().swap(self.dbs[0], self.dbs[1], now_ms);
             }
             Step::Flush => {
                 self.model[1].clear();
-                self.keyspace.locker().flush([self.dbs[1]], Freeing::Later);
+                self.keyspace.locks().flush([self.dbs[1]], Freeing::Later);
             }
         }
     }
@@ -155,8 +155,8 @@ impl Pair {
         operation: impl FnOnce(&mut tierce_keyspace::Db<'_>, tierce_keyspace::Key<'_>) -> R,
     ) -> R {
         let key = self.keyspace.key(key);
-        let mut locker = self.keyspace.locker();
-        let mut db = locker.db(self.dbs[0], key.hash(), self.now_ms);
+        let mut locks = self.keyspace.locks();
+        let mut db = locks.db(self.dbs[0], key.hash(), self.now_ms);
         operation(&mut db, key)
     }
 
@@ -228,8 +228,8 @@ impl Pair {
 
     fn rename(&mut self, from: &[u8], to: &[u8]) {
         let (from_key, to_key) = (self.keyspace.key(from), self.keyspace.key(to));
-        let mut locker = self.keyspace.locker();
-        let mut both = locker.lock_many(&[from_key.hash(), to_key.hash()]);
+        let mut locks = self.keyspace.locks();
+        let mut both = locks.lock_many(&[from_key.hash(), to_key.hash()]);
         let taken =
             both.db(self.dbs[0], from_key.hash(), self.now_ms).take(from_key, Removal::Moved);
         assert_eq!(taken.is_some(), self.model[0].contains_key(from));
@@ -242,8 +242,8 @@ impl Pair {
 
     fn copy(&mut self, from: &[u8], to: &[u8]) {
         let (from_key, to_key) = (self.keyspace.key(from), self.keyspace.key(to));
-        let mut locker = self.keyspace.locker();
-        let mut both = locker.lock_many(&[to_key.hash(), from_key.hash()]);
+        let mut locks = self.keyspace.locks();
+        let mut both = locks.lock_many(&[to_key.hash(), from_key.hash()]);
         let copy = both.db(self.dbs[0], from_key.hash(), self.now_ms).duplicate(from_key).unwrap();
         assert_eq!(copy.is_some(), self.model[0].contains_key(from));
         if let Some(entry) = copy {
@@ -289,7 +289,7 @@ impl Pair {
     }
 
     fn expire_due(&self) {
-        self.keyspace.locker().expire_due(self.now_ms);
+        self.keyspace.locks().expire_due(self.now_ms);
         for (db, model) in self.dbs.into_iter().zip(&self.model) {
             assert_eq!(self.keyspace.len(db), model.len() as u64, "what is due has to be gone");
         }
@@ -302,14 +302,14 @@ impl Pair {
         for (db, model) in self.dbs.into_iter().zip(&self.model) {
             let alive = |held: &&Held| held.deadline_ms.is_none_or(|at| at > self.now_ms);
             let mut seen = 0;
-            self.keyspace.locker().for_each(db, self.now_ms, |entry| {
+            self.keyspace.locks().for_each(db, self.now_ms, |entry| {
                 let held = &model[entry.key()];
                 assert_eq!(entry.deadline_ms(), held.deadline_ms);
                 assert_eq!(entry.string().unwrap().len(), held.value.len());
                 seen += 1;
             });
             assert_eq!(seen, model.values().filter(alive).count());
-            self.keyspace.locker().for_each(db, i64::MIN, |entry| {
+            self.keyspace.locks().for_each(db, i64::MIN, |entry| {
                 entry_bytes += entry.allocated_bytes();
             });
             let stats = self.keyspace.db_stats(db, self.now_ms);
@@ -328,10 +328,10 @@ impl Pair {
         for (db, model) in self.dbs.into_iter().zip(std::mem::take(&mut self.model)) {
             for key in model.into_keys() {
                 let key = self.keyspace.key(&key);
-                self.keyspace.locker().db(db, key.hash(), self.now_ms).remove(key);
+                self.keyspace.locks().db(db, key.hash(), self.now_ms).remove(key);
             }
         }
-        self.keyspace.locker().expire_due(i64::MAX);
+        self.keyspace.locks().expire_due(i64::MAX);
         assert_eq!(self.keyspace.memory().total(), 0);
         assert!(self.dbs.iter().all(|db| self.keyspace.is_empty(*db)));
         assert_eq!(self.keyspace.next_deadline_ms(), None);
@@ -409,11 +409,11 @@ fn overwriting_updates_the_deadline_and_expired_data_gives_its_memory_back() {
         pair.on(&key, |db, key| db.set(key, b"new", expiry)).unwrap();
     }
     pair.now_ms += 100;
-    pair.keyspace.locker().expire_due(pair.now_ms);
+    pair.keyspace.locks().expire_due(pair.now_ms);
     assert_eq!(pair.keyspace.len(DbIndex::ZERO), 10);
     assert!(pair.keyspace.memory().total() < full.total() / 50);
     pair.now_ms += 100;
-    pair.keyspace.locker().expire_due(pair.now_ms);
+    pair.keyspace.locks().expire_due(pair.now_ms);
     assert_eq!(pair.keyspace.len(DbIndex::ZERO), 5);
     for number in 0..5u32 {
         let ttl = pair.on(&number.to_be_bytes(), |db, key| db.ttl(key));

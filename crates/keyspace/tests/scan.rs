@@ -12,12 +12,12 @@ fn keyspace(shards: usize) -> Keyspace {
 
 fn set(keyspace: &Keyspace, name: &[u8], expiry: Expiry) {
     let key = keyspace.key(name);
-    keyspace.locker().db(DbIndex::ZERO, key.hash(), 0).set(key, "v", expiry).unwrap();
+    keyspace.locks().db(DbIndex::ZERO, key.hash(), 0).set(key, "v", expiry).unwrap();
 }
 
 fn remove(keyspace: &Keyspace, name: &[u8]) {
     let key = keyspace.key(name);
-    keyspace.locker().db(DbIndex::ZERO, key.hash(), 0).remove(key);
+    keyspace.locks().db(DbIndex::ZERO, key.hash(), 0).remove(key);
 }
 
 proptest! {
@@ -36,7 +36,7 @@ proptest! {
         let mut seen = HashMap::<Vec<u8>, u32>::new();
         let (mut cursor, mut churn) = (0, churn.into_iter());
         loop {
-            cursor = keyspace.locker().scan(DbIndex::ZERO, cursor, count, 0, |entry| {
+            cursor = keyspace.locks().scan(DbIndex::ZERO, cursor, count, 0, |entry| {
                 *seen.entry(entry.key().to_vec()).or_default() += 1;
             });
             prop_assert!(cursor < 1 << 63);
@@ -63,7 +63,7 @@ fn a_scan_returns_about_as_many_as_asked_for() {
     let (mut cursor, mut total) = (0, 0);
     loop {
         let mut batch = 0;
-        cursor = keyspace.locker().scan(DbIndex::ZERO, cursor, 10, 0, |_| batch += 1);
+        cursor = keyspace.locks().scan(DbIndex::ZERO, cursor, 10, 0, |_| batch += 1);
         total += batch;
         if cursor == 0 {
             break;
@@ -79,7 +79,7 @@ fn a_cursor_that_was_never_given_out_does_no_harm() {
     (0..100u32).for_each(|number| set(&keyspace, &number.to_be_bytes(), Expiry::Never));
     for cursor in [1, 77, 1 << 48, (7 << 48) + 12345, 8 << 48, (1 << 63) - 1, u64::MAX] {
         let mut visited = 0;
-        let next = keyspace.locker().scan(DbIndex::ZERO, cursor, 1000, 0, |_| visited += 1);
+        let next = keyspace.locks().scan(DbIndex::ZERO, cursor, 1000, 0, |_| visited += 1);
         assert_eq!(next, 0);
         assert!(visited <= 100);
     }
@@ -92,13 +92,13 @@ fn expired_keys_are_not_listed() {
     (0..10u8).for_each(|number| set(&keyspace, &[b'x', number], Expiry::At(50)));
     for (now_ms, expected) in [(49, 20), (50, 10)] {
         let (mut scanned, mut listed) = (0, 0);
-        keyspace.locker().scan(DbIndex::ZERO, 0, 1000, now_ms, |_| scanned += 1);
-        keyspace.locker().for_each(DbIndex::ZERO, now_ms, |_| listed += 1);
+        keyspace.locks().scan(DbIndex::ZERO, 0, 1000, now_ms, |_| scanned += 1);
+        keyspace.locks().for_each(DbIndex::ZERO, now_ms, |_| listed += 1);
         assert_eq!((scanned, listed), (expected, expected), "at {now_ms}");
     }
     for random in 0..100u64 {
         let random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let key = keyspace.locker().random_key(DbIndex::ZERO, random, 50).expect("ten are left");
+        let key = keyspace.locks().random_key(DbIndex::ZERO, random, 50).expect("ten are left");
         assert_eq!(key[0], b's');
     }
 }
@@ -106,12 +106,12 @@ fn expired_keys_are_not_listed() {
 #[test]
 fn every_key_is_drawn_sooner_or_later() {
     let keyspace = keyspace(64);
-    assert_eq!(keyspace.locker().random_key(DbIndex::ZERO, 1, 0), None);
+    assert_eq!(keyspace.locks().random_key(DbIndex::ZERO, 1, 0), None);
     (0..20u8).for_each(|number| set(&keyspace, &[number], Expiry::Never));
     let mut drawn = HashSet::new();
     for random in 0..2000u64 {
         let random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        drawn.insert(keyspace.locker().random_key(DbIndex::ZERO, random, 0).expect("not empty"));
+        drawn.insert(keyspace.locks().random_key(DbIndex::ZERO, random, 0).expect("not empty"));
     }
     assert_eq!(drawn.len(), 20);
 }
@@ -122,10 +122,10 @@ fn flushing_leaves_other_databases_alone_and_takes_no_memory() {
     let second = keyspace.db_index(1).unwrap();
     (0..1000u32).for_each(|number| set(&keyspace, &number.to_be_bytes(), Expiry::At(1000)));
     let kept = keyspace.key(b"kept");
-    keyspace.locker().db(second, kept.hash(), 0).set(kept, "v", Expiry::Never).unwrap();
-    assert_eq!(keyspace.locker().flush([DbIndex::ZERO], Freeing::Now), 1000);
+    keyspace.locks().db(second, kept.hash(), 0).set(kept, "v", Expiry::Never).unwrap();
+    assert_eq!(keyspace.locks().flush([DbIndex::ZERO], Freeing::Now), 1000);
     assert_eq!((keyspace.len(DbIndex::ZERO), keyspace.len(second)), (0, 1));
     assert_eq!(keyspace.next_deadline_ms(), None);
-    assert_eq!(keyspace.locker().flush(keyspace.db_indices(), Freeing::Later), 1);
+    assert_eq!(keyspace.locks().flush(keyspace.db_indices(), Freeing::Later), 1);
     assert_eq!(keyspace.memory().total(), 0);
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
+use tierce_harness::Random;
 use tierce_keyspace::{
-    BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Piece, Removal, Snapshot,
-    SnapshotError,
+    BLOB_LEN_MIN, DbIndex, Expiry, Freeing, IntText, Keyspace, Options, Removal, Snapshot,
+    SnapshotError, SnapshotPiece,
 };
 
 /// Database and key, value and deadline.
@@ -25,6 +26,7 @@ enum Step {
     ExpireDue,
     Swap(usize, usize),
     Flush(usize, Freeing),
+    FlushAll(Freeing),
     Begin,
     Walk(usize),
     GiveUp,
@@ -57,6 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (db(), db()).prop_map(|(a, b)| Step::Swap(a, b)),
         1 => (db(), prop_oneof![Just(Freeing::Now), Just(Freeing::Later)])
             .prop_map(|(db, freeing)| Step::Flush(db, freeing)),
+        1 => prop_oneof![Just(Freeing::Now), Just(Freeing::Later)].prop_map(Step::FlushAll),
         3 => Just(Step::Begin),
         12 => (1usize..6).prop_map(Step::Walk),
         1 => Just(Step::GiveUp),
@@ -75,8 +78,8 @@ impl Running {
     fn walk(&mut self) -> bool {
         let batch = match self.snapshot.next().expect("nothing is too slow") {
             None => return false,
-            Some(Piece::Batch(batch)) => batch,
-            Some(Piece::Large(_)) => unreachable!("there are strings only"),
+            Some(SnapshotPiece::Batch(batch)) => batch,
+            Some(SnapshotPiece::Large(_)) => unreachable!("there are strings only"),
         };
         assert!(!batch.is_empty() && batch.iter().count() == batch.len());
         for entry in &batch {
@@ -119,9 +122,9 @@ impl World {
 
     /// What anybody would see now.
     fn state(&self) -> State {
-        let (mut state, mut locker) = (State::new(), self.keyspace.locker());
+        let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {
-            locker.for_each(db, self.now_ms, |entry| {
+            locks.for_each(db, self.now_ms, |entry| {
                 let value = entry.string().unwrap().to_vec();
                 state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
             });
@@ -137,8 +140,8 @@ impl World {
     ) -> R {
         let name = name(key);
         let key = self.keyspace.key(&name);
-        let mut locker = self.keyspace.locker();
-        act(&mut locker.db(self.db(db), key.hash(), self.now_ms), key)
+        let mut locks = self.keyspace.locks();
+        act(&mut locks.db(self.db(db), key.hash(), self.now_ms), key)
     }
 
     fn apply(&mut self, step: Step) {
@@ -172,10 +175,13 @@ impl World {
                 }
             }
             Step::Wait(ms) => self.now_ms += ms,
-            Step::ExpireDue => self.keyspace.locker().expire_due(now_ms),
-            Step::Swap(a, b) => self.keyspace.locker().swap(self.db(a), self.db(b)),
+            Step::ExpireDue => self.keyspace.locks().expire_due(now_ms),
+            Step::Swap(a, b) => self.keyspace.locks().swap(self.db(a), self.db(b), self.now_ms),
             Step::Flush(db, freeing) => {
-                self.keyspace.locker().flush([self.db(db)], freeing);
+                self.keyspace.locks().flush([self.db(db)], freeing);
+            }
+            Step::FlushAll(freeing) => {
+                self.keyspace.locks().flush(self.keyspace.db_indices(), freeing);
             }
             Step::Begin => self.begin(),
             Step::Walk(batches) => {
@@ -189,8 +195,8 @@ impl World {
 
     fn begin(&mut self) {
         let begin = || {
-            let mut locker = self.keyspace.locker();
-            Snapshot::begin(&self.keyspace, &mut locker, self.now_ms)
+            let mut locks = self.keyspace.locks();
+            Snapshot::begin(&self.keyspace, &mut locks, self.now_ms)
         };
         if let Some(running) = self.running.take() {
             assert_eq!(begin().map(|_| ()), Err(SnapshotError::InProgress));
@@ -208,7 +214,7 @@ impl World {
         }
         assert_eq!(self.keyspace.snapshot_memory(), None);
         let all: Vec<_> = self.keyspace.db_indices().collect();
-        self.keyspace.locker().flush(all, Freeing::Now);
+        self.keyspace.locks().flush(all, Freeing::Now);
         assert_eq!(self.keyspace.memory().total(), 0);
     }
 }
@@ -234,33 +240,21 @@ const THREADS: usize = 3;
 const ACCOUNTS: u16 = 2000;
 const START: i64 = 1000;
 
-/// xorshift64*
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
-    }
-}
-
 /// Moves an amount between two accounts, and now and then all of them into the other database.
 fn disturb(keyspace: &Keyspace, random: &mut Random, accounts: DbIndex, others: [DbIndex; 2]) {
-    let mut locker = keyspace.locker();
-    if random.below(500) == 0 {
-        locker.swap(others[0], others[1]);
+    let mut locks = keyspace.locks();
+    if random.u64_below(500) == 0 {
+        locks.swap(others[0], others[1], 0);
         return;
     }
-    if random.below(500) == 0 {
-        locker.flush([others[0]], Freeing::Now);
+    if random.u64_below(500) == 0 {
+        locks.flush([others[0]], Freeing::Now);
         return;
     }
-    let [from, to] = [(); 2].map(|()| name(random.below(ACCOUNTS.into()) as u16));
+    let [from, to] = [(); 2].map(|()| name(random.u64_below(ACCOUNTS.into()) as u16));
     let (from, to) = (keyspace.key(&from), keyspace.key(&to));
-    let amount = random.below(50) as i64;
-    let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+    let amount = random.u64_below(50) as i64;
+    let mut both = locks.lock_many(&[from.hash(), to.hash()]);
     both.db(accounts, from.hash(), 0).increment(from, -amount).expect("a number");
     both.db(accounts, to.hash(), 0).increment(to, amount).expect("a number");
     both.db(others[0], to.hash(), 0).set(to, "x", Expiry::Never).expect("short");
@@ -275,24 +269,24 @@ fn several_keys_are_saved_as_one_under_concurrent_writers() {
     for account in 0..ACCOUNTS {
         let name = name(account);
         let key = keyspace.key(&name);
-        let mut locker = keyspace.locker();
-        locker.db(accounts, key.hash(), 0).increment(key, START).unwrap();
+        let mut locks = keyspace.locks();
+        locks.db(accounts, key.hash(), 0).increment(key, START).unwrap();
     }
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for seed in 1..=THREADS as u64 {
             let (keyspace, ends) = (&keyspace, &ends);
             scope.spawn(move || {
-                let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                let mut random = Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
                 while !ends.load(Ordering::Relaxed) {
                     disturb(keyspace, &mut random, accounts, [a, b]);
                 }
             });
         }
         for _ in 0..rounds {
-            let mut snapshot = Snapshot::begin(&keyspace, &mut keyspace.locker(), 0).unwrap();
+            let mut snapshot = Snapshot::begin(&keyspace, &mut keyspace.locks(), 0).unwrap();
             let (mut sum, mut count) = (0, 0);
-            while let Some(Piece::Batch(batch)) = snapshot.next().unwrap() {
+            while let Some(SnapshotPiece::Batch(batch)) = snapshot.next().unwrap() {
                 for entry in batch.iter().filter(|entry| entry.db == accounts) {
                     count += 1;
                     let text = entry.value.string(&mut IntText::new()).unwrap().to_vec();
@@ -316,7 +310,7 @@ fn a_large_value_is_shared_and_keeps_its_bytes() {
     world.finish();
 }
 
-/// Copies that nobody fetches end the snapshot before they take all memory, and writers go on.
+/// Copies that are not fetched end the snapshot before they take all memory, and writers go on.
 #[test]
 #[cfg_attr(miri, ignore = "too much memory")]
 fn a_snapshot_that_is_not_fetched_is_given_up() {
@@ -325,9 +319,9 @@ fn a_snapshot_that_is_not_fetched_is_given_up() {
     for key in 0..200 {
         world.on(0, key, |db, key| db.set(key, &old, Expiry::Never)).unwrap();
     }
-    let mut locker = world.keyspace.locker();
-    let mut snapshot = Snapshot::begin(&world.keyspace, &mut locker, 0).unwrap();
-    drop(locker);
+    let mut locks = world.keyspace.locks();
+    let mut snapshot = Snapshot::begin(&world.keyspace, &mut locks, 0).unwrap();
+    drop(locks);
     for key in 0..200 {
         world.on(0, key, |db, key| db.set(key, "new", Expiry::Never)).unwrap();
     }

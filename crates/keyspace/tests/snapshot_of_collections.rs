@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet};
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Error, Eviction, Expiry, Freeing, Key, Keyspace, Limits, Missing,
-    Options, Piece, Policy, Removal, SavedCollection, SavedValue, Snapshot, SnapshotError,
+    Options, Policy, Removal, SavedCollection, SavedValue, Snapshot, SnapshotError, SnapshotPiece,
 };
 
 const DBS: usize = 3;
@@ -69,6 +69,7 @@ enum Step {
     Evict,
     Swap(usize, usize),
     Flush(usize, Freeing),
+    FlushAll(Freeing),
     SetLimits(usize),
     Begin {
         large_bytes_min: usize,
@@ -109,6 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (db(), db()).prop_map(|(a, b)| Step::Swap(a, b)),
         1 => (db(), prop_oneof![Just(Freeing::Now), Just(Freeing::Later)])
             .prop_map(|(db, freeing)| Step::Flush(db, freeing)),
+        1 => prop_oneof![Just(Freeing::Now), Just(Freeing::Later)].prop_map(Step::FlushAll),
         1 => (1usize..30).prop_map(Step::SetLimits),
         4 => prop_oneof![3 => Just(0), 1 => Just(4000)]
             .prop_map(|large_bytes_min| Step::Begin { large_bytes_min }),
@@ -173,14 +175,14 @@ impl Running {
         let mut found = Vec::new();
         match self.snapshot.next().expect("nothing is too slow") {
             None => return false,
-            Some(Piece::Batch(batch)) => {
+            Some(SnapshotPiece::Batch(batch)) => {
                 assert!(!batch.is_empty());
                 for entry in &batch {
                     let name = (entry.db.get(), entry.key.to_vec());
                     found.push((name, saved_value(&entry.value), entry.deadline_ms));
                 }
             }
-            Some(Piece::Large(mut large)) => {
+            Some(SnapshotPiece::Large(mut large)) => {
                 self.large += 1;
                 let head = large.head().clone();
                 let mut parts = Vec::new();
@@ -247,9 +249,9 @@ impl World {
 
     /// What anybody would see now.
     fn state(&self) -> State {
-        let (mut state, mut locker) = (State::new(), self.keyspace.locker());
+        let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {
-            locker.for_each(db, self.now_ms, |entry| {
+            locks.for_each(db, self.now_ms, |entry| {
                 let mut copy = Vec::new();
                 let value = saved_value(&SavedValue::of(&entry.value(), &mut copy));
                 state.insert((db.get(), entry.key().to_vec()), (value, entry.deadline_ms()));
@@ -261,16 +263,16 @@ impl World {
     fn on<R>(&self, (db, key): (usize, u8), act: impl FnOnce(&mut Db<'_>, Key<'_>) -> R) -> R {
         let name = name(key);
         let key = self.keyspace.key(&name);
-        let mut locker = self.keyspace.locker();
-        act(&mut locker.db(self.db(db), key.hash(), self.now_ms), key)
+        let mut locks = self.keyspace.locks();
+        act(&mut locks.db(self.db(db), key.hash(), self.now_ms), key)
     }
 
     /// Takes an entry, or copies it, and puts it elsewhere, with both shards locked.
     fn transfer(&self, from: (usize, u8), to: (usize, u8), is_copy: bool) {
         let names = [from, to].map(|(_, key)| name(key));
         let [source, target] = [0, 1].map(|at: usize| self.keyspace.key(&names[at]));
-        let mut locker = self.keyspace.locker();
-        let mut both = locker.lock_many(&[source.hash(), target.hash()]);
+        let mut locks = self.keyspace.locks();
+        let mut both = locks.lock_many(&[source.hash(), target.hash()]);
         let mut db = both.db(self.db(from.0), source.hash(), self.now_ms);
         let entry = match is_copy {
             true => db.duplicate(source).expect("it is in memory"),
@@ -296,18 +298,21 @@ impl World {
                 self.on((db, key), |db, key| db.set_deadline(key, now_ms + after_ms));
             }
             Step::Wait(ms) => self.now_ms += ms,
-            Step::ExpireDue => self.keyspace.locker().expire_due(now_ms),
+            Step::ExpireDue => self.keyspace.locks().expire_due(now_ms),
             Step::Evict => {
                 let limit_bytes = 1;
                 let policy = Policy::AllkeysRandom;
                 let eviction = Eviction { limit_bytes, policy, ..Eviction::default() };
                 self.keyspace.set_eviction(&eviction);
-                self.keyspace.locker().evict(now_ms, 1);
+                self.keyspace.locks().evict(now_ms, 1);
                 self.keyspace.set_eviction(&Eviction::default());
             }
-            Step::Swap(a, b) => self.keyspace.locker().swap(self.db(a), self.db(b)),
+            Step::Swap(a, b) => self.keyspace.locks().swap(self.db(a), self.db(b), self.now_ms),
             Step::Flush(db, freeing) => {
-                self.keyspace.locker().flush([self.db(db)], freeing);
+                self.keyspace.locks().flush([self.db(db)], freeing);
+            }
+            Step::FlushAll(freeing) => {
+                self.keyspace.locks().flush(self.keyspace.db_indices(), freeing);
             }
             Step::SetLimits(entries_max) => self.keyspace.set_limits(&limits(entries_max)),
             Step::Begin { large_bytes_min } => self.begin(large_bytes_min),
@@ -345,8 +350,8 @@ impl World {
 
     fn begin(&mut self, large_bytes_min: usize) {
         let begin = || {
-            let mut locker = self.keyspace.locker();
-            Snapshot::begin_with(&self.keyspace, &mut locker, self.now_ms, large_bytes_min)
+            let mut locks = self.keyspace.locks();
+            Snapshot::begin_with(&self.keyspace, &mut locks, self.now_ms, large_bytes_min)
         };
         if self.running.is_some() {
             assert_eq!(begin().map(|_| ()), Err(SnapshotError::InProgress));
@@ -370,7 +375,7 @@ impl World {
         self.finish(&mut || {});
         assert_eq!(self.keyspace.snapshot_memory(), None);
         let all: Vec<_> = self.keyspace.db_indices().collect();
-        self.keyspace.locker().flush(all, Freeing::Now);
+        self.keyspace.locks().flush(all, Freeing::Now);
         assert_eq!(self.keyspace.memory().total(), 0);
     }
 }

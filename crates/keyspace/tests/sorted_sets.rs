@@ -77,8 +77,8 @@ fn edit(set: &mut Editor<'_, SortedSet>, model: &mut Model, step: Step) {
 
 fn run(keyspace: &Keyspace, model: &mut Model, step: Step) {
     let (key, db) = (keyspace.key(b"z"), keyspace.db_index(0).unwrap());
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(db, key.hash(), NOW_MS);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(db, key.hash(), NOW_MS);
     if matches!(step, Step::Delete) {
         db.remove(key);
         model.clear();
@@ -95,8 +95,8 @@ fn run(keyspace: &Keyspace, model: &mut Model, step: Step) {
 /// The members with the bits of their scores, as a snapshot would have them.
 fn saved(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, u64> {
     let (key, db) = (keyspace.key(b"z"), keyspace.db_index(0).unwrap());
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(db, key.hash(), NOW_MS);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(db, key.hash(), NOW_MS);
     let Some(value) = db.get(key).unwrap() else { return BTreeMap::new() };
     let mut copy = Vec::new();
     let SavedValue::Collection(saved) = SavedValue::of(&value, &mut copy) else {

@@ -13,8 +13,8 @@ use tierce_cask::{ColdOptions, ColdStore, Durable};
 use tierce_collections::SortedSet;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
 use tierce_keyspace::{
-    Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options, Piece,
-    Removal, Snapshot, SpillBatch, Ttl,
+    Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
+    Removal, Snapshot, SnapshotPiece, SpillBatch, Ttl,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -72,16 +72,16 @@ impl World {
     }
 
     fn gather(&mut self, rounds: u8) {
-        let mut locker = self.keyspace.locker();
+        let mut locks = self.keyspace.locks();
         for _ in 0..rounds {
-            locker.gather_cold(&mut self.batch, NOW_MS);
+            locks.gather_cold(&mut self.batch, NOW_MS);
         }
     }
 
     fn write(&mut self) {
         let store = Arc::clone(self.keyspace.cold_store().unwrap());
         let places = store.write(self.batch.values(), Durable::Yes).unwrap();
-        self.keyspace.locker().spill(&self.batch, &places, NOW_MS);
+        self.keyspace.locks().spill(&self.batch, &places, NOW_MS);
         self.batch.clear(0);
     }
 
@@ -117,7 +117,7 @@ impl World {
             replay.record(record).unwrap();
         }
         replay.finish().unwrap();
-        store.settle().unwrap();
+        store.finish_recovery().unwrap();
         assert_eq!(keyspace.spill_stats().keys, self.spilled_by_log(&keyspace));
         assert_eq!(store.figures().live_bytes, self.store().figures().live_bytes);
         keyspace
@@ -133,23 +133,21 @@ impl World {
     fn spilled_by_log(&self, replayed: &Keyspace) -> u64 {
         let mut spilled = 0;
         for db in replayed.db_indices() {
-            replayed
-                .locker()
-                .for_each(db, NOW_MS, |entry| spilled += u64::from(entry.is_spilled()));
+            replayed.locks().for_each(db, NOW_MS, |entry| spilled += u64::from(entry.is_spilled()));
         }
         spilled
     }
 
     fn snapshot(&self) {
-        let mut locker = self.keyspace.locker();
-        let mut snapshot = Snapshot::begin(&self.keyspace, &mut locker, NOW_MS).unwrap();
-        drop(locker);
+        let mut locks = self.keyspace.locks();
+        let mut snapshot = Snapshot::begin(&self.keyspace, &mut locks, NOW_MS).unwrap();
+        drop(locks);
         // Whatever happens to keys now is nothing to the snapshot.
         for (db, key) in self.model.keys().step_by(2) {
             self.with(*db, *key, |db, key| assert!(db.remove(key)));
         }
         let mut saved = Model::new();
-        while let Some(Piece::Batch(batch)) = snapshot.next().unwrap() {
+        while let Some(SnapshotPiece::Batch(batch)) = snapshot.next().unwrap() {
             for entry in &batch {
                 let value =
                     entry.value.string(&mut tierce_keyspace::IntText::new()).unwrap().to_vec();
@@ -181,7 +179,7 @@ fn with<R>(
 ) -> R {
     let (db, name) = (keyspace.db_index(db).unwrap(), [b'k', key]);
     let key = keyspace.key(&name);
-    act(&mut keyspace.locker().db(db, key.hash(), NOW_MS), key)
+    act(&mut keyspace.locks().db(db, key.hash(), NOW_MS), key)
 }
 
 /// All keys are those of the model. Brings values into memory.
@@ -215,6 +213,7 @@ enum Step {
     Rename(usize, u8, u8),
     Copy(usize, u8, u8),
     Flush(usize, bool),
+    FlushAll(bool),
     Swap,
     Gather(u8),
     Write,
@@ -241,6 +240,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (db.clone(), key.clone(), key.clone()).prop_map(|(d, a, b)| Step::Rename(d, a, b)),
         3 => (db.clone(), key.clone(), key).prop_map(|(d, a, b)| Step::Copy(d, a, b)),
         1 => (db, any::<bool>()).prop_map(|(d, now)| Step::Flush(d, now)),
+        1 => any::<bool>().prop_map(Step::FlushAll),
         1 => Just(Step::Swap),
         8 => (1..12u8).prop_map(Step::Gather),
         8 => Just(Step::Write),
@@ -293,11 +293,17 @@ fn act(world: &mut World, step: &Step) {
         Step::Copy(db, a, b) => copy(world, db, a, b),
         Step::Flush(db, now) => {
             let freeing = if now { Freeing::Now } else { Freeing::Later };
-            world.keyspace.locker().flush([world.index(db)], freeing);
+            world.keyspace.locks().flush([world.index(db)], freeing);
             world.model.retain(|(in_db, _), _| *in_db != db);
         }
+        Step::FlushAll(now) => {
+            let freeing = if now { Freeing::Now } else { Freeing::Later };
+            let dbs = world.keyspace.db_indices();
+            let keys = world.keyspace.locks().flush(dbs, freeing);
+            assert_eq!(keys, std::mem::take(&mut world.model).len() as u64);
+        }
         Step::Swap => {
-            world.keyspace.locker().swap(world.index(0), world.index(1));
+            world.keyspace.locks().swap(world.index(0), world.index(1), NOW_MS);
             let model = std::mem::take(&mut world.model);
             world.model =
                 model.into_iter().map(|((db, key), value)| ((1 - db, key), value)).collect();
@@ -316,13 +322,13 @@ fn rename(world: &mut World, db: usize, a: u8, b: u8) {
     let (from, to) = ([b'k', a], [b'k', b]);
     let (from, to) = (world.keyspace.key(&from), world.keyspace.key(&to));
     let index = world.index(db);
-    let mut locker = world.keyspace.locker();
-    let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+    let mut locks = world.keyspace.locks();
+    let mut both = locks.lock_many(&[from.hash(), to.hash()]);
     if let Some(entry) = both.db(index, from.hash(), NOW_MS).take(from, Removal::Moved) {
         both.db(index, to.hash(), NOW_MS).put(to, entry).unwrap();
     }
     drop(both);
-    drop(locker);
+    drop(locks);
     if let Some(value) = world.model.remove(&(db, a)) {
         world.model.insert((db, b), value);
     }
@@ -332,13 +338,13 @@ fn copy(world: &mut World, db: usize, a: u8, b: u8) {
     let (from, to) = ([b'k', a], [b'k', b]);
     let (from, to) = (world.keyspace.key(&from), world.keyspace.key(&to));
     let index = world.index(db);
-    let mut locker = world.keyspace.locker();
-    let mut both = locker.lock_many(&[from.hash(), to.hash()]);
+    let mut locks = world.keyspace.locks();
+    let mut both = locks.lock_many(&[from.hash(), to.hash()]);
     if let Some(entry) = both.db(index, from.hash(), NOW_MS).duplicate(from).unwrap() {
         both.db(index, to.hash(), NOW_MS).put(to, entry).unwrap();
     }
     drop(both);
-    drop(locker);
+    drop(locks);
     if let Some(value) = world.model.get(&(db, a)).cloned() {
         world.model.insert((db, b), value);
     }
@@ -356,7 +362,7 @@ proptest! {
         world.write();
         world.replay(seed);
         check(&world.keyspace, &world.model);
-        // Nothing is counted that nobody has: when the keys go, all of it is dead.
+        // Nothing is counted that no key has: when the keys go, all of it is dead.
         for db in 0..DATABASES {
             for key in 0..KEYS {
                 world.with(db, key, |db, key| db.remove(key));

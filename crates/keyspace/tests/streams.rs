@@ -39,8 +39,8 @@ fn replayed(records: &[Vec<u8>]) -> Arc<Keyspace> {
 /// Everything that there is to say of the stream, as a snapshot would.
 fn parts(keyspace: &Keyspace) -> Vec<String> {
     let (key, db) = (keyspace.key(b"s"), keyspace.db_index(0).unwrap());
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(db, key.hash(), NOW_MS);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(db, key.hash(), NOW_MS);
     let Some(value) = db.get(key).unwrap() else { return Vec::new() };
     let mut copy = Vec::new();
     let SavedValue::Collection(saved) = SavedValue::of(&value, &mut copy) else {
@@ -139,8 +139,8 @@ fn edit(stream: &mut Editor<'_, Stream>, step: Step) {
 
 fn run(keyspace: &Keyspace, step: Step) {
     let (key, db) = (keyspace.key(b"s"), keyspace.db_index(0).unwrap());
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(db, key.hash(), NOW_MS);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(db, key.hash(), NOW_MS);
     if matches!(step, Step::Remove) {
         db.remove(key);
         return;
@@ -199,13 +199,13 @@ fn what_only_the_time_tells_is_not_logged() {
     run(&keyspace, Step::Consumer(0, 0, 5));
     let logged = records.0.lock().len();
     let (key, db) = (keyspace.key(b"s"), keyspace.db_index(0).unwrap());
-    let mut locker = keyspace.locker();
+    let mut locks = keyspace.locks();
     let edited =
-        locker.db(db, key.hash(), NOW_MS).edit::<Stream, _, Error>(key, Missing::Skip, |stream| {
+        locks.db(db, key.hash(), NOW_MS).edit::<Stream, _, Error>(key, Missing::Skip, |stream| {
             stream.saw_consumer(&name(0), &name(0), 9);
             Ok(())
         });
     assert_eq!(edited, Ok(Some(())));
-    drop(locker);
+    drop(locks);
     assert_eq!(records.0.lock().len(), logged);
 }

@@ -1,11 +1,12 @@
-//! The queues of those who wait for keys: their order, and that nobody in them is passed over whoever
+//! The queues of those who wait for keys: their order, and that none in them is passed over, whatever
 //! comes and goes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use tierce_keyspace::{
-    DbIndex, Expiry, Key, Keyspace, Locker, Options, Returned, Ticket, WaitKey, Waiter,
+    DbIndex, Expiry, Key, Keyspace, Options, Returned, Sequence, ShardLocks, WaitKey, Waiter,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -15,73 +16,97 @@ fn keyspace() -> Keyspace {
     Keyspace::new(Options { shards: 4, ..Options::default() }).unwrap()
 }
 
-fn wait_for(keyspace: &Keyspace, names: &[&[u8]], minds_removal: bool) -> Arc<Waiter> {
+fn wait_for(keyspace: &Keyspace, names: &[&[u8]], wake_on_delete: bool) -> Arc<Waiter> {
     let keys: Vec<Key<'_>> = names.iter().map(|name| keyspace.key(name)).collect();
     let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
-    let mut locker = keyspace.locker();
-    locker.lock_many(&hashes).locker().wait(DbIndex::ZERO, &keys, minds_removal, ())
+    let mut locks = keyspace.locks();
+    locks.lock_many(&hashes).locks().wait(DbIndex::ZERO, &keys, wake_on_delete, ())
 }
 
 fn wait_key(name: &[u8]) -> WaitKey {
     (DbIndex::ZERO, name.into())
 }
 
-fn set(locker: &mut Locker<'_>, name: &[u8]) {
-    let key = locker.keyspace().key(name);
-    locker.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, b"v", Expiry::Never).unwrap();
+fn set(locks: &mut ShardLocks<'_>, name: &[u8]) {
+    let key = locks.keyspace().key(name);
+    locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, b"v", Expiry::Never).unwrap();
 }
 
 /// Claims, and gives back at once.
-fn pass_over(locker: &mut Locker<'_>, name: &[u8], after: Option<Ticket>) -> Option<Ticket> {
-    let waiter = locker.claim_waiter(&wait_key(name), after, NOW_MS)?;
-    assert_eq!(waiter.claim.give_back(), Returned::Waiting);
-    Some(waiter.ticket())
+fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -> Option<Sequence> {
+    let waiter = locks.claim_waiter(&wait_key(name), after, NOW_MS)?;
+    assert_eq!(waiter.state.give_back(), Returned::Waiting);
+    Some(waiter.sequence())
 }
 
 #[test]
 fn who_leaves_while_the_queue_is_served_does_not_hide_another() {
     let keyspace = keyspace();
     let [first, second, third] = [(); 3].map(|()| wait_for(&keyspace, &[b"a"], false));
-    let mut locker = keyspace.locker();
-    set(&mut locker, b"a");
-    let passed = pass_over(&mut locker, b"a", None);
-    assert_eq!(passed, Some(first.ticket()));
-    first.claim.done();
-    locker.forget_waiter(&first);
-    let passed = pass_over(&mut locker, b"a", passed);
-    assert_eq!(passed, Some(second.ticket()));
-    let passed = pass_over(&mut locker, b"a", passed);
-    assert_eq!(passed, Some(third.ticket()));
-    assert_eq!(pass_over(&mut locker, b"a", passed), None);
+    let mut locks = keyspace.locks();
+    set(&mut locks, b"a");
+    let passed = pass_over(&mut locks, b"a", None);
+    assert_eq!(passed, Some(first.sequence()));
+    first.state.done();
+    locks.forget_waiter(&first);
+    let passed = pass_over(&mut locks, b"a", passed);
+    assert_eq!(passed, Some(second.sequence()));
+    let passed = pass_over(&mut locks, b"a", passed);
+    assert_eq!(passed, Some(third.sequence()));
+    assert_eq!(pass_over(&mut locks, b"a", passed), None);
+}
+
+/// A key whose shard is held for long is left until it is free. Clients that wait for others are served meanwhile.
+#[test]
+fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
+    let keyspace = keyspace();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    keyspace.on_unserved(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    keyspace.locks().leave_unserved(wait_key(b"a"));
+    let _waiter = wait_for(&keyspace, &[b"b"], false);
+    for round in 1..=2 {
+        for _ in 0..2 {
+            set(&mut keyspace.locks(), b"b");
+            assert_eq!(told.load(Ordering::Relaxed), round, "once for all until they are taken");
+        }
+        let mut locks = keyspace.locks();
+        locks.take_unserved();
+        let left = (round == 1).then(|| wait_key(b"a"));
+        let keys: Vec<_> = left.into_iter().chain([wait_key(b"b"), wait_key(b"b")]).collect();
+        assert_eq!(locks.take_ready(), keys);
+    }
 }
 
 #[test]
 fn only_those_who_mind_learn_that_a_key_is_gone() {
     let keyspace = keyspace();
     let _patient = wait_for(&keyspace, &[b"a"], false);
-    let minds = wait_for(&keyspace, &[b"a"], true);
-    let mut locker = keyspace.locker();
-    assert_eq!(pass_over(&mut locker, b"a", None), Some(minds.ticket()));
-    assert_eq!(pass_over(&mut locker, b"a", Some(minds.ticket())), None);
+    let wakes = wait_for(&keyspace, &[b"a"], true);
+    let mut locks = keyspace.locks();
+    assert_eq!(pass_over(&mut locks, b"a", None), Some(wakes.sequence()));
+    assert_eq!(pass_over(&mut locks, b"a", Some(wakes.sequence())), None);
 }
 
 #[test]
 fn keys_are_noted_while_somebody_waits_in_their_shard_and_no_longer() {
     let keyspace = keyspace();
-    let mut locker = keyspace.locker();
-    set(&mut locker, b"a");
-    assert!(!locker.has_ready());
-    drop(locker);
+    let mut locks = keyspace.locks();
+    set(&mut locks, b"a");
+    assert!(!locks.has_ready());
+    drop(locks);
     let waiter = wait_for(&keyspace, &[b"a", b"b", b"a"], false);
-    let mut locker = keyspace.locker();
-    set(&mut locker, b"a");
-    assert_eq!(locker.take_ready(), [wait_key(b"a")]);
-    waiter.claim.done();
-    locker.forget_waiter(&waiter);
-    locker.forget_waiter(&waiter);
-    set(&mut locker, b"a");
-    set(&mut locker, b"b");
-    assert!(!locker.has_ready());
+    let mut locks = keyspace.locks();
+    set(&mut locks, b"a");
+    assert_eq!(locks.take_ready(), [wait_key(b"a")]);
+    waiter.state.done();
+    locks.forget_waiter(&waiter);
+    locks.forget_waiter(&waiter);
+    set(&mut locks, b"a");
+    set(&mut locks, b"b");
+    assert!(!locks.has_ready());
 }
 
 #[derive(Debug, Clone)]
@@ -116,12 +141,12 @@ proptest! {
     #[test]
     fn everybody_is_found_in_the_order_of_arrival(steps in prop::collection::vec(step(), 1..80)) {
         let keyspace = keyspace();
-        let mut locker = keyspace.locker();
-        NAMES.iter().for_each(|name| set(&mut locker, name));
-        drop(locker);
+        let mut locks = keyspace.locks();
+        NAMES.iter().for_each(|name| set(&mut locks, name));
+        drop(locks);
         // All who wait, in their order, and the number of the last that was served for each key.
         let mut model: Vec<(usize, Arc<Waiter>, Vec<usize>)> = Vec::new();
-        let mut after: [Option<(usize, Ticket)>; NAMES.len()] = [None; NAMES.len()];
+        let mut after: [Option<(usize, Sequence)>; NAMES.len()] = [None; NAMES.len()];
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Wait { keys } => {
@@ -130,8 +155,8 @@ proptest! {
                 }
                 Step::Leave { who } if who < model.len() => {
                     let (_, waiter, _) = model.remove(who);
-                    waiter.claim.done();
-                    keyspace.locker().forget_waiter(&waiter);
+                    waiter.state.done();
+                    keyspace.locks().forget_waiter(&waiter);
                 }
                 Step::Leave { .. } => {}
                 Step::Restart { key } => after[key] = None,
@@ -140,19 +165,19 @@ proptest! {
                     let expected = model.iter().position(|(number, _, keys)| {
                         keys.contains(&key) && last.is_none_or(|last| *number > last.0)
                     });
-                    let mut locker = keyspace.locker();
+                    let mut locks = keyspace.locks();
                     let last = last.map(|last| last.1);
-                    let claimed = locker.claim_waiter(&wait_key(NAMES[key]), last, NOW_MS);
+                    let claimed = locks.claim_waiter(&wait_key(NAMES[key]), last, NOW_MS);
                     prop_assert_eq!(claimed.is_some(), expected.is_some());
                     let (Some(claimed), Some(expected)) = (claimed, expected) else { continue };
                     prop_assert!(Arc::ptr_eq(&claimed, &model[expected].1));
-                    after[key] = Some((model[expected].0, claimed.ticket()));
+                    after[key] = Some((model[expected].0, claimed.sequence()));
                     if answer {
-                        claimed.claim.done();
-                        locker.forget_waiter(&claimed);
+                        claimed.state.done();
+                        locks.forget_waiter(&claimed);
                         model.remove(expected);
                     } else {
-                        prop_assert_eq!(claimed.claim.give_back(), Returned::Waiting);
+                        prop_assert_eq!(claimed.state.give_back(), Returned::Waiting);
                     }
                 }
             }

@@ -1,28 +1,28 @@
-//! Every interleaving of those who serve a waiter, checked by a model checker: nobody who waits is
-//! forgotten, and nobody is answered twice.
+//! Every interleaving of those who serve a waiter, checked by a model checker: no waiter is
+//! forgotten, and none is answered twice.
 //!
 //! The state machine is the one of the crate, compiled once more on top of the checker's atomics. Lists
-//! and values stand behind a lock, as those of a shard do.
+//! and values are behind a lock, as those of a shard do.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-#[path = "../src/waiters/claim.rs"]
+#[path = "../src/waiters/state.rs"]
 #[expect(dead_code, reason = "the lists of the keyspace use the rest")]
-mod claim;
+mod state;
 
-/// What `claim` is made of.
+/// What `state` is made of.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
 }
 
-use claim::{Cancelled, Claim, Claimed, Reason, Returned};
+use state::{Cancelled, Claimed, Reason, Returned, WaiterState};
 
-/// A key of a shard, and the one who waits for it.
+/// A key of a shard, and its waiter.
 struct Key {
     /// Elements, behind the lock of the shard.
     elements: Mutex<usize>,
-    claim: Claim,
+    state: WaiterState,
     answers: Mutex<Vec<&'static str>>,
 }
 
@@ -30,7 +30,7 @@ impl Key {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             elements: Mutex::new(0),
-            claim: Claim::new(),
+            state: WaiterState::new(),
             answers: Mutex::new(Vec::new()),
         })
     }
@@ -39,7 +39,7 @@ impl Key {
         self.answers.lock().unwrap().push(with);
     }
 
-    /// Adds an element, and serves whoever waits.
+    /// Adds an element, and serves a waiter.
     fn push(&self) {
         *self.elements.lock().unwrap() += 1;
         self.serve();
@@ -49,19 +49,19 @@ impl Key {
         // Claims are made under the lock, the element is taken under another hold of it.
         let claimed = {
             let _shard = self.elements.lock().unwrap();
-            self.claim.claim()
+            self.state.claim()
         };
         if claimed != Claimed::Yes {
             return;
         }
         loop {
             if self.pop() {
-                self.claim.done();
+                self.state.done();
                 return self.answer("element");
             }
-            match self.claim.give_back() {
+            match self.state.give_back() {
                 Returned::Waiting => return,
-                Returned::LookAgain => {}
+                Returned::CheckAgain => {}
                 Returned::Answer(_) => return self.answer("nothing"),
             }
         }
@@ -75,7 +75,7 @@ impl Key {
     }
 
     fn lose_patience(&self) {
-        if self.claim.cancel(Reason(1)) == Cancelled::Now {
+        if self.state.cancel(Reason(1)) == Cancelled::Now {
             self.answer("nothing");
         }
     }
@@ -113,7 +113,7 @@ fn an_element_that_somebody_else_has_taken_is_no_lost_wake_up() {
         thread.join().unwrap();
         let left = *key.elements.lock().unwrap();
         let served = key.answers().len();
-        // Whoever waits while there is an element has been forgotten.
+        // A waiter that waits while there is an element has been forgotten.
         assert!(served == 1 || left == 0, "{left} elements left, {served} answers");
         assert!(served <= 1);
     });

@@ -1,13 +1,11 @@
 //! The thread that accepts connections and hands them to workers.
 //!
 //! - A connection goes to the worker with the fewest connections, the lowest number first.
-//! - The last descriptors are no connection's: they are left to the files of the process, so that a crowd
-//!   of clients cannot keep it from writing ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count,
-//!   and those that linger, since what decides is the number of the descriptor: the system always gives
-//!   the lowest one that is free.
-//! - When the process has no more file descriptors, waiting connections are accepted on a spare one
-//!   and closed at once: their peers get an answer, and the thread does not spin on a listener that
-//!   stays readable.
+//! - The last descriptors are reserved for the files of the process, so a crowd of clients cannot keep it from
+//!   writing ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count, lingering ones too: what decides is the
+//!   number of the descriptor, since the system always assigns the lowest free one.
+//! - When the process is out of file descriptors, waiting connections are accepted on a spare one and closed at
+//!   once: their peers get an answer, and the thread does not spin on a listener that stays readable.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,10 +22,10 @@ use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
 use crate::connection::{Endpoints, ListenerTag};
-use crate::listener::{ListenAddress, Listener};
+use crate::listener::{Encryption, ListenAddress, Listener};
 use crate::runtime::{AcceptorMail, Handle, Mail};
 use crate::service::WorkerId;
-use crate::transport::Transport;
+use crate::transport;
 
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_PER_TURN_MAX: usize = 256;
@@ -53,6 +51,7 @@ pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     pub(crate) endpoints: Endpoints,
     pub(crate) listener: ListenerTag,
+    pub(crate) encryption: Encryption,
 }
 
 /// The state of the thread.
@@ -183,8 +182,10 @@ impl<M: Send + 'static> Acceptor<M> {
         };
         if is_reserved(&socket) {
             self.handle.count_dropped();
-            // It fits into an empty socket, and it is as well if the peer has gone.
-            let _ = Transport::Plain.send(socket.as_fd(), (self.last_words)(listener.tag));
+            if listener.encryption == Encryption::None {
+                // It fits into an empty socket, and it is as well if the peer has gone.
+                let _ = transport::send(socket.as_fd(), (self.last_words)(listener.tag));
+            }
             return Attempt::Failed;
         }
         let endpoints = match listener.address() {
@@ -194,8 +195,8 @@ impl<M: Send + 'static> Acceptor<M> {
         if matches!(endpoints, Endpoints::Tcp { .. }) {
             set_tcp_options(&socket, self.handle.keepalive_s());
         }
-        let listener = listener.tag;
-        self.hand_over(Accepted { id: self.next_id, socket, endpoints, listener });
+        let (listener, encryption) = (listener.tag, listener.encryption);
+        self.hand_over(Accepted { id: self.next_id, socket, endpoints, listener, encryption });
         self.next_id += 1;
         Attempt::Accepted
     }
@@ -238,7 +239,7 @@ fn spare_fd() -> Option<OwnedFd> {
 
 fn tcp_endpoints(socket: &OwnedFd, peer: Option<SocketAddrAny>, bound: SocketAddr) -> Endpoints {
     let parse = |any: SocketAddrAny| SocketAddr::try_from(any).ok();
-    // A socket that was reset meanwhile has no addresses; it is closed at its first read.
+    // A socket that was already reset has no addresses; it is closed at its first read.
     let peer = peer.and_then(parse).unwrap_or(bound);
     let local = if bound.ip().is_unspecified() {
         getsockname(socket).ok().and_then(parse).unwrap_or(bound)

@@ -1,7 +1,7 @@
-//! The clock as a turn of the loop sees it: read once, then passed on.
+//! The clock of a turn: read once, then passed on.
 //!
-//! Everything that happens in one turn happens at the same moment, so a session never sees time
-//! move between two of its requests in a batch, and no request pays for a clock of its own.
+//! Everything in one turn happens at the same moment: a session never sees time move within a batch, and no
+//! request reads the clock itself.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

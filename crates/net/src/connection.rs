@@ -1,8 +1,7 @@
 //! A connection: its identity, which the service sees, and its state, which the worker keeps.
 //!
-//! An idle connection owns no buffer. It gets one for the incomplete rest of a request
-//! ([`Rest`]) or for output that the socket did not take ([`OutputQueue`]), and loses it again as
-//! soon as that is done.
+//! An idle connection owns no buffer. It gets one for an incomplete request ([`Rest`]) or for output that the
+//! socket did not take ([`OutputQueue`]), and releases it as soon as that is done.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,12 +9,12 @@ use std::os::fd::{OwnedFd, RawFd};
 
 use crate::buffer::apart::Apart;
 use crate::buffer::rest::Rest;
-use crate::output::Output;
-use crate::output::gates::Gates;
-use crate::output::limits::OutputClass;
-use crate::output::queue::OutputQueue;
+use crate::gates::Gates;
+use crate::queue::OutputQueue;
 use crate::service::{OnHangup, WorkerId};
+use crate::tls::Tls;
 use crate::transport::Transport;
+use tierce_output::{Output, OutputClass};
 
 /// Held output from which on a connection is served no more requests until some is released: it is not
 /// the client's fault that this output waits, so it must not be closed for it, and yet it takes memory.
@@ -28,7 +27,8 @@ pub struct ConnKey {
     pub id: u64,
     /// The worker that owns the connection for all its life.
     pub worker: WorkerId,
-    pub(crate) slot: u32,
+    /// Where its worker keeps it.
+    pub slot: u32,
 }
 
 /// Tells the service which listener a connection came in by; chosen when the listener is made.
@@ -73,23 +73,11 @@ pub struct ConnInfo {
     pub opened_ms: u64,
 }
 
-impl ConnInfo {
-    /// Of no connection: for a session that no runtime serves.
-    #[must_use]
-    pub fn of_nobody() -> Self {
-        Self {
-            key: ConnKey { id: 0, worker: WorkerId(0), slot: 0 },
-            listener: ListenerTag::default(),
-            fd: -1,
-            endpoints: Endpoints::Unix,
-            opened_ms: 0,
-        }
-    }
-}
-
 /// What may happen on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// Peer and worker agree on keys. There is no session yet.
+    Handshaking,
     /// Requests are read and served.
     Open,
     /// The session waits to be resumed; bytes are kept up to a bound.
@@ -156,7 +144,7 @@ pub(crate) struct Conn<S> {
     /// A large part of the input that is kept out of `rest`.
     pub(crate) apart: Option<Box<Apart>>,
     pub(crate) queue: Option<Box<OutputQueue>>,
-    /// `None` once `Service::close` was called.
+    /// `None` before `Service::open` and once `Service::close` was called.
     pub(crate) session: Option<S>,
 }
 
@@ -191,6 +179,15 @@ impl<S> Conn<S> {
         }
     }
 
+    /// One that is encrypted, and begins with a handshake.
+    pub(crate) fn encrypted(info: ConnInfo, socket: OwnedFd, tls: Tls) -> Conn<S> {
+        Conn {
+            transport: Transport::Tls(Box::new(tls)),
+            phase: Phase::Handshaking,
+            ..Conn::new(info, socket, None)
+        }
+    }
+
     /// Begins the output of a call for this connection.
     #[inline]
     pub(crate) fn begin_output(&self, output: &mut Output) {
@@ -211,9 +208,10 @@ impl<S> Conn<S> {
         self.rest.len() + self.apart.as_ref().map_or(0, |apart| apart.bytes().len())
     }
 
-    /// The memory that they are in. Of a part that is received apart only what has arrived is in memory.
+    /// The memory that they are in.
     pub(crate) fn input_capacity(&self) -> usize {
-        self.rest.capacity() + self.apart.as_ref().map_or(0, |apart| apart.bytes().len())
+        let apart = self.apart.as_ref().map_or(0, |apart| apart.populated());
+        self.rest.capacity() + apart + self.transport.capacities().0
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {
@@ -226,7 +224,7 @@ impl<S> Conn<S> {
         self.control.gates.as_ref().map_or(queued, |gates| gates.sendable(queued))
     }
 
-    /// Whether so much output waits to be released that no more requests are to be served before.
+    /// Whether so much output waits to be released that requests must wait, too.
     pub(crate) fn is_stalled(&self) -> bool {
         self.control.gates.is_some() && self.queued_bytes() - self.sendable_bytes() > HELD_BYTES_MAX
     }
@@ -235,16 +233,28 @@ impl<S> Conn<S> {
     /// means that the socket is empty, and that the poller will report what arrives next.
     pub(crate) fn received(&mut self, count: usize, room: usize) {
         self.hung_up = count == 0;
-        self.readable = !self.hung_up && (count == room || self.hang_up_reported);
+        let may_have_more = count == room || self.hang_up_reported || self.transport.has_more();
+        self.readable = !self.hung_up && may_have_more;
     }
 
     /// Whether any output has yet to be sent.
     pub(crate) fn has_output(&self) -> bool {
-        self.queue.is_some() || self.deferred_at.is_some()
+        self.queue.is_some() || self.deferred_at.is_some() || self.transport.has_unsent()
     }
 
-    /// Whether queued output exists and nothing forbids to send it now.
+    /// Whether what a call has written may be sent as it is: no other output is in front of it, nothing
+    /// holds it back, and the connection does not end with it.
+    #[inline]
+    pub(crate) fn may_send_at_once(&self) -> bool {
+        let control = &self.control;
+        let is_held = control.hold.is_some() || control.gates.is_some() || control.is_cut;
+        let has_output = self.queue.is_some() || self.deferred_at.is_some();
+        !is_held && !has_output && matches!(self.phase, Phase::Open | Phase::Suspended(_))
+    }
+
+    /// Whether output exists and nothing forbids to send it now.
     pub(crate) fn can_flush(&self) -> bool {
-        self.writable == Writable::Yes && self.sendable_bytes() > 0
+        let has_some = self.sendable_bytes() > 0 || self.transport.has_unsent();
+        self.writable == Writable::Yes && has_some
     }
 }

@@ -1,12 +1,10 @@
-//! What a session sees of its connection during a call: the bytes that arrived, the output, and a
-//! few switches.
+//! A session's view of its connection during a call: received bytes, output, and a few switches.
 
 use crate::buffer::apart::Apart;
 use crate::clock::Now;
 use crate::connection::{ConnInfo, Control};
-use crate::output::Output;
-use crate::output::limits::OutputClass;
 use crate::timer::{TimerKind, Timers};
+use tierce_output::{Output, OutputClass};
 
 /// The input and output of one call to the service.
 #[derive(Debug)]
@@ -16,8 +14,10 @@ pub struct Io<'a> {
     pub(crate) wanted: usize,
     /// A part of the input that is kept out of it.
     pub(crate) apart: Option<Box<Apart>>,
-    /// Whether that shall go back to its place.
+    /// Whether that is to go back to its place.
     pub(crate) joined: bool,
+    /// Whether the worker's mail goes before the output.
+    pub(crate) mail_first: bool,
     pub(crate) output: &'a mut Output,
     pub(crate) control: &'a mut Control,
     pub(crate) info: &'a ConnInfo,
@@ -41,6 +41,7 @@ impl<'a> Io<'a> {
             wanted,
             apart: None,
             joined: false,
+            mail_first: false,
             output,
             control,
             info,
@@ -88,13 +89,11 @@ impl<'a> Io<'a> {
     }
 
     /// Where in the input the value was that is kept out of it, and how much of it has arrived.
-    #[must_use]
     pub fn apart(&self) -> Option<(usize, usize)> {
         self.apart.as_ref().map(|apart| (apart.at(), apart.bytes().len()))
     }
 
     /// Whether the value that is kept out of the input is incomplete.
-    #[must_use]
     pub fn is_receiving_apart(&self) -> bool {
         self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
     }
@@ -112,6 +111,12 @@ impl<'a> Io<'a> {
     /// Puts the value back to its place in the input, for the next call. This copies it.
     pub fn join_apart(&mut self) {
         self.joined = true;
+    }
+
+    /// Has the worker read its mail after this call, and send what that leads to, before the output of this call is
+    /// sent. For a call that has posted mail to its own worker which others wait for more urgently.
+    pub fn send_mail_first(&mut self) {
+        self.mail_first = true;
     }
 
     /// Where replies go.

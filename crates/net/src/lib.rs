@@ -5,16 +5,18 @@ mod buffer;
 mod clock;
 mod connection;
 mod fd_limit;
+mod gates;
 mod io;
 mod listener;
 mod mailbox;
 mod metrics;
-mod output;
+mod queue;
 mod runtime;
 mod service;
 mod slab;
 mod system_clock;
 mod timer;
+mod tls;
 mod transport;
 mod worker;
 
@@ -24,11 +26,13 @@ pub use clock::{Clock, Now};
 pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};
 pub use fd_limit::raise_fd_limit;
 pub use io::Io;
-pub use listener::{BindAddress, ListenAddress, ListenError, Listener, Presence};
-pub use metrics::Metrics;
-pub use output::limits::{OUTPUT_CLASSES, OutputClass, OutputLimit, OutputLimits};
-pub use output::{ATTACH_BYTES_MIN, Mark, Output};
+pub use listener::{BindAddress, Encryption, ListenAddress, ListenError, Listener, Presence};
+pub use metrics::{Metrics, TlsMetrics};
 pub use runtime::{Config, Handle, Runtime, WORKERS_MAX};
 pub use service::{CloseReason, Flow, NextTurn, OnHangup, Refusal, Service, WorkerId};
 pub use system_clock::monotonic_nanos;
+pub use tierce_output::{
+    ATTACH_BYTES_MIN, Mark, OUTPUT_CLASSES, Output, OutputClass, OutputLimit, OutputLimits,
+};
+pub use tls::TlsSettings;
 pub use worker::conns::{ConnMut, ConnState, ConnView, Conns};

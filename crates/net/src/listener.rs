@@ -1,7 +1,6 @@
-//! Sockets that wait for connections: TCP over v4 and v6, and Unix sockets.
+//! Listening sockets: TCP over v4 and v6, and Unix sockets.
 //!
-//! v6 sockets take v6 connections only, so that listening on all v4 and on all v6 addresses are not
-//! in each other's way.
+//! v6 sockets accept v6 connections only, so listening on all v4 and on all v6 addresses does not conflict.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +29,7 @@ pub enum ListenError {
         /// Its reason.
         source: io::Error,
     },
-    /// Something that is no socket stands at the path of a Unix socket.
+    /// Something that is no socket is at the path of a Unix socket.
     #[error("could not listen on {}: a file that is no socket is there", path.display())]
     NotASocket {
         /// The path.
@@ -75,12 +74,23 @@ pub enum ListenAddress {
     Unix(PathBuf),
 }
 
+/// Whether what is sent over connections is encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encryption {
+    /// Bytes are sent as they are.
+    #[default]
+    None,
+    /// By TLS, as [`TlsSettings`](crate::TlsSettings) say.
+    Tls,
+}
+
 /// A socket that accepts connections. Clones are the same socket: when the last one is dropped it is
 /// closed, and a Unix socket's file is removed.
 #[derive(Clone, Debug)]
 pub struct Listener {
     listening: Arc<Listening>,
     pub(crate) tag: ListenerTag,
+    pub(crate) encryption: Encryption,
 }
 
 #[derive(Debug)]
@@ -132,11 +142,11 @@ impl Listener {
     }
 
     /// Listens on a Unix socket whose file gets the permissions `mode`, or those the process'
-    /// umask leaves. A socket file that nobody listens on any more is replaced.
+    /// umask leaves. A stale socket file, on which no process listens, is replaced.
     ///
     /// # Errors
     ///
-    /// When somebody listens there, something else is at the path, or it cannot be written.
+    /// When a process listens there, something else is at the path, or it cannot be written.
     pub fn unix(
         path: &Path,
         mode: Option<u32>,
@@ -157,13 +167,25 @@ impl Listener {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
                 .map_err(refused)?;
         }
-        // Only now, so that nobody connects before the permissions are right.
+        // Only now, so that no client connects before the permissions are right.
         listen(listener.socket(), backlog_argument(backlog)).map_err(|e| refused(e.into()))?;
         Ok(listener)
     }
 
     fn new(socket: OwnedFd, address: ListenAddress, tag: ListenerTag) -> Listener {
-        Listener { listening: Arc::new(Listening { socket, address }), tag }
+        let listening = Arc::new(Listening { socket, address });
+        Listener { listening, tag, encryption: Encryption::None }
+    }
+
+    /// The same with connections that are encrypted like this.
+    #[must_use]
+    pub fn encrypted(self, encryption: Encryption) -> Listener {
+        Listener { encryption, ..self }
+    }
+
+    /// Whether connections that come in here are encrypted.
+    pub fn encryption(&self) -> Encryption {
+        self.encryption
     }
 
     /// Where it listens.
@@ -176,7 +198,7 @@ impl Listener {
         self.tag
     }
 
-    /// Stops listening at once, whoever has another clone, so that the address is free for others.
+    /// Stops listening at once, even if there are clones, so that the address is free for others.
     /// Connections that were accepted go on.
     pub fn stop(&self) {
         // It fails only when it has no effect: the socket does not listen any more.
@@ -196,7 +218,7 @@ impl Listener {
 impl Drop for Listening {
     fn drop(&mut self) {
         if let ListenAddress::Unix(path) = &self.address {
-            // If it is gone already, somebody else has tidied up.
+            // If it is gone already, there is nothing to do.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,15 +1,15 @@
 //! A queue from any thread to one worker.
 //!
 //! - Mail of one sender arrives in the order it was posted.
-//! - The worker is woken by an eventfd only if it sleeps, and once however much is posted: a busy
-//!   worker looks into its mailbox every turn anyway.
-//! - A mailbox has no bound of its own; senders post in answer to work that is bounded.
+//! - An eventfd wakes the worker only if it sleeps, and once for all mail: a busy worker checks its mailbox
+//!   every turn anyway.
+//! - A mailbox is unbounded; senders post in answer to work that is bounded.
 //!
 //! # Thread safety
 //!
-//! A lost wake-up is impossible: the worker announces its sleep before it looks into the mailbox
-//! for the last time, and a sender posts before it looks for a sleeper. With sequentially
-//! consistent operations on both flags at least one of them sees the other.
+//! No wake-up is lost: the worker announces its sleep before it checks the mailbox for the last time, and a
+//! sender posts before it checks for a sleeper. With sequentially consistent operations on both flags, at least
+//! one of them sees the other.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,6 @@
-//! Counters: each worker counts for itself, readers add up.
+//! Counters: each worker counts for itself, readers sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::buffer::pool::PoolStats;
 
 /// Sums over all workers, since the start unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +17,23 @@ pub struct Metrics {
     pub bytes_out: u64,
     /// Turns of the workers' loops.
     pub turns: u64,
-    /// Memory held by the pools of connection buffers at the moment.
-    pub pool_bytes: u64,
-    /// Memory of them in use.
-    pub pool_bytes_used: u64,
+    /// What became of TLS handshakes.
+    pub tls: TlsMetrics,
+}
+
+/// What became of TLS handshakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsMetrics {
+    /// Handshakes that were completed.
+    pub completed: u64,
+    /// Those of them by which a peer came back with a ticket.
+    pub resumed: u64,
+    /// Handshakes that failed or took too long, and connections that broke the protocol later.
+    pub failed: u64,
+    /// Connections that were closed because too many handshakes were under way.
+    pub refused: u64,
+    /// Handshakes under way at the moment.
+    pub under_way: u64,
 }
 
 /// A worker's own counters.
@@ -33,7 +44,7 @@ pub(crate) struct LocalMetrics {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) turns: u64,
-    pub(crate) pool: PoolStats,
+    pub(crate) tls: TlsMetrics,
 }
 
 /// A worker's counters as others may read them. Only the worker writes, so plain stores do; being
@@ -46,8 +57,11 @@ pub(crate) struct SharedMetrics {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     turns: AtomicU64,
-    pool_bytes: AtomicU64,
-    pool_bytes_used: AtomicU64,
+    tls_completed: AtomicU64,
+    tls_resumed: AtomicU64,
+    tls_failed: AtomicU64,
+    tls_refused: AtomicU64,
+    tls_under_way: AtomicU64,
 }
 
 impl LocalMetrics {
@@ -58,8 +72,18 @@ impl LocalMetrics {
         shared.bytes_in.store(self.bytes_in, Ordering::Relaxed);
         shared.bytes_out.store(self.bytes_out, Ordering::Relaxed);
         shared.turns.store(self.turns, Ordering::Relaxed);
-        shared.pool_bytes.store(self.pool.arena_bytes as u64, Ordering::Relaxed);
-        shared.pool_bytes_used.store(self.pool.used_bytes as u64, Ordering::Relaxed);
+        if self.tls != TlsMetrics::default() {
+            self.publish_tls(shared);
+        }
+    }
+
+    #[cold]
+    fn publish_tls(&self, shared: &SharedMetrics) {
+        shared.tls_completed.store(self.tls.completed, Ordering::Relaxed);
+        shared.tls_resumed.store(self.tls.resumed, Ordering::Relaxed);
+        shared.tls_failed.store(self.tls.failed, Ordering::Relaxed);
+        shared.tls_refused.store(self.tls.refused, Ordering::Relaxed);
+        shared.tls_under_way.store(self.tls.under_way, Ordering::Relaxed);
     }
 }
 
@@ -70,7 +94,10 @@ impl SharedMetrics {
         sum.bytes_in += self.bytes_in.load(Ordering::Relaxed);
         sum.bytes_out += self.bytes_out.load(Ordering::Relaxed);
         sum.turns += self.turns.load(Ordering::Relaxed);
-        sum.pool_bytes += self.pool_bytes.load(Ordering::Relaxed);
-        sum.pool_bytes_used += self.pool_bytes_used.load(Ordering::Relaxed);
+        sum.tls.completed += self.tls_completed.load(Ordering::Relaxed);
+        sum.tls.resumed += self.tls_resumed.load(Ordering::Relaxed);
+        sum.tls.failed += self.tls_failed.load(Ordering::Relaxed);
+        sum.tls.refused += self.tls_refused.load(Ordering::Relaxed);
+        sum.tls.under_way += self.tls_under_way.load(Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Starting the threads, and the handle by which everybody talks to them.
+//! Starting the threads, and the handle for talking to them.
 
 use std::io;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use crate::connection::{ConnKey, ListenerTag};
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::metrics::{Metrics, SharedMetrics};
-use crate::output::limits::OutputLimits;
 use crate::service::{Service, WorkerId};
+use crate::tls::TlsSettings;
 use crate::worker::{Worker, WorkerConfig};
+use tierce_output::OutputLimits;
 
 /// Most workers of a runtime.
 pub const WORKERS_MAX: usize = 1024;
@@ -34,6 +35,8 @@ pub struct Config {
     pub keepalive_s: u32,
     /// What clients of a listener are told for whom there is no descriptor, before they are closed.
     pub last_words: fn(ListenerTag) -> &'static [u8],
+    /// How connections of listeners with [`Encryption::Tls`](crate::Encryption) are accepted.
+    pub tls: Option<TlsSettings>,
     /// What time it is.
     pub clock: Clock,
 }
@@ -47,6 +50,7 @@ impl Default for Config {
             output_limits: OutputLimits::default(),
             keepalive_s: 300,
             last_words: |_| b"",
+            tls: None,
             clock: Clock::start(),
         }
     }
@@ -59,6 +63,7 @@ pub(crate) enum Mail<M> {
     Close(ConnKey),
     Resume(ConnKey),
     OutputLimits(OutputLimits),
+    Tls(Option<TlsSettings>),
     Drain { within_ms: u64 },
 }
 
@@ -128,7 +133,7 @@ impl<M: Send> Handle<M> {
         self.mailbox(worker).post(Mail::Message(message));
     }
 
-    /// Posts to every worker what `make` makes for it.
+    /// Posts to every worker the message that `make` returns for it.
     pub fn broadcast(&self, mut make: impl FnMut(WorkerId) -> M) {
         for worker in (0..self.workers() as u16).map(WorkerId) {
             self.post(worker, make(worker));
@@ -150,6 +155,11 @@ impl<M: Send> Handle<M> {
         self.broadcast_mail(|| Mail::OutputLimits(limits));
     }
 
+    /// Accepts encrypted connections like this from now on; `None` closes them. Open ones go on.
+    pub fn set_tls(&self, settings: Option<&TlsSettings>) {
+        self.broadcast_mail(|| Mail::Tls(settings.cloned()));
+    }
+
     /// Changes the keepalive of connections to come; 0 is none.
     pub fn set_keepalive(&self, seconds: u32) {
         self.shared.keepalive_s.store(seconds, Ordering::Relaxed);
@@ -166,7 +176,7 @@ impl<M: Send> Handle<M> {
         self.listen(Vec::new());
     }
 
-    /// Ends the runtime: no more connections or requests are taken, waiting output is sent for at
+    /// Ends the runtime: accepts no more connections or requests, sends waiting output for at
     /// most `within`, then the threads end. [`Runtime::join`] waits for that.
     pub fn drain(&self, within: Duration) {
         self.shared.acceptor.post(AcceptorMail::Stop);
@@ -254,6 +264,7 @@ impl<M: Send + 'static> Runtime<M> {
                 input_buffer_bytes: config.input_buffer_bytes,
                 suspended_input_bytes_max: config.suspended_input_bytes_max,
                 limits: config.output_limits,
+                tls: config.tls.clone(),
                 clock: config.clock.clone(),
             };
             runtime.spawn(format!("worker-{number}"), move || {

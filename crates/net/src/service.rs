@@ -1,7 +1,7 @@
-//! What the program on top of the loops provides: the [`Service`] trait and the words it speaks in.
+//! The interface between the loops and the program on top: the [`Service`] trait and its types.
 //!
-//! All calls for one worker are made on that worker's thread, one after another, with the worker's
-//! own state as `&mut`. A service therefore needs locks only for what it shares between workers.
+//! All calls for one worker are made on that worker's thread, one after another, with the worker's own state as
+//! `&mut`. A service therefore needs locks only for what workers share.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,7 +28,8 @@ impl fmt::Display for WorkerId {
 ///
 /// A turn of a worker's loop runs in this order: [`turn_start`](Service::turn_start), messages,
 /// connections that are ready, timers, [`turn_end`](Service::turn_end), then everything that was
-/// held back for the end of the turn is sent.
+/// held back for the end of the turn is sent. Messages may come in between as well, after a call that has asked for
+/// that ([`Io::send_mail_first`]).
 ///
 /// No call may wait for anything but a short lock: all connections of the worker wait with it.
 pub trait Service: Send + Sync + Sized + 'static {
@@ -42,13 +43,19 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Builds the state of a worker, on its thread, before its first turn.
     fn worker(&self, id: WorkerId, handle: &Handle<Self::Message>) -> Self::Worker;
 
-    /// A connection was accepted. An error refuses it with a last word to the peer.
+    /// A connection was accepted, and its TLS handshake completed if it is encrypted. An error refuses it with a
+    /// last word to the peer.
     fn open(
         &self,
         worker: &mut Self::Worker,
         info: &ConnInfo,
         now: Now,
     ) -> Result<Self::Session, Refusal>;
+
+    /// A connection did not complete its TLS handshake, and was never opened.
+    fn handshake_failed(&self, worker: &mut Self::Worker, info: &ConnInfo, error: &io::Error) {
+        let _ = (worker, info, error);
+    }
 
     /// Bytes have arrived, or the session was resumed, or it asked for another turn.
     ///
@@ -99,7 +106,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         NextTurn::WhenReady
     }
 
-    /// A descriptor beside those of connections: the worker wakes up when it is readable, for a turn in
+    /// An additional descriptor: the worker wakes up when it is readable, for a turn in
     /// which the service finds out why. Asked for before the worker waits, until there is one; from
     /// then on it stays the same and open as long as the worker's state lives.
     fn watched<'w>(&self, worker: &'w Self::Worker) -> Option<BorrowedFd<'w>> {

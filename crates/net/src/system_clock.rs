@@ -1,12 +1,11 @@
 //! Asking the system for the time.
 //!
-//! [`Instant`](std::time::Instant) and [`SystemTime`](std::time::SystemTime) normalize and check what the system
-//! says, which takes longer than asking it. Where that is done several times in each turn, it is felt.
+//! [`Instant`](std::time::Instant) and [`SystemTime`](std::time::SystemTime) normalize and check the system's
+//! answer, which takes longer than the call itself and shows where it happens several times a turn.
 #![allow(unsafe_code, reason = "one call of the system, into memory of our own")]
 
 /// Nanoseconds on the clock that never goes back, since some moment in the past.
 #[inline]
-#[must_use]
 pub fn monotonic_nanos() -> u64 {
     let now = read(libc::CLOCK_MONOTONIC);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

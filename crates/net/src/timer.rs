@@ -1,10 +1,9 @@
 //! Deadlines of connections, in a binary heap that knows where each entry is.
 //!
-//! - At most one entry for each slot and kind, so memory is bounded by the number of slots whatever
-//!   the sessions do.
-//! - Moving a deadline later, or clearing it, only writes it down: the entry stays where it is and
-//!   is put right when it comes to the top. An idle timeout that moves with every request therefore
-//!   costs a store a request, and a heap operation once per timeout.
+//! - At most one entry for each slot and kind, so the number of slots bounds memory.
+//! - Moving a deadline later, or clearing it, only records it: the entry stays and is corrected when it reaches
+//!   the top. So an idle timeout that moves with every request costs a store per request and a heap operation
+//!   per timeout.
 //! - Deadlines come out in order of time. Time is passed in.
 
 /// "No deadline", and later than all deadlines.

@@ -1,9 +1,6 @@
-//! The narrow point between a connection and its socket: one function that receives, one that
-//! sends.
+//! The boundary between a connection and its socket: one function receives, one sends.
 //!
-//! Only plain sockets now. TLS fits in here by buffers: what the socket yields is decrypted on the
-//! way into the input, and output is encrypted on the way to the socket; the worker, the session
-//! and the output queue above see plain bytes either way.
+//! Worker, session and output queue above see plain bytes, whether the connection is encrypted or not.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -11,63 +8,94 @@ use std::os::fd::BorrowedFd;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use crate::tls::{Buffers, Tls};
+
 /// Slices given to one `sendmsg`. The kernel's own bound is 1,024 (`UIO_MAXIOV`); 64 slices of a
 /// block or a large value each are more than a socket buffer takes.
 pub(crate) const SLICES_MAX: usize = 64;
 
 /// How bytes get from the socket to the session and back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Transport {
     /// As they are.
     Plain,
+    /// Encrypted.
+    Tls(Box<Tls>),
 }
 
 impl Transport {
     /// Receives once. `Ok(0)` means the peer has sent its last byte (if `buffer` has any room).
-    pub(crate) fn receive(self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        tls: &mut Buffers,
+    ) -> io::Result<usize> {
         match self {
-            Transport::Plain => loop {
-                match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-                    Ok((count, _)) => return Ok(count),
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            },
+            Transport::Plain => receive(socket, buffer),
+            Transport::Tls(session) => {
+                let room = buffer.len();
+                session.receive(socket, tls, room, |at, bytes| {
+                    buffer[at..at + bytes.len()].copy_from_slice(bytes);
+                })
+            }
         }
     }
 
     /// The same into memory that nothing has been written to. The first `count` bytes have been, when
     /// `Ok(count)` is returned.
     pub(crate) fn receive_uninit(
-        self,
+        &mut self,
         socket: BorrowedFd<'_>,
         buffer: &mut [MaybeUninit<u8>],
+        tls: &mut Buffers,
     ) -> io::Result<usize> {
         match self {
-            Transport::Plain => loop {
-                match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-                    Ok(((received, _), _)) => return Ok(received.len()),
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            },
-        }
-    }
-
-    /// Sends once; fewer bytes than given means the socket is full.
-    pub(crate) fn send(self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Transport::Plain => {
-                would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+            Transport::Plain => receive_uninit(socket, buffer),
+            Transport::Tls(session) => {
+                let room = buffer.len();
+                session.receive(socket, tls, room, |at, bytes| {
+                    let places = buffer[at..at + bytes.len()].iter_mut();
+                    for (place, &byte) in places.zip(bytes) {
+                        place.write(byte);
+                    }
+                })
             }
         }
     }
 
-    /// Sends several slices at once; fewer bytes than given means the socket is full.
+    /// Whether input may be there, though the last call brought less than there was room for, that the poller
+    /// will not report.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        match self {
+            Transport::Plain => false,
+            Transport::Tls(session) => session.has_more(),
+        }
+    }
+
+    /// Sends once. Bytes that were not sent have to come first in the next call, unchanged: encrypted ones may have
+    /// been sent in part. [`is_full`](Self::is_full) tells whether there is room for more.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        tls: &mut Buffers,
+    ) -> io::Result<usize> {
+        match self {
+            Transport::Plain => send(socket, bytes),
+            Transport::Tls(session) => session.send(socket, tls, &[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// Sends several slices at once, as [`send`](Self::send) does.
     pub(crate) fn send_slices(
-        self,
+        &mut self,
         socket: BorrowedFd<'_>,
         slices: &[IoSlice<'_>],
+        tls: &mut Buffers,
     ) -> io::Result<usize> {
         debug_assert!(slices.len() <= SLICES_MAX);
         match self {
@@ -75,10 +103,71 @@ impl Transport {
                 let mut no_control = SendAncillaryBuffer::default();
                 rustix::net::sendmsg(socket, slices, &mut no_control, SendFlags::NOSIGNAL)
             }),
+            Transport::Tls(session) => session.send(socket, tls, slices),
+        }
+    }
+
+    /// Whether the socket is full, when it took `sent` of the `given` bytes.
+    pub(crate) fn is_full(&self, sent: usize, given: usize) -> bool {
+        match self {
+            Transport::Plain => sent < given,
+            Transport::Tls(session) => session.has_unsent(),
+        }
+    }
+
+    /// Whether something waits for room in the socket that is not in the queue, or not only there.
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Transport::Plain => false,
+            Transport::Tls(session) => session.has_unsent(),
+        }
+    }
+
+    /// Tells the peer that nothing follows, where the protocol has a message for that.
+    pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, tls: &mut Buffers) {
+        if let Transport::Tls(session) = self {
+            session.close(socket, tls);
+        }
+    }
+
+    /// Memory owned for input and for output.
+    pub(crate) fn capacities(&self) -> (usize, usize) {
+        match self {
+            Transport::Plain => (0, 0),
+            Transport::Tls(session) => (session.input_capacity(), session.output_capacity()),
         }
     }
 }
 
+/// Receives once, as it is.
+#[inline]
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((count, _)) => return Ok(count),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn receive_uninit(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    loop {
+        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+            Ok(((received, _), _)) => return Ok(received.len()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Sends once, as it is; fewer bytes than given means the socket is full.
+#[inline]
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))
+}
+
+#[inline]
 fn would_block_is_zero(mut send: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match send() {

@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use support::{Event, Server, Stream, eventually};
-use tierce_net::{Clock, CloseReason, Config};
+use support::{Client, Event, Server, Stream, eventually};
+use tierce_net::{Clock, CloseReason, Config, ConnKey};
 
 #[test]
 fn requests_before_the_peers_last_byte_are_answered() {
@@ -44,14 +45,20 @@ fn large_output_reaches_a_peer_that_has_shut_its_sending_half() {
 /// Bytes that are more than sockets keep.
 const LONG: usize = 40_000_000;
 
-#[test]
-fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
+/// A peer that has asked for a long reply and shut its sending half; and how far the server's clock is ahead.
+fn shut_before_a_long_reply() -> (Arc<AtomicU64>, Server, Client<TcpStream>, ConnKey) {
     let ahead_ms = Arc::new(AtomicU64::new(0));
     let clock = Clock::ahead_by(Arc::clone(&ahead_ms));
     let server = Server::start(Config { workers: 1, clock, ..Config::default() });
     let (mut client, key) = server.connect_known();
     client.send(&format!("bytes {LONG}\n"));
     client.stream.shut_write();
+    (ahead_ms, server, client, key)
+}
+
+#[test]
+fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
+    let (ahead_ms, server, mut client, key) = shut_before_a_long_reply();
     let mut received = vec![0; LONG + 1];
     let mut left = server.report_when(key, |report| report.output_bytes > 0).output_bytes;
     let mut chunks = received.chunks_mut(1_000_000);
@@ -77,12 +84,7 @@ fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
 
 #[test]
 fn a_peer_that_has_shut_its_sending_half_and_reads_nothing_is_given_up() {
-    let ahead_ms = Arc::new(AtomicU64::new(0));
-    let clock = Clock::ahead_by(Arc::clone(&ahead_ms));
-    let server = Server::start(Config { workers: 1, clock, ..Config::default() });
-    let (mut client, key) = server.connect_known();
-    client.send(&format!("bytes {LONG}\n"));
-    client.stream.shut_write();
+    let (ahead_ms, server, _client, key) = shut_before_a_long_reply();
     server.report_when(key, |report| report.output_bytes > 0);
     ahead_ms.fetch_add(50_000, Relaxed);
     assert_eq!(server.report().len(), 1, "there is time left");

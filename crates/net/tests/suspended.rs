@@ -109,3 +109,21 @@ fn a_session_certain_to_be_resumed_outlives_its_peers_last_byte() {
     assert!(matches!(server.wait_for_close(key), CloseReason::Peer));
     assert_eq!(client.rest(), "answered\n");
 }
+
+/// Whatever happens to the peer, requests that have arrived are executed. Only their replies are lost.
+#[test]
+fn a_session_certain_to_be_resumed_outlives_its_connection() {
+    let server = Server::one_worker();
+    let (mut client, key) = server.connect_known();
+    // The reply that it does not read makes the close a reset.
+    client.send("bytes 100000\nwait\nyield\nwait\n");
+    server.wait_for_suspension(key);
+    drop(client);
+    // The reset is noticed before that: it comes first to a worker that has two connections.
+    server.connect().check("echo other", "other");
+    server.handle().resume(key);
+    server.wait_for_suspension(key);
+    server.handle().resume(key);
+    let reason = server.wait_for_close(key);
+    assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason:?}");
+}

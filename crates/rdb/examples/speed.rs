@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use tierce_rdb::{Attributes, Event, Part, Reader, Writer, WriterOptions, crc64};
+use tierce_rdb::{Attributes, Event, Reader, ValuePart, Writer, WriterOptions, crc64};
 
 const VALUE_LEN: usize = 100;
 
@@ -71,7 +71,7 @@ fn read(file: &[u8], count: u64, what: &str) -> tierce_rdb::Result<()> {
             entries += 1;
             bytes += entry.key.len();
             reader.visit_value(|part| {
-                if let Part::String(string) = part {
+                if let ValuePart::String(string) = part {
                     bytes += string.len();
                 }
                 Ok::<(), tierce_rdb::Error>(())

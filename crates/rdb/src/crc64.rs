@@ -13,7 +13,6 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
 /// assert_eq!(crc64(crc64(0, b"1234"), b"56789"), 0xe9c6_d914_c4b8_d9ca);
 /// ```
-#[must_use]
 pub fn crc64(sum: u64, bytes: &[u8]) -> u64 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc64Redis, sum);
     digest.update(bytes);

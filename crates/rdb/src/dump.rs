@@ -1,4 +1,4 @@
-//! What DUMP answers and RESTORE takes: a value without its key, then the version of the format (2
+//! The payload of DUMP and RESTORE: a value without its key, then the version of the format (2
 //! bytes, little-endian) and the CRC-64 of all before it (8 bytes).
 //!
 //! ```
@@ -16,8 +16,11 @@ use crate::error::{Error, Result};
 use crate::format::{Encoding, Kind, VERSION_MAX};
 use crate::input::{Input, Summing};
 use crate::output::{Output, Settings};
-use crate::value::{Part, Value};
+use crate::value::{Value, ValuePart};
 use crate::writer::WriterOptions;
+
+/// Bytes of version and checksum.
+const SEAL_LEN: usize = 10;
 
 /// The payload of the value that `write` writes. Of the options, `checksum` is of no effect.
 ///
@@ -30,12 +33,37 @@ pub fn encode(
     let settings = Settings { checksum: false, ..options.settings()? };
     let mut output = Output::new(Vec::new(), settings);
     write(ValueWriter::new(&mut output, None))?;
-    output.put(&settings.version.to_le_bytes())?;
+    seal(output)
+}
+
+/// Ends a payload with version and checksum.
+pub(crate) fn seal(mut output: Output<Vec<u8>>) -> Result<Vec<u8>> {
+    let version = output.settings.version;
+    output.put(&version.to_le_bytes())?;
     output.flush()?;
     let mut payload = output.into_writer();
     let sum = crc64(0, &payload);
     payload.extend_from_slice(&sum.to_le_bytes());
     Ok(payload)
+}
+
+/// What comes before version and checksum, and the version.
+///
+/// # Errors
+/// If one of them is wrong.
+pub(crate) fn unseal(payload: &[u8]) -> Result<(&[u8], u16), PayloadError> {
+    let too_short = PayloadError::TooShort { len: payload.len() };
+    let Some((summed, stored)) = payload.split_last_chunk() else { return Err(too_short) };
+    let Some((body, version)) = summed.split_last_chunk() else { return Err(too_short) };
+    let version = u16::from_le_bytes(*version);
+    if version > VERSION_MAX {
+        return Err(PayloadError::Version { version, max: VERSION_MAX });
+    }
+    let (stored, computed) = (u64::from_le_bytes(*stored), crc64(0, summed));
+    if stored != computed {
+        return Err(PayloadError::Checksum { stored, computed });
+    }
+    Ok((body, version))
 }
 
 /// Why bytes are no payload. To a client, Redis tells the first three as one: the version or the
@@ -57,7 +85,7 @@ pub enum PayloadError {
         /// The highest known.
         max: u16,
     },
-    /// The bytes are not those of which the checksum was made.
+    /// The checksum does not match.
     #[error("the payload says checksum {stored:016x}, its bytes have {computed:016x}")]
     Checksum {
         /// The checksum in the payload.
@@ -88,36 +116,26 @@ impl<'a> Payload<'a> {
     /// # Errors
     /// If one of them is wrong.
     pub fn parse(payload: &'a [u8]) -> Result<Self, PayloadError> {
-        let too_short = PayloadError::TooShort { len: payload.len() };
-        let Some((summed, stored)) = payload.split_last_chunk() else { return Err(too_short) };
-        let Some((value, version)) = summed.split_last_chunk() else { return Err(too_short) };
-        let Some((&code, body)) = value.split_first() else { return Err(too_short) };
-        let version = u16::from_le_bytes(*version);
-        if version > VERSION_MAX {
-            return Err(PayloadError::Version { version, max: VERSION_MAX });
+        if payload.len() <= SEAL_LEN {
+            return Err(PayloadError::TooShort { len: payload.len() });
         }
-        let (stored, computed) = (u64::from_le_bytes(*stored), crc64(0, summed));
-        if stored != computed {
-            return Err(PayloadError::Checksum { stored, computed });
-        }
+        let (value, version) = unseal(payload)?;
+        let (&code, body) = value.split_first().expect("it is longer than its end");
         let encoding = Encoding::from_code(code).ok_or(PayloadError::UnknownType { code })?;
         Ok(Payload { encoding, version, body })
     }
 
     /// What the value is.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.encoding.kind()
     }
 
     /// How the value is encoded.
-    #[must_use]
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
     /// The version of the format.
-    #[must_use]
     pub fn version(&self) -> u16 {
         self.version
     }
@@ -130,7 +148,7 @@ impl<'a> Payload<'a> {
     /// returns an error.
     pub fn visit<E: From<Error>>(
         &self,
-        mut visit: impl FnMut(Part<'_>) -> Result<(), E>,
+        mut visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut input = self.input();
         decode::value(&mut input, self.encoding, &mut visit)?;

@@ -1,7 +1,7 @@
-//! What can go wrong, by cause. Every error of reading says at which byte of the input it was noticed.
+//! Errors, by cause. Every read error has the byte offset of the input where it was noticed.
 //!
-//! Inside a packed value (a listpack, a ziplist and the like, which may be compressed) the offset is
-//! that of the first byte after the packed value, since its inner bytes have no place in the file.
+//! Inside a packed value (a listpack, a ziplist and the like, which may be compressed) the offset is that of the
+//! first byte after the packed value, since its inner bytes have no position in the file.
 
 use std::io;
 

@@ -46,8 +46,7 @@ macro_rules! types {
             /// All encodings.
             pub const ALL: &[Encoding] = &[$(Encoding::$name,)*];
 
-            /// The encoding that a byte stands for.
-            #[must_use]
+            /// The encoding with this code.
             pub fn from_code(code: u8) -> Option<Encoding> {
                 match code { $($code => Some(Encoding::$name),)* _ => None }
             }
@@ -129,13 +128,11 @@ pub enum Kind {
 
 impl Encoding {
     /// The byte in the file.
-    #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
     /// What a value of this encoding is.
-    #[must_use]
     pub fn kind(self) -> Kind {
         use Encoding as E;
         match self {

@@ -1,7 +1,7 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds,
-//! and the test `fuzz_smoke` hands in seeded random bytes, so that everyone runs the same checks.
+//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
+//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::io::Read;
 use crate::aof::{self, Item, Manifest};
 use crate::{
     Attributes, Entry, Error, Event, Reader, Result, VERSION_REDIS_7_4, Value, Writer,
-    WriterOptions, crc64, dump,
+    WriterOptions, crc64, dump, functions,
 };
 
 /// Written so that nothing of a value is lost.
@@ -17,9 +17,9 @@ const OPTIONS: WriterOptions =
     WriterOptions { version: VERSION_REDIS_7_4, compression: true, checksum: true };
 
 /// A reader that hands out a few bytes at a time.
-struct Pieces<'a>(&'a [u8], usize);
+struct ChunkReader<'a>(&'a [u8], usize);
 
-impl Read for Pieces<'_> {
+impl Read for ChunkReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let len = self.1.min(buffer.len());
         self.0.read(&mut buffer[..len])
@@ -27,7 +27,6 @@ impl Read for Pieces<'_> {
 }
 
 /// Puts what has no order in one, so that values can be compared.
-#[must_use]
 pub fn canonical(mut value: Value) -> Value {
     match &mut value {
         Value::Set(members) => members.sort(),
@@ -82,7 +81,7 @@ fn is_whole(value: &Value) -> bool {
 pub fn rdb_file(data: &[u8]) {
     let (mut found, error) = entries(data);
     let piece = 1 + data.len() % 7;
-    let pieces = entries(Pieces(data, piece));
+    let pieces = entries(ChunkReader(data, piece));
     assert_eq!(format!("{pieces:?}"), format!("{:?}", (&found, error)));
 
     found.retain(|(_, value)| is_whole(value));
@@ -119,6 +118,22 @@ pub fn dump_payload(data: &[u8]) {
     }
 }
 
+/// Libraries are read or refused, within their limit, and come back.
+pub fn functions_payload(data: &[u8]) {
+    const BYTES_MAX: usize = 1 << 16;
+    let decode = |payload: &[u8]| -> Option<Vec<Vec<u8>>> {
+        functions::decode(payload, BYTES_MAX).ok()?.collect::<Result<_, _>>().ok()
+    };
+    let _ = decode(data);
+    let summed = [data, &10_u16.to_le_bytes()].concat();
+    let payload = [&summed[..], &crc64(0, &summed).to_le_bytes()].concat();
+    let Some(libraries) = decode(&payload) else { return };
+    assert!(libraries.iter().map(Vec::len).sum::<usize>() <= BYTES_MAX);
+    let again = functions::encode(OPTIONS, libraries.iter().map(Vec::as_slice));
+    let again = again.expect("a vector takes everything");
+    assert_eq!(decode(&again), Some(libraries));
+}
+
 /// What is whole of a file that was cut can be read without an error, and is the same; a manifest
 /// comes back.
 pub fn aof_file(data: &[u8]) {
@@ -148,7 +163,6 @@ fn items(data: &[u8]) -> (Vec<Item>, u64, bool) {
 }
 
 /// A file with a value of each kind, to begin mutations with.
-#[must_use]
 pub fn sample(values: &[Value]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
     for (n, value) in values.iter().enumerate() {

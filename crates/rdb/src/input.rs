@@ -1,7 +1,6 @@
-//! The bytes that are read, with their offset and their sum.
+//! The input, with its offset and checksum.
 //!
-//! **Invariant:** no length that the input claims makes memory grow. Memory follows the bytes that
-//! really came, by a constant factor.
+//! **Invariant:** memory grows with received bytes, by a constant factor, never with a declared length.
 
 use std::io::{ErrorKind, Read};
 
@@ -147,7 +146,7 @@ impl<R: Read> Input<R> {
         Ok(bytes)
     }
 
-    /// The error for an input all of which has come.
+    /// The error for a truncated input.
     fn truncated_at_end(&self, expected: &'static str) -> Error {
         Error::Truncated { offset: self.base + self.end as u64, expected }
     }

@@ -1,7 +1,6 @@
 //! Redis' persistence formats: RDB files, DUMP payloads, append-only files.
 //!
-//! Bytes in, values out, and the other way round. Nothing here opens a file, knows a keyspace or
-//! reads a clock.
+//! Bytes in, values out, and the other way round. Nothing here opens a file, knows a keyspace or reads a clock.
 //!
 //! ```
 //! use tierce_rdb::{Attributes, Event, Reader, Value, Writer, WriterOptions};
@@ -23,17 +22,19 @@
 //! # Ok::<(), tierce_rdb::Error>(())
 //! ```
 //!
-//! Whatever bytes come in, the answer is a value or an [`Error`] that says where: no panic, and no
-//! memory out of proportion to the input.
+//! Any input yields a value or an [`Error`] with its position: never a panic, and never memory out of proportion to
+//! the input.
 #![forbid(unsafe_code)]
 
 pub mod aof;
+mod compression_heuristic;
 mod crc64;
 mod decode;
 pub mod dump;
 mod encode;
 mod error;
 mod format;
+pub mod functions;
 #[doc(hidden)]
 pub mod fuzzing;
 mod input;
@@ -43,7 +44,6 @@ mod packed;
 mod reader;
 mod string;
 mod value;
-mod worth;
 mod writer;
 
 pub use crc64::crc64;
@@ -52,7 +52,7 @@ pub use error::{Error, Result};
 pub use format::{Encoding, Kind, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4};
 pub use reader::{Checksum, Entry, Event, Reader};
 pub use value::{
-    Attributes, Consumer, Field, Group, Part, Pending, Stream, StreamEntry, StreamId, StreamState,
-    Value,
+    Attributes, Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
+    ValuePart,
 };
 pub use writer::{Writer, WriterOptions};

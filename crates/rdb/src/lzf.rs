@@ -1,9 +1,8 @@
 //! LZF, the compression of strings in RDB files.
 //!
-//! The compressed form is a sequence of literal runs and references. A byte below 32 starts a run:
-//! that many bytes and one follow as they are. Any other byte starts a reference to earlier output:
-//! its upper three bits are the length less two (7 means that another byte is to be added), its
-//! lower five bits and the last byte are the distance less one.
+//! The compressed form is a sequence of literal runs and references. A byte below 32 starts a literal run of that
+//! many bytes plus one. Any other byte starts a reference to earlier output: its upper three bits are the length
+//! less two (7: add another byte), its lower five bits and the last byte are the distance less one.
 
 /// Longest literal run.
 const RUN_MAX: usize = 32;
@@ -136,7 +135,7 @@ pub(crate) fn decompress(compressed: &[u8], len: u64, output: &mut Vec<u8>) -> O
     (output.len() - start == len).then_some(())
 }
 
-/// Appends what a reference stands for, and returns what follows it.
+/// Appends the bytes a reference stands for, and returns the rest of the input.
 fn expand<'a>(
     control: usize,
     mut rest: &'a [u8],

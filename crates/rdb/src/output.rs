@@ -1,11 +1,11 @@
-//! The bytes that are written, with their number and their sum.
+//! The output, with its length and checksum.
 
 use std::io::Write;
 
+use crate::compression_heuristic::CompressionHeuristic;
 use crate::crc64::crc64;
 use crate::error::{Error, Result};
 use crate::lzf::Compressor;
-use crate::worth::Worth;
 
 /// What is collected before the writer gets it.
 const BUFFER_LEN: usize = 64 << 10;
@@ -21,7 +21,7 @@ pub(crate) struct Output<W> {
     sum: u64,
     pub(crate) settings: Settings,
     pub(crate) compressor: Compressor,
-    pub(crate) worth: Worth,
+    pub(crate) heuristic: CompressionHeuristic,
     /// A string in its compressed form.
     pub(crate) compressed: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl<W: Write> Output<W> {
             sum: 0,
             settings,
             compressor: Compressor::default(),
-            worth: Worth::default(),
+            heuristic: CompressionHeuristic::default(),
             compressed: Vec::new(),
         }
     }

@@ -1,9 +1,8 @@
 //! Reads an RDB file from beginning to end.
 //!
-//! The file is a sequence of [`Event`]s. The value of a key is not part of its event: the caller
-//! reads it next, whole or in parts, or leaves it, and then the next event passes over it. So memory
-//! is bounded by the largest string, packed value or consumer group, and not by the largest
-//! collection.
+//! The file is a sequence of [`Event`]s. The value of a key is not part of its event: the caller reads it next, whole
+//! or in parts, or skips it by taking the next event. So the largest string, packed value or consumer group bounds
+//! memory, not the largest collection.
 
 use std::io::Read;
 
@@ -11,7 +10,7 @@ use crate::decode;
 use crate::error::{Error, Result};
 use crate::format::{Encoding, Kind, MAGIC, VERSION_CHECKSUM, VERSION_MAX, VERSION_MIN, opcode};
 use crate::input::{Input, Summing};
-use crate::value::{Attributes, Part, Value};
+use crate::value::{Attributes, Value, ValuePart};
 
 /// What comes next in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +72,6 @@ pub struct Entry {
 
 impl Entry {
     /// What its value is.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         self.encoding.kind()
     }
@@ -96,7 +94,7 @@ pub struct Reader<R> {
     input: Input<R>,
     version: u16,
     db: u64,
-    /// How the value is encoded that stands at the input's offset, if one does.
+    /// How the value at the input's offset is encoded, if there is one.
     value: Option<Encoding>,
     ended: bool,
 }
@@ -128,13 +126,11 @@ impl<R: Read> Reader<R> {
     }
 
     /// The version of the format.
-    #[must_use]
     pub fn version(&self) -> u16 {
         self.version
     }
 
     /// How many bytes were read so far, for a progress bar.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
@@ -242,7 +238,7 @@ impl<R: Read> Reader<R> {
     /// [`Error::Module`] if it belongs to a module, after which the next event can be read.
     pub fn visit_value<E: From<Error>>(
         &mut self,
-        mut visit: impl FnMut(Part<'_>) -> Result<(), E>,
+        mut visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let encoding = self.take_value()?;
         decode::value(&mut self.input, encoding, &mut visit)

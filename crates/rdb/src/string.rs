@@ -1,8 +1,7 @@
-//! Lengths and strings, the two things that everything else in the format is made of.
+//! Lengths and strings, of which everything else in the format is made.
 //!
-//! The two upper bits of a length's first byte say how it goes on: 6 bits in this byte, 14 bits in
-//! two, 32 or 64 bits after it; or that no length follows but a string in a special form, an integer
-//! or compressed bytes.
+//! The two upper bits of a length's first byte give its form: 6 bits in this byte, 14 bits in two, 32 or 64 bits
+//! after it; or, instead of a length, a specially encoded string: an integer or compressed bytes.
 
 use std::io::{Read, Write};
 
@@ -159,13 +158,13 @@ impl<W: Write> Output<W> {
 
     /// Whether the string shrinks, as far as that was tried; then the result is in `self.compressed`.
     fn compress(&mut self, string: &[u8]) -> bool {
-        if !self.worth.is_tried(string.len()) {
+        if !self.heuristic.is_tried(string.len()) {
             return false;
         }
         self.compressed.clear();
         let len_max = string.len() - COMPRESS_GAIN_MIN;
         let shrinks = self.compressor.compress(string, len_max, &mut self.compressed);
-        self.worth.note(string.len(), shrinks);
+        self.heuristic.note(string.len(), shrinks);
         shrinks
     }
 

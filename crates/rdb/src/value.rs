@@ -1,13 +1,13 @@
-//! Values as they are, whatever their encoding: whole ([`Value`]) or a part at a time ([`Part`]).
+//! Values, whatever their encoding: whole ([`Value`]) or a part at a time ([`ValuePart`]).
 //!
-//! Readers of files with large collections take parts; then no collection has to fit in memory.
+//! Readers of files with large collections take parts, so no collection has to fit in memory.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::format::Kind;
 
-/// What is known of a key beside its value.
+/// The attributes of a key besides its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// When the key expires, in milliseconds since 1970.
@@ -66,7 +66,7 @@ impl fmt::Display for StreamId {
 pub struct Stream {
     /// The entries in ascending order, which readers check.
     pub entries: Vec<StreamEntry>,
-    /// What is known beside the entries.
+    /// The metadata.
     pub state: StreamState,
     /// The consumer groups.
     pub groups: Vec<Group>,
@@ -78,11 +78,11 @@ pub struct StreamEntry {
     /// Its identity.
     pub id: StreamId,
     /// Names and values of its fields. Entries that a file keeps together share their names, since
-    /// a name that stands there once may belong to many entries.
+    /// a name that is there once may belong to many entries.
     pub fields: Vec<(Arc<[u8]>, Vec<u8>)>,
 }
 
-/// What is known of a stream beside its entries and groups.
+/// The metadata of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
     /// The highest identity ever given.
@@ -135,7 +135,7 @@ pub struct Pending {
 /// A part of a value. The parts of one value are all of one kind, and come in the order in which the
 /// file has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part<'a> {
+pub enum ValuePart<'a> {
     /// A string, which has this one part.
     String(&'a [u8]),
     /// The next element of a list.
@@ -168,7 +168,6 @@ pub enum Part<'a> {
 
 impl Value {
     /// A value of a kind without any parts; `None` for a module's.
-    #[must_use]
     pub fn empty(kind: Kind) -> Option<Value> {
         Some(match kind {
             Kind::String => Value::String(Vec::new()),
@@ -182,7 +181,6 @@ impl Value {
     }
 
     /// What this is.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Value::String(_) => Kind::String,
@@ -198,20 +196,22 @@ impl Value {
     ///
     /// # Panics
     /// If the part is of another kind.
-    pub fn push(&mut self, part: Part<'_>) {
+    pub fn push(&mut self, part: ValuePart<'_>) {
         match (self, part) {
-            (Value::String(string), Part::String(bytes)) => string.extend_from_slice(bytes),
-            (Value::List(elements), Part::Element(bytes)) => elements.push(bytes.to_vec()),
-            (Value::Set(members), Part::Member(bytes)) => members.push(bytes.to_vec()),
-            (Value::SortedSet(members), Part::Scored { member, score }) => {
+            (Value::String(string), ValuePart::String(bytes)) => string.extend_from_slice(bytes),
+            (Value::List(elements), ValuePart::Element(bytes)) => elements.push(bytes.to_vec()),
+            (Value::Set(members), ValuePart::Member(bytes)) => members.push(bytes.to_vec()),
+            (Value::SortedSet(members), ValuePart::Scored { member, score }) => {
                 members.push((member.to_vec(), score));
             }
-            (Value::Hash(fields), Part::Field { name, value, expiry_ms }) => {
+            (Value::Hash(fields), ValuePart::Field { name, value, expiry_ms }) => {
                 fields.push(Field { name: name.to_vec(), value: value.to_vec(), expiry_ms });
             }
-            (Value::Stream(stream), Part::StreamEntry(entry)) => stream.entries.push(entry.clone()),
-            (Value::Stream(stream), Part::StreamState(state)) => stream.state = *state,
-            (Value::Stream(stream), Part::Group(group)) => stream.groups.push(group.clone()),
+            (Value::Stream(stream), ValuePart::StreamEntry(entry)) => {
+                stream.entries.push(entry.clone());
+            }
+            (Value::Stream(stream), ValuePart::StreamState(state)) => stream.state = *state,
+            (Value::Stream(stream), ValuePart::Group(group)) => stream.groups.push(group.clone()),
             (value, part) => panic!("{part:?} is no part of a {:?}", value.kind()),
         }
     }

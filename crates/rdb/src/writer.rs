@@ -1,7 +1,6 @@
 //! Writes an RDB file, from the header to the checksum.
 //!
-//! Values are written by [`ValueWriter`], collections element after element as they are handed over,
-//! so that none need be in memory as a whole.
+//! [`ValueWriter`] writes values, and collections element by element, so that none has to be in memory whole.
 
 use std::io::Write;
 
@@ -87,7 +86,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// How many bytes the file has so far.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.output.offset()
     }

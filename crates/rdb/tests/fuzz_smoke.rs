@@ -4,7 +4,7 @@
 use tierce_rdb::aof::encode_command;
 use tierce_rdb::{
     Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,
-    WriterOptions, dump, fuzzing,
+    WriterOptions, dump, functions, fuzzing,
 };
 
 const ROUNDS_DEFAULT: u64 = 5_000;
@@ -13,16 +13,12 @@ const ROUNDS_DEFAULT: u64 = 5_000;
 const ALPHABET: &[u8] = b"\x00\x01\x02\x04\x05\x0b\x0f\x10\x12\x13\x15\x18\x40\x80\x81\xc0\xc3\xe0\
     \xf0\xf4\xf5\xf7\xfa\xfb\xfc\xfe\xff*$\r\n1#\"";
 
-/// SplitMix64: small, and good enough to choose bytes.
-struct Random(u64);
+/// Chooses bytes.
+struct Random(tierce_harness::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -78,7 +74,7 @@ fn run(target: fn(&[u8]), seeds: &[Vec<u8>], rounds: u64) {
     let rounds = number_from_environment("TIERCE_FUZZ_ROUNDS").unwrap_or(rounds);
     println!("TIERCE_SEED={seed}");
     seeds.iter().for_each(|seed| target(seed));
-    let mut random = Random(seed);
+    let mut random = Random(tierce_harness::Random::new(seed));
     for _ in 0..rounds {
         let input = random.input(seeds);
         let _trace = Trace(&input);
@@ -145,6 +141,21 @@ fn dump_payload() {
         payload
     };
     run(fuzzing::dump_payload, &values().iter().map(payload).collect::<Vec<_>>(), ROUNDS_DEFAULT);
+}
+
+#[test]
+fn functions_payload() {
+    let library = b"#!lua name=l\nredis.register_function('f', function() return 1 end)";
+    let repetitive = b"-- again ".repeat(30);
+    let payload = |libraries: &[&[u8]]| {
+        let mut payload =
+            functions::encode(WriterOptions::default(), libraries.iter().copied()).unwrap();
+        // The target adds version and checksum itself.
+        payload.truncate(payload.len() - 10);
+        payload
+    };
+    let seeds = [payload(&[]), payload(&[library]), payload(&[library, &repetitive, b""])];
+    run(fuzzing::functions_payload, &seeds, ROUNDS_DEFAULT);
 }
 
 #[test]

@@ -3,27 +3,35 @@
 use std::sync::Arc;
 
 use tierce_collections::same_bytes;
-use tierce_keyspace::Locker;
-use tierce_net::{Flow, Io, Mark, OnHangup, Output};
+use tierce_keyspace::{Busy, ShardLocks};
+use tierce_net::{Flow, Io};
+use tierce_output::{Mark, Output};
 use tierce_wire::resp::{
     Args, AuthState, Batch, Limits, Parsed, ProtocolError, Status, parse_apart,
 };
 
-use crate::blocking::{self, Mode};
-use crate::clients::output_class;
-use crate::command::Command;
+use crate::answer::Destination;
+use crate::blocking;
+use crate::caller::{Caller, ReplyMode};
+use crate::command::{Command, Flags};
+use crate::connection::output_class_of;
 use crate::durability::SyncPolicy;
-use crate::error::CommandError;
-use crate::execute::{self, Context, Guard, Refused};
-use crate::fetch::{self, Fetcher, Wanted};
+use crate::error::{CommandError, Interrupt};
+use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::fetch::{self, PendingRead};
+use crate::fetcher::Fetcher;
 use crate::gates::{Cause, Gates, Verdict};
-use crate::meter::{Meter, Timing};
+use crate::kernel::Kernel;
+use crate::meter::Meter;
+use crate::monitors;
+use crate::offload::Job;
 use crate::plan::{Plan, Planned};
 use crate::reply::Reply;
-use crate::server::Server;
-use crate::session::{ReplyMode, Session};
+use crate::session::Session;
+use crate::slowlog;
 use crate::stats::{Counters, Stat};
-use crate::transaction;
+use crate::suspend::{hold, suspend};
+use crate::waiting::Awaited;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
 /// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
@@ -41,21 +49,31 @@ const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
 const ELEMENTS_MIN: usize = 4;
 
 /// Memory that the batches of one worker use one after the other.
-#[derive(Default)]
 pub struct BatchMemory {
     batch: Batch,
     plan: Plan,
+    /// For replies to clients that wait for keys, which are not those of the batch.
+    pub served: Output,
+}
+
+impl Default for BatchMemory {
+    fn default() -> Self {
+        Self { batch: Batch::default(), plan: Plan::default(), served: Output::new() }
+    }
 }
 
 /// Serves one connection for one turn.
 pub struct BatchRunner<'k, 'w> {
-    server: &'k Server,
+    kernel: &'k Kernel,
     counters: &'k Counters,
     batch: &'w mut Batch,
     plan: &'w mut Plan,
+    served: &'w mut Output,
     fetcher: &'w mut Fetcher,
     /// The large argument of the only request that is in a vector of its own.
     large: Option<Arc<Vec<u8>>>,
+    /// Clients that waited for keys were served; their replies are in the mail of their workers.
+    pub has_served: bool,
 }
 
 /// Whether the replies to writes may be sent.
@@ -67,6 +85,15 @@ enum Acknowledge {
     Never,
 }
 
+/// Whether a request is kept for EXEC.
+#[derive(PartialEq, Eq)]
+enum Queued {
+    /// It is.
+    Yes,
+    /// The client may not have so much kept.
+    IsFull,
+}
+
 /// How far the execution of a batch got.
 enum Progress {
     /// All requests were executed.
@@ -76,7 +103,7 @@ enum Progress {
     /// The request with this index gets its reply later.
     Waiting { index: usize },
     /// The request with this index, and perhaps some behind it, need values that are on disk.
-    Fetching { index: usize, wanted: Vec<Wanted> },
+    Fetching { index: usize, pending_reads: Vec<PendingRead> },
     /// The connection ends here.
     Closing,
 }
@@ -84,18 +111,26 @@ enum Progress {
 impl<'k, 'w> BatchRunner<'k, 'w> {
     /// For a worker that counts in `counters`.
     pub fn new(
-        server: &'k Server,
+        kernel: &'k Kernel,
         counters: &'k Counters,
         memory: &'w mut BatchMemory,
         fetcher: &'w mut Fetcher,
     ) -> Self {
-        let BatchMemory { batch, plan } = memory;
-        Self { server, counters, batch, plan, fetcher, large: None }
+        let BatchMemory { batch, plan, served } = memory;
+        Self { kernel, counters, batch, plan, served, fetcher, large: None, has_served: false }
     }
 
     /// Executes all complete requests of the input.
     pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
-        session.fetches.underway = false;
+        if session.caller.waits.is_for_reply() {
+            // A command that ran away now waits for keys.
+            return suspend(&session.caller.waits, io);
+        }
+        session.caller.waits.go_on();
+        if session.caller.closing {
+            // What a transaction has done elsewhere that is through now.
+            return Flow::Close;
+        }
         if io.is_receiving_apart() {
             return Flow::Continue;
         }
@@ -105,14 +140,17 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return flow;
         }
         let now_ms = io.now().unix_ms as i64;
-        let mut locker = self.server.keyspace.locker();
+        let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
         loop {
-            let (limits, requests_max) = self.limits(session);
+            let (limits, requests_max) = self.limits(&session.caller);
             let (input, output) = io.split();
             let replied_before = output.mark();
             let parsed = session.parser.parse(input, &limits, requests_max, self.batch);
-            let progress = self.execute(session, &mut locker, input, output, now_ms);
-            if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
+            if self.batch.follows_empty() {
+                skip_empty(&mut session.caller);
+            }
+            let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
+            if locks.take_logged() && self.note_logged(&mut session.caller) == Acknowledge::Never {
                 io.output().truncate(replied_before);
                 return Flow::Close;
             }
@@ -122,20 +160,24 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
-                    return suspend(session, io);
+                    return suspend(&session.caller.waits, io);
                 }
-                Progress::Fetching { index, wanted } => {
+                Progress::Fetching { index, pending_reads } => {
                     self.leave(session, io, index);
-                    let (server, conn) = (self.server, io.info().key);
-                    return self.fetcher.fetch(server, &mut session.fetches, conn, wanted);
+                    return self.fetcher.fetch(
+                        self.kernel,
+                        &mut session.caller.waits,
+                        io,
+                        pending_reads,
+                    );
                 }
                 Progress::Closing => return Flow::Close,
             }
             match parsed.status {
                 Status::Full => {
                     // One of these may have been the password.
-                    if session.authenticated {
-                        io.set_output_class(output_class(true));
+                    if session.caller.authenticated {
+                        io.set_output_class(output_class_of(&session.caller));
                     }
                     if io.output().exceeds_limit() {
                         return Flow::Close;
@@ -160,7 +202,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         len: usize,
     ) -> Option<Flow> {
         let now_ms = io.now().unix_ms as i64;
-        let (limits, _) = self.limits(session);
+        let (limits, _) = self.limits(&session.caller);
         let Parsed { consumed, status } = parse_apart(io.input(), at, len, &limits, self.batch);
         match status {
             Status::Full => {}
@@ -173,12 +215,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         let value = Arc::new(io.take_apart()?);
         self.large = Some(Arc::clone(&value));
-        let mut locker = self.server.keyspace.locker();
+        let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
         let (_, output) = io.split();
         let replied_before = output.mark();
-        let progress = self.execute(session, &mut locker, &value, output, now_ms);
+        let progress = self.execute(&mut session.caller, &mut locks, &value, output, now_ms);
         self.large = None;
-        if locker.take_logged() && self.note_logged(session) == Acknowledge::Never {
+        if locks.take_logged() && self.note_logged(&mut session.caller) == Acknowledge::Never {
             io.output().truncate(replied_before);
             return Some(Flow::Close);
         }
@@ -196,12 +238,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             Progress::Waiting { .. } => {
                 io.consume(consumed);
                 session.parser.rewind();
-                Some(suspend(session, io))
+                Some(suspend(&session.caller.waits, io))
             }
-            Progress::Fetching { index, wanted } => {
+            Progress::Fetching { index, pending_reads } => {
                 self.leave(session, io, index);
-                let (server, conn) = (self.server, io.info().key);
-                Some(self.fetcher.fetch(server, &mut session.fetches, conn, wanted))
+                Some(self.fetcher.fetch(self.kernel, &mut session.caller.waits, io, pending_reads))
             }
             Progress::Closing => Some(Flow::Close),
         }
@@ -213,32 +254,34 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let error = CommandError::text(format!("ERR {error}"));
         let (_, output) = io.split();
         self.counters.add(Stat::Errors, 1);
-        self.server.errors.count(error.kind());
-        Reply::new(output, session.proto).error(&error);
+        self.kernel.errors.count(error.kind());
+        if session.caller.reply_mode == ReplyMode::On {
+            Reply::new(output, session.caller.proto).error(&error);
+        }
         Flow::Close
     }
 
-    /// Notes where the log ended after writes of this session, for those who want to wait for the
+    /// Notes where the log ended after writes of this session, for clients that wait for the
     /// device.
-    fn note_logged(&self, session: &mut Session) -> Acknowledge {
-        let Some(journal) = self.server.durability.journal() else { return Acknowledge::Now };
-        if journal.is_wounded() {
-            return Acknowledge::Never;
+    fn note_logged(&self, caller: &mut Caller) -> Acknowledge {
+        let Some(wal_handle) = self.kernel.durability.wal_handle() else { return Acknowledge::Now };
+        if caller.durability() == Some(SyncPolicy::EverySecond) {
+            wal_handle.promise();
         }
-        if session.durability == Some(SyncPolicy::EverySecond) {
-            journal.exposure.promise();
+        let policy = caller.sync_policy(self.kernel);
+        match caller.waits.logged.note_writes(wal_handle, policy) {
+            true => Acknowledge::Now,
+            false => Acknowledge::Never,
         }
-        session.acknowledgements.note(journal.appended(), session.sync_policy(self.server));
-        Acknowledge::Now
     }
 
     /// What a request may look like. Before authentication requests are small, and parsed one at
     /// a time, because the first may be the one that changes that.
-    fn limits(&self, session: &Session) -> (Limits, usize) {
-        if session.authenticated {
-            (self.server.request_limits(AuthState::Granted), REQUESTS_MAX)
+    fn limits(&self, caller: &Caller) -> (Limits, usize) {
+        if caller.authenticated {
+            (self.kernel.request_limits(AuthState::Granted), REQUESTS_MAX)
         } else {
-            (self.server.request_limits(AuthState::Required), 1)
+            (self.kernel.request_limits(AuthState::Required), 1)
         }
     }
 
@@ -246,8 +289,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// and its account.
     fn execute(
         &mut self,
-        session: &mut Session,
-        locker: &mut Locker<'k>,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
         input: &[u8],
         output: &mut Output,
         now_ms: i64,
@@ -255,29 +298,39 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         if self.batch.is_empty() {
             return Progress::Through;
         }
-        self.look_ahead(session, locker, input, now_ms);
-        locker.set_touch(session.touch());
-        let mut meter = Meter::start(self.server, self.counters);
-        let mut gates = Gates::look(self.server, session, now_ms);
+        self.look_ahead(caller, locks, input, now_ms);
+        locks.set_touch(caller.touch());
+        locks.set_origin(caller.origin());
+        let mut meter = Meter::start(self.kernel, self.counters);
+        // What was published before these requests came precedes their replies.
+        let proto = caller.proto;
+        caller.catch_up(&self.kernel.pubsub, output, proto);
+        let mut gates = Gates::read(self.kernel, caller, now_ms);
+        let commands = &self.kernel.commands;
+        if caller.closing {
+            // Its user is gone.
+            locks.release();
+            return Progress::Closing;
+        }
         let mut progress = Progress::Through;
         for (index, args) in self.batch.iter(input).enumerate() {
             let planned = match self.batch.len() {
-                1 => self.plan.look_at(self.server, args),
+                1 => self.plan.plan_one(self.kernel, args),
                 _ => self.plan.get(index),
             };
-            let Some(command) = self.resolve(session, output, args, planned) else {
-                if session.closing {
+            let Some(command) = self.resolve(caller, output, args, planned) else {
+                if caller.closing {
                     progress = Progress::Closing;
                     break;
                 }
                 continue;
             };
-            let passes_unseen = gates.are_open(command);
-            if !passes_unseen {
-                match gates.judge(self.server, session, locker, command) {
+            let passes_unseen = gates.are_open_to(caller, command, args);
+            if !passes_unseen && !gates.are_open_to_queue(command) {
+                match gates.judge(self.kernel, caller, locks, command, args) {
                     Verdict::Passes => {}
                     Verdict::Refused(refused) => {
-                        self.refuse(session, output, &refused);
+                        self.refuse(caller, output, refused);
                         continue;
                     }
                     Verdict::Held(cause) => {
@@ -285,48 +338,95 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                         break;
                     }
                 }
-                if gates.has_spilled && session.fetches.may_wait() {
-                    let wanted = self.wanted(session, locker, command, input, index, now_ms);
-                    if !wanted.is_empty() {
-                        progress = Progress::Fetching { index, wanted };
+            }
+            if !passes_unseen && caller.is_in_transaction() && command.is_queued() {
+                if self.queue(caller, output, command, args, planned) == Queued::IsFull {
+                    progress = Progress::Closing;
+                    break;
+                }
+                continue;
+            }
+            if !passes_unseen && gates.has_spilled && caller.waits.may_fetch() {
+                match self.pending_reads(caller, locks, command, input, index, now_ms) {
+                    Ok(pending_reads) if pending_reads.is_empty() => {}
+                    Ok(pending_reads) => {
+                        progress = Progress::Fetching { index, pending_reads };
+                        break;
+                    }
+                    Err(busy) => {
+                        progress = Progress::Held { index, cause: busy.into() };
                         break;
                     }
                 }
             }
-            let timing = if meter.continues(command) {
-                Timing::Run
-            } else {
-                if meter.must_end_run(command) {
-                    meter.end_run(session, || self.batch.get(index.saturating_sub(1), input));
+            let batch = &*self.batch;
+            let last =
+                move || slowlog::shorten(commands, batch.get(index.saturating_sub(1), input));
+            let timing = meter.begin(command, &caller.client, last);
+            if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
+            {
+                meter.take_back(timing);
+                if let Interrupt::Busy(busy) = interrupt
+                    && let Some(error) = self.busy_with_program(busy)
+                {
+                    self.refuse(caller, output, Refused { command: Some(command), error });
+                    continue;
                 }
-                meter.enter(command)
-            };
-            self.run(session, locker, output, command, args, planned, now_ms);
-            if timing == Timing::Alone {
-                meter.leave(command, session, args);
+                if interrupt == Interrupt::Long && command.spec.flags.contains(Flags::NONBLOCKING) {
+                    // Its connection goes on.
+                    caller.end_caching(Some(command));
+                    if gates.watched {
+                        monitors::show(self.kernel, command, caller, args);
+                    }
+                    continue;
+                }
+                // EXEC is shown behind what it runs.
+                if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {
+                    monitors::show(self.kernel, command, caller, args);
+                }
+                progress = match interrupt {
+                    Interrupt::Busy(busy) => Progress::Held { index, cause: busy.into() },
+                    Interrupt::Long => Progress::Waiting { index },
+                    Interrupt::Gate => unreachable!("a worker judges right before it runs"),
+                };
+                break;
             }
+            if locks.has_ready() {
+                blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);
+                self.has_served = true;
+            }
+            if !passes_unseen && !command.is_data_only {
+                meter.look_again();
+            }
+            meter.end(timing, command, &caller.client, move || slowlog::shorten(commands, args));
             if passes_unseen {
-                debug_assert!(self.stops(session, index).is_none(), "{} did", command.full_name);
+                debug_assert!(self.stops(caller, index).is_none(), "{} did", command.full_name);
                 continue;
             }
             if gates.has_spilled {
-                session.fetches.has_run();
+                caller.waits.has_run();
             }
+            // Messages that the command has led to follow its reply.
+            caller.end_caching(Some(command));
+            locks.tell_invalidated();
+            let proto = caller.proto;
+            caller.catch_up(&self.kernel.pubsub, output, proto);
             if !command.is_data_only {
-                gates.look_again(self.server, session);
+                gates.reread(self.kernel, caller);
             }
             if gates.watched {
                 // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
-                self.server.show_to_monitors(command, session, args);
+                monitors::show(self.kernel, command, caller, args);
             }
-            if let Some(stops) = self.stops(session, index) {
+            if let Some(stops) = self.stops(caller, index) {
                 progress = stops;
                 break;
             }
         }
-        meter.finish(session, || self.batch.get(self.batch.len() - 1, input));
-        // Nobody else shall wait for this shard while replies are sent.
-        locker.release();
+        let last = || slowlog::shorten(commands, self.batch.get(self.batch.len() - 1, input));
+        meter.finish(&caller.client, last);
+        // Other threads must not wait for this shard while replies are sent.
+        locks.release();
         progress
     }
 
@@ -334,49 +434,42 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     #[inline]
     fn look_ahead(
         &mut self,
-        session: &Session,
-        locker: &mut Locker<'k>,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
         input: &[u8],
         now_ms: i64,
     ) {
         if self.batch.len() < 2 {
             return;
         }
-        self.plan.make(self.server, self.batch, input);
-        let db = session.db;
-        if self.server.keyspace.gains_from_prefetch(db) {
-            locker.prefetch(self.plan.hashes().map(|hash| (db, hash)));
+        self.plan.make(self.kernel, self.batch, input);
+        let db = caller.db;
+        if self.kernel.keyspace.gains_from_prefetch(db) {
+            locks.prefetch(self.plan.hashes().map(|hash| (db, hash)));
         }
-        self.prefetch_elements(session, locker, input, now_ms);
+        self.prefetch_elements(caller, locks, input, now_ms);
     }
 
     /// The command of a request; `None` if it has been answered.
     #[inline]
     fn resolve(
         &self,
-        session: &mut Session,
+        caller: &mut Caller,
         output: &mut Output,
         args: Args<'_>,
         planned: Planned,
     ) -> Option<&'k Command> {
-        if session.transaction_fails
-            && let Some(answer) = transaction::answer(session, args)
-        {
-            self.answer(session, output, answer);
-            return None;
-        }
-        if let Some(command) = planned.command(self.server) {
+        if let Some(command) = planned.command(self.kernel) {
             return Some(command);
         }
-        match execute::resolve(self.server, args) {
+        match execute::resolve(self.kernel, args) {
             Ok(command) => Some(command),
-            Err(_) if self.is_of_browser(session, args) => {
-                session.closing = true;
+            Err(_) if self.is_of_browser(caller, args) => {
+                caller.closing = true;
                 None
             }
             Err(refused) => {
-                transaction::note_unknown(session, args);
-                self.refuse(session, output, &refused);
+                self.refuse(caller, output, refused);
                 None
             }
         }
@@ -384,54 +477,117 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// How the batch ends behind this request, if it does.
     #[inline]
-    fn stops(&self, session: &Session, index: usize) -> Option<Progress> {
-        if session.closing {
+    fn stops(&self, caller: &Caller, index: usize) -> Option<Progress> {
+        if caller.closing {
             return Some(Progress::Closing);
         }
-        let waits = session.waiting.is_some() || session.blocked.is_some();
-        waits.then_some(Progress::Waiting { index })
+        caller.waits.is_for_reply().then_some(Progress::Waiting { index })
     }
 
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "all that a request has been found out of")]
     fn run(
         &self,
-        session: &mut Session,
-        locker: &mut Locker<'k>,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
         output: &mut Output,
         command: &'k Command,
         args: Args<'_>,
         planned: Planned,
         now_ms: i64,
-    ) {
-        let muted_from = (session.reply_mode != ReplyMode::On).then(|| output.mark());
-        let reply = Reply::new(output, session.proto);
-        let (server, counters) = (self.server, self.counters);
+    ) -> Option<Interrupt> {
+        if command.has_one_key {
+            let hash = match planned.hash {
+                Some(hash) => hash,
+                None => self.kernel.keyspace.hash(args.at(command.first_key)),
+            };
+            if let Err(busy) = locks.reach(hash) {
+                return Some(Interrupt::Busy(busy));
+            }
+        }
+        let muted_from = (caller.reply_mode != ReplyMode::On).then(|| output.mark());
+        let reply = Reply::new(output, caller.proto);
+        let (kernel, counters) = (self.kernel, self.counters);
         let mode = Mode::Client;
         let large = self.large.as_ref();
         let hashed = planned.hash.map(|hash| (args.at(command.first_key), hash));
-        let guard = Guard::new(locker);
-        Context { server, session, guard, reply, command, counters, now_ms, mode, large, hashed }
-            .run(args);
-        if locker.has_ready() {
-            blocking::serve(server, locker, counters, now_ms);
+        let hashed = hashed.as_slice();
+        let guard = Guard::new(locks);
+        let call = Call::new(args);
+        let mut context = Context {
+            kernel,
+            caller,
+            call,
+            guard,
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        };
+        let interrupt = context.run();
+        match interrupt {
+            None => {}
+            Some(Interrupt::Busy(_) | Interrupt::Gate) => return interrupt,
+            Some(Interrupt::Long) => self.send_away(caller, output, command, args),
         }
-        if session.reply_mode != ReplyMode::On {
-            mute(session, output, muted_from);
+        if caller.reply_mode != ReplyMode::On {
+            // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the rest.
+            let is_muted = command.is_exec() && caller.holds_messages();
+            let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING) && !is_muted;
+            mute(caller, output, muted_from.filter(|_| is_reply));
         }
+        interrupt
     }
 
-    /// Whether something that is no command is a part of a request of HTTP. A page that somebody looks at
-    /// can have the browser send one here, with commands in its body: they must not run.
+    /// What a client is told that needs a shard which a program has held for too long.
     #[cold]
-    fn is_of_browser(&self, session: &Session, args: Args<'_>) -> bool {
+    fn busy_with_program(&self, busy: Busy) -> Option<CommandError> {
+        self.kernel.scripts.running.refusal(busy.shard, self.kernel.busy_threshold())
+    }
+
+    /// Has a request that takes too long here run elsewhere; its reply comes later.
+    #[cold]
+    fn send_away(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        command: &Command,
+        args: Args<'_>,
+    ) {
+        if command.spec.flags.contains(Flags::NONBLOCKING) {
+            let room = output.room();
+            let sent = blocking::send_away(self.kernel, caller, command, args, room);
+            if let Err(error) = sent {
+                let refused = Refused { command: Some(command), error };
+                let mut reply = Reply::new(output, caller.proto);
+                execute::refuse(self.kernel, self.counters, &mut reply, &refused);
+            }
+            return;
+        }
+        let offload = self.kernel.offload_of(command, caller);
+        let (to, away, command) = (caller.reply_to(), caller.away(), args.to_owned());
+        let is_heard = caller.reply_mode == ReplyMode::On;
+        let room = if is_heard { output.room() } else { usize::MAX };
+        caller.wait_for(Awaited::LongCommand);
+        let to = Destination::Reply(to);
+        caller.end_caching(None);
+        offload.push(Job { to, caller: away, command, room });
+    }
+
+    /// Whether an unknown command is part of an HTTP request. A web page can make a browser send one here, with
+    /// commands in its body, which must not run.
+    #[cold]
+    fn is_of_browser(&self, caller: &Caller, args: Args<'_>) -> bool {
         let of_browser =
             args[0].eq_ignore_ascii_case(b"post") || args[0].eq_ignore_ascii_case(b"host:");
         if of_browser {
-            let addr = &session.client.addr;
-            self.server.log.warning(format_args!(
-                "Possible SECURITY ATTACK: somebody sends POST or Host: as commands, as a browser does that is \
-                 made to talk to this server (cross protocol scripting). Closed {addr}"
+            let addr = &caller.client.addr;
+            self.kernel.log.warning(format_args!(
+                "Possible SECURITY ATTACK: {addr} sent POST or Host: as a command, probably a browser misused for \
+                 cross protocol scripting. Connection closed"
             ));
         }
         of_browser
@@ -439,31 +595,37 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
 
     /// Replies to a request that does not come to run.
     #[cold]
-    fn refuse(&self, session: &mut Session, output: &mut Output, refused: &Refused<'_>) {
-        self.reply(session, output, |reply| {
-            execute::refuse(self.server, self.counters, reply, refused);
+    fn refuse(&self, caller: &mut Caller, output: &mut Output, refused: Refused<'_>) {
+        let refused = execute::refused_in_transaction(caller, refused);
+        caller.end_caching(refused.command);
+        self.reply(caller, output, |reply| {
+            execute::refuse(self.kernel, self.counters, reply, &refused);
         });
     }
 
-    /// Replies to a request of a transaction that fails.
-    #[cold]
-    fn answer(&self, session: &mut Session, output: &mut Output, answer: Result<(), CommandError>) {
-        match answer {
-            Ok(()) => self.reply(session, output, |reply| reply.ok()),
-            Err(error) => self.refuse(session, output, &Refused { command: None, error }),
+    /// Keeps a request for EXEC.
+    #[inline(never)]
+    fn queue(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        command: &Command,
+        args: Args<'_>,
+        planned: Planned,
+    ) -> Queued {
+        if caller.queue(self.kernel, command, args, planned.hash).is_err() {
+            self.counters.add(Stat::QueryLimitDisconnections, 1);
+            return Queued::IsFull;
         }
+        self.reply(caller, output, |reply| reply.queued());
+        Queued::Yes
     }
 
-    fn reply(
-        &self,
-        session: &mut Session,
-        output: &mut Output,
-        write: impl FnOnce(&mut Reply<'_>),
-    ) {
+    fn reply(&self, caller: &mut Caller, output: &mut Output, write: impl FnOnce(&mut Reply<'_>)) {
         let mark = output.mark();
-        write(&mut Reply::new(output, session.proto));
-        if session.reply_mode != ReplyMode::On {
-            mute(session, output, Some(mark));
+        write(&mut Reply::new(output, caller.proto));
+        if caller.reply_mode != ReplyMode::On {
+            mute(caller, output, Some(mark));
         }
     }
 
@@ -471,8 +633,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// command for one key. That shard stays locked for the first of them.
     fn prefetch_elements(
         &self,
-        session: &Session,
-        locker: &mut Locker<'k>,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
         input: &[u8],
         now_ms: i64,
     ) {
@@ -480,7 +642,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return;
         }
         let first = self.batch.get(0, input);
-        let at = match self.plan.get(0).command(self.server) {
+        let at = match self.plan.get(0).command(self.kernel) {
             Some(command) if command.spec.element_at > 0 => command.spec.element_at,
             _ => return,
         };
@@ -493,39 +655,58 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             return;
         }
         let elements = self.batch.iter(input).take_while(is_alike).map(|args| args.at(at));
-        let key = self.server.keyspace.key(&first[at - 1]);
-        locker.db(session.db, key.hash(), now_ms).prefetch_elements(key, elements);
+        let key = self.kernel.keyspace.key(&first[at - 1]);
+        if locks.try_reach(key.hash()) {
+            locks.db(caller.db, key.hash(), now_ms).prefetch_elements(key, elements);
+        }
     }
 
     /// The values on disk that the request with this index needs, which is a call of `command`. If there
-    /// are any, then also those of requests behind it, so that the disk gets all of them at once.
-    fn wanted(
+    /// are any, then also those of requests behind it, so that the disk gets all of them at once. [`Busy`] if that is
+    /// not known, because another thread holds a shard of this request for long.
+    fn pending_reads(
         &self,
-        session: &Session,
-        locker: &mut Locker<'k>,
+        caller: &Caller,
+        locks: &mut ShardLocks<'k>,
         command: &Command,
         input: &[u8],
         index: usize,
         now_ms: i64,
-    ) -> Vec<Wanted> {
-        let mut wanted = Vec::new();
+    ) -> Result<Vec<PendingRead>, Busy> {
+        let mut pending_reads = Vec::new();
         let args = self.batch.get(index, input);
-        fetch::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
-        if wanted.is_empty() {
-            return wanted;
+        if command.is_exec() {
+            execute::add_pending_reads_of_exec(
+                self.kernel,
+                locks,
+                caller,
+                now_ms,
+                &mut pending_reads,
+            )?;
+        } else {
+            fetch::add_pending_reads(locks, caller.db, command, args, now_ms, &mut pending_reads)?;
+        }
+        if pending_reads.is_empty() {
+            return Ok(pending_reads);
         }
         for index in index + 1..self.batch.len() {
-            if fetch::is_enough(&wanted) {
+            if fetch::is_enough(&pending_reads) {
                 break;
             }
             let args = self.batch.get(index, input);
-            if let Ok(command) = execute::resolve(self.server, args) {
+            if let Ok(command) = execute::resolve(self.kernel, args)
+                && caller.rights().check(command, args).is_ok()
+            {
                 // Should another command select another database before, nothing worse happens than that
                 // values are fetched in vain.
-                fetch::add_wanted(locker, session.db, command, args, now_ms, &mut wanted);
+                let db = caller.db;
+                let reads = &mut pending_reads;
+                if fetch::add_pending_reads(locks, db, command, args, now_ms, reads).is_err() {
+                    break;
+                }
             }
         }
-        wanted
+        Ok(pending_reads)
     }
 
     /// Leaves the requests from `index` on in the input.
@@ -539,29 +720,13 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     #[cold]
     fn hold(&self, session: &mut Session, io: &mut Io<'_>, index: usize, cause: Cause) -> Flow {
         self.leave(session, io, index);
-        session.held = true;
-        let now = io.now();
-        match cause {
-            Cause::Pause { until_ms } | Cause::Memory { until_ms } => {
-                let wait = (until_ms - now.unix_ms as i64).max(1) as u64;
-                io.set_timer(now.monotonic_ms + wait);
-            }
-            Cause::Device => {
-                io.set_timer(now.monotonic_ms + self.server.durability.hold_back());
-            }
-        }
-        Flow::Suspend(match cause {
-            // Whoever paused may be changing the data meanwhile: what clients wanted that have gone is not
-            // done behind its back. As in Redis.
-            Cause::Pause { .. } => OnHangup::Close,
-            Cause::Memory { .. } | Cause::Device => OnHangup::Wait,
-        })
+        hold(&mut session.caller.waits, self.kernel, cause, io)
     }
 
     /// The rest of the input is the beginning of a request.
     fn await_more(&self, session: &Session, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
-        let max = self.server.config.live().client_query_buffer_limit();
+        let max = self.kernel.config.live().client_query_buffer_limit();
         if waiting as u64 > max {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
             return Flow::Close;
@@ -580,35 +745,21 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// Lets the session wait for what it waits for.
+/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis.
 #[cold]
-fn suspend(session: &Session, io: &mut Io<'_>) -> Flow {
-    let now_ms = io.now().monotonic_ms;
-    let Some(waiting) = &session.blocked else {
-        if let Some(until_ms) = session.waiting.and_then(|waiting| waiting.until_ms(now_ms)) {
-            io.set_timer(until_ms);
-        }
-        return Flow::Suspend(OnHangup::Wait);
-    };
-    match waiting.until_ms(now_ms) {
-        Some(until_ms) => io.set_timer(until_ms),
-        None => io.clear_timer(),
+fn skip_empty(caller: &mut Caller) {
+    if caller.reply_mode == ReplyMode::SkipThis {
+        caller.reply_mode = ReplyMode::On;
     }
-    // The keys may never be there, and nobody would get what is.
-    Flow::Suspend(OnHangup::Close)
 }
 
 /// Takes back what was written since `from`, for a client that wants no replies.
 #[cold]
-fn mute(session: &mut Session, output: &mut Output, from: Option<Mark>) {
+fn mute(caller: &mut Caller, output: &mut Output, from: Option<Mark>) {
     if let Some(mark) = from
-        && session.reply_mode != ReplyMode::SkipNext
+        && caller.reply_mode != ReplyMode::SkipNext
     {
         output.truncate(mark);
     }
-    session.reply_mode = match session.reply_mode {
-        ReplyMode::SkipNext => ReplyMode::SkipThis,
-        ReplyMode::SkipThis => ReplyMode::On,
-        mode => mode,
-    };
+    caller.reply_mode = caller.reply_mode.after_command();
 }

@@ -1,6 +1,6 @@
 //! What the fuzz target for RESTORE does with its bytes; see `tierce_keyspace::fuzzing`.
 //!
-//! It panics when a promise is broken. No part of the crate's interface.
+//! It panics when a guarantee is violated. Not part of the crate's interface.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ pub fn restored(data: &[u8]) {
 fn replaces_or_changes_nothing(payload: &[u8]) {
     let options = Options { shards: 1, databases: 1, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
-    let mut executor = Executor::new(Arc::clone(&keyspace)).expect("a server that serves nobody");
+    let mut executor = Executor::new(Arc::clone(&keyspace)).expect("a server without clients");
     let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
     executor.execute(&words(&[b"RPUSH", b"key", b"former", b"12"])).expect("a list");
     let dump_of_key = || {
         let key = keyspace.key(b"key");
-        let mut locker = keyspace.locker();
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+        let mut locks = keyspace.locks();
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
         db.get(key).expect("a value in memory").map(|value| dump_of(&value))
     };
     let mut restore =
@@ -70,8 +70,8 @@ fn dump_of_restored(payload: &[u8]) -> Option<Vec<u8>> {
     assert!(used <= MEMORY_FOR_A_BYTE * payload.len(), "{used} bytes");
 
     let key = keyspace.key(b"key");
-    let mut locker = keyspace.locker();
-    let mut db = locker.db(DbIndex::ZERO, key.hash(), 0);
+    let mut locks = keyspace.locks();
+    let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
     db.put_collection(key, collection, None).expect("a short key");
     let value = db.get(key).expect("a value in memory")?;
     if let Value::Collection(collection) = &value {

@@ -1,95 +1,63 @@
-//! The Tierce server: everything between a socket's bytes and the keyspace.
+//! The Tierce server: everything between a socket's bytes and the commands, which are `tierce-commands`.
 //!
 //! In reading order:
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`config`] | directives, their sources, and the values in force |
 //! | `start` | from a configuration to a running server, and to its end |
-//! | `listening`, `log` | where it listens, and what it tells its operator |
-//! | `service` | the server as the event loops see it |
-//! | `message` | what workers are told by others |
-//! | `session` | the state of one connection |
+//! | `listening` | where it listens |
+//! | `tls` | what encrypted connections are accepted with, and what goes wrong with them |
+//! | `server` | what all workers share |
+//! | `dispatcher` | the server as the event loops see it |
+//! | `session` | a connection that speaks RESP |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
-//! | `plan`, `gates` | what is known of a batch ahead, and what its requests have to pass |
-//! | `execute` | one request: lookup, checks, locks, the command |
-//! | [`command`] | the table of commands: names, arity, flags, keys, documentation |
-//! | `commands` | the commands themselves, by chapter |
-//! | `reply` | writing replies in either protocol version |
 //! | `memcached` | the protocols of memcached, on the same keys |
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
-//! | `foreign` | what the protocols beside RESP have in common |
-//! | `engine` | the store: all of the following, without sessions |
-//! | `durability` | the log of writes: recovery, syncing, compaction |
-//! | `spill`, `fetch` | values that go to disk, and come back |
-//! | `persistence` | snapshots, in Redis' formats |
-//! | `eviction` | what happens at the limit of memory |
+//! | `front_ends` | what the protocols other than RESP have in common |
+//! | `connection` | a connection of any protocol, and how it gets the replies that it waits for |
+//! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
 //! | [`transfer`] | import and export of data of Redis |
-//! | `clients` | connections as others see them |
-//! | `stats`, `meter`, `slowlog`, `latency` | accounts |
-//! | `secrets` | what those may not show |
 
 mod acknowledge;
 mod batch;
-mod blocking;
-mod clients;
-mod clock;
-pub mod command;
-mod commands;
-mod compactness;
-pub mod config;
-/// For tests that drive the log without a server.
-#[doc(hidden)]
-pub mod durability;
-mod engine;
-mod error;
-mod eviction;
-mod execute;
-mod fetch;
-mod foreign;
+mod connection;
+mod deadlines;
+mod deliver;
+mod dispatcher;
+mod fetcher;
+mod front_ends;
 #[doc(hidden)]
 pub mod fuzzing;
-mod gates;
-pub mod inspection;
-mod latency;
 mod listening;
-mod log;
+mod long_commands;
 mod memcached;
-pub mod memory;
-mod message;
-mod meter;
 mod pedrokv;
-mod persistence;
-mod plan;
-mod process;
-mod random;
-mod reply;
-mod secrets;
+mod pid_file;
+mod results;
 mod server;
-mod service;
 mod session;
-mod slowlog;
-mod spill;
+mod set_aside;
 mod start;
-mod stats;
 mod supervision;
-#[cfg(test)]
-mod test_dir;
-mod transaction;
+mod suspend;
+mod tls;
 pub mod transfer;
-mod waiting;
 
-pub use commands::table as command_table;
+use tierce_commands as commands;
+use tierce_commands::{
+    acl, answer, blocking, caller, clients, error, execute, fetch, gates, kernel, message, meter,
+    monitors, notifications, offload, plan, process, pubsub, reply, shutdown, slowlog, stats,
+    tracking, waiting,
+};
+use tierce_config as config;
+use tierce_engine as engine;
+use tierce_engine::{clock, durability, log, memory, persistence, random};
+
 pub use listening::ListeningError;
-pub use log::LogError;
+pub use start::{Instance, StartError, Stopper, check_access, log_refusal, run};
 #[doc(hidden)]
-pub use start::SyncClock;
-pub use start::{Instance, StartError, Stopper, log_refusal, run};
+pub use start::{Shards, SyncClock};
 pub use supervision::wants_background;
-
-/// The version of Tierce.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// The version of Redis whose commands and replies these are. Client libraries choose features by
-/// what INFO and HELLO report, so it must be one they know.
-pub const REDIS_VERSION: &str = "7.2.0";
+pub use tierce_commands::{command, table as command_table, table_for as command_table_for};
+pub use tierce_engine::{REDIS_VERSION, VERSION};
+pub use tls::TlsError;

@@ -1,12 +1,14 @@
 //! Where the server listens: at the start, and after CONFIG SET of `bind` and the ports.
 //!
-//! - A change keeps the listeners that stay as they are; no connection waiting there is lost.
-//! - A change is all or nothing: when an address cannot be had, the server listens where it did.
+//! - A change keeps unchanged listeners open; no connection waiting there is lost. - A change is
+//!   all or nothing: if an address cannot be bound, the server keeps its listeners.
 
 use std::io;
 
 use parking_lot::Mutex;
-use tierce_net::{BindAddress, ListenAddress, ListenError, Listener, ListenerTag, Presence};
+use tierce_net::{
+    BindAddress, Encryption, ListenAddress, ListenError, Listener, ListenerTag, Presence,
+};
 
 use crate::config::{self, Settings, Startup};
 
@@ -34,6 +36,12 @@ pub enum ListeningError {
         /// The resolver's reason.
         error: io::Error,
     },
+    /// PedroKV, which knows no passwords, would be open to other machines.
+    #[error(
+        "pedrokv-port would be open on {0}, and its protocol knows no passwords: bind loopback addresses only, set \
+         pedrokv-port 0, or allow it by pedrokv-remote yes"
+    )]
+    RemotePedroKv(std::net::IpAddr),
     /// Neither a port nor a Unix socket is configured.
     #[error("nothing to listen on: all ports are 0 and there is no unixsocket")]
     Nowhere,
@@ -48,17 +56,21 @@ pub struct Listening {
 
 /// An address to listen on, and what is spoken there.
 #[derive(Clone, Copy)]
-struct Place {
+struct Endpoint {
     address: BindAddress,
     port: u16,
     tag: ListenerTag,
+    encryption: Encryption,
 }
 
-impl Place {
+impl Endpoint {
     fn is_of(&self, listener: &Listener) -> bool {
         match listener.address() {
             ListenAddress::Tcp(is) => {
-                is.ip() == self.address.ip && is.port() == self.port && listener.tag() == self.tag
+                is.ip() == self.address.ip
+                    && is.port() == self.port
+                    && listener.tag() == self.tag
+                    && listener.encryption() == self.encryption
             }
             ListenAddress::Unix(_) => false,
         }
@@ -73,12 +85,16 @@ impl Listening {
     pub fn start(startup: &Startup) -> Result<Self, ListeningError> {
         let backlog = startup.tcp_backlog;
         let ports = [
-            (startup.port, RESP),
-            (startup.memcached_port, MEMCACHED),
-            (startup.pedrokv_port, PEDROKV),
+            (startup.port, RESP, Encryption::None),
+            (startup.tls_port, RESP, Encryption::Tls),
+            (startup.memcached_port, MEMCACHED, Encryption::None),
+            (startup.memcached_tls_port, MEMCACHED, Encryption::Tls),
+            (startup.pedrokv_port, PEDROKV, Encryption::None),
+            (startup.pedrokv_tls_port, PEDROKV, Encryption::Tls),
         ];
-        let places = places(&startup.bind, ports)?;
-        let mut listeners = open_all(&places, backlog)?;
+        let endpoints = endpoints(&startup.bind, ports)?;
+        check_pedrokv(&endpoints, startup.pedrokv_remote)?;
+        let mut listeners = open_all(&endpoints, backlog)?;
         let sockets = [
             (&startup.unixsocket, RESP),
             (&startup.memcached_unixsocket, MEMCACHED),
@@ -94,12 +110,6 @@ impl Listening {
             return Err(ListeningError::Nowhere);
         }
         Ok(Self { backlog, present: Mutex::new(listeners) })
-    }
-
-    /// Listens nowhere: for a server that only executes commands of a file.
-    #[must_use]
-    pub fn nowhere() -> Self {
-        Self { backlog: 0, present: Mutex::default() }
     }
 
     /// Clones of all listeners.
@@ -119,18 +129,23 @@ impl Listening {
         install: impl Fn(Vec<Listener>),
     ) -> Result<(), ListeningError> {
         let ports = [
-            (settings.port(), RESP),
-            (settings.memcached_port(), MEMCACHED),
-            (settings.pedrokv_port(), PEDROKV),
+            (settings.port(), RESP, Encryption::None),
+            (settings.tls_port(), RESP, Encryption::Tls),
+            (settings.memcached_port(), MEMCACHED, Encryption::None),
+            (settings.memcached_tls_port(), MEMCACHED, Encryption::Tls),
+            (settings.pedrokv_port(), PEDROKV, Encryption::None),
+            (settings.pedrokv_tls_port(), PEDROKV, Encryption::Tls),
         ];
-        let wanted = places(&settings.bind(), ports)?;
+        let wanted = endpoints(&settings.bind(), ports)?;
+        check_pedrokv(&wanted, settings.pedrokv_remote())?;
         let mut present = self.present.lock();
         let stays = |listener: &Listener| match listener.address() {
             ListenAddress::Unix(_) => true,
-            ListenAddress::Tcp(_) => wanted.iter().any(|place| place.is_of(listener)),
+            ListenAddress::Tcp(_) => wanted.iter().any(|endpoint| endpoint.is_of(listener)),
         };
         let (kept, leaving): (Vec<_>, Vec<_>) = present.iter().cloned().partition(stays);
-        let is_missing = |place: &Place| !kept.iter().any(|listener| place.is_of(listener));
+        let is_missing =
+            |endpoint: &Endpoint| !kept.iter().any(|listener| endpoint.is_of(listener));
         let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
         let opened = match open_all(&missing, self.backlog) {
             Err(error) if is_in_use(&error) && !leaving.is_empty() => {
@@ -158,7 +173,8 @@ impl Listening {
     fn reopen(&self, stopped: &[Listener]) -> Vec<Listener> {
         let reopen = |listener: &Listener| match listener.address() {
             ListenAddress::Tcp(address) => {
-                Listener::tcp(*address, self.backlog, listener.tag()).ok()
+                let reopened = Listener::tcp(*address, self.backlog, listener.tag()).ok()?;
+                Some(reopened.encrypted(listener.encryption()))
             }
             ListenAddress::Unix(_) => None,
         };
@@ -166,10 +182,12 @@ impl Listening {
     }
 }
 
-fn open_all(places: &[Place], backlog: u32) -> Result<Vec<Listener>, ListenError> {
+fn open_all(endpoints: &[Endpoint], backlog: u32) -> Result<Vec<Listener>, ListenError> {
     let mut listeners = Vec::new();
-    for place in places {
-        listeners.extend(Listener::tcp_all(&[place.address], place.port, backlog, place.tag)?);
+    for endpoint in endpoints {
+        let Endpoint { address, port, tag, encryption } = *endpoint;
+        let opened = Listener::tcp_all(&[address], port, backlog, tag)?.into_iter();
+        listeners.extend(opened.map(|listener| listener.encrypted(encryption)));
     }
     Ok(listeners)
 }
@@ -179,16 +197,28 @@ fn is_in_use(error: &ListenError) -> bool {
 }
 
 /// Where each protocol is spoken.
-fn places(
+fn endpoints(
     bind: &[config::BindAddress],
-    ports: [(u16, ListenerTag); 3],
-) -> Result<Vec<Place>, ListeningError> {
-    let mut places = Vec::new();
-    for (port, tag) in ports {
+    ports: [(u16, ListenerTag, Encryption); 6],
+) -> Result<Vec<Endpoint>, ListeningError> {
+    let mut endpoints = Vec::new();
+    for (port, tag, encryption) in ports {
         let addresses = resolve_all(bind, port)?;
-        places.extend(addresses.into_iter().map(|address| Place { address, port, tag }));
+        let endpoint = |address| Endpoint { address, port, tag, encryption };
+        endpoints.extend(addresses.into_iter().map(endpoint));
     }
-    Ok(places)
+    Ok(endpoints)
+}
+
+/// Whoever reaches PedroKV may read and change everything in its database.
+fn check_pedrokv(endpoints: &[Endpoint], may_be_remote: bool) -> Result<(), ListeningError> {
+    let is_open = |endpoint: &&Endpoint| {
+        endpoint.tag == PEDROKV && !endpoint.address.ip.is_loopback() && !may_be_remote
+    };
+    match endpoints.iter().find(is_open) {
+        Some(endpoint) => Err(ListeningError::RemotePedroKv(endpoint.address.ip)),
+        None => Ok(()),
+    }
 }
 
 /// The addresses of `bind`, host names looked up, each once; none when the port is 0.
@@ -215,8 +245,9 @@ fn resolve(address: &config::BindAddress) -> Result<BindAddress, ListeningError>
 /// Address and port, or path.
 #[must_use]
 pub fn describe(listener: &Listener) -> String {
-    match listener.address() {
-        ListenAddress::Tcp(address) => address.to_string(),
-        ListenAddress::Unix(path) => path.display().to_string(),
+    match (listener.address(), listener.encryption()) {
+        (ListenAddress::Tcp(address), Encryption::None) => address.to_string(),
+        (ListenAddress::Tcp(address), Encryption::Tls) => format!("{address} (TLS)"),
+        (ListenAddress::Unix(path), _) => path.display().to_string(),
     }
 }

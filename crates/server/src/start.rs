@@ -4,35 +4,37 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
-use tierce_keyspace::log::LogSink;
-use tierce_keyspace::{Keyspace, Options, OptionsError};
-use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime};
+use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSettings};
 
-use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX};
-use crate::compactness;
+use crate::acl::{self, ChannelDefault, FileError, Terms, Users};
+use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS};
+use crate::command::Table;
 use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
 };
-use crate::durability::{self, Durability, Journal, LogHome, LogOptions, RecoveryError};
-use crate::engine::Engine;
-use crate::eviction;
+use crate::dispatcher::Dispatcher;
+use crate::durability;
+use crate::engine::{OpenError, Opened};
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
-use crate::message::Message;
-use crate::persistence::{self, Cause, Holding, LoadError, OwnFiles};
-use crate::process::PidFile;
-use crate::server::{Server, Shutdown};
-use crate::service::AnyService;
+use crate::long_commands::LongCommands;
+use crate::message::Notice;
+use crate::notifications;
+use crate::persistence::{self, Cause, Holding, OwnFiles};
+use crate::pid_file::PidFile;
+use crate::server::{Message, Server};
+use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
-use crate::transfer::{self, AdoptError};
+use crate::tls::{self, TlsError};
+use crate::tracking;
+use crate::transfer::{self, FirstImportError};
 
 /// How long clients get to read the last replies when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -46,12 +48,15 @@ const DESCRIPTORS_OF_A_LOOP: u64 = 2;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// Something about encrypted connections.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Something about the addresses to listen on.
     #[error(transparent)]
     Listening(#[from] ListeningError),
-    /// The number of shards or databases.
-    #[error("{0}")]
-    Keyspace(#[from] OptionsError),
+    /// The data.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// A directive names a database that there is not.
     #[error("{directive} {wanted}: there are only {there} databases")]
     NoSuchDatabase {
@@ -68,26 +73,15 @@ pub enum StartError {
     /// The file to log into.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The snapshot in `dir`.
-    #[error("{0}")]
-    Load(#[from] LoadError),
-    /// The log of the data.
+    /// The users of the configuration, or of the file of users.
     #[error(transparent)]
-    Recovery(#[from] RecoveryError),
-    /// The data directory.
-    #[error("dir {}: {source}", dir.display())]
-    Dir {
-        /// Its path.
-        dir: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Users(#[from] FileError),
+    /// The names of commands.
+    #[error("{0}")]
+    Commands(String),
     /// Data that Redis left.
     #[error(transparent)]
-    Adopt(#[from] AdoptError),
-    /// The values on disk.
-    #[error("maxmemory-policy spill: {0}")]
-    Spill(String),
+    FirstImport(#[from] FirstImportError),
     /// Hardly any client could connect, or none.
     #[error(
         "could not start: the limit of open files is too low for any client; ulimit -n must be \
@@ -102,7 +96,7 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
-/// Runs the server until somebody ends it: SHUTDOWN, SIGTERM or SIGINT. What is odd about the
+/// Runs the server until it is ended: SHUTDOWN, SIGTERM or SIGINT. What is odd about the
 /// configuration, and why there can be no start, is written into the log, too, if that is a file.
 /// `on_ready` is called once, when clients are served.
 ///
@@ -140,8 +134,10 @@ fn check_own_files(settings: &Settings) -> Result<(), StartError> {
 fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), StartError> {
     // Before any other thread is there, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGINT, SIGTERM])?;
+    let started = Arc::new(OnceLock::new());
+    watch_signals(signals, &started, settings.logfile());
     let instance = Instance::start(settings)?;
-    watch_signals(signals, &instance.server);
+    let _ = started.set(Arc::clone(&instance.server));
     let log = &instance.server.log;
     supervision::warn_if_alone(&instance.server.config.settings(), log);
     announce(&instance);
@@ -155,8 +151,8 @@ fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), St
 pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
+    long_commands: LongCommands,
     /// Carries out saves.
-    saver: JoinHandle<()>,
     startup: Startup,
     supervisor: Supervisor,
     /// Removed when the server has ended.
@@ -201,45 +197,40 @@ impl Instance {
         spilled: ColdLimits,
         of_redis: OfRedis,
     ) -> Result<Self, StartError> {
-        // Loading takes memory that would count as the server's own.
-        crate::memory::resident_at_start();
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let startup = settings.startup(cores);
         check_own_files(&settings)?;
+        let commands = check_access(&settings)?;
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
         let supervisor = Supervisor::of(&settings);
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
+        let tls = tls::load(&config.settings())?;
         let listening = Listening::start(&startup)?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
-        let log_home = LogHome::new(Arc::clone(&disk), &startup.dir, LogOptions::default());
-        let (keyspace, journal) = open_data(&config, &startup, &log_home, &log, of_redis)?;
-        keyspace.set_eviction(&eviction::configured(&config.settings()));
+        let opened = open_data(&config, &startup, &disk, &log, of_redis)?;
         let workers = startup.threads.get();
-        let durability = Durability::new(journal, log_home);
-        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
-        engine.persistence.set_home(startup.dir.clone());
-        // Before anybody is served, who might need it.
-        engine.spill.set_limits(spilled);
-        engine.start_spilling(&disk, &startup.dir).map_err(StartError::Spill)?;
-        load_snapshot(&engine)?;
+        let engine = opened.into_engine(config, log, spilled)?;
         if of_redis == OfRedis::TakeOver {
-            let holding = match engine.durability.journal() {
+            let holding = match engine.durability.wal_handle() {
                 Some(_) => Holding::Locked,
                 None => Holding::Shared,
             };
             persistence::remove_leftovers(&startup.dir, holding, &engine.log);
         }
-        let saver = engine.start_saver()?;
-        engine.set_active_expiry(true)?;
-        let server = Arc::new(Server::new(engine, workers, listening));
-        let runtime = serve(&server, workers)?;
+        let server = Arc::new(Server::new(engine, commands, workers, listening));
+        server.load_users()?;
+        server.scripts.libraries.check(&**server);
+        let runtime = serve(&server, workers, tls)?;
         server.attach(runtime.handle().clone());
+        let long_commands = LongCommands::start(&server)?;
+        let _ = server.supervisor.set(supervision::name(&server.config.settings()));
         server.engine.start_log()?;
-        watch_eviction(&server, disk, &startup);
         watch_config(&server, runtime.handle());
+        notifications::connect(&server);
+        tracking::connect(&server);
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, saver, startup, supervisor, _pid_file: pid_file })
+        Ok(Self { server, runtime, long_commands, startup, supervisor, _pid_file: pid_file })
     }
 
     /// Ends the server from anywhere.
@@ -255,10 +246,17 @@ impl Instance {
         SyncClock(Arc::clone(&self.server))
     }
 
-    /// Serves until somebody ends the server, and then until the data are saved, if they are to be,
+    /// Holds shards for long, as a long command does: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        Shards(Arc::clone(&self.server))
+    }
+
+    /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, saver, supervisor, .. } = self;
+        let Self { server, runtime, long_commands, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -267,6 +265,8 @@ impl Instance {
                 Shutdown::Signal { .. } => "A signal asks for shutdown",
                 Shutdown::Owner => "The program asks for shutdown",
             });
+            // What they hold is needed for the last snapshot.
+            server.scripts.running.end_all();
             let saves = reason.saves(&server.config);
             if !saves || save_before_end(&server) || reason.is_forced() {
                 break saves;
@@ -276,23 +276,19 @@ impl Instance {
         };
         supervisor.stopping(log);
         runtime.handle().drain(DRAIN_MAX);
+        // What has begun comes to its end, and into the log.
+        drop(long_commands);
         runtime.join();
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
-        // The thread that removes expired keys ends; it was there already, so nothing can fail.
-        let _ = server.set_active_expiry(false);
-        // What has expired is so for the log, too: the clock may be an earlier one at the next start.
-        server.keyspace.locker().expire_due(crate::clock::unix_ms());
+        // Before the last snapshot, so that it is without them.
+        server.end_expiry();
         server.persistence.give_up();
         if saves && server.unsaved_changes() > 0 {
             // Some requests were under way when the first snapshot began.
             save_before_end(&server);
         }
-        server.persistence.end_saver();
-        // A panic was reported when it happened.
-        let _ = saver.join();
-        server.spill.stop();
-        server.durability.stop(log);
+        server.close();
         log.notice("All replies are sent, bye");
     }
 }
@@ -306,38 +302,17 @@ fn save_before_end(server: &Server) -> bool {
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
-    let begun = server.begin_save(&mut server.keyspace.locker(), now_ms, Cause::Shutdown, None);
-    begun.is_ok_and(|ticket| server.persistence.wait(ticket).is_ok())
+    let begun = server.begin_save(&mut server.keyspace.locks(), now_ms, Cause::Shutdown, None);
+    begun.is_ok_and(|save_id| server.persistence.wait(save_id).is_ok())
 }
 
 /// Goes on serving.
 fn stay_up(server: &Server) {
-    server.cancel_shutdown();
+    server.shutdown().cancel();
+    server.scripts.running.go_on();
     server.pause.end();
-    server.post_to_all(&Message::Resume);
-    server.post_to_all(&Message::StaysUp);
-}
-
-/// Loads the snapshot that is in `dir`, if there is one, and no log is kept.
-fn load_snapshot(engine: &Engine) -> Result<(), StartError> {
-    const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
-    const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
-    if engine.durability.journal().is_some() {
-        // As in Redis, the log is what counts when there is one.
-        return Ok(());
-    }
-    let settings = engine.config.settings();
-    let path = persistence::snapshot_path(&settings);
-    let verifies = settings.is_on(VERIFIES);
-    let load = if settings.is_on(SKIP) {
-        persistence::load_without_unsupported
-    } else {
-        persistence::load
-    };
-    if let Some(loaded) = load(&path, &engine.keyspace, &engine.log, verifies)? {
-        engine.persistence.note_loaded(loaded, engine.keyspace.stats().changes);
-    }
-    Ok(())
+    server.tell_all(&Notice::Resume);
+    server.tell_all(&Notice::StaysUp);
 }
 
 /// Ends an [`Instance`] from anywhere; see [`Instance::stopper`].
@@ -356,10 +331,44 @@ impl Stopper {
 pub struct SyncClock(Arc<Server>);
 
 impl SyncClock {
-    /// So many milliseconds pass.
+    /// This many milliseconds pass.
     pub fn advance(&self, ms: u64) {
         self.0.durability.advance_clock(ms);
     }
+}
+
+/// See [`Instance::shards`].
+#[doc(hidden)]
+pub struct Shards(Arc<Server>);
+
+impl Shards {
+    /// Holds those of some keys, or all of them without any, while `body` runs.
+    pub fn hold<R>(&self, keys: &[&str], body: impl FnOnce() -> R) -> R {
+        let keyspace = &self.0.keyspace;
+        let hashes: Vec<_> = keys.iter().map(|key| keyspace.hash(key.as_bytes())).collect();
+        let mut locks = keyspace.long_locks();
+        let _held = match keys {
+            [] => locks.lock_all(),
+            [..] => locks.lock_many(&hashes),
+        };
+        body()
+    }
+
+    /// The number of the shard of a key.
+    pub fn of(&self, key: &str) -> usize {
+        self.0.keyspace.shard_of(self.0.keyspace.hash(key.as_bytes()))
+    }
+}
+
+/// The commands by the names that the configuration gives them, if these and its users make sense.
+///
+/// # Errors
+/// If a line that renames a command or makes a user is wrong.
+pub fn check_access(settings: &Settings) -> Result<Table, StartError> {
+    let table = crate::command_table_for(settings).map_err(StartError::Commands)?;
+    let terms = Terms { table: &table, channels: ChannelDefault::None };
+    acl::load_configured(settings, &Users::new(terms), terms)?;
+    Ok(table)
 }
 
 fn check_databases(startup: &Startup) -> Result<(), StartError> {
@@ -386,7 +395,7 @@ fn fit_to_descriptors(config: &Config, workers: usize, log: &Log) -> Result<(), 
         "maxclients is {fitting} instead of {asked}: the system gives this process no more file \
          descriptors (see ulimit -n)"
     ));
-    // Nobody watches the directive yet, and a smaller number is valid.
+    // The directive is not watched yet, and a smaller number is valid.
     let _ = config.set(&[(b"maxclients", fitting.to_string().as_bytes())], Peer::Local);
     Ok(())
 }
@@ -410,91 +419,33 @@ fn other_descriptors(workers: usize) -> u64 {
 enum OfRedis {
     /// They are imported.
     TakeOver,
-    /// Nobody looks for them.
+    /// They are not looked for.
     Leave,
 }
 
-/// The keys that the log holds. A log that was never written to takes over what Redis left.
+/// What the log holds. A log that was never written to takes over what Redis left.
 fn open_data(
     config: &Config,
     startup: &Startup,
-    home: &LogHome,
+    disk: &Arc<dyn Disk>,
     log: &Log,
     of_redis: OfRedis,
-) -> Result<(Arc<Keyspace>, Arc<Journal>), StartError> {
-    let (keyspace, journal, is_used) = recover(config, startup, home, log)?;
-    let looks = of_redis == OfRedis::TakeOver && settings_say_log(config) && !is_used;
+) -> Result<Opened, StartError> {
+    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+    let opened = Opened::load(config, startup, disk, log)?;
+    let settings = config.settings();
+    let looks = of_redis == OfRedis::TakeOver && settings.is_on(APPENDONLY) && !opened.is_used();
     // One that was begun at run time holds what was there then, even if that was nothing.
     if !looks || !durability::log_dir(&startup.dir)?.ends_with("wal") {
-        return Ok((keyspace, journal));
+        return Ok(opened);
     }
-    let settings = config.settings();
     let Some(found) = transfer::find_data_of_redis(&settings) else {
-        return Ok((keyspace, journal));
+        return Ok(opened);
     };
     // The import opens the log by itself.
-    drop((keyspace, journal));
-    transfer::adopt(&found, &settings, log)?;
-    let (keyspace, journal, _) = recover(config, startup, home, log)?;
-    Ok((keyspace, journal))
-}
-
-/// The keys that the log holds, if there is to be one, and whether there has ever been any record in it.
-fn recover(
-    config: &Config,
-    startup: &Startup,
-    home: &LogHome,
-    log: &Log,
-) -> Result<(Arc<Keyspace>, Arc<Journal>, bool), StartError> {
-    const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
-    let journal = Arc::<Journal>::default();
-    let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &journal))?);
-    let settings = config.settings();
-    keyspace.set_limits(&compactness::configured(&settings));
-    let mut is_used = false;
-    if settings_say_log(config) {
-        let accepts = settings.word(LOST) == "accept";
-        let recovered = durability::recover(&journal, &keyspace, home, log, accepts);
-        is_used = recovered.map_err(|error| match error {
-            RecoveryError::Io(source) => StartError::Dir { dir: startup.dir.clone(), source },
-            error => error.into(),
-        })?;
-    }
-    Ok((keyspace, journal, is_used))
-}
-
-fn settings_say_log(config: &Config) -> bool {
-    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
-    config.settings().is_on(APPENDONLY)
-}
-
-fn keyspace_options(config: &Config, startup: &Startup, journal: &Arc<Journal>) -> Options {
-    let defaults = Options::default();
-    Options {
-        shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
-        databases: startup.databases,
-        // Nobody outside can choose keys that collide.
-        seed: crate::random::word(),
-        value_len_max: value_len_max(&config.settings()),
-        version_base: version_base(crate::clock::unix_ms()),
-        log: Some(Arc::clone(journal) as Arc<dyn LogSink>),
-        ..defaults
-    }
-}
-
-/// The longest value: what a request may bring.
-fn value_len_max(settings: &Settings) -> usize {
-    const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
-    settings.bytes(VALUE_LEN) as usize
-}
-
-/// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
-/// 2^14 times a millisecond on average. The milliseconds count from 2025 on, so that for the next
-/// seventeen years a version is exact as a floating-point number, which is what some clients keep it
-/// in.
-fn version_base(unix_ms: i64) -> u64 {
-    const YEAR_2025_MS: i64 = 1_735_689_600_000;
-    ((unix_ms - YEAR_2025_MS).max(0) as u64) << 14
+    drop(opened);
+    transfer::first_import(&found, &settings, log)?;
+    Ok(Opened::load(config, startup, disk, log)?)
 }
 
 /// Lets CONFIG SET reach what holds a copy of a value.
@@ -503,11 +454,6 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
     const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
-    const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
-    const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
-    const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
-    const SAVE: DirectiveId = DirectiveId::of("save");
-    const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
     let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
         server.config.on_change([id], move |settings| {
             act(settings);
@@ -526,45 +472,9 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
         TIMEOUT,
         Box::new(move |settings| {
             let timeout_ms = settings.count(TIMEOUT) * 1000;
-            handle.broadcast(|_| Message::IdleTimeout { timeout_ms });
+            handle.broadcast(|_| Message::Notice(Notice::IdleTimeout { timeout_ms }));
         }),
     );
-    let weak = Arc::downgrade(server);
-    server.config.on_change([VALUE_LEN, APPENDONLY], move |settings| {
-        if let Some(server) = weak.upgrade() {
-            let on = settings.is_on(APPENDONLY);
-            if on != server.durability.is_wanted() && server.spill.may_have_values_on_disk() {
-                // Where they are follows from whether there is a log.
-                return Err("values may be on disk (maxmemory-policy spill)".to_owned());
-            }
-            server.keyspace.set_value_len_max(value_len_max(settings));
-            if on != server.durability.is_wanted() {
-                server.durability.switch(on);
-            }
-        }
-        Ok(())
-    });
-    let keyspace = Arc::clone(&server.keyspace);
-    server.config.on_change(compactness::DIRECTIVES, move |settings| {
-        keyspace.set_limits(&compactness::configured(settings));
-        Ok(())
-    });
-    let log = Arc::downgrade(server);
-    watch(
-        LOG_LEVEL,
-        Box::new(move |settings| {
-            if let Some(server) = log.upgrade() {
-                server.log.set_level(settings.log_level());
-            }
-        }),
-    );
-    let weak = Arc::downgrade(server);
-    server.config.on_change([SAVE, STOP_WRITES], move |settings| {
-        if let Some(server) = weak.upgrade() {
-            server.persistence.decide_on_writes(settings);
-        }
-        Ok(())
-    });
     let workers = server.workers();
     server.config.on_change([MAXCLIENTS], move |settings| {
         raise_descriptors(settings.count(MAXCLIENTS), workers).map_err(|fitting| {
@@ -577,26 +487,34 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch_addresses(server, net);
 }
 
-/// The policy `spill` needs threads and a place for values.
-fn watch_eviction(server: &Arc<Server>, disk: Arc<dyn Disk>, startup: &Startup) {
-    let (weak, dir) = (Arc::downgrade(server), startup.dir.clone());
-    server.config.on_change(eviction::DIRECTIVES, move |settings| {
-        let Some(server) = weak.upgrade() else { return Ok(()) };
-        server.keyspace.set_eviction(&eviction::configured(settings));
-        server.engine.start_spilling(&disk, &dir)
-    });
-}
-
 /// Registered behind all others: what they refuse need not be undone here, where that could fail.
 fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     const BIND: DirectiveId = DirectiveId::of("bind");
     const PORT: DirectiveId = DirectiveId::of("port");
     const MEMCACHED_PORT: DirectiveId = DirectiveId::of("memcached-port");
     const PEDROKV_PORT: DirectiveId = DirectiveId::of("pedrokv-port");
+    const TLS_PORT: DirectiveId = DirectiveId::of("tls-port");
+    const MEMCACHED_TLS_PORT: DirectiveId = DirectiveId::of("memcached-tls-port");
+    const PEDROKV_TLS_PORT: DirectiveId = DirectiveId::of("pedrokv-tls-port");
+    const ADDRESSES: [DirectiveId; 7] =
+        [BIND, PORT, MEMCACHED_PORT, PEDROKV_PORT, TLS_PORT, MEMCACHED_TLS_PORT, PEDROKV_TLS_PORT];
     let (weak, net) = (Arc::downgrade(server), net.clone());
-    server.config.on_change([BIND, PORT, MEMCACHED_PORT, PEDROKV_PORT], move |settings| {
+    server.config.on_change(ADDRESSES.into_iter().chain(tls::DIRECTIVES), move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
-        let install = |listeners| net.listen(listeners);
+        let tls = tls::load(settings).map_err(|error| {
+            server.log.warning(format_args!("Encrypting connections as before: {error}"));
+            format!("Unable to update TLS configuration. {error}")
+        })?;
+        let current = server.config.settings();
+        if ADDRESSES.iter().all(|&id| settings.value(id) == current.value(id)) {
+            net.set_tls(tls.as_ref());
+            return Ok(());
+        }
+        // In this order, so that no connection comes in before a worker knows how to encrypt it.
+        let install = |listeners| {
+            net.set_tls(tls.as_ref());
+            net.listen(listeners);
+        };
         let changed = server.listening.change(settings, install);
         let changed = changed.inspect(|()| {
             for listener in server.listening.listeners() {
@@ -605,7 +523,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
         });
         changed.map_err(|error| {
             server.log.warning(format_args!("Listening as before: {error}"));
-            let same_port = settings.port() == server.config.settings().port();
+            let same_port = settings.port() == current.port();
             let what = if same_port {
                 "Failed to bind to specified addresses."
             } else {
@@ -616,16 +534,20 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
-/// The limits in the form of the event loops; clients are normal ones so far, or strangers.
+/// The limits in the form of the event loops.
 fn output_limits(settings: &Settings) -> OutputLimits {
-    let limit = settings.output_limits().of(ClientClass::Normal);
-    let limit = OutputLimit {
-        hard_bytes: limit.hard_bytes as usize,
-        soft_bytes: limit.soft_bytes as usize,
-        soft_ms: u64::from(limit.soft_seconds) * 1000,
+    let limit_of = |class| {
+        let limit = settings.output_limits().of(class);
+        OutputLimit {
+            hard_bytes: limit.hard_bytes as usize,
+            soft_bytes: limit.soft_bytes as usize,
+            soft_ms: u64::from(limit.soft_seconds) * 1000,
+        }
     };
+    let limit = limit_of(ClientClass::Normal);
     let mut limits = OutputLimits::default();
     limits.set(OutputClass::default(), limit);
+    limits.set(SUBSCRIBERS, limit_of(ClientClass::Pubsub));
     let hard_bytes = match limit.hard_bytes {
         0 => STRANGERS_OUTPUT_BYTES_MAX,
         hard_bytes => hard_bytes.min(STRANGERS_OUTPUT_BYTES_MAX),
@@ -634,15 +556,20 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     limits
 }
 
-fn serve(server: &Arc<Server>, workers: usize) -> io::Result<Runtime<Message>> {
+fn serve(
+    server: &Arc<Server>,
+    workers: usize,
+    tls: Option<TlsSettings>,
+) -> io::Result<Runtime<Message>> {
     let config = tierce_net::Config {
         workers,
         output_limits: output_limits(&server.config.settings()),
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
-        last_words: AnyService::too_many,
+        last_words: Dispatcher::too_many,
+        tls,
         ..tierce_net::Config::default()
     };
-    let service = Arc::new(AnyService(Arc::clone(server)));
+    let service = Arc::new(Dispatcher(Arc::clone(server)));
     Runtime::start(config, server.listening.listeners(), service)
 }
 
@@ -656,7 +583,7 @@ fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
     written.inspect_err(complain).ok()
 }
 
-/// A few lines on what runs where. Whoever starts the server waits for the last one.
+/// A few lines on what runs where. Scripts that start the server wait for the last one.
 fn announce(instance: &Instance) {
     let Instance { server, startup, .. } = instance;
     let mut lines = vec![format!(
@@ -675,7 +602,7 @@ fn announce(instance: &Instance) {
         server.keyspace.db_indices().count()
     ));
     let dir = startup.dir.display();
-    lines.push(match server.durability.journal() {
+    lines.push(match server.durability.wal_handle() {
         Some(_) => format!("  data          in memory, and durable in {dir}"),
         None => format!("  data          in memory only (appendonly is off), snapshots in {dir}"),
     });
@@ -684,27 +611,36 @@ fn announce(instance: &Instance) {
         lines.iter().for_each(|line| server.log.notice(line.trim_start()));
     }
     lines.push("Ready to accept connections\n".to_owned());
-    // Nobody may be listening, and that is no reason to stop.
+    // The service manager may not listen, and that is no reason to stop.
     let _ = io::stdout().lock().write_all(lines.join("\n").as_bytes());
 }
 
-/// The first signal ends the server gracefully, a second one at once.
-fn watch_signals(mut signals: Signals, server: &Arc<Server>) {
-    let server = Arc::clone(server);
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
-            const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
-            for (count, signal) in signals.forever().enumerate() {
-                if count > 0 {
-                    server.log.warning("A second signal: ending without sending the last replies");
-                    std::process::exit(1);
-                }
-                let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };
-                let reason = Shutdown::on_signal(&server.config.settings(), directive);
-                server.request_shutdown(reason);
+/// The first signal ends the server gracefully, a second one at once. Until it has `started` there is nothing to save
+/// or to reply, and loading may take long: it ends as if it were killed.
+fn watch_signals(
+    mut signals: Signals,
+    started: &Arc<OnceLock<Arc<Server>>>,
+    logfile: Option<PathBuf>,
+) {
+    let started = Arc::clone(started);
+    let watch = move || {
+        const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
+        const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
+        for (count, signal) in signals.forever().enumerate() {
+            let Some(server) = started.get() else {
+                let text = "A signal ends the start";
+                log_beside(logfile.as_deref(), &[text]);
+                let _ = writeln!(io::stderr(), "tierce: {text}");
+                std::process::exit(0);
+            };
+            if count > 0 {
+                server.log.warning("A second signal: ending without sending the last replies");
+                std::process::exit(1);
             }
-        })
-        .expect("a thread at start-up");
+            let directive = if signal == SIGINT { SIGINT_MEANS } else { SIGTERM_MEANS };
+            let reason = Shutdown::on_signal(&server.config.settings(), directive);
+            server.request_shutdown(reason);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).expect("a thread at start-up");
 }

@@ -1,8 +1,8 @@
-//! What systemd hears of this server: `Type=notify` of a unit.
+//! Notifies systemd, for units with `Type=notify`.
 //!
-//! The protocol is one datagram for each message, to the socket that `$NOTIFY_SOCKET` names: a path,
-//! or behind `@` a name in the abstract namespace. Nobody answers, and a message that cannot be sent is
-//! told to the operator: systemd would wait for it, and end the server when it has waited enough.
+//! The protocol is one datagram for each message, to the socket that `$NOTIFY_SOCKET` names: a path, or
+//! behind `@` a name in the abstract namespace. There is no answer. A message that cannot be sent is
+//! logged, because systemd would wait for it, and then kill the server.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,10 +15,10 @@ use crate::log::Log;
 
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Whoever has started the server and wants to hear of it.
+/// The service manager that has started the server and wants to hear of it.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// The name of the socket; none if nobody listens.
+    /// The name of the socket; none without a service manager.
     socket: Option<OsString>,
 }
 
@@ -57,12 +57,12 @@ pub fn name(settings: &Settings) -> &'static str {
     if Supervisor::of(settings).socket.is_some() { "systemd" } else { "no" }
 }
 
-/// Logs that nobody listens although `supervised` says so.
+/// Logs that there is no service manager although `supervised` says so.
 pub fn warn_if_alone(settings: &Settings, log: &Log) {
     if mode(settings) == "systemd" && std::env::var_os(VARIABLE).is_none() {
         log.warning(format_args!(
-            "supervised systemd: {VARIABLE} is not set, so nobody hears when the server is ready. It \
-             takes Type=notify in the unit"
+            "supervised systemd: {VARIABLE} is not set, so systemd is not notified when the server is ready. \
+             Set Type=notify in the unit"
         ));
     }
 }
@@ -92,7 +92,7 @@ fn send(name: &OsStr, message: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_dir::TestDir;
+    use tierce_harness::TempDir;
 
     fn check(name: &OsStr, socket: &UnixDatagram) {
         send(name, "READY=1\n").unwrap();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn sockets_have_paths_or_abstract_names() {
-        let dir = TestDir::new("notify");
+        let dir = TempDir::new();
         let path = dir.path().join("socket");
         check(path.as_os_str(), &UnixDatagram::bind(&path).unwrap());
         let name = format!("tierce-notify-{}", std::process::id());

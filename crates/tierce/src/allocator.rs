@@ -68,14 +68,14 @@ fn map(size: usize) -> *mut u8 {
 ///
 /// # Safety
 ///
-/// The block is one, of this size, and nobody uses it any more.
+/// The block is one, of this size, and no longer used.
 unsafe fn unmap(block: *mut u8, size: usize) {
     MAPPINGS.fetch_sub(1, Relaxed);
     // SAFETY: by the caller's promise.
     if unsafe { munmap(block.cast(), size) }.is_err() {
         // The system has merged it with others and cannot keep track of one more gap. The addresses are
         // lost, the memory is not.
-        // SAFETY: by the caller's promise nobody needs what is in it.
+        // SAFETY: by the caller's promise its content is not needed.
         let _ = unsafe { madvise(block.cast(), size, Advice::LinuxDontNeed) };
     }
 }
@@ -110,7 +110,7 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_mapped(block, layout) {
-            // SAFETY: the block is a whole mapping of this size, and by the caller's promise nobody uses it
+            // SAFETY: the block is a whole mapping of this size, and by the caller's promise it is not used
             // any more.
             return unsafe { unmap(block, layout.size()) };
         }
@@ -161,11 +161,11 @@ impl Allocator {
 /// Of mimalloc's options, for which its crate has no name; the position in `mi_option_e` of version 2.
 const ABANDONED_RECLAIM_ON_FREE: libmimalloc_sys::mi_option_t = 26;
 
-/// To be called before there are threads. When a thread ends, whoever frees what it has allocated takes its
+/// To be called before there are threads. When a thread ends, the thread that frees what it has allocated takes its
 /// memory over. By default it is any thread that needs some: often one that hardly allocates again, where
 /// it stays.
 pub fn configure() {
-    // SAFETY: setting an option has no preconditions, and nobody reads it at the same time.
+    // SAFETY: setting an option has no preconditions, and no thread reads it at the same time.
     unsafe {
         libmimalloc_sys::mi_option_set(libmimalloc_sys::mi_option_max_segment_reclaim, 0);
         libmimalloc_sys::mi_option_set(ABANDONED_RECLAIM_ON_FREE, 1);

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
 /// Which of the two processes this is.
@@ -17,7 +18,8 @@ pub enum Side {
 
 /// What is left to do when the server is ready.
 pub struct Background {
-    ready: PipeWriter,
+    /// Stays open when it is dropped: a server that cannot start closes it by ending, after it has said why.
+    ready: ManuallyDrop<PipeWriter>,
 }
 
 /// Goes on in a process of its own, of which the terminal knows nothing.
@@ -31,7 +33,7 @@ pub fn detach() -> io::Result<Side> {
         0 => {
             drop(outcome);
             rustix::process::setsid()?;
-            Ok(Side::Server(Background { ready }))
+            Ok(Side::Server(Background { ready: ManuallyDrop::new(ready) }))
         }
         _ => {
             drop(ready);
@@ -57,7 +59,23 @@ impl Background {
             let _ = rustix::stdio::dup2_stdout(&null);
             let _ = rustix::stdio::dup2_stderr(&null);
         }
-        // Whoever waited may have been killed.
+        // The waiting process may have been killed.
         let _ = self.ready.write_all(&[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launcher_waits_for_the_end_of_a_server_that_is_never_ready() {
+        let (mut outcome, ready) = io::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&outcome, true).expect("a pipe that does not block");
+        {
+            let _gone = Background { ready: ManuallyDrop::new(ready) };
+        }
+        let error = outcome.read(&mut [0]).expect_err("the end of the pipe is open");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }

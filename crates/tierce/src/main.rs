@@ -2,6 +2,7 @@
 
 mod allocator;
 mod background;
+mod secrets;
 mod shown;
 mod transfer;
 mod upkeep;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use background::{Background, Side};
 use clap::{Args, Parser};
-use tierce_server::config::{self, ConfigError, Invocation, Loaded, Severity, Sources, Tool};
+use tierce_config::{ConfigError, Invocation, Loaded, Severity, Sources, Tool};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
@@ -42,10 +43,14 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Box<dyn Error>> {
-    match config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
-        Invocation::Serve(sources) => return serve(&sources),
+    match tierce_config::parse(std::env::args_os().skip(1), std::env::vars_os(), &TOOLS)? {
+        Invocation::Serve(sources) => {
+            secrets::hide(&sources);
+            return serve(&sources);
+        }
         Invocation::CheckConfig(sources) => {
-            load(&sources)?;
+            let loaded = load(&sources)?;
+            tierce_server::check_access(&loaded.settings)?;
             print("The configuration is valid.\n");
         }
         Invocation::Help(text) | Invocation::Version(text) => {
@@ -90,7 +95,7 @@ fn serve(sources: &Sources) -> Result<ExitCode, Box<dyn Error>> {
             Side::Launcher(outcome) => return Ok(outcome),
         }
     }
-    tierce_server::memory::on_purge(allocator::collect);
+    tierce_engine::memory::on_purge(allocator::collect);
     tierce_server::run(loaded, || background.map_or((), Background::ready))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ impl Unit {
     }
 }
 
-/// Progress, for whoever watches.
+/// Progress, for a terminal.
 pub(crate) enum Shown {
     Nothing,
     Bar(ProgressBar),

@@ -148,7 +148,7 @@ fn impossible(tool: &str, error: &TransferError) -> ExitCode {
     IMPOSSIBLE.into()
 }
 
-/// What was imported, a line a fact.
+/// What was imported, one fact per line.
 fn told_of_import(imported: &Imported) -> String {
     let mut text = format!(
         "imported: {} read from snapshots, {} executed, {} bytes\n",
@@ -172,7 +172,7 @@ fn told_of_import(imported: &Imported) -> String {
              left out, as Redis does"
         );
     }
-    passed_over(&mut text, &imported.unsupported, "which this version lacks");
+    passed_over(&mut text, &imported.unsupported, "which this version does not support");
     passed_over(&mut text, &imported.commands_skipped, "commands that are unknown or failed");
     let _ = writeln!(text, "keys there are now: {}", imported.keys);
     text

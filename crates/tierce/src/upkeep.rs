@@ -1,4 +1,4 @@
-//! `tierce check` and `tierce repair`: what can be done to a store that nobody has open.
+//! `tierce check` and `tierce repair`: what can be done to a closed store.
 //!
 //! Findings go to standard output, progress and errors to standard error: a bar on a terminal, a
 //! line for each tenth of the work elsewhere. The exit code says how it went; see [`Verdict`].
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tierce_cask::{CheckReport, ColdCheckReport, Error, RepairReport};
-use tierce_server::inspection::{self, Contents, Start};
+use tierce_engine::inspection::{self, Contents, Start};
 
 use crate::shown::{Shown, Unit};
 

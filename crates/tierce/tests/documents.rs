@@ -141,7 +141,9 @@ fn directives_exist() {
     let mut wrong = Vec::new();
     let mut seen = 0;
     for path in documents() {
-        for line in fs::read_to_string(&path).unwrap().lines() {
+        let text = fs::read_to_string(&path).unwrap();
+        // An error in an example quotes the call.
+        for line in text.lines().filter(|line| !line.starts_with("(error) ")) {
             for name in named_directives(line) {
                 seen += 1;
                 if !known.contains(&name) {

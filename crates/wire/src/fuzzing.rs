@@ -1,7 +1,7 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds,
-//! and the test `fuzz_smoke` hands in seeded random bytes, so that everyone runs the same checks.
+//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
+//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. No part of the crate's interface.
+//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
 
 use crate::glob::{Case, matches};
 use crate::memcached::{KEY_LEN_MAX, Limits as MemcachedLimits, base64, binary, meta, text};

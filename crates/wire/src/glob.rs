@@ -1,22 +1,22 @@
-//! Patterns of `KEYS`, `SCAN`, `PSUBSCRIBE` and their like.
+//! Patterns of `KEYS`, `SCAN`, `PSUBSCRIBE` and others.
 //!
 //! | pattern | matches |
 //! |---|---|
 //! | `?` | any one byte |
 //! | `*` | any bytes, also none |
-//! | `[abc]`, `[a-z]`, `[^a]` | one byte of the class, or none of it; `\` takes its next byte as it is |
+//! | `[abc]`, `[a-z]`, `[^a]` | one byte of the class, or none of it; `\` takes its next byte literally |
 //! | `\x` | the byte `x`, special or not |
 //! | anything else | itself |
 //!
-//! Malformed patterns have a meaning too, that of Redis: a class without its bracket ends with the
-//! pattern, and a backslash at the end is itself.
+//! Malformed patterns mean what they mean in Redis: a class without its closing bracket ends with the pattern,
+//! and a backslash at the end is itself.
 //!
-//! Matching takes no more steps than the lengths of pattern and text multiplied, whatever the
-//! pattern: only the last star passed is ever tried again, as an earlier one could not do better.
+//! Matching takes at most as many steps as the product of the lengths of pattern and text: only the last star
+//! passed is ever retried, as an earlier one could not do better.
 //!
-//! Differences from Redis 7.2: `*` matches the empty text too, which Redis denies but where it asks
-//! for a lone `*` before matching; there is no limit of 1000 stars; bytes above 127 are greater than
-//! ASCII in ranges, as in Redis on ARM, while on x86-64 it takes them for negative.
+//! Differences from Redis 7.2: `*` matches the empty text, which Redis allows only where it special-cases a lone
+//! `*`; there is no limit of 1000 stars; bytes above 127 compare greater than ASCII in ranges, as in Redis on ARM
+//! (on x86-64 they are negative).
 
 /// Whether letters of the other case match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,7 @@ pub enum Case {
     Ignored,
 }
 
-/// Whether `text` has anything of a pattern in it. One without stands for itself, but for escapes.
-#[must_use]
+/// Whether `text` contains wildcards. Without any it means itself, apart from escapes.
 pub fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
 }

@@ -1,14 +1,15 @@
-//! Words with quotes: inline requests, lines of redis.conf, and what MONITOR shows.
+//! Words with quotes: inline requests, lines of redis.conf, and the output of MONITOR.
 //!
-//! A line is words between spaces. A word may be quoted, wholly or in part. Double quotes know the
-//! escapes `\n \r \t \b \a \xHH` and take any other escaped byte as it is; single quotes know `\'`
-//! alone. A closing quote must be followed by a space or the end.
+//! Spaces separate words. A word may be quoted, wholly or in part. Double quotes know the escapes
+//! `\n \r \t \b \a \xHH` and take any other escaped byte literally; single quotes know only `\'`. A closing quote
+//! must be followed by a space or the end.
 //!
 //! [`quote`] and [`split`] are inverse: `split(quote(x)) == [x]` for all bytes.
 //!
-//! One thing differs from Redis: a zero byte is a byte like any other. Redis looks for the line's
-//! end with C string functions, so a zero byte ends a line of its configuration, and hides the end
-//! of an inline request, for which the client then waits forever.
+//! Unlike in Redis, a zero byte is a byte like any other. Redis finds line ends with C string functions, so a zero
+//! byte ends a line of its configuration, and hides the end of an inline request, whose client then waits forever.
+
+use std::borrow::Cow;
 
 /// A quote is not closed, or closed in the middle of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,11 +66,17 @@ pub fn take_word<'a>(
 }
 
 /// Writes `bytes` in double quotes, on one line and in printable ASCII whatever they are.
-#[must_use]
 pub fn quote(bytes: &[u8]) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(bytes.len() + 2);
     quote_into(&mut quoted, bytes);
     quoted
+}
+
+/// The word as it is, if [`split`] reads it so, and otherwise in quotes.
+#[must_use]
+pub fn quote_if_needed(word: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = matches!(split(word).as_deref(), Ok([only]) if only.as_slice() == word);
+    if is_plain { Cow::Borrowed(word) } else { Cow::Owned(quote(word)) }
 }
 
 /// Appends what [`quote`] returns.

@@ -12,16 +12,12 @@ const INPUT_LEN_MAX: u64 = 64;
 const ALPHABET: &[u8] =
     b"*$:+-_#,!=%~|>(\r\n\r\n0123456789.eExinfa'\"\\[]^?tz \x80\0\0\0gmskvqTNRMCIb";
 
-/// SplitMix64: small, and good enough to choose bytes.
-struct Random(u64);
+/// Chooses bytes.
+struct Random(tierce_harness::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, end: u64) -> u64 {
@@ -87,7 +83,7 @@ fn run(target: fn(&[u8]), seeds: &[&[u8]]) {
     let seed = number_from_environment("TIERCE_SEED").unwrap_or(1);
     let rounds = number_from_environment("TIERCE_FUZZ_ROUNDS").unwrap_or(ROUNDS_DEFAULT);
     println!("TIERCE_SEED={seed}");
-    let mut random = Random(seed);
+    let mut random = Random(tierce_harness::Random::new(seed));
     for _ in 0..rounds {
         let input = random.input(seeds);
         let _trace = Trace(&input);

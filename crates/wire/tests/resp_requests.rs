@@ -8,14 +8,19 @@ type Request = Vec<Vec<u8>>;
 /// Everything a client sent, in one piece.
 fn parse_whole(input: &[u8], limits: &Limits) -> (Vec<Request>, Result<usize, ProtocolError>) {
     let (mut parser, mut batch) = (Parser::new(), Batch::new());
-    let parsed = parser.parse(input, limits, usize::MAX, &mut batch);
-    let requests = batch.iter(input).map(|args| args.iter().map(<[u8]>::to_vec).collect());
-    let end = match parsed.status {
-        Status::NeedMore { .. } => Ok(parsed.consumed),
-        Status::Full => panic!("without a limit, no batch is full"),
-        Status::Error(error) => Err(error),
-    };
-    (requests.collect(), end)
+    let (mut requests, mut consumed) = (Vec::new(), 0);
+    loop {
+        let input = &input[consumed..];
+        let parsed = parser.parse(input, limits, usize::MAX, &mut batch);
+        let owned = |args: tierce_wire::resp::Args<'_>| args.iter().map(<[u8]>::to_vec).collect();
+        requests.extend(batch.iter(input).map(owned));
+        consumed += parsed.consumed;
+        match parsed.status {
+            Status::NeedMore { .. } => return (requests, Ok(consumed)),
+            Status::Full => assert!(!batch.is_empty(), "only behind a request"),
+            Status::Error(error) => return (requests, Err(error)),
+        }
+    }
 }
 
 /// The same, arriving in pieces of the given sizes, over and over, at most `max_requests` at once.
@@ -204,15 +209,32 @@ fn small_limits_hold_for_short_lengths() {
 
 #[test]
 fn a_batch_ends_where_asked() {
-    let input = b"PING\r\n*0\r\n*1\r\n$1\r\na\r\nPING\r\n";
+    let input = b"PING\r\n*1\r\n$1\r\na\r\nPING\r\n";
     let (mut parser, mut batch) = (Parser::new(), Batch::new());
     let parsed = parser.parse(input, &Limits::default(), 2, &mut batch);
     assert_eq!(parsed.status, Status::Full);
-    assert_eq!((batch.len(), parsed.consumed), (2, 21));
-    assert_eq!((batch.end(0), batch.end(1)), (6, 21));
-    let parsed = parser.parse(&input[21..], &Limits::default(), 2, &mut batch);
+    assert_eq!((batch.len(), parsed.consumed), (2, 17));
+    assert_eq!((batch.end(0), batch.end(1)), (6, 17));
+    let parsed = parser.parse(&input[17..], &Limits::default(), 2, &mut batch);
     assert_eq!((batch.len(), parsed.consumed), (1, 6));
     assert_eq!(parsed.status, Status::NeedMore { hint: 0 });
+}
+
+#[test]
+fn a_batch_ends_before_a_request_without_arguments() {
+    let input = b"\r\n*0\r\nPING\r\n*-1\r\n  \r\nPING\r\nPING\r\n\r\n";
+    let (mut parser, mut batch) = (Parser::new(), Batch::new());
+    let (mut at, mut batches) = (0, Vec::new());
+    loop {
+        let parsed = parser.parse(&input[at..], &Limits::default(), 9, &mut batch);
+        at += parsed.consumed;
+        batches.push((batch.len(), batch.follows_empty()));
+        match parsed.status {
+            Status::Full => {}
+            status => break assert_eq!(status, Status::NeedMore { hint: 0 }),
+        }
+    }
+    assert_eq!((batches, at), (vec![(1, true), (2, true), (0, true)], input.len()));
 }
 
 #[test]

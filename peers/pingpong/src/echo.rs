@@ -35,7 +35,7 @@ impl Echo {
     pub const ALL: [Self; 4] = [Self::Net, Self::Tokio, Self::TokioStealing, Self::BareEpoll];
 
     /// The one that the others are compared with.
-    pub const YARDSTICK: usize = 1;
+    pub const BASELINE: usize = 1;
 
     pub fn name(self) -> &'static str {
         match self {

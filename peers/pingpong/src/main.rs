@@ -79,7 +79,7 @@ fn compare(
             cpu_us: median(rounds.iter().map(|round| round.cpu_us)),
         })
         .collect();
-    let yardstick = medians[Echo::YARDSTICK].cpu_us;
+    let baseline = medians[Echo::BASELINE].cpu_us;
     for (echo, median) in Echo::ALL.into_iter().zip(&medians) {
         println!(
             "| {} KiB | {connections} | {} | {:.0} | {:.0} | {:.2} | {:.2} |",
@@ -88,7 +88,7 @@ fn compare(
             median.messages_per_second,
             median.messages_per_second * message_len as f64 / f64::from(1 << 20),
             median.cpu_us,
-            yardstick / median.cpu_us,
+            baseline / median.cpu_us,
         );
     }
     Ok(())

@@ -4,10 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
+
 use crate::patience::PATIENCE;
-use crate::{Reply, encode, words};
+use crate::{Reply, TlsStream, encode, tls_stream, words};
 
 /// A connection to a server. Whatever goes wrong on it ends the test.
 pub struct Connection {
@@ -19,6 +22,7 @@ pub struct Connection {
 
 enum Stream {
     Tcp(TcpStream),
+    Tls(Box<TlsStream>),
     Unix(UnixStream),
 }
 
@@ -36,6 +40,17 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         Self { stream: Stream::Tcp(stream), received: Vec::new(), taken: 0 }
+    }
+
+    /// Connects over TLS. Nothing is sent before the first request.
+    ///
+    /// # Panics
+    /// When nobody listens there.
+    #[track_caller]
+    #[must_use]
+    pub fn tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let stream = Stream::Tls(Box::new(tls_stream(address, config)));
+        Self { stream, received: Vec::new(), taken: 0 }
     }
 
     /// Connects over a Unix socket.
@@ -59,6 +74,7 @@ impl Connection {
     #[must_use]
     pub fn local_address(&self) -> String {
         match &self.stream {
+            Stream::Tls(stream) => stream.sock.local_addr().expect("an address").to_string(),
             Stream::Tcp(stream) => stream.local_addr().expect("an address").to_string(),
             Stream::Unix(_) => panic!("a Unix socket has no address"),
         }
@@ -80,6 +96,7 @@ impl Connection {
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Tls(stream) => stream.write_all(bytes.as_ref()).and_then(|()| stream.flush()),
             Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
         }
     }
@@ -230,7 +247,11 @@ impl Connection {
     /// # Panics
     /// When the connection is closed.
     pub fn finish_sending(&mut self) {
-        match &self.stream {
+        match &mut self.stream {
+            Stream::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush()
+            }
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
         }
@@ -245,7 +266,7 @@ impl Connection {
     pub fn sender(&self) -> TcpStream {
         match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().expect("a file descriptor"),
-            Stream::Unix(_) => panic!("only for TCP"),
+            Stream::Tls(_) | Stream::Unix(_) => panic!("only for TCP"),
         }
     }
 
@@ -285,6 +306,7 @@ impl Connection {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.read(into),
+            Stream::Tls(stream) => stream.read(into),
             Stream::Unix(stream) => stream.read(into),
         }
     }
@@ -292,6 +314,7 @@ impl Connection {
     fn set_read_timeout(&mut self, time: Duration) {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
+            Stream::Tls(stream) => stream.sock.set_read_timeout(Some(time)),
             Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
         }
         .expect("a socket option");

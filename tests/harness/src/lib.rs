@@ -26,6 +26,7 @@ mod reply;
 mod request;
 mod server;
 mod temp_dir;
+mod tls;
 
 pub use self::both::Both;
 pub use self::connection::Connection;
@@ -38,3 +39,4 @@ pub use self::reply::Reply;
 pub use self::request::{encode, words};
 pub use self::server::{Server, allow_many_files};
 pub use self::temp_dir::TempDir;
+pub use self::tls::{TlsStream, certificate_file, tls_config, tls_stream};

@@ -25,6 +25,11 @@ impl Random {
         (self.next_u64() % end as u64) as usize
     }
 
+    /// The same for numbers that are no indexes.
+    pub fn u64_below(&mut self, end: u64) -> u64 {
+        self.next_u64() % end
+    }
+
     /// True once in `times` times.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0

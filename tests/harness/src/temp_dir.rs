@@ -31,12 +31,16 @@ impl TempDir {
         &self.0
     }
 
-    /// Writes a file into it and returns its path.
+    /// Writes a file into it, makes the directories of its name first, and returns its path.
     ///
     /// # Panics
     /// When it cannot be written.
     pub fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.0.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)
+                .unwrap_or_else(|error| panic!("{}: {error}", parent.display()));
+        }
         std::fs::write(&path, content)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path

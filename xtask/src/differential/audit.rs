@@ -3,13 +3,13 @@
 use tierce_harness::{Reply, encode};
 
 use super::comparison::Comparison;
-use super::duel::{CONNECTIONS, Duel, Outcome, Side, differ};
+use super::run::{CONNECTIONS, DifferentialRun, Outcome, Side, differ};
 use super::stream::{Call, DATABASES};
 
 /// Requests that are sent before their replies are read.
 const BATCH: usize = 100;
 
-impl Duel {
+impl DifferentialRun {
     /// Compares the whole data sets: keys, values, encodings and times of all databases.
     pub(super) fn audit(&mut self) -> Outcome {
         for db in 0..DATABASES {

@@ -4,12 +4,12 @@
 //! servers, empty and without files, and sends both of a pair the same stream: all commands that both
 //! know on keys of all types and on connections, with all their options, with wrong ones, and with
 //! values at the limits. It goes over several connections of both protocol versions, in pipelines of
-//! random depth. Between them come scenes that are more than a pipeline ([`scenes`]), and from time to
-//! time the whole data sets are compared ([`audit`]).
+//! random depth. Between them come scenarios that are more than a pipeline ([`scenarios`]), and from time to
+//! time the whole data sets are compared ([`audit`]). So are the events of keys that both publish ([`events`]).
 //!
 //! What may differ, and how it is compared then, is decided in [`comparison`]; the reasons are in
 //! `docs/differences.md`. Expiry in the course of a pipeline would make the outcome depend on time, so
-//! its times to live are either over or far away; keys expire in scenes.
+//! its times to live are either over or far away; keys expire in scenarios.
 //!
 //! The seed is all that is random: the same seed repeats a run.
 
@@ -17,22 +17,28 @@ mod audit;
 mod bits;
 mod comparison;
 mod draws;
-mod duel;
+mod events;
 mod geo;
 mod grammar;
 mod history;
 mod lists;
-mod scenes;
+mod messages;
+mod run;
+mod scenarios;
+mod scripts;
 mod sorted_sets;
 mod stream;
 mod streams;
+mod tracking;
+mod transactions;
 mod waits;
+mod watches;
 
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use self::duel::Duel;
+use self::run::DifferentialRun;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -68,10 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     println!("seed {seed}, {} commands in {pairs} streams, against {version}", options.commands);
     let started = Instant::now();
     let commands = options.commands.div_ceil(pairs);
-    let fight = |seed: u64| {
-        let mut duel = Duel::begin(&program, &options.reference, seed);
-        duel.history.is_shown = options.history;
-        duel.fight(commands).map(|()| duel.tally()).map_err(|difference| {
+    let execute = |seed: u64| {
+        let mut run = DifferentialRun::begin(&program, &options.reference, seed);
+        run.history.is_shown = options.history;
+        run.execute(commands).map(|()| run.tally()).map_err(|difference| {
             format!(
                 "{difference}\nrepeat with: cargo xtask differential --pairs 1 --seed {seed} --commands {commands}"
             )
@@ -79,8 +85,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     };
     let results = thread::scope(|scope| {
         let seeds = (0..pairs as u64).map(|n| seed.wrapping_add(n));
-        let fights: Vec<_> = seeds.map(|seed| scope.spawn(move || fight(seed))).collect();
-        fights.into_iter().map(|fight| fight.join()).collect::<Vec<_>>()
+        let runs: Vec<_> = seeds.map(|seed| scope.spawn(move || execute(seed))).collect();
+        runs.into_iter().map(|run| run.join()).collect::<Vec<_>>()
     });
     for result in results {
         let tally = result.map_err(|_| format!("a panic; the seeds begin with {seed}"))??;

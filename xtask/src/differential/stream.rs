@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tierce_harness::Random;
 
 use super::grammar::expand;
-use super::{bits, comparison, geo, lists, sorted_sets, streams, waits};
+use super::{bits, comparison, geo, lists, scripts, sorted_sets, streams, waits};
 
 /// A command with its arguments.
 pub(super) type Call = Vec<Vec<u8>>;
@@ -128,7 +128,7 @@ const TEMPLATES: &[(usize, &str)] = &[
     (1, "OBJECT {value} {key}"),
     (3, "PING [{value}] [{value}]"),
     (3, "ECHO {value}"),
-    (2, "HELLO [({int} | 2 | 3) [(AUTH {value} {value} | SETNAME {value})]]"),
+    (2, "HELLO [({int} | 2 | 3) [(AUTH default {value} | SETNAME {value})]]"),
     (3, "HELLO (2 | 3)"),
     (1, "RESET"),
     (2, "AUTH [default] {value}"),
@@ -139,7 +139,7 @@ const TEMPLATES: &[(usize, &str)] = &[
     (1, "CLIENT LIST [TYPE (pubsub | {value})] [ID {int}]"),
     (
         1,
-        "CLIENT KILL (ID 0 | ID 123456789 | TYPE (pubsub | {value}) | ADDR {value} | 1.2.3.4:5 | USER {value})",
+        "CLIENT KILL (ID 0 | ID 123456789 | TYPE (master | {value}) | ADDR {value} | 1.2.3.4:5 | USER {value})",
     ),
     (2, "CLIENT REPLY SKIP"),
     (1, "CLIENT REPLY {value}"),
@@ -163,6 +163,7 @@ const CHAPTERS: &[Chapter] = &[
     geo::TEMPLATES,
     streams::TEMPLATES,
     bits::TEMPLATES,
+    scripts::TEMPLATES,
     waits::TEMPLATES,
 ];
 
@@ -187,8 +188,8 @@ impl Stream {
             return call;
         }
         let call = self.call_of(CHAPTERS);
-        let witness = comparison::witness(&call);
-        self.next.extend(with_a_clean_start(call).chain(witness));
+        let probe = comparison::probe(&call);
+        self.next.extend(with_a_clean_start(call).chain(probe));
         self.next.pop_front().expect("at least one was made")
     }
 
@@ -221,7 +222,7 @@ impl Stream {
         let reads = waiting.iter().any(|call| is(&call[0], "xread"));
         let is_left_out = |call: &Call| {
             let name = &call[0];
-            // What concerns clients might end waiting for others than the scene means. SWAPDB brings
+            // What concerns clients might end waiting for others than the scenario means. SWAPDB brings
             // several keys at once, of which 7.0 takes another one than 7.2. And 7.2 serves no client with
             // an entry that is trimmed at once.
             is(name, "client")
@@ -512,6 +513,8 @@ impl Values<'_> {
             "db" => random.below(DATABASES).to_string().into_bytes(),
             "pattern" => random.pick(&PATTERNS).into(),
             "condition" => random.pick(&["NX", "XX", "GT", "LT", "GT", "LT", "NOSUCH"]).into(),
+            "script" => random.pick(&scripts::SCRIPTS).into(),
+            "sha" => random.pick(&scripts::SHAS).into(),
             "unknown" => random.pick(&["NOSUCH", "GETT", "FOO-BAR", "X"]).into(),
             "seconds" => self.time(1),
             "milliseconds" => self.time(1000),
@@ -713,7 +716,7 @@ fn with_a_clean_start(call: Call) -> impl Iterator<Item = Call> {
 }
 
 /// Whether this is a SORT of what may be a sorted set, or makes the list of a later one such a key. Redis
-/// gives sorted sets that it has sorted another encoding; a scene sorts copies of them.
+/// gives sorted sets that it has sorted another encoding; a scenario sorts copies of them.
 fn may_sort_scores(call: &Call) -> bool {
     let is_list = |n: usize| call.get(n).is_some_and(|key| key.starts_with(b"l:"));
     match call[0].to_ascii_uppercase().as_slice() {

@@ -147,7 +147,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     all
 }
 
-/// Flags that may stand beside each other, by command.
+/// Flags that may be beside each other, by command.
 const FLAGS: [(&str, &[&str]); 4] = [
     ("mg", &["v", "k", "s", "t", "f", "q", "u", "Oab", "N100000", "R200000", "T100000", "c"]),
     ("ms", &["k", "c", "q", "Oab", "F7", "T100000", "I", "ME", "MA", "MR", "C9000000000000000000"]),

@@ -62,20 +62,20 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let program = options.program.clone().unwrap_or_else(crate::differential::release_build);
     println!("seed {seed}, {} commands of memcached", options.commands);
     let started = Instant::now();
-    let mut duel = Duel {
+    let mut run = DifferentialRun {
         tested: Side::tierce(&program),
         reference: Side::memcached(&options.reference)?,
         stream: Stream::new(seed),
     };
-    duel.examples()?;
-    duel.fight(options.commands).map_err(|difference| {
+    run.examples()?;
+    run.execute(options.commands).map_err(|difference| {
         format!("{difference}\nrepeat with: cargo xtask differential-memcached --seed {seed}")
     })?;
     println!("no difference, {:.1?}", started.elapsed());
     Ok(())
 }
 
-struct Duel {
+struct DifferentialRun {
     tested: Side,
     reference: Side,
     stream: Stream,
@@ -230,7 +230,7 @@ fn read_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u
     answer
 }
 
-impl Duel {
+impl DifferentialRun {
     /// What is the same in each run.
     fn examples(&mut self) -> Result<(), String> {
         for lines in examples::lines() {
@@ -272,7 +272,7 @@ impl Duel {
         }
     }
 
-    fn fight(&mut self, commands: usize) -> Result<(), String> {
+    fn execute(&mut self, commands: usize) -> Result<(), String> {
         let (mut sent, mut pipelines) = (0, 0);
         while sent < commands {
             let depth = 1 + self.stream.random.below(DEPTH_MAX);

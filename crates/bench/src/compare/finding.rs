@@ -1,14 +1,19 @@
-//! Findings: what a comparison says, one figure a line, whatever the workload.
+//! Findings: the results of a comparison, one figure per line, for any workload.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::growth::Growth;
+use super::handover::Handover;
+use super::handshakes::Handshakes;
 use super::idle::Idle;
 use super::memory::Memory;
 use super::pair::Pair;
+use super::pubsub::PubSub;
 use super::rounds::Rounds;
+use super::tracking::Tracking;
+use super::transactions::Transactions;
 use crate::cpu::CpuSource;
 
 /// One figure of both servers.
@@ -68,6 +73,62 @@ pub(crate) fn of_growth(growth: &Growth) -> Vec<Finding> {
         finding(&workload, "worst request overwriting, ms", &growth.overwriting_max_ms, 2),
         // A difference may be negative or near 0: its ratio would say nothing.
         Finding { ratio: None, ..excess },
+    ]
+}
+
+pub(crate) fn of_pubsub(pubsub: &PubSub) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for case in &pubsub.cases {
+        let workload = format!("PUBLISH to {}, pipeline {}", case.subscribers, case.pipeline);
+        let cpu = finding(&workload, "server CPU, µs per delivery", &case.cpu_us_per_delivery, 3);
+        findings.push(cpu);
+        let rate = &case.deliveries_per_second;
+        findings.push(finding(&workload, "deliveries per second", rate, 0));
+    }
+    let crowd = &pubsub.crowd;
+    let workload = format!("{} subscribers", crowd.subscribers);
+    let bytes = &crowd.bytes_per_subscriber;
+    findings.push(finding(&workload, "resident bytes per subscriber", bytes, 0));
+    let workload = format!("{} subscribers, 10 messages a second", crowd.subscribers);
+    for (measure, wait) in [
+        ("p99 of PING by others, ms", &crowd.others_wait_p99_ms),
+        ("worst PING by others, ms", &crowd.others_wait_max_ms),
+    ] {
+        findings.push(finding(&workload, measure, wait, 3));
+    }
+    findings
+}
+
+pub(crate) fn of_handover(handover: &Handover) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for case in &handover.cases {
+        let workload = format!("{}, {} blocked", case.command, case.clients);
+        findings.push(finding(&workload, "push to element, median, µs", &case.p50_us, 1));
+        findings.push(finding(&workload, "push to element, p99, µs", &case.p99_us, 1));
+    }
+    findings
+}
+
+pub(crate) fn of_transactions(transactions: &Transactions) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for case in &transactions.cases {
+        findings.push(finding(case.name, "server CPU, µs per transaction", &case.cpu_us, 2));
+        findings.push(finding(case.name, "transactions per second", &case.per_second, 0));
+    }
+    findings
+}
+
+pub(crate) fn of_handshakes(handshakes: &Handshakes) -> Vec<Finding> {
+    let cases = handshakes.cases.iter();
+    cases.map(|case| finding(case.name, "server CPU, µs per connection", &case.cpu_us, 1)).collect()
+}
+
+pub(crate) fn of_tracking(tracking: &Tracking) -> Vec<Finding> {
+    let workload = format!("tracking {} keys", tracking.keys);
+    vec![
+        finding(&workload, "server CPU, µs per SET", &tracking.cpu_us_per_set, 3),
+        finding(&workload, "server CPU, µs per key read", &tracking.cpu_us_per_key_read, 3),
+        finding(&workload, "resident bytes per key in the table", &tracking.bytes_per_key, 1),
     ]
 }
 

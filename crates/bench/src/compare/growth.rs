@@ -1,9 +1,8 @@
-//! Growth: what the worst request suffers while a server takes in many new keys.
+//! Growth: the worst latency while a server takes in many new keys.
 //!
-//! On a fresh server every key is SET once, in order, and then all of them once more. The second
-//! pass is the same load without growth, so what the worst request of the first has to wait longer is
-//! due to growing: rehashing, resizing, memory from the system. One bad moment of the machine in
-//! either pass decides a maximum, hence several rounds and their median.
+//! On a fresh server every key is SET once, in order, and then again. The second pass is the same load without
+//! growth, so the difference between the two maxima is the cost of growing: rehashing, resizing, memory from the
+//! system. One hiccup of the machine decides a maximum, hence several rounds and their median.
 
 use serde::Serialize;
 
@@ -45,13 +44,13 @@ pub(crate) struct Passes {
 /// Runs both passes on fresh servers of both sides.
 pub(crate) fn run(
     contenders: &Pair<Contender>,
-    wishes: &LoadArgs,
+    requested: &LoadArgs,
     keys: u64,
     rounds: u32,
     reaper: &Reaper,
     progress: &Progress,
 ) -> Result<Growth, Error> {
-    let workload = setting(wishes, keys)?;
+    let workload = setting(requested, keys)?;
     let rounds = (0..rounds.min(ROUNDS_MAX))
         .map(|_| {
             contenders.as_ref().try_map(|contender| {
@@ -63,14 +62,14 @@ pub(crate) fn run(
     Ok(Growth::new(keys, rounds))
 }
 
-fn setting(wishes: &LoadArgs, keys: u64) -> Result<Workload, Error> {
+fn setting(requested: &LoadArgs, keys: u64) -> Result<Workload, Error> {
     let args = LoadArgs {
         pipeline: Some(PIPELINE),
         keyspace: Some(keys),
         distribution: Some(Distribution::Sequential),
         tests: vec!["set".into()],
         ratio: None,
-        ..wishes.clone()
+        ..requested.clone()
     };
     Ok(args.workloads(&[])?.remove(0))
 }

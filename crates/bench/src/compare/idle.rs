@@ -1,7 +1,7 @@
-//! Idle connections: what thousands of clients that say nothing cost those that do.
+//! Idle connections: what thousands of silent clients cost the busy ones.
 //!
-//! Busy connections send GET, one at a time, first alone and then beside the idle ones, over and
-//! over. Every idle connection has had one PING answered, as a client in a pool would have.
+//! Busy connections send GET, one at a time, first alone and then beside the idle ones, repeatedly. Every idle
+//! connection has had one PING answered, like a client in a pool.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const TIME_DEFAULT: Duration = Duration::from_secs(2);
 const WARMUP: Duration = Duration::from_millis(300);
 
 /// Descriptors beyond the idle connections that a process needs.
-const DESCRIPTORS_SPARE: u64 = 1000;
+pub(super) const DESCRIPTORS_SPARE: u64 = 1000;
 
 /// All rounds on both sides.
 #[derive(Clone, Debug, Serialize)]
@@ -58,14 +58,14 @@ pub(crate) struct Round {
 /// Runs all rounds.
 pub(crate) fn run(
     contenders: &Pair<Contender>,
-    wishes: &LoadArgs,
+    requested: &LoadArgs,
     connections: u32,
     rounds: u32,
     reaper: &Reaper,
     progress: &Progress,
 ) -> Result<Idle, Error> {
     raise_descriptor_limit(u64::from(connections) + DESCRIPTORS_SPARE)?;
-    let args = LoadArgs { tests: vec!["get".into()], ratio: None, ..name::P1.args(wishes)? };
+    let args = LoadArgs { tests: vec!["get".into()], ratio: None, ..name::P1.args(requested)? };
     let workload = args.workloads(&[])?.remove(0);
     let goal = args.goal(Goal::Time(TIME_DEFAULT));
     let servers = contenders.as_ref().try_map(|contender| {
@@ -92,7 +92,7 @@ fn round(
     connections: u32,
     progress: &Progress,
 ) -> Result<Round, Error> {
-    let process = server.process.as_ref().expect("a server that was started here has a process");
+    let process = server.own_process();
     let busy = || measure(&server.target, workload, goal, Some(WARMUP), Some(process), progress);
     let alone = busy()?;
     let before = settled(process)?;
@@ -115,13 +115,13 @@ fn open_idle(server: &Server, connections: u32) -> Result<Vec<Control>, Error> {
 
 /// Lets the server accept enough clients. One that knows no such setting may accept them anyhow; if
 /// not, opening them fails and says why.
-fn allow_clients(server: &Server, connections: u32) -> Result<(), Error> {
+pub(super) fn allow_clients(server: &Server, connections: u32) -> Result<(), Error> {
     let clients = (u64::from(connections) + DESCRIPTORS_SPARE).to_string();
     server.target.connect()?.call(&["CONFIG", "SET", "maxclients", &clients]).map(|_| ())
 }
 
 /// Makes room for so many descriptors, here and in servers that are started from now on.
-fn raise_descriptor_limit(needed: u64) -> Result<(), Error> {
+pub(super) fn raise_descriptor_limit(needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::Usage(format!(

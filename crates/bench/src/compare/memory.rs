@@ -1,9 +1,8 @@
-//! Memory per entry: what a server keeps beside keys and values.
+//! Memory overhead per entry.
 //!
-//! Each value size gets a fresh server. Its resident set is read when it is empty and when all
-//! entries are in, by which time the connections that brought them are closed. The difference,
-//! divided by the entries, less the bytes of key and value, is the overhead. Everything counts:
-//! index, headers, allocator slack, and what a server keeps ready for later.
+//! Each value size gets a fresh server. Its resident set is read when it is empty and after all entries are in and
+//! the loading connections closed. The difference per entry, less the bytes of key and value, is the overhead.
+//! Everything counts: index, headers, allocator slack, and spare capacity.
 
 use std::thread;
 use std::time::Duration;
@@ -54,7 +53,7 @@ pub(crate) struct Resident {
 /// Measures all value sizes on both sides.
 pub(crate) fn run(
     contenders: &Pair<Contender>,
-    wishes: &LoadArgs,
+    requested: &LoadArgs,
     entries: u64,
     reaper: &Reaper,
     progress: &Progress,
@@ -62,7 +61,7 @@ pub(crate) fn run(
     VALUE_SIZES
         .iter()
         .map(|&value_size| {
-            let workload = filling(wishes, value_size, entries)?;
+            let workload = filling(requested, value_size, entries)?;
             let servers = contenders.as_ref().try_map(|contender| {
                 contender.require_fresh("memory")?;
                 resident(&contender.start(reaper)?, &workload, progress)
@@ -73,7 +72,7 @@ pub(crate) fn run(
 }
 
 /// The load that brings in the entries, each once.
-fn filling(wishes: &LoadArgs, value_size: u32, entries: u64) -> Result<Workload, Error> {
+fn filling(requested: &LoadArgs, value_size: u32, entries: u64) -> Result<Workload, Error> {
     let args = LoadArgs {
         clients: Some(CLIENTS),
         pipeline: Some(PIPELINE),
@@ -83,13 +82,13 @@ fn filling(wishes: &LoadArgs, value_size: u32, entries: u64) -> Result<Workload,
         tests: vec!["set".into()],
         ratio: None,
         rate: None,
-        ..wishes.clone()
+        ..requested.clone()
     };
     Ok(args.workloads(&[])?.remove(0))
 }
 
 fn resident(server: &Server, workload: &Workload, progress: &Progress) -> Result<Resident, Error> {
-    let process = server.process.as_ref().expect("a server that was started here has a process");
+    let process = server.own_process();
     let entries = workload.load.keyspace;
     let empty = settled(process)?;
     measure(&server.target, workload, Goal::Requests(entries), None, None, progress)?;

@@ -1,19 +1,23 @@
 //! Two servers side by side: `tierce bench compare`.
 //!
-//! [`rounds`] compares throughput, CPU time and latency; [`memory`], [`growth`] and [`idle`] have
-//! questions of their own and start fresh servers for them. Whatever was asked, the answer ends in
-//! [`finding`]s: one figure of A, the same of B, and their ratio.
+//! [`rounds`] compares throughput, CPU time and latency; the other workloads start fresh servers for their own
+//! measurements. All of them end in [`finding`]s: one figure of A, the same of B, and their ratio.
 
 mod name;
 mod pair;
 mod reaper;
 mod servers;
-mod words;
 
 mod growth;
+mod handover;
+mod handshakes;
 mod idle;
 mod memory;
+mod pubsub;
+mod readers;
 mod rounds;
+mod tracking;
+mod transactions;
 
 mod finding;
 mod table;
@@ -23,19 +27,18 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::cli::{CompareArgs, LoadArgs};
-use crate::dialect::Dialect;
+use crate::cli::{CompareArgs, LoadArgs, Name};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::progress::Progress;
+use crate::protocol::Protocol;
 use crate::report;
 use finding::Finding;
-pub(crate) use name::Name;
 use name::Shape;
 use pair::Pair;
 pub(crate) use reaper::Reaper;
 use rounds::Rounds;
-pub(crate) use servers::{Contender, Server, free_port};
+pub(crate) use servers::Contender;
 
 /// The name of a workload that the user made of options.
 const CUSTOM: &str = "custom";
@@ -86,6 +89,11 @@ struct Results {
     memory: Vec<memory::Memory>,
     growth: Option<growth::Growth>,
     idle: Option<idle::Idle>,
+    pubsub: Option<pubsub::PubSub>,
+    handover: Option<handover::Handover>,
+    transactions: Option<transactions::Transactions>,
+    tracking: Option<tracking::Tracking>,
+    handshakes: Option<handshakes::Handshakes>,
 }
 
 #[derive(Debug, Serialize)]
@@ -119,6 +127,11 @@ impl<'a> Comparison<'a> {
                 memory: Vec::new(),
                 growth: None,
                 idle: None,
+                pubsub: None,
+                handover: None,
+                transactions: None,
+                tracking: None,
+                handshakes: None,
             },
         })
     }
@@ -130,7 +143,7 @@ impl<'a> Comparison<'a> {
         }
         for name in names.iter().filter(|name| name.shapes().is_empty()) {
             let label = format!("{name:?}").to_lowercase();
-            if self.args.load.protocol != Dialect::Resp {
+            if self.args.load.protocol != Protocol::Resp {
                 return Err(Error::Usage(format!("workload {label} is for RESP only")));
             }
             self.contenders.as_ref().try_map(|contender| contender.require_fresh(&label))?;
@@ -158,6 +171,11 @@ impl<'a> Comparison<'a> {
             Name::Memory => self.memory(),
             Name::Growth => self.growth(),
             Name::Idle => self.idle(),
+            Name::Pubsub => self.pubsub(),
+            Name::Handover => self.handover(),
+            Name::Transactions => self.transactions(),
+            Name::Tracking => self.tracking(),
+            Name::Handshakes => self.handshakes(),
             Name::P1 | Name::P16 | Name::P200 | Name::P200Hot | Name::Latency => {
                 name.shapes().iter().try_for_each(|shape| self.shape(*shape))
             }
@@ -210,6 +228,47 @@ impl<'a> Comparison<'a> {
             idle::run(&self.contenders, load, connections, rounds, &self.reaper, &self.progress)?;
         self.found(finding::of_idle(&idle))?;
         self.results.idle = Some(idle);
+        Ok(())
+    }
+
+    fn pubsub(&mut self) -> Result<(), Error> {
+        let (load, crowd, rounds) = (&self.args.load, self.args.idle_connections, self.args.rounds);
+        let pubsub = pubsub::run(&self.contenders, load, crowd, rounds, &self.reaper)?;
+        self.found(finding::of_pubsub(&pubsub))?;
+        self.results.pubsub = Some(pubsub);
+        Ok(())
+    }
+
+    fn handover(&mut self) -> Result<(), Error> {
+        let (load, rounds) = (&self.args.load, self.args.rounds);
+        let handover = handover::run(&self.contenders, load, rounds, &self.reaper)?;
+        self.found(finding::of_handover(&handover))?;
+        self.results.handover = Some(handover);
+        Ok(())
+    }
+
+    fn transactions(&mut self) -> Result<(), Error> {
+        let (load, rounds) = (&self.args.load, self.args.rounds);
+        let transactions = transactions::run(&self.contenders, load, rounds, &self.reaper)?;
+        self.found(finding::of_transactions(&transactions))?;
+        self.results.transactions = Some(transactions);
+        Ok(())
+    }
+
+    fn tracking(&mut self) -> Result<(), Error> {
+        let (load, keys, rounds) = (&self.args.load, self.args.entries, self.args.rounds);
+        let tracking =
+            tracking::run(&self.contenders, load, keys, rounds, &self.reaper, &self.progress)?;
+        self.found(finding::of_tracking(&tracking))?;
+        self.results.tracking = Some(tracking);
+        Ok(())
+    }
+
+    fn handshakes(&mut self) -> Result<(), Error> {
+        let (load, files, rounds) = (&self.args.load, &self.args.tls_files, self.args.rounds);
+        let handshakes = handshakes::run(&self.contenders, load, files, rounds, &self.reaper)?;
+        self.found(finding::of_handshakes(&handshakes))?;
+        self.results.handshakes = Some(handshakes);
         Ok(())
     }
 

@@ -10,26 +10,16 @@
 //! | `memory` | resident bytes per entry beyond key and value |
 //! | `growth` | the worst request while keys are added, beside the worst while they are overwritten |
 //! | `idle` | throughput and memory with many idle connections |
+//! | `pubsub` | messages to 1, 100 and thousands of subscribers |
+//! | `handover` | the latency from a push to the client that is blocked on the list |
+//! | `transactions` | `MULTI` to `EXEC`, and `WATCH` |
+//! | `tracking` | SET of keys that another client tracks |
+//! | `handshakes` | TLS handshakes, full and resumed; not among all workloads, since it needs `--tls` |
 //!
-//! Those that are not about throughput are described where they are run.
+//! The modules that run them describe those that do not measure throughput.
 
-use clap::ValueEnum;
-
-use crate::cli::LoadArgs;
+use crate::cli::{LoadArgs, Name};
 use crate::error::Error;
-
-/// The named workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Name {
-    P1,
-    P16,
-    P200,
-    P200Hot,
-    Latency,
-    Memory,
-    Growth,
-    Idle,
-}
 
 /// A load whose throughput is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +40,19 @@ pub(crate) const P200_HOT: Shape =
 
 impl Name {
     /// What `--all` runs. Latency comes with the throughput of `p1` and `p16`.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::P1, Self::P16, Self::P200, Self::P200Hot, Self::Memory, Self::Growth, Self::Idle];
+    pub(crate) const ALL: [Self; 11] = [
+        Self::P1,
+        Self::P16,
+        Self::P200,
+        Self::P200Hot,
+        Self::Memory,
+        Self::Growth,
+        Self::Idle,
+        Self::Pubsub,
+        Self::Handover,
+        Self::Transactions,
+        Self::Tracking,
+    ];
 
     /// The loads whose throughput is to be compared, if this workload is about that.
     pub(crate) fn shapes(self) -> &'static [Shape] {
@@ -61,7 +62,14 @@ impl Name {
             Self::P200 => &[P200],
             Self::P200Hot => &[P200_HOT],
             Self::Latency => &[P1, P16],
-            Self::Memory | Self::Growth | Self::Idle => &[],
+            Self::Memory
+            | Self::Growth
+            | Self::Idle
+            | Self::Pubsub
+            | Self::Handover
+            | Self::Transactions
+            | Self::Tracking
+            | Self::Handshakes => &[],
         }
     }
 }
@@ -72,8 +80,11 @@ impl Shape {
     /// # Errors
     /// When the user wants another pipeline, value size or keyspace: that would be another workload
     /// under the same name.
-    pub(crate) fn args(self, wishes: &LoadArgs) -> Result<LoadArgs, Error> {
-        if wishes.pipeline.is_some() || wishes.data_size.is_some() || wishes.keyspace.is_some() {
+    pub(crate) fn args(self, requested: &LoadArgs) -> Result<LoadArgs, Error> {
+        if requested.pipeline.is_some()
+            || requested.data_size.is_some()
+            || requested.keyspace.is_some()
+        {
             let message = format!("workload {} fixes -P, -d and -r: leave them out", self.name);
             return Err(Error::Usage(message));
         }
@@ -82,7 +93,7 @@ impl Shape {
             data_size: Some(self.data_size),
             keyspace: Some(self.keyspace),
             load_first: true,
-            ..wishes.clone()
+            ..requested.clone()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Something of server A and the same of server B.
+//! A value for server A and one for server B.
 
 use serde::Serialize;
 
@@ -44,6 +44,15 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
         0 => None,
         odd if odd % 2 == 1 => Some(values[middle]),
         _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+/// The median of one figure of all samples, for each side.
+pub(crate) fn medians<T>(samples: &[Pair<T>], figure: fn(&T) -> f64) -> Pair<f64> {
+    let of = |values: Vec<f64>| median(values).unwrap_or(f64::NAN);
+    Pair {
+        a: of(samples.iter().map(|sample| figure(&sample.a)).collect()),
+        b: of(samples.iter().map(|sample| figure(&sample.b)).collect()),
     }
 }
 

@@ -1,11 +1,10 @@
-//! Servers that are started for a comparison end with it, however it ends.
+//! Ending the servers that a comparison started, however it ends.
 //!
-//! A [`Child`] kills its process group when it is dropped. SIGINT, SIGTERM and SIGHUP would end this
-//! process without dropping anything, so a thread waits for them, kills what is alive and exits.
-//! Only SIGKILL leaves servers behind.
+//! A [`Child`] kills its process group when dropped. SIGINT, SIGTERM and SIGHUP would end this process without
+//! dropping anything, so a thread waits for them, kills what is alive and exits. Only SIGKILL leaves servers behind.
 //!
-//! Every server leads a process group of its own, so that one behind a wrapper script is reached
-//! too, and a Ctrl-C at the terminal comes here first.
+//! Every server leads a process group of its own, so that a server behind a wrapper script is killed too, and a
+//! Ctrl-C at the terminal arrives here first.
 
 use std::fs;
 use std::io;

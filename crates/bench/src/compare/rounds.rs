@@ -1,8 +1,7 @@
 //! Throughput, CPU time and latency of two servers, in alternation.
 //!
-//! Both servers live through all rounds, but only one is loaded at a time. Noise of the machine that
-//! lasts longer than a round hits both, so ratios are taken within a round and their median is
-//! reported; it is steadier than the ratio of two medians.
+//! Both servers run through all rounds, but only one is loaded at a time. Machine noise that lasts longer than a
+//! round hits both, so ratios are taken within a round; their median is steadier than the ratio of two medians.
 
 use std::time::Duration;
 
@@ -81,7 +80,6 @@ impl Rounds {
     }
 }
 
-/// A figure of one measurement.
 type Figure = fn(&Measurement) -> f64;
 
 impl Median {

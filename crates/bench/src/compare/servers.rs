@@ -1,22 +1,24 @@
-//! The two servers of a comparison: started here, or reached where they run.
+//! The two servers of a comparison: started here, or already running.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tierce_client::Tls;
 use tierce_wire::resp::Proto;
 
 use super::pair::Pair;
 use super::reaper::{Child, Reaper};
-use super::words;
-use crate::cli::CompareArgs;
+use crate::cli::{CompareArgs, Encrypted};
 use crate::cpu::{self, Process};
-use crate::dialect::Dialect;
 use crate::error::Error;
+use crate::protocol::Protocol;
 use crate::target::{Address, Target};
 
 /// A server that does not answer for so long has failed to start.
@@ -34,8 +36,9 @@ pub(crate) struct Contender {
     /// Its name in tables.
     pub(crate) label: String,
     source: Source,
-    protocol: Proto,
-    dialect: Dialect,
+    resp_version: Proto,
+    protocol: Protocol,
+    tls: Option<Tls>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,13 +57,25 @@ pub(crate) struct Server {
     _child: Option<Child>,
 }
 
+impl Server {
+    /// The process of a server that was started here.
+    pub(super) fn own_process(&self) -> &Process {
+        self.process.as_ref().expect("a server that was started here has a process")
+    }
+}
+
 impl Contender {
     /// Both contenders of a command line.
     pub(crate) fn both(args: &CompareArgs) -> Result<Pair<Self>, Error> {
-        let protocol = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
+        let resp_version = if args.resp3 { Proto::Resp3 } else { Proto::Resp2 };
         let mut both = Pair { a: (&args.a, args.a_addr), b: (&args.b, args.b_addr) }.try_map(
-            |(line, address)| Self::new(line.as_deref(), address, protocol, args.load.protocol),
+            |(line, address)| Self::new(line.as_deref(), address, resp_version, args.load.protocol),
         )?;
+        if args.tls != Encrypted::None {
+            let tls = args.tls_files.resolve()?;
+            both.a.tls = (args.tls != Encrypted::B).then(|| tls.clone());
+            both.b.tls = (args.tls != Encrypted::A).then_some(tls);
+        }
         if both.a.label == both.b.label {
             both.a.label.push_str(" A");
             both.b.label.push_str(" B");
@@ -72,15 +87,20 @@ impl Contender {
     pub(crate) fn new(
         line: Option<&str>,
         address: Option<SocketAddr>,
-        protocol: Proto,
-        dialect: Dialect,
+        resp_version: Proto,
+        protocol: Protocol,
     ) -> Result<Self, Error> {
         let source = match (line, address) {
             (Some(line), _) => Source::command(line)?,
             (None, Some(address)) => Source::Address(address),
             (None, None) => return Err(Error::Usage("a server is missing".into())),
         };
-        Ok(Self { label: source.label(), source, protocol, dialect })
+        Ok(Self { label: source.label(), source, resp_version, protocol, tls: None })
+    }
+
+    /// Whether it is reached over encrypted connections.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// The command line or address, as the user gave it.
@@ -107,7 +127,7 @@ impl Contender {
             Source::Command { line, words } => self.start_command(line, words, reaper),
             Source::Address(address) => {
                 let target = self.target(address.ip().to_string(), address.port());
-                target.ping(self.dialect)?;
+                target.ping(self.protocol)?;
                 let local = address.ip().is_loopback();
                 let process = local.then(|| cpu::listener(address.port())).flatten();
                 Ok(Server { target, process, _child: None })
@@ -135,7 +155,7 @@ impl Contender {
             .spawn(&mut command, directory)
             .map_err(|error| failed(format!("cannot be started: {error}")))?;
         let target = self.target("127.0.0.1".into(), port);
-        await_answer(&target, self.dialect, &mut child, &log).map_err(failed)?;
+        await_answer(&target, self.protocol, &mut child, &log).map_err(failed)?;
         let process = cpu::listener(port).unwrap_or_else(|| Process::new(child.pid()));
         Ok(Server { target, process: Some(process), _child: Some(child) })
     }
@@ -146,14 +166,18 @@ impl Contender {
             user: None,
             password: None,
             database: 0,
-            protocol: self.protocol,
+            resp_version: self.resp_version,
+            tls: self.tls.clone(),
         }
     }
 }
 
 impl Source {
     fn command(line: &str) -> Result<Self, Error> {
-        let words = words::split(line).map_err(Error::Usage)?;
+        let words = tierce_wire::words::split(line.as_bytes())
+            .map_err(|error| Error::Usage(format!("{line:?}: {error}")))?;
+        let words: Vec<_> =
+            words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         if !words.iter().skip(1).any(|word| word.contains(PORT_PLACEHOLDER)) {
             let message =
                 format!("{line:?} does not say {PORT_PLACEHOLDER} after a program's name");
@@ -175,7 +199,7 @@ impl Source {
 /// Waits until the server answers. The error is a reason to be shown.
 fn await_answer(
     target: &Target,
-    dialect: Dialect,
+    protocol: Protocol,
     child: &mut Child,
     log: &Path,
 ) -> Result<(), String> {
@@ -184,7 +208,7 @@ fn await_answer(
         if let Some(status) = child.exited() {
             return Err(format!("ended with {status}\n{}", end_of(log)));
         }
-        let answer = target.ping(dialect);
+        let answer = target.ping(protocol);
         match answer {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() >= deadline => {
@@ -202,10 +226,17 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&output[start..]).trim().to_owned()
 }
 
-/// A port that is free now. Another program may take it first; then the server says so.
+/// A port that is free now, and another one each time: the system may offer a port again before a server listens there.
+/// Another program may take it first; then the server says so.
 pub(crate) fn free_port() -> Result<u16, Error> {
-    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    Ok(port.map_err(Error::io("looking for a free port"))?.port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let port = port.map_err(Error::io("looking for a free port"))?.port();
+        if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(port);
+        }
+    }
 }
 
 /// A directory of its own for each server, so that nothing of an earlier one is found there.
@@ -231,7 +262,7 @@ mod tests {
     use super::*;
 
     fn contender(line: &str) -> Result<Contender, Error> {
-        Contender::new(Some(line), None, Proto::Resp2, Dialect::Resp)
+        Contender::new(Some(line), None, Proto::Resp2, Protocol::Resp)
     }
 
     #[test]

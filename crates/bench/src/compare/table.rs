@@ -1,4 +1,4 @@
-//! The rounds of a comparison, for people.
+//! The rounds of a comparison as a table for people.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Whole comparisons: against responders in this process, and against redis-server where there is
+//! Whole comparisons: against mock servers in this process, and against redis-server where there is
 //! one. Figures are not judged, only that they are there and fit together.
 
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::*;
 use crate::cli::{BenchArgs, Mode};
-use crate::responder::{Manner, Responder};
+use crate::mock_server::{Behavior, MockServer};
 
 #[derive(Parser)]
 struct Program {
@@ -38,7 +38,7 @@ fn with_redis(words: &[&str]) -> Option<CompareArgs> {
 
 #[test]
 fn rounds_alternate_and_have_medians() {
-    let (a, b) = (Responder::start(Manner::Plain), Responder::start(Manner::ErrorEvery(2)));
+    let (a, b) = (MockServer::start(Behavior::Plain), MockServer::start(Behavior::ErrorEvery(2)));
     let (a_addr, b_addr) = (a.target().address.to_string(), b.target().address.to_string());
     let args = parse(&[
         "--a-addr", &a_addr, "--b-addr", &b_addr, "--rounds", "3", "-n", "40", "-c", "2", "-P",
@@ -121,4 +121,46 @@ fn idle_connections_are_held_beside_busy_ones() {
     let idle = comparison.results.idle.unwrap();
     assert_eq!(idle.connections, 50);
     assert!(idle.servers.a.throughput_ratio > 0.0 && idle.servers.b.throughput_ratio > 0.0);
+}
+
+#[test]
+fn messages_are_delivered_to_few_and_many() {
+    let Some(args) = with_redis(&["--idle-connections", "50", "-n", "5000"]) else { return };
+    let mut comparison = Comparison::new(&args).unwrap();
+    comparison.run(Name::Pubsub).unwrap();
+    let pubsub = comparison.results.pubsub.unwrap();
+    assert!(pubsub.cases.iter().all(|case| case.cpu_us_per_delivery.ratio().is_some()));
+    assert!(pubsub.crowd.others_wait_max_ms.a >= pubsub.crowd.others_wait_p99_ms.a);
+}
+
+#[test]
+fn elements_are_handed_over_to_one_and_many() {
+    let Some(args) = with_redis(&["-n", "150"]) else { return };
+    let mut comparison = Comparison::new(&args).unwrap();
+    comparison.run(Name::Handover).unwrap();
+    let cases = comparison.results.handover.unwrap().cases;
+    let what: Vec<_> = cases.iter().map(|case| (case.command, case.clients)).collect();
+    assert_eq!(what, [("BLPOP", 1), ("BLPOP", 100), ("BLMOVE", 1), ("BLMOVE", 100)]);
+    assert!(cases.iter().all(|case| case.p50_us.a > 0.0 && case.p99_us.a >= case.p50_us.a));
+}
+
+#[test]
+fn transactions_are_sent_at_once_and_in_turn() {
+    let Some(args) = with_redis(&["-n", "500"]) else { return };
+    let mut comparison = Comparison::new(&args).unwrap();
+    comparison.run(Name::Transactions).unwrap();
+    let cases = comparison.results.transactions.unwrap().cases;
+    assert_eq!(cases.len(), 3);
+    assert!(cases.iter().all(|case| case.cpu_us.ratio().is_some()), "{cases:?}");
+}
+
+#[test]
+fn keys_are_tracked_and_set() {
+    let Some(args) = with_redis(&["--entries", "20500"]) else { return };
+    let mut comparison = Comparison::new(&args).unwrap();
+    comparison.run(Name::Tracking).unwrap();
+    let tracking = comparison.results.tracking.unwrap();
+    assert_eq!((tracking.keys, tracking.sets), (20_500, 8_200));
+    assert!(tracking.cpu_us_per_set.ratio().is_some(), "{tracking:?}");
+    assert!(tracking.bytes_per_key.a > 0.0, "{tracking:?}");
 }

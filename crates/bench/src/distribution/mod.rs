@@ -1,4 +1,4 @@
-//! Which keys are asked for: numbers below the keyspace, in one of four shapes.
+//! Key distributions: numbers below the keyspace size, in one of four shapes.
 //!
 //! | name | shape |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `gauss` | a bell around the middle, standard deviation a sixth of the keyspace |
 //! | `sequential` | 0, 1, 2 … and from the start again, across all connections and threads together |
 //!
-//! Hot keys are neighbours in number. That is deliberate: a store that hashes does not care, and a
-//! store that sorts should show what it does with them.
+//! Hot keys have adjacent numbers on purpose: a store that hashes does not care, and a store that sorts should show
+//! what it makes of them.
 
 mod zipf;
 

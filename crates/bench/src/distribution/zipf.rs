@@ -1,13 +1,13 @@
 //! Zipf numbers by rejection-inversion.
 //!
-//! The method is that of W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates
-//! from monotone discrete distributions" (ACM TOMACS 6, 1996). It needs no table and no sum over
-//! the keyspace, unlike the method of Gray et al. that YCSB uses, so a run over ten billion keys
-//! starts at once, and it is exact for every exponent, 1 included.
+//! The method is that of W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone
+//! discrete distributions" (ACM TOMACS 6, 1996). Unlike the method of Gray et al. that YCSB uses, it needs no table
+//! and no sum over the keyspace, so a run over ten billion keys starts at once, and it is exact for every exponent,
+//! 1 included.
 //!
-//! The idea: the weights k^-theta lie under the curve x^-theta, whose integral can be inverted. A
-//! point of that integral is drawn and rounded to a rank; the little by which the curve covers more
-//! than the bars of the ranks is rejected, a few draws in a hundred.
+//! The weights k^-theta lie under the curve x^-theta, whose integral can be inverted. We draw a point of that
+//! integral and round it to a rank; where the curve exceeds the bars of the ranks, we reject, a few draws in a
+//! hundred.
 
 use crate::random::Random;
 

@@ -1,26 +1,24 @@
 //! One connection: a batch on its way out, replies on their way in.
 //!
-//! Bytes are normally sent from the worker's ring and received into the worker's buffer. Only what
-//! the socket did not take, and the beginning of a reply line that has not fully arrived, is copied
-//! here.
+//! Bytes are sent from the worker's ring and received into the worker's buffer. Only what the socket did not take,
+//! and the beginning of an incomplete reply line, is copied here.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::io::ErrorKind;
 use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-
+use crate::counted::Counted;
 use crate::error::Error;
-use crate::replies::{Counted, ReplyCounter};
+use crate::replies::ReplyCounter;
+use crate::socket::Socket;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) fd: OwnedFd,
+    pub(super) socket: Socket,
     /// Replies due.
     pub(super) outstanding: u64,
     /// What is under way, oldest first. One batch, or the pieces of a window.
-    batches: VecDeque<Batch>,
+    batches: VecDeque<InFlight>,
     /// When the last batch was sent, or was due if the rate is limited.
     pub(super) begun: Instant,
     counter: ReplyCounter,
@@ -33,7 +31,7 @@ pub(super) struct Connection {
 
 /// Requests that were sent together.
 #[derive(Clone, Copy, Debug)]
-struct Batch {
+struct InFlight {
     /// Replies due.
     due: u64,
     /// When it was sent, or was due if the rate is limited.
@@ -48,9 +46,9 @@ pub(super) struct Received {
 }
 
 impl Connection {
-    pub(super) fn new(fd: OwnedFd, counter: ReplyCounter, now: Instant) -> Self {
+    pub(super) fn new(socket: Socket, counter: ReplyCounter, now: Instant) -> Self {
         Self {
-            fd,
+            socket,
             outstanding: 0,
             batches: VecDeque::new(),
             begun: now,
@@ -65,13 +63,13 @@ impl Connection {
     #[inline]
     pub(super) fn send(&mut self, batch: &[u8], count: usize, begun: Instant) -> Result<(), Error> {
         self.outstanding += count as u64;
-        self.batches.push_back(Batch { due: count as u64, begun });
+        self.batches.push_back(InFlight { due: count as u64, begun });
         self.begun = begun;
         if self.has_unsent() {
             self.unsent.extend_from_slice(batch);
             return Ok(());
         }
-        let sent = try_send(&self.fd, batch)?;
+        let sent = try_send(&mut self.socket, batch)?;
         if sent < batch.len() {
             self.unsent.extend_from_slice(&batch[sent..]);
         }
@@ -85,7 +83,7 @@ impl Connection {
     /// Goes on sending, after the socket has become writable.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         while self.sent < self.unsent.len() {
-            let sent = try_send(&self.fd, &self.unsent[self.sent..])?;
+            let sent = try_send(&mut self.socket, &self.unsent[self.sent..])?;
             if sent == 0 {
                 return Ok(());
             }
@@ -119,16 +117,15 @@ impl Connection {
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Received>, Error> {
         let carried = self.carry.len();
         buffer[..carried].copy_from_slice(&self.carry);
-        let received = match recv(&self.fd, &mut buffer[carried..], RecvFlags::empty()) {
-            Ok((_, 0)) => {
-                return Err(Error::ConnectionLost { outstanding: self.outstanding, said: None });
-            }
-            Ok((_, received)) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(Errno::CONNRESET) => {
-                return Err(Error::ConnectionLost { outstanding: self.outstanding, said: None });
-            }
-            Err(error) => return Err(Error::io("receiving replies")(error)),
+        let lost = || Error::ConnectionLost { outstanding: self.outstanding, said: None };
+        let received = match self.socket.receive_all(&mut buffer[carried..]) {
+            Ok(0) => return Err(lost()),
+            Ok(received) => received,
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => return Ok(None),
+                ErrorKind::ConnectionReset => return Err(lost()),
+                _ => return Err(Error::io("receiving replies")(error)),
+            },
         };
         let input = &buffer[..carried + received];
         let counted = self.counter.count(input)?;
@@ -143,12 +140,15 @@ impl Connection {
 }
 
 #[inline]
-fn try_send(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Error> {
-    match send(fd, bytes, SendFlags::NOSIGNAL) {
+fn try_send(socket: &mut Socket, bytes: &[u8]) -> Result<usize, Error> {
+    match socket.send(bytes) {
         Ok(sent) => Ok(sent),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         // The reason is in what the server sent before it closed: reading will find it.
-        Err(Errno::PIPE | Errno::CONNRESET) => Ok(bytes.len()),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
+        {
+            Ok(bytes.len())
+        }
         Err(error) => Err(Error::io("sending requests")(error)),
     }
 }

@@ -1,13 +1,12 @@
 //! The engine: connections under load, driven by one event loop per thread.
 //!
-//! An [`Engine`] is connected once and can run several phases (warm-up, then the measured one) over
-//! the same connections. Between phases no request is outstanding.
+//! An [`Engine`] connects once and can run several phases (warm-up, then the measured one) over the same connections.
+//! Between phases no request is outstanding.
 //!
-//! Every connection sends a batch of up to `pipeline` requests, waits for all replies and sends the
-//! next batch at once, as redis-benchmark does; or it keeps as many requests under way, as an
-//! asynchronous client with a window does. With a rate limit, batches begin at fixed points of
-//! time instead, and latency counts from the point at which a batch was *due*: a server that stalls
-//! is charged for the requests it kept from being sent.
+//! Every connection sends a batch of up to `pipeline` requests, waits for all replies and sends the next at once, as
+//! redis-benchmark does; or it keeps as many requests in flight, like an asynchronous client with a window. With a
+//! rate limit, batches begin at fixed times instead, and latency counts from when a batch was *due*: a stalling
+//! server is charged for the requests it held up.
 
 mod connection;
 mod phase;
@@ -22,9 +21,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::dialect::Dialect;
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::protocol::Protocol;
 use crate::ring::Mix;
 use crate::target::Target;
 pub(crate) use phase::Goal;
@@ -51,7 +50,7 @@ pub(crate) enum Pace {
 /// The shape of a load, whatever its commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    pub(crate) dialect: Dialect,
+    pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
     pub(crate) threads: usize,
     /// Requests of a batch, or of the window.

@@ -1,4 +1,4 @@
-//! A phase: what its workers share, which is how far the run has come.
+//! A phase: the progress its workers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Phase {
     aborted: AtomicBool,
 }
 
-/// A stretch of requests that belongs to one batch.
+/// A run of requests that belongs to one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// Requests of the phase before it.

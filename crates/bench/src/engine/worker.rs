@@ -1,8 +1,7 @@
 //! A worker: one thread, one epoll instance, its share of the connections.
 //!
-//! Sockets are registered once, edge-triggered, for reading and writing alike, so that no further
-//! system call ever changes a registration. Per batch there is then one send, one receive and a
-//! share of one wait.
+//! Sockets are registered once, edge-triggered, for reading and writing, so no further system call changes a
+//! registration. A batch then costs one send, one receive and a share of one wait.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,13 +17,14 @@ use rustix::time::{ClockId, clock_gettime};
 use super::connection::{Connection, Received};
 use super::phase::Phase;
 use super::{Load, Pace, Tally};
+use crate::counted::Counted;
 use crate::distribution::KeyPicker;
 use crate::error::Error;
 use crate::random::Random;
-use crate::replies::{CARRY_LEN_MAX, Counted, ReplyCounter};
+use crate::replies::{CARRY_LEN_MAX, ReplyCounter};
+use crate::request::Filling;
 use crate::ring::{Mix, Ring};
 use crate::target::Target;
-use crate::template::Filling;
 
 /// Room for replies: large enough for a deep batch of small ones, small enough for the L2 cache.
 const INPUT_LEN: usize = 128 * 1024;
@@ -64,12 +64,12 @@ impl Worker {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("creating epoll"))?;
         let mut connections = Vec::with_capacity(clients);
         for number in 0..clients {
-            let fd = target.connect()?.into_nonblocking()?;
+            let socket = target.connect()?.into_nonblocking()?;
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            epoll::add(&epoll, &fd, EventData::new_u64(number as u64), flags)
+            epoll::add(&epoll, &socket, EventData::new_u64(number as u64), flags)
                 .map_err(Error::io("registering a socket"))?;
-            let counter = ReplyCounter::new(load.dialect, mix.is_quiet());
-            connections.push(Connection::new(fd, counter, Instant::now()));
+            let counter = ReplyCounter::new(load.protocol, mix.is_quiet());
+            connections.push(Connection::new(socket, counter, Instant::now()));
         }
         let seed = load.seed.wrapping_add(index as u64);
         let filling = Filling { key_prefix: &load.key_prefix, data_size: load.data_size };

@@ -1,4 +1,4 @@
-//! Loading servers that speak the protocols of memcached: their requests and their replies.
+//! Loading memcached servers: requests and replies.
 
 mod replies;
 mod request;

@@ -1,10 +1,10 @@
 //! Counting replies of memcached's protocols, at a few nanoseconds each.
 //!
-//! What ends a request is counted, not what comes on the way: values of the text protocol and of
-//! quiet reads belong to the reply behind them. A reply without any value is a null.
+//! What ends a request is counted: values of the text protocol and of quiet reads belong to the reply behind them. A
+//! reply without any value is a null.
 
-use crate::dialect::Dialect;
-use crate::replies::Counted;
+use crate::counted::Counted;
+use crate::protocol::Protocol;
 
 /// The longest line, or header, that is waited for.
 const LINE_LEN_MAX: usize = 4096;
@@ -20,7 +20,7 @@ pub(crate) struct NoReply;
 /// Counts the replies of one connection.
 #[derive(Debug)]
 pub(crate) struct Scanner {
-    dialect: Dialect,
+    protocol: Protocol,
     /// Bytes of a value that are still to come.
     skip: usize,
     /// Values since the last reply.
@@ -30,8 +30,8 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    pub(crate) fn new(dialect: Dialect, quiet: bool) -> Self {
-        Self { dialect, skip: 0, values: 0, quiet }
+    pub(crate) fn new(protocol: Protocol, quiet: bool) -> Self {
+        Self { protocol, skip: 0, values: 0, quiet }
     }
 
     /// Walks over `input`, which begins with the bytes the last call did not consume.
@@ -43,8 +43,8 @@ impl Scanner {
             self.skip -= skipped;
             counted.consumed += skipped;
             let rest = &input[counted.consumed..];
-            let len = match self.dialect {
-                Dialect::MemcachedBinary => self.frame(rest, &mut counted)?,
+            let len = match self.protocol {
+                Protocol::MemcachedBinary => self.frame(rest, &mut counted)?,
                 _ => self.line(rest, &mut counted)?,
             };
             if len == 0 {
@@ -123,9 +123,9 @@ mod tests {
     use super::*;
 
     /// Counts with the input cut at every place: replies, nulls, errors.
-    fn check(dialect: Dialect, quiet: bool, input: &[u8], expected: (u64, u64, u64)) {
+    fn check(protocol: Protocol, quiet: bool, input: &[u8], expected: (u64, u64, u64)) {
         for piece in 1..=input.len() {
-            let mut scanner = Scanner::new(dialect, quiet);
+            let mut scanner = Scanner::new(protocol, quiet);
             let (mut at, mut total) = (0, (0, 0, 0));
             for end in (piece..input.len()).step_by(piece).chain([input.len()]) {
                 let counted = scanner.count(&input[at..end]).expect("replies");
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn lines_are_counted() {
         let text = b"VALUE k 0 5\r\nEND\r\n\r\nEND\r\nEND\r\nSTORED\r\nERROR\r\n";
-        check(Dialect::MemcachedText, false, text, (4, 1, 1));
+        check(Protocol::MemcachedText, false, text, (4, 1, 1));
         let meta = b"VA 5\r\nEND\r\n\r\nEN\r\nHD\r\n";
-        check(Dialect::MemcachedMeta, false, meta, (3, 1, 0));
+        check(Protocol::MemcachedMeta, false, meta, (3, 1, 0));
         let quiet = b"VA 1 kk\r\nx\r\nVA 1 kl\r\ny\r\nMN\r\n";
-        check(Dialect::MemcachedMeta, true, quiet, (1, 0, 0));
+        check(Protocol::MemcachedMeta, true, quiet, (1, 0, 0));
     }
 
     #[test]
@@ -157,14 +157,14 @@ mod tests {
             frame
         };
         let input = [frame(0, 0, b"1234v"), frame(0, 1, b"Not found"), frame(1, 3, b"no")].concat();
-        check(Dialect::MemcachedBinary, false, &input, (3, 1, 1));
+        check(Protocol::MemcachedBinary, false, &input, (3, 1, 1));
         let quiet = [frame(0x0d, 0, b"k v"), frame(0x0d, 0, b""), frame(0x0a, 0, b"")].concat();
-        check(Dialect::MemcachedBinary, false, &quiet, (1, 0, 0));
+        check(Protocol::MemcachedBinary, false, &quiet, (1, 0, 0));
     }
 
     #[test]
     fn something_else_is_no_reply() {
-        assert_eq!(Scanner::new(Dialect::MemcachedText, false).count(b"+OK\r\n"), Err(NoReply));
-        assert_eq!(Scanner::new(Dialect::MemcachedBinary, false).count(&[0; 24]), Err(NoReply));
+        assert_eq!(Scanner::new(Protocol::MemcachedText, false).count(b"+OK\r\n"), Err(NoReply));
+        assert_eq!(Scanner::new(Protocol::MemcachedBinary, false).count(&[0; 24]), Err(NoReply));
     }
 }

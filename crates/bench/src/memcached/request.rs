@@ -2,11 +2,11 @@
 
 use tierce_wire::pedrokv::Kind;
 
-use crate::dialect::Dialect;
 use crate::digits::DIGITS_LEN;
 use crate::pedrokv;
+use crate::protocol::Protocol;
 use crate::random::Random;
-use crate::template::{Filling, Request};
+use crate::request::{Filling, Request};
 
 const SET: u8 = 0x01;
 const GET: u8 = 0x00;
@@ -45,18 +45,18 @@ impl Operation {
     /// Encodes the request with zeros for digits.
     pub(crate) fn encode(
         self,
-        dialect: Dialect,
+        protocol: Protocol,
         filling: &Filling<'_>,
         random: &mut Random,
     ) -> Request {
-        if dialect == Dialect::PedroKv {
+        if protocol == Protocol::PedroKv {
             let kind = if self == Self::Set { Kind::Put } else { Kind::Get };
             return pedrokv::encode(kind, filling, random);
         }
         let mut request = Request::default();
-        match dialect {
-            Dialect::MemcachedBinary => self.frames(&mut request, filling, random),
-            Dialect::MemcachedMeta => self.meta(&mut request, filling, random),
+        match protocol {
+            Protocol::MemcachedBinary => self.frames(&mut request, filling, random),
+            Protocol::MemcachedMeta => self.meta(&mut request, filling, random),
             _ => self.text(&mut request, filling, random),
         }
         request
@@ -149,30 +149,30 @@ fn header(request: &mut Request, opcode: u8, key_len: usize, extras_len: u8, val
 mod tests {
     use super::*;
 
-    fn encode(operation: Operation, dialect: Dialect) -> Request {
+    fn encode(operation: Operation, protocol: Protocol) -> Request {
         let filling = Filling { key_prefix: "key:", data_size: 2 };
-        operation.encode(dialect, &filling, &mut Random::new(1))
+        operation.encode(protocol, &filling, &mut Random::new(1))
     }
 
     #[test]
     fn lines_are_those_of_the_protocol() {
-        let text = |operation, dialect| {
-            String::from_utf8(encode(operation, dialect).bytes).expect("letters")
+        let text = |operation, protocol| {
+            String::from_utf8(encode(operation, protocol).bytes).expect("letters")
         };
-        let set = text(Operation::Set, Dialect::MemcachedText);
+        let set = text(Operation::Set, Protocol::MemcachedText);
         assert!(set.starts_with("set key:000000000000 0 0 2\r\n") && set.len() == 32, "{set}");
         assert_eq!(
-            text(Operation::MultiGet(2), Dialect::MemcachedText),
+            text(Operation::MultiGet(2), Protocol::MemcachedText),
             "get key:000000000000 key:000000000000\r\n"
         );
-        assert_eq!(text(Operation::Get, Dialect::MemcachedMeta), "mg key:000000000000 v\r\n");
-        assert!(text(Operation::MultiGet(2), Dialect::MemcachedMeta).ends_with("q\r\nmn\r\n"));
+        assert_eq!(text(Operation::Get, Protocol::MemcachedMeta), "mg key:000000000000 v\r\n");
+        assert!(text(Operation::MultiGet(2), Protocol::MemcachedMeta).ends_with("q\r\nmn\r\n"));
     }
 
     #[test]
     fn frames_are_as_long_as_they_say() {
         for operation in [Operation::Set, Operation::Get, Operation::MultiGet(3)] {
-            let request = encode(operation, Dialect::MemcachedBinary);
+            let request = encode(operation, Protocol::MemcachedBinary);
             let mut rest = &request.bytes[..];
             while let Some((header, body)) = rest.split_first_chunk::<24>() {
                 let len = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);

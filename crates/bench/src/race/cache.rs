@@ -1,4 +1,4 @@
-//! Emptying the page cache, so that a phase begins with nothing but the disk.
+//! Emptying the page cache before a phase.
 
 use std::fs::{self, File};
 use std::path::Path;

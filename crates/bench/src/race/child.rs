@@ -1,7 +1,7 @@
-//! A phase in a process of its own: starting it, and hearing from it.
+//! Running a phase in a process of its own.
 //!
-//! The program starts itself with the same subcommand and `--child JOB`. The job is JSON, and so is
-//! each line that comes back on standard output. Standard error is shared.
+//! The program starts itself with the same subcommand and `--child JOB`. The job is JSON, and so is each line that
+//! comes back on standard output. Standard error is shared.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -45,7 +45,6 @@ pub(super) struct Sample {
     pub(super) done: u64,
 }
 
-/// Starts the process of a job.
 pub(super) fn start(job: &Job) -> Result<process::Child, RaceError> {
     let text = serde_json::to_string(job)
         .map_err(|_| RaceError::Usage("the directory's name must be UTF-8".into()))?;

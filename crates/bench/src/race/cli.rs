@@ -97,7 +97,8 @@ pub struct RaceArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Step {
     /// The raw limits of the disk
-    Yardstick,
+    #[value(alias = "yardstick")]
+    RawDisk,
     /// Writers are killed and everything acknowledged must be there
     Recovery,
     /// Every thread writes its keys, in random order
@@ -112,7 +113,7 @@ pub(super) enum Step {
 
 impl Step {
     const ALL: [Self; 6] =
-        [Self::Yardstick, Self::Recovery, Self::Write, Self::Read, Self::Warm, Self::Scan];
+        [Self::RawDisk, Self::Recovery, Self::Write, Self::Read, Self::Warm, Self::Scan];
 }
 
 impl std::fmt::Display for Step {

@@ -1,4 +1,4 @@
-//! Files read and written past the page cache.
+//! Direct file I/O, past the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -56,7 +56,7 @@ impl DirectFile {
 /// Bytes at an aligned address.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// Longer than needed by the alignment, so that an aligned stretch lies in it somewhere.
+    /// Longer than needed by the alignment, so that it has an aligned range.
     room: Vec<u8>,
     start: usize,
     len: usize,

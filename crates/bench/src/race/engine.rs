@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use tierce_cask::{CompactionOptions, Compression, Db, IndexKind, Options, SyncPolicy};
 
-use super::contents::Key;
+use super::dataset::Key;
 use super::error::RaceError;
 
 /// Which log a key goes to.

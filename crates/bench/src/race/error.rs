@@ -1,4 +1,4 @@
-//! Why a race ended without a result, by cause.
+//! Errors of a race, by cause.
 
 use std::io;
 use std::path::{Path, PathBuf};

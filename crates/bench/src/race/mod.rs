@@ -1,25 +1,25 @@
 //! The race of the storage engine: `tierce race`.
 //!
-//! A contest for storage engines as a program: writers are killed and nothing acknowledged may be
-//! lost, then many threads write, read and scan, each phase in a fresh process and with a cold page
-//! cache, and everything that is read is verified. The limits of the same disk, measured in the same
-//! run, say how good the figures are. What is measured and why is in `docs/race.md`.
+//! A contest for storage engines as a program: writers are killed and nothing acknowledged may be lost; then many
+//! threads write, read and scan, each phase in a fresh process with a cold page cache, and everything read is
+//! verified. The limits of the same disk, measured in the same run, put the figures into proportion. `docs/race.md`
+//! explains what is measured and why.
 //!
 //! In reading order:
-//! * `cli`, `plan`: what is to be done. `contents`: what is written.
+//! * `cli`, `plan`: what to do. `dataset`: what is written.
 //! * `engine`: the only file that knows the storage engine.
-//! * `yardstick` on `direct`: the disk alone. `recovery` and `writer`: the kills.
-//! * `phase` by a `crew` of threads, with `verify`; in a process of its own by `child`.
-//! * `ratio`, `report`, `plot`: what came of it.
+//! * `raw_disk` on `direct`: the disk alone. `recovery` and `writer`: the kills.
+//! * `phase` by a `worker_pool` of threads, with `verify`; in a process of its own by `child`.
+//! * `ratio`, `report`, `plot`: the results.
 
 mod cli;
 mod plan;
 
-mod contents;
-mod crew;
+mod dataset;
 mod engine;
 mod error;
 mod verify;
+mod worker_pool;
 
 mod cache;
 mod child;
@@ -28,7 +28,7 @@ mod phase;
 mod traffic;
 
 mod direct;
-mod yardstick;
+mod raw_disk;
 
 mod recovery;
 mod writer;
@@ -36,6 +36,7 @@ mod writer;
 mod plot;
 mod ratio;
 mod report;
+mod svg;
 
 use std::fs;
 use std::path::Path;
@@ -88,7 +89,7 @@ impl<'a> Race<'a> {
             machine: Machine::this(),
             plan,
             page_cache: None,
-            yardstick: None,
+            raw_disk: None,
             recovery: None,
             phases: Vec::new(),
             ratios: Vec::new(),
@@ -103,7 +104,7 @@ impl<'a> Race<'a> {
     }
 
     fn run(&mut self) -> Result<(), RaceError> {
-        if self.has(Step::Yardstick) {
+        if self.has(Step::RawDisk) {
             self.measure_disk()?;
         }
         if self.has(Step::Recovery) {
@@ -130,14 +131,14 @@ impl<'a> Race<'a> {
         let progress = self.progress;
         let tell = |part| {
             let title = match part {
-                yardstick::Part::Write => "disk write",
-                yardstick::Part::RandomRead => "disk random",
-                yardstick::Part::Read => "disk read",
+                raw_disk::RawDiskTest::Write => "disk write",
+                raw_disk::RawDiskTest::RandomRead => "disk random",
+                raw_disk::RawDiskTest::Read => "disk read",
             };
             bar = Some(progress.bar(title, Goal::Requests(1)));
         };
-        self.report.yardstick = yardstick::measure(&self.report.plan, tell)?;
-        if self.report.yardstick.is_none() {
+        self.report.raw_disk = raw_disk::measure(&self.report.plan, tell)?;
+        if self.report.raw_disk.is_none() {
             eprintln!("the file system knows no direct I/O, so the limits of the disk are unknown");
         }
         Ok(())
@@ -161,7 +162,7 @@ impl<'a> Race<'a> {
 
     fn finish(mut self) -> Result<(), RaceError> {
         let report = &mut self.report;
-        report.ratios = Ratio::all(&report.plan, report.yardstick.as_ref(), &report.phases);
+        report.ratios = Ratio::all(&report.plan, report.raw_disk.as_ref(), &report.phases);
         if !self.args.keep {
             report.plan.remove()?;
         }

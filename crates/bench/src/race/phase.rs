@@ -1,21 +1,21 @@
-//! The phases that are timed, as their own process runs them.
+//! The timed phases, as their own process runs them.
 //!
-//! Time runs from the moment at which all threads start together to the end of the last. What
-//! comes before and after it, opening, flushing and closing the store, is timed apart.
+//! Time runs from the moment all threads start together to the end of the last. Opening, flushing and closing the
+//! store are timed apart.
 
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::cache;
-use super::contents::{Shuffle, VALUE_LEN};
-use super::crew::{self, Hand};
+use super::dataset::{Shuffle, VALUE_LEN};
 use super::engine::{Sizes, Store};
 use super::error::RaceError;
 use super::memory::Memory;
 use super::plan::Plan;
 use super::traffic::device_bytes_read;
-use super::verify::{Census, Pass, Share, missing, wrong_value};
+use super::verify::{Coverage, Pass, Share, missing, wrong_value};
+use super::worker_pool::{self, PoolWorker};
 
 /// A phase that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -120,22 +120,22 @@ fn write(
     store: &Store,
     tell: impl FnMut(u64, Duration),
 ) -> Result<Duration, RaceError> {
-    let contents = plan.contents();
-    let work = |hand: &Hand<'_>| {
+    let dataset = plan.dataset();
+    let work = |worker: &PoolWorker<'_>| {
         let mut value = [0; VALUE_LEN];
-        let first = hand.number as u64 * plan.per_thread;
+        let first = worker.number as u64 * plan.per_thread;
         for number in first..first + plan.per_thread {
-            if hand.is_over() {
+            if worker.is_over() {
                 break;
             }
-            let key = contents.key(number);
-            contents.fill(&mut value, key, 0);
+            let key = dataset.key(number);
+            dataset.fill(&mut value, key, 0);
             store.put(key, &value)?;
-            hand.count(1);
+            worker.count(1);
         }
         Ok(())
     };
-    crew::run(plan.threads as usize, work, tell)
+    worker_pool::run(plan.threads as usize, work, tell)
 }
 
 /// All threads together read every key once: no read can be answered by what an earlier one of
@@ -146,24 +146,24 @@ fn read(
     salt: u64,
     tell: impl FnMut(u64, Duration),
 ) -> Result<Duration, RaceError> {
-    let contents = plan.contents();
+    let dataset = plan.dataset();
     let order = Shuffle::new(plan.keys(), salt);
-    let work = |hand: &Hand<'_>| {
-        let first = hand.number as u64 * plan.per_thread;
+    let work = |worker: &PoolWorker<'_>| {
+        let first = worker.number as u64 * plan.per_thread;
         for position in first..first + plan.per_thread {
-            if hand.is_over() {
+            if worker.is_over() {
                 break;
             }
-            let key = contents.key(order.at(position));
-            match store.get(key, |value| contents.is_value(value, key, 0))? {
-                Some(true) => hand.count(1),
+            let key = dataset.key(order.at(position));
+            match store.get(key, |value| dataset.is_value(value, key, 0))? {
+                Some(true) => worker.count(1),
                 Some(false) => return Err(wrong_value(key)),
                 None => return Err(missing(key)),
             }
         }
         Ok(())
     };
-    crew::run(plan.threads as usize, work, tell)
+    worker_pool::run(plan.threads as usize, work, tell)
 }
 
 /// Every thread goes through all keys, some times over.
@@ -172,31 +172,33 @@ fn scan(
     store: &Store,
     tell: impl FnMut(u64, Duration),
 ) -> Result<Duration, RaceError> {
-    let contents = plan.contents();
-    let expected = Census::of(&contents, plan.keys());
-    let work = |hand: &Hand<'_>| {
+    let dataset = plan.dataset();
+    let expected = Coverage::of(&dataset, plan.keys());
+    let work = |worker: &PoolWorker<'_>| {
         let share = match plan.verify_all {
             true => Share::All,
-            false => Share::OneOf { number: hand.number as u64, threads: u64::from(plan.threads) },
+            false => {
+                Share::OneOf { number: worker.number as u64, threads: u64::from(plan.threads) }
+            }
         };
         for _ in 0..plan.scans {
-            let mut pass = Pass::new(&contents, share);
+            let mut pass = Pass::new(&dataset, share);
             let mut uncounted = 0;
             store.scan(b"", b"", |key, value| {
                 pass.see(key, value)?;
                 uncounted += 1;
                 if uncounted == SCAN_STEP {
-                    hand.count(std::mem::take(&mut uncounted));
-                    if hand.is_over() {
+                    worker.count(std::mem::take(&mut uncounted));
+                    if worker.is_over() {
                         return Err(RaceError::Void("another thread failed".into()));
                     }
                 }
                 Ok(())
             })?;
-            hand.count(uncounted);
+            worker.count(uncounted);
             pass.finish(expected)?;
         }
         Ok(())
     };
-    crew::run(plan.threads as usize, work, tell)
+    worker_pool::run(plan.threads as usize, work, tell)
 }

@@ -1,4 +1,4 @@
-//! A race as it will be run: options resolved, and the places where its files are.
+//! A race, resolved from its options, and the paths of its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::cli::{RaceArgs, Step};
-use super::contents::{Contents, KEY_LEN, VALUE_LEN};
+use super::dataset::{Dataset, KEY_LEN, VALUE_LEN};
 use super::engine::Tuning;
 use super::error::RaceError;
 
@@ -95,8 +95,8 @@ impl Plan {
         self.keys() * (KEY_LEN + VALUE_LEN) as u64
     }
 
-    pub(super) fn contents(&self) -> Contents {
-        Contents::new(self.seed)
+    pub(super) fn dataset(&self) -> Dataset {
+        Dataset::new(self.seed)
     }
 
     /// The store of the phases that are timed.
@@ -115,8 +115,8 @@ impl Plan {
     }
 
     /// The file with which the disk is measured.
-    pub(super) fn yardstick(&self) -> PathBuf {
-        self.dir.join("yardstick")
+    pub(super) fn raw_disk(&self) -> PathBuf {
+        self.dir.join("raw_disk")
     }
 
     /// Removes the files of the race, and the directory if nothing else is in it.

@@ -1,15 +1,15 @@
-//! Throughput over time as a drawing: one panel a phase, as SVG.
+//! Throughput over time as an SVG: one panel per phase.
 //!
-//! A step between two reports of a phase is a point; a dashed line is the limit of the disk for the
-//! same kind of work.
+//! A point is a step between two reports of a phase; a dashed line is the limit of the disk for the same kind of
+//! work.
 
 use std::fmt::Write as _;
 
-use super::contents::{KEY_LEN, VALUE_LEN};
+use super::dataset::{KEY_LEN, VALUE_LEN};
 use super::phase::{Outcome, Phase};
+use super::raw_disk::RawDisk;
 use super::report::Report;
-use super::yardstick::Yardstick;
-use crate::svg::{self, LEFT, Panel, RIGHT, WIDTH, number};
+use super::svg::{self, LEFT, Panel, RIGHT, WIDTH, number};
 
 const PANEL_HEIGHT: f64 = 220.0;
 
@@ -24,7 +24,7 @@ struct Curve {
 
 /// The whole drawing.
 pub(super) fn svg(report: &Report) -> String {
-    let disk = report.yardstick.as_ref();
+    let disk = report.raw_disk.as_ref();
     let curves: Vec<Curve> = report
         .phases
         .iter()
@@ -44,7 +44,7 @@ pub(super) fn svg(report: &Report) -> String {
 fn curve(
     outcome: &Outcome,
     samples: impl Iterator<Item = (f64, u64)>,
-    disk: Option<&Yardstick>,
+    disk: Option<&RawDisk>,
 ) -> Curve {
     let megabytes = (KEY_LEN + VALUE_LEN) as f64 / 1e6;
     let (title, unit, scale, limit) = match outcome.phase {
@@ -66,7 +66,7 @@ fn curve(
     let mut points = Vec::new();
     let mut before = (0.0, 0);
     for (seconds, done) in samples.chain([(outcome.seconds, outcome.operations)]) {
-        // Reports that come in a bunch would draw spikes that nothing stands behind.
+        // Reports that come in a bunch would draw spikes that nothing is behind.
         if seconds - before.0 > 0.02 || points.is_empty() {
             let more = done.saturating_sub(before.1) as f64;
             points.push((seconds, more * scale / (seconds - before.0).max(1e-9)));

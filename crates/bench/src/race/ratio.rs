@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::phase::{Outcome, Phase};
 use super::plan::Plan;
-use super::yardstick::Yardstick;
+use super::raw_disk::RawDisk;
 
 /// A figure of the engine relative to one of the disk, and what it should be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -38,7 +38,7 @@ impl Ratio {
     }
 
     /// All for which the phases have run.
-    pub(super) fn all(plan: &Plan, disk: Option<&Yardstick>, outcomes: &[Outcome]) -> Vec<Self> {
+    pub(super) fn all(plan: &Plan, disk: Option<&RawDisk>, outcomes: &[Outcome]) -> Vec<Self> {
         let of = |phase| outcomes.iter().find(|outcome| outcome.phase == phase);
         let rate = |outcome: &Outcome| outcome.operations as f64 / outcome.seconds;
         let mut ratios = Vec::new();

@@ -1,10 +1,9 @@
-//! The recovery phase: writers are killed again and again, and nothing acknowledged may be lost.
+//! The recovery phase: writers are killed repeatedly, and nothing acknowledged may be lost.
 //!
-//! The process that writes ([`writer`](super::writer)) gets SIGKILL at a random number of writes,
-//! now and then while it is still opening the store. Two times out of three the store is then
-//! opened here, and every key must have its last acknowledged version or, at the one place a thread
-//! was at, the one after it; by point reads, by a full range and by ranges with random bounds. The
-//! third time the next writer must cope with what the killed one has left.
+//! The writing process ([`writer`](super::writer)) gets SIGKILL at a random number of writes, sometimes while it is
+//! still opening the store. Two times out of three the store is then opened here, and every key must have its last
+//! acknowledged version or, at the one key each thread was writing, the next one; checked by point reads, by a full
+//! range and by ranges with random bounds. The third time the next writer must cope with what the killed one left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::child::{self, Job, Task};
-use super::contents::{Contents, Key};
+use super::dataset::{Dataset, Key};
 use super::engine::Store;
 use super::error::RaceError;
 use super::plan::{Plan, remove_store};
@@ -154,19 +153,19 @@ impl Allowed {
         }
     }
 
-    fn has(self, contents: &Contents, key: Key, value: &[u8]) -> bool {
+    fn has(self, dataset: &Dataset, key: Key, value: &[u8]) -> bool {
         let versions = [self.acknowledged, self.unfinished];
-        versions.into_iter().flatten().any(|version| contents.is_value(value, key, version))
+        versions.into_iter().flatten().any(|version| dataset.is_value(value, key, version))
     }
 }
 
 type Model = BTreeMap<Key, Allowed>;
 
-fn model(contents: &Contents, notes: &[u64]) -> Model {
+fn model(dataset: &Dataset, notes: &[u64]) -> Model {
     let of_thread = |(thread, &writes): (usize, &u64)| {
         (0..KEYS_PER_THREAD).map(move |slot| {
             let number = thread as u64 * KEYS_PER_THREAD + slot;
-            (contents.key(number), Allowed::new(writes, slot))
+            (dataset.key(number), Allowed::new(writes, slot))
         })
     };
     notes.iter().enumerate().flat_map(of_thread).collect()
@@ -174,13 +173,13 @@ fn model(contents: &Contents, notes: &[u64]) -> Model {
 
 /// Opens the store and compares all of it with what may be there. Returns the time of opening.
 fn compare(plan: &Plan, notes: &[u64], random: &mut Random) -> Result<Duration, RaceError> {
-    let contents = plan.contents();
-    let model = model(&contents, notes);
+    let dataset = plan.dataset();
+    let model = model(&dataset, notes);
     let start = Instant::now();
     let store = Store::open(&plan.killed_store(), &plan.tuning.restless())?;
     let opening = start.elapsed();
     for (&key, allowed) in &model {
-        let found = store.get(key, |value| allowed.has(&contents, key, value))?;
+        let found = store.get(key, |value| allowed.has(&dataset, key, value))?;
         match found {
             Some(true) => {}
             Some(false) => return Err(wrong_value(key)),
@@ -188,11 +187,11 @@ fn compare(plan: &Plan, notes: &[u64], random: &mut Random) -> Result<Duration, 
             None => {}
         }
     }
-    compare_range(&store, &contents, &model, None)?;
+    compare_range(&store, &dataset, &model, None)?;
     for _ in 0..RANGES {
         let mut bounds = [random.bits(), random.bits()].map(u64::to_be_bytes);
         bounds.sort_unstable();
-        compare_range(&store, &contents, &model, Some(bounds))?;
+        compare_range(&store, &dataset, &model, Some(bounds))?;
     }
     store.close()?;
     Ok(opening)
@@ -201,7 +200,7 @@ fn compare(plan: &Plan, notes: &[u64], random: &mut Random) -> Result<Duration, 
 /// Compares a range, or all, with what may be there.
 fn compare_range(
     store: &Store,
-    contents: &Contents,
+    dataset: &Dataset,
     model: &Model,
     bounds: Option<[Key; 2]>,
 ) -> Result<(), RaceError> {
@@ -216,7 +215,7 @@ fn compare_range(
         let next =
             expected.find(|(key, allowed)| &key[..] >= found || allowed.acknowledged.is_some());
         match next {
-            Some((&key, allowed)) if key[..] == *found => match allowed.has(contents, key, value) {
+            Some((&key, allowed)) if key[..] == *found => match allowed.has(dataset, key, value) {
                 true => Ok(()),
                 false => Err(wrong_value(key)),
             },
@@ -238,7 +237,7 @@ fn compare_range(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::race::contents::VALUE_LEN;
+    use crate::race::dataset::VALUE_LEN;
     use crate::race::engine::{Placement, Tuning, Writes};
 
     #[test]
@@ -261,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_model_has_every_key_of_every_thread() {
-        let model = model(&Contents::new(1), &[0, 5, 100]);
+        let model = model(&Dataset::new(1), &[0, 5, 100]);
         assert_eq!(model.len() as u64, 3 * KEYS_PER_THREAD);
         let acknowledged = model.values().filter(|allowed| allowed.acknowledged.is_some()).count();
         assert_eq!(acknowledged as u64, 5 + KEYS_PER_THREAD);
@@ -291,12 +290,12 @@ mod tests {
             },
         };
         remove_store(&plan.dir).expect("room for a test");
-        let contents = plan.contents();
+        let dataset = plan.dataset();
         let store = Store::open(&plan.killed_store(), &plan.tuning).expect("a store");
         let mut value = [0; VALUE_LEN];
         for write in 0..40 {
-            let key = contents.key(KEYS_PER_THREAD + write % KEYS_PER_THREAD);
-            contents.fill(&mut value, key, write / KEYS_PER_THREAD);
+            let key = dataset.key(KEYS_PER_THREAD + write % KEYS_PER_THREAD);
+            dataset.fill(&mut value, key, write / KEYS_PER_THREAD);
             store.put(key, &value).expect("a write");
         }
         store.close().expect("closed");

@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::cache::Dropped;
 use super::child::Sample;
-use super::contents::{KEY_LEN, VALUE_LEN};
+use super::dataset::{KEY_LEN, VALUE_LEN};
 use super::phase::{Outcome, Phase};
 use super::plan::Plan;
 use super::ratio::Ratio;
+use super::raw_disk::RawDisk;
 use super::recovery::Recovery;
-use super::yardstick::Yardstick;
 use crate::machine::Machine;
 
 /// Everything that a race has found out.
@@ -20,7 +20,7 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) plan: Plan,
     pub(super) page_cache: Option<Dropped>,
-    pub(super) yardstick: Option<Yardstick>,
+    pub(super) raw_disk: Option<RawDisk>,
     pub(super) recovery: Option<Recovery>,
     pub(super) phases: Vec<Outcome>,
     pub(super) ratios: Vec<Ratio>,
@@ -35,7 +35,7 @@ impl Report {
     /// The table and what goes with it.
     pub(super) fn text(&self) -> String {
         let mut text = self.head();
-        if let Some(disk) = &self.yardstick {
+        if let Some(disk) = &self.raw_disk {
             text.push_str(&limits(disk));
         }
         if let Some(recovery) = &self.recovery {
@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-fn limits(disk: &Yardstick) -> String {
+fn limits(disk: &RawDisk) -> String {
     format!(
         "disk, past the page cache, with a file of {}:\n  \
          sequential write, 1 MiB blocks, synced  {:>9.0} MB/s\n  \

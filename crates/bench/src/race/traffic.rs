@@ -1,5 +1,5 @@
-//! What this process has read from devices, as the kernel accounts for it: the proof that a cold
-//! phase was cold and a warm one warm.
+//! Bytes this process has read from devices, by the kernel's account: proof that a cold phase was cold and a warm one
+//! warm.
 
 use std::fs;
 

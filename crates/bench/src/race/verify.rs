@@ -1,6 +1,6 @@
-//! What a reader must find; anything else makes the run void.
+//! What a reader must find; anything else voids the run.
 
-use super::contents::{Contents, Key};
+use super::dataset::{Dataset, Key};
 use super::error::RaceError;
 
 /// How a key reads in messages.
@@ -11,16 +11,16 @@ pub(super) fn show(key: &[u8]) -> String {
 /// All keys of a race, in two numbers: equal number and equal sum of keys that are all different
 /// means equal keys, but for an accident of one in 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
+pub(super) struct Coverage {
     count: u64,
     sum: u64,
 }
 
-impl Census {
-    pub(super) fn of(contents: &Contents, keys: u64) -> Self {
-        let mut census = Self::default();
-        (0..keys).for_each(|number| census.add(contents.key(number)));
-        census
+impl Coverage {
+    pub(super) fn of(dataset: &Dataset, keys: u64) -> Self {
+        let mut coverage = Self::default();
+        (0..keys).for_each(|number| coverage.add(dataset.key(number)));
+        coverage
     }
 
     fn add(&mut self, key: Key) {
@@ -49,15 +49,15 @@ impl Share {
 /// One pass over everything in ascending order.
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
-    contents: &'a Contents,
+    dataset: &'a Dataset,
     share: Share,
     last: Option<Key>,
-    met: Census,
+    met: Coverage,
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(contents: &'a Contents, share: Share) -> Self {
-        Self { contents, share, last: None, met: Census::default() }
+    pub(super) fn new(dataset: &'a Dataset, share: Share) -> Self {
+        Self { dataset, share, last: None, met: Coverage::default() }
     }
 
     /// Takes the next key and value.
@@ -70,9 +70,9 @@ impl<'a> Pass<'a> {
             return Err(RaceError::Void(format!("a scan met key {key} after {last}")));
         }
         let is_right = if self.share.has(key) {
-            self.contents.is_value(value, key, 0)
+            self.dataset.is_value(value, key, 0)
         } else {
-            self.contents.looks_like_value(value, key, 0)
+            self.dataset.looks_like_value(value, key, 0)
         };
         if !is_right {
             return Err(wrong_value(key));
@@ -83,7 +83,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The end of the pass: nothing may be missing.
-    pub(super) fn finish(self, expected: Census) -> Result<(), RaceError> {
+    pub(super) fn finish(self, expected: Coverage) -> Result<(), RaceError> {
         let (met, all) = (self.met.count, expected.count);
         if met != all {
             return Err(RaceError::Void(format!("a scan met {met} keys of {all}")));
@@ -108,7 +108,7 @@ pub(super) fn missing(key: Key) -> RaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::race::contents::VALUE_LEN;
+    use crate::race::dataset::VALUE_LEN;
 
     const KEYS: u64 = 100;
 
@@ -116,19 +116,19 @@ mod tests {
 
     /// Scans what `items` makes of the right items, and says why the pass is void.
     fn verdict(share: Share, items: impl FnOnce(&mut Items)) -> String {
-        let contents = Contents::new(1);
+        let dataset = Dataset::new(1);
         let mut all: Items = (0..KEYS)
             .map(|number| {
                 let mut value = [0; VALUE_LEN];
-                contents.fill(&mut value, contents.key(number), 0);
-                (contents.key(number).to_vec(), value.to_vec())
+                dataset.fill(&mut value, dataset.key(number), 0);
+                (dataset.key(number).to_vec(), value.to_vec())
             })
             .collect();
         all.sort();
         items(&mut all);
-        let mut pass = Pass::new(&contents, share);
+        let mut pass = Pass::new(&dataset, share);
         let seen = all.iter().try_for_each(|(key, value)| pass.see(key, value));
-        let result = seen.and_then(|()| pass.finish(Census::of(&contents, KEYS)));
+        let result = seen.and_then(|()| pass.finish(Coverage::of(&dataset, KEYS)));
         result.map_or_else(|error| error.to_string(), |()| "right".into())
     }
 

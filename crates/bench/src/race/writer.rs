@@ -1,20 +1,19 @@
-//! Writing until killed, and noting what was acknowledged.
+//! Writing until killed, and recording what was acknowledged.
 //!
-//! Each thread overwrites a few keys of its own in turn, so that write number `n` of a thread is of
-//! its key `n % KEYS_PER_THREAD` in version `n / KEYS_PER_THREAD`. After each write that returned
-//! the thread stores its number of writes in its slot of a shared file, 8 bytes written by one call
-//! into the page cache, which the kill does not touch. So a number per thread is all there is to
-//! know, and one write per thread can be done without being noted.
+//! Each thread overwrites a few keys of its own in turn, so write number `n` of a thread is of its key
+//! `n % KEYS_PER_THREAD` in version `n / KEYS_PER_THREAD`. After each completed write the thread stores its number of
+//! writes in its slot of a shared file, 8 bytes in one call into the page cache, which survives the kill. So one
+//! number per thread is all there is to know, and at most one write per thread can be done but not recorded.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::contents::VALUE_LEN;
-use super::crew;
+use super::dataset::VALUE_LEN;
 use super::engine::Store;
 use super::error::RaceError;
 use super::plan::Plan;
+use super::worker_pool;
 
 /// Few, so that most writes replace something and compaction has work; not so few that the store
 /// would fit one segment.
@@ -58,20 +57,20 @@ pub(super) fn write_on(plan: &Plan) -> Result<(), RaceError> {
     let notes = Notes::open(&plan.acknowledged(), plan.threads)?;
     let done = notes.read()?;
     let store = Store::open(&plan.killed_store(), &plan.tuning.restless())?;
-    let contents = plan.contents();
-    let work = |hand: &crew::Hand<'_>| {
+    let dataset = plan.dataset();
+    let work = |worker: &worker_pool::PoolWorker<'_>| {
         let mut value = [0; VALUE_LEN];
-        for write in done[hand.number].. {
-            if hand.is_over() {
+        for write in done[worker.number].. {
+            if worker.is_over() {
                 break;
             }
-            let number = hand.number as u64 * KEYS_PER_THREAD + write % KEYS_PER_THREAD;
-            let key = contents.key(number);
-            contents.fill(&mut value, key, write / KEYS_PER_THREAD);
+            let number = worker.number as u64 * KEYS_PER_THREAD + write % KEYS_PER_THREAD;
+            let key = dataset.key(number);
+            dataset.fill(&mut value, key, write / KEYS_PER_THREAD);
             store.put(key, &value)?;
-            notes.note(hand.number, write + 1)?;
+            notes.note(worker.number, write + 1)?;
         }
         Ok(())
     };
-    crew::run(plan.threads as usize, work, |_, _| ()).map(|_| ())
+    worker_pool::run(plan.threads as usize, work, |_, _| ()).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! Results on standard output, in the form that was asked for.
+//! Results on standard output, in the requested form.
 
 mod csv;
 mod json;

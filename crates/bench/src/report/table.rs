@@ -1,4 +1,4 @@
-//! Results for people.
+//! Results as a table for people.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! Values on their way to the disk, in the form in which they will stand there.
+//! Values about to be written, already in their on-disk form.
 
-use super::place::{ALIGNMENT, RECORD_HEADER_LEN, record_len};
+use super::location::{ALIGNMENT, RECORD_HEADER_LEN, record_len};
 use crate::disk::DIRECT_ALIGNMENT;
 use crate::{BATCH_LEN_MAX, VALUE_LEN_MAX};
 
@@ -50,13 +50,11 @@ pub struct ColdBatch {
 
 impl ColdBatch {
     /// An empty batch with limits of its own.
-    #[must_use]
     pub fn with_limits(limits: ColdLimits) -> Self {
         ColdBatch { limits, ..Self::default() }
     }
 
     /// What it takes.
-    #[must_use]
     pub fn limits(&self) -> ColdLimits {
         self.limits
     }
@@ -88,19 +86,16 @@ impl ColdBatch {
     }
 
     /// Number of values.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Whether there is no value.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// Bytes of all values, with what the format adds.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -109,7 +104,6 @@ impl ColdBatch {
     ///
     /// # Panics
     /// When there are not so many.
-    #[must_use]
     pub fn value(&self, index: usize) -> &[u8] {
         let (start, len) = self.records[index];
         &self.bytes[start + RECORD_HEADER_LEN as usize..][..len as usize]
@@ -129,12 +123,12 @@ impl ColdBatch {
             self.bytes.truncate(start);
             return Err(refusal);
         }
-        self.settle(start, len as u32);
+        self.finish_record(start, len as u32);
         Ok(())
     }
 
-    /// Makes a record of the value that stands behind room for a header at `start`.
-    fn settle(&mut self, start: usize, len: u32) {
+    /// Makes a record of the value that is behind room for a header at `start`.
+    fn finish_record(&mut self, start: usize, len: u32) {
         let stored = record_len(len) as usize;
         let rest = DIRECT_ALIGNMENT - start % DIRECT_ALIGNMENT;
         let skipped = if rest < stored && rest <= SKIPPED_LEN_MAX { rest } else { 0 };

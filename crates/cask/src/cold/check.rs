@@ -1,9 +1,9 @@
-//! Verifying the files of a store that nobody has open.
+//! Verifying the files of a closed store.
 //!
-//! Which values count only their user knows. So what is found is what is there, good or damaged; and
-//! damage where nobody has a value is none: a power cut leaves it at the end of what was being written.
+//! Only the owner knows which values are live, so this reports all it finds, good or damaged. Bytes outside
+//! values are not damage: a power cut leaves such bytes at the end of the file being written.
 
-use super::place::{ColdPlace, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN, record_len};
+use super::location::{ColdLocation, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN, record_len};
 use super::segment::ColdSegment;
 use super::store::{list, lock};
 use crate::disk::span::{ReadBuf, read_span};
@@ -95,8 +95,8 @@ fn walk(
         if is_inside && !is_gap {
             read(RECORD_HEADER_LEN as usize + len as usize)?;
         }
-        let place = ColdPlace::new(segment.id, at, len);
-        at = match segment.value(place, &buf) {
+        let location = ColdLocation::new(segment.id, at, len);
+        at = match segment.value(location, &buf) {
             _ if is_gap => at.next_multiple_of(PAGE),
             Ok(_) => {
                 report.values += 1;

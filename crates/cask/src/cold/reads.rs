@@ -1,6 +1,6 @@
-//! Reads of values that go on while the thread does something else.
+//! Asynchronous reads of values.
 
-use super::place::ColdPlace;
+use super::location::ColdLocation;
 use super::segment::ColdSegment;
 use super::store::ColdStore;
 use crate::disk::reads::{DEPTH_MAX, Done, ReadDriver, ReadQueue, ReadThreads};
@@ -17,12 +17,12 @@ const UNDERWAY_BYTES_MAX: usize = 8 << 20;
 const BUFFER_KEPT_BYTES: usize = 16 << 10;
 
 /// Reads of one thread; from [`ColdStore::reads`]. Each comes with a `T`, by which the caller knows
-/// what it was for. When this is dropped, reads that are under way come to nothing.
+/// what it was for. Dropping this abandons the reads in flight.
 pub struct ColdReads<T> {
     store: Arc<ColdStore>,
     queue: ReadQueue,
     /// Reads for which the disk had no room yet.
-    waiting: VecDeque<(ColdPlace, T)>,
+    waiting: VecDeque<(ColdLocation, T)>,
     underway: Vec<Option<Underway<T>>>,
     free: Vec<u32>,
     underway_bytes: usize,
@@ -35,7 +35,7 @@ pub struct ColdReads<T> {
 
 /// A read that the disk was asked for.
 struct Underway<T> {
-    place: ColdPlace,
+    location: ColdLocation,
     segment: Arc<ColdSegment>,
     tag: T,
 }
@@ -60,24 +60,21 @@ impl<T> ColdReads<T> {
     }
 
     /// Readable when there is a reason to call [`ColdReads::submit`].
-    #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.queue.descriptor()
     }
 
     /// Whether nothing is to be read.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.queue.underway() == 0 && self.failed.is_empty()
     }
 
-    /// Has the value at a place read; [`ColdReads::submit`] begins with it.
-    pub fn add(&mut self, place: ColdPlace, tag: T) {
-        self.waiting.push_back((place, tag));
+    /// Has the value at a location read; [`ColdReads::submit`] begins with it.
+    pub fn add(&mut self, location: ColdLocation, tag: T) {
+        self.waiting.push_back((location, tag));
     }
 
     /// Whether reads wait that [`ColdReads::submit`] would begin.
-    #[must_use]
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -87,30 +84,30 @@ impl<T> ColdReads<T> {
     /// finished in any case. `false` if the system was too busy and the call is to be repeated soon.
     pub fn submit(&mut self, may_begin: bool) -> bool {
         while may_begin && self.queue.room() > 0 && !self.free.is_empty() {
-            let Some((place, tag)) = self.waiting.pop_front() else { break };
+            let Some((location, tag)) = self.waiting.pop_front() else { break };
             if self.underway_bytes > 0
-                && self.underway_bytes + place.record_read_len() > UNDERWAY_BYTES_MAX
+                && self.underway_bytes + location.record_read_len() > UNDERWAY_BYTES_MAX
             {
-                self.waiting.push_front((place, tag));
+                self.waiting.push_front((location, tag));
                 break;
             }
-            self.begin(place, tag);
+            self.begin(location, tag);
         }
         self.queue.submit()
     }
 
-    fn begin(&mut self, place: ColdPlace, tag: T) {
-        let found = self.store.segment_of(place);
-        let found = found.and_then(|segment| Ok((segment.file_of(place)?, segment)));
+    fn begin(&mut self, location: ColdLocation, tag: T) {
+        let found = self.store.segment_of(location);
+        let found = found.and_then(|segment| Ok((segment.file_of(location)?, segment)));
         let (file, segment) = match found {
             Ok(found) => found,
             Err(error) => return self.failed.push((tag, error)),
         };
         let Some(token) = self.free.pop() else { return };
         let buf = self.buffers.pop().unwrap_or_default();
-        self.underway_bytes += place.record_read_len();
-        self.underway[token as usize] = Some(Underway { place, segment, tag });
-        self.queue.begin(token, file, place.offset(), place.record_read_len(), buf);
+        self.underway_bytes += location.record_read_len();
+        self.underway[token as usize] = Some(Underway { location, segment, tag });
+        self.queue.begin(token, file, location.offset(), location.record_read_len(), buf);
     }
 
     /// Calls `each` for all reads that have ended. Whether [`ColdReads::submit`] is to be called before
@@ -124,9 +121,9 @@ impl<T> ColdReads<T> {
         for Done { token, buf, result } in done.drain(..) {
             let Some(read) = self.underway[token as usize].take() else { continue };
             self.free.push(token);
-            self.underway_bytes -= read.place.record_read_len();
+            self.underway_bytes -= read.location.record_read_len();
             let result = result.map_err(|e| read.segment.failed(e));
-            each(read.tag, result.and_then(|()| read.segment.value(read.place, &buf)));
+            each(read.tag, result.and_then(|()| read.segment.value(read.location, &buf)));
             if buf.bytes.capacity() <= BUFFER_KEPT_BYTES {
                 self.buffers.push(buf);
             }

@@ -1,8 +1,8 @@
 //! A file of values.
 
-use super::place::{ColdPlace, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN};
+use super::location::{ColdLocation, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN};
 use crate::bytes::Cursor;
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_place};
+use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location};
 use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ impl std::fmt::Debug for ColdBuffer {
 }
 
 impl ColdBuffer {
-    /// Gives memory back beyond so many bytes.
+    /// Gives memory back beyond this many bytes.
     pub fn shrink_to(&mut self, bytes_max: usize) {
         if self.0.bytes.capacity() > bytes_max {
             self.0 = ReadBuf::default();
@@ -36,7 +36,7 @@ impl ColdBuffer {
     }
 }
 
-/// One segment. Its numbers are relaxed: each stands for itself.
+/// One segment. Its counters are relaxed: each is independent.
 pub(super) struct ColdSegment {
     pub(super) id: u32,
     pub(super) path: PathBuf,
@@ -50,8 +50,8 @@ pub(super) struct ColdSegment {
     live: AtomicU64,
     /// The end of the last record that was held: the file has to be as long.
     held_end: AtomicU64,
-    /// Why nothing can be read. After a crash there may be files that nobody needs and that are
-    /// incomplete, and places in files that are gone; neither matters unless somebody asks.
+    /// Why nothing can be read. After a crash there may be files that are not needed and
+    /// incomplete, and locations in files that are gone; neither matters until it is read.
     flaw: Option<Error>,
 }
 
@@ -93,9 +93,9 @@ impl ColdSegment {
         Ok(())
     }
 
-    /// Whether the record at a place can be there.
-    pub(super) fn may_have(&self, place: ColdPlace) -> bool {
-        self.flaw.is_none() && place.offset() + place.record_read_len() as u64 <= self.len()
+    /// Whether the record at a location can be there.
+    pub(super) fn may_have(&self, location: ColdLocation) -> bool {
+        self.flaw.is_none() && location.offset() + location.record_read_len() as u64 <= self.len()
     }
 
     pub(super) fn header(&self) -> Vec<u8> {
@@ -110,35 +110,39 @@ impl ColdSegment {
     }
 
     /// Writes the checksum into the record at the start of `bytes`.
-    pub(super) fn stamp(&self, bytes: &mut [u8], place: ColdPlace) {
-        let end = RECORD_HEADER_LEN as usize + place.len as usize;
-        let crc = crc32c_append(crc32c_of_place(self.salt, place.offset()), &bytes[4..end]);
+    pub(super) fn stamp(&self, bytes: &mut [u8], location: ColdLocation) {
+        let end = RECORD_HEADER_LEN as usize + location.len as usize;
+        let crc = crc32c_append(crc32c_of_location(self.salt, location.offset()), &bytes[4..end]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads the value at a place of this segment, and checks it.
-    pub(super) fn read<'b>(&self, place: ColdPlace, buf: &'b mut ColdBuffer) -> Result<&'b [u8]> {
-        let file = self.file_of(place)?;
-        read_span(&*file, place.offset(), place.record_read_len(), &mut buf.0)
+    /// Reads the value at a location of this segment, and checks it.
+    pub(super) fn read<'b>(
+        &self,
+        location: ColdLocation,
+        buf: &'b mut ColdBuffer,
+    ) -> Result<&'b [u8]> {
+        let file = self.file_of(location)?;
+        read_span(&*file, location.offset(), location.record_read_len(), &mut buf.0)
             .map_err(|e| self.failed(e))?;
-        self.value(place, &buf.0)
+        self.value(location, &buf.0)
     }
 
-    /// The file in which to read the record at a place.
-    pub(super) fn file_of(&self, place: ColdPlace) -> Result<Arc<dyn DiskFile>> {
+    /// The file in which to read the record at a location.
+    pub(super) fn file_of(&self, location: ColdLocation) -> Result<Arc<dyn DiskFile>> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
-        if place.offset() + place.record_read_len() as u64 > self.len() {
+        if location.offset() + location.record_read_len() as u64 > self.len() {
             let what = "a value stands beyond the end of its segment";
-            return Err(Error::corrupt(&self.path, place.offset(), what));
+            return Err(Error::corrupt(&self.path, location.offset(), what));
         }
         self.readable()
     }
 
-    /// The value in what was read at a place, checked.
-    pub(super) fn value<'b>(&self, place: ColdPlace, read: &'b ReadBuf) -> Result<&'b [u8]> {
-        let corrupt = |what| Error::corrupt(&self.path, place.offset(), what);
+    /// The value in what was read at a location, checked.
+    pub(super) fn value<'b>(&self, location: ColdLocation, read: &'b ReadBuf) -> Result<&'b [u8]> {
+        let corrupt = |what| Error::corrupt(&self.path, location.offset(), what);
         let record = read.as_slice();
         let Some((head, value)) = record.split_first_chunk::<{ RECORD_HEADER_LEN as usize }>()
         else {
@@ -146,11 +150,11 @@ impl ColdSegment {
         };
         let mut head = Cursor::new(head);
         let (crc, value_len) = (head.u32(), head.u32());
-        if value.len() != place.len as usize || value_len != Some(place.len) {
+        if value.len() != location.len as usize || value_len != Some(location.len) {
             return Err(corrupt("a value has another length"));
         }
-        let place_crc = crc32c_of_place(self.salt, place.offset());
-        if crc != Some(crc32c_append(place_crc, &record[4..])) {
+        let location_crc = crc32c_of_location(self.salt, location.offset());
+        if crc != Some(crc32c_append(location_crc, &record[4..])) {
             return Err(corrupt("the checksum of a value does not match"));
         }
         Ok(value)
@@ -199,9 +203,10 @@ impl ColdSegment {
         self.live.load(Relaxed)
     }
 
-    pub(super) fn hold(&self, place: ColdPlace) {
-        self.held_end.fetch_max(place.offset() + RECORD_HEADER_LEN + u64::from(place.len), Relaxed);
-        self.add_live(place.stored_len());
+    pub(super) fn hold(&self, location: ColdLocation) {
+        self.held_end
+            .fetch_max(location.offset() + RECORD_HEADER_LEN + u64::from(location.len), Relaxed);
+        self.add_live(location.stored_len());
     }
 
     pub(super) fn add_live(&self, bytes: u64) {
@@ -264,7 +269,7 @@ mod tests {
         let segment = ColdSegment::new(&disk, PathBuf::from("x"), 7, Salt(0xdead_beef));
         let mut batch = ColdBatch::default();
         batch.push(|out| out.extend_from_slice(b"wine")).unwrap();
-        segment.stamp(&mut batch.bytes, ColdPlace::new(7, SEGMENT_HEADER_LEN, 4));
+        segment.stamp(&mut batch.bytes, ColdLocation::new(7, SEGMENT_HEADER_LEN, 4));
         let hex = |line: &[u8]| {
             line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
         };

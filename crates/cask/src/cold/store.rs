@@ -1,14 +1,14 @@
 //! All segments of a directory.
 
 use super::batch::ColdBatch;
-use super::place::{ColdPlace, SEGMENT_HEADER_LEN};
+use super::location::{ColdLocation, SEGMENT_HEADER_LEN};
 use super::reads::ColdReads;
 use super::segment::{ColdBuffer, ColdSegment};
 use crate::checksum::Salt;
 use crate::disk::reads::{ReadDriver, ReadThreads};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, DiskLock, OpenMode, space};
 use crate::error::{Error, Result};
-use crate::location::PlaceHash;
+use crate::location::LocationHash;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice};
@@ -21,7 +21,7 @@ const EXTENSION: &str = "cold";
 /// No record begins beyond what 32 bits of units of 8 bytes can say.
 const SEGMENT_LEN_MAX: u64 = 8 << 32;
 
-/// [`ColdStore::read_many`] uses at most so many threads, each of which shall be worth its start.
+/// [`ColdStore::read_many`] uses at most so many threads, so that each is worth its start.
 const READ_THREADS_MAX: usize = 16;
 const READS_PER_THREAD: usize = 8;
 
@@ -31,7 +31,7 @@ pub struct ColdOptions {
     /// A segment is finished when the next batch would make it longer. A batch that is longer by
     /// itself gets a segment of its own.
     pub segment_size_bytes: u64,
-    /// At most so many segments are kept open for reading.
+    /// At most this many segments are kept open for reading.
     pub open_files_max: usize,
 }
 
@@ -46,7 +46,7 @@ impl Default for ColdOptions {
 pub enum Durable {
     /// They have to.
     Yes,
-    /// Nobody will ask for them after a crash.
+    /// They are not needed after a crash.
     No,
 }
 
@@ -73,12 +73,12 @@ pub struct ColdStore {
     writer: Mutex<Writer>,
     /// Segments that are open for reading, those first that were opened first.
     opened: Mutex<VecDeque<u32>>,
-    /// For those who have no ring.
+    /// For callers without a ring.
     threads: Arc<ReadThreads>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-type Segments = HashMap<u32, Arc<ColdSegment>, PlaceHash>;
+type Segments = HashMap<u32, Arc<ColdSegment>, LocationHash>;
 
 struct Writer {
     active: Option<Active>,
@@ -109,10 +109,10 @@ impl Writer {
 
 impl ColdStore {
     /// Opens the store in a directory, making it if there is none. Nothing counts until the user has
-    /// said so with [`ColdStore::hold`]; after that comes [`ColdStore::settle`].
+    /// said so with [`ColdStore::hold`]; after that comes [`ColdStore::finish_recovery`].
     ///
     /// # Errors
-    /// [`Error::Locked`] when somebody has it open, or what the disk says.
+    /// [`Error::Locked`] when another process has it open, or what the disk says.
     pub fn open(disk: Arc<dyn Disk>, dir: impl AsRef<Path>, options: ColdOptions) -> Result<Self> {
         let dir = dir.as_ref();
         disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
@@ -134,61 +134,62 @@ impl ColdStore {
         })
     }
 
-    /// The value at a place counts from now on, once more than before. The place may be in a segment
-    /// that is not there: whoever reads an old log meets such places, before it lets go of them.
-    pub fn hold(&self, place: ColdPlace) {
-        let found = self.segments.read().get(&place.segment).map(Arc::clone);
+    /// The value at a location counts from now on, once more than before. The location may be in a segment
+    /// that is not there: an old log names such locations before it releases them.
+    pub fn hold(&self, location: ColdLocation) {
+        let found = self.segments.read().get(&location.segment).map(Arc::clone);
         let segment = found.unwrap_or_else(|| {
             let mut segments = self.segments.write();
             let missing =
-                || ColdSegment::missing(&self.disk, self.path(place.segment), place.segment);
-            Arc::clone(segments.entry(place.segment).or_insert_with(|| Arc::new(missing())))
+                || ColdSegment::missing(&self.disk, self.path(location.segment), location.segment);
+            Arc::clone(segments.entry(location.segment).or_insert_with(|| Arc::new(missing())))
         });
-        segment.hold(place);
+        segment.hold(location);
     }
 
-    /// The value at a place counts once less: the reverse of [`ColdStore::hold`], and of what
+    /// The value at a location counts once less: the reverse of [`ColdStore::hold`], and of what
     /// [`ColdStore::write`] does.
-    pub fn release(&self, place: ColdPlace) {
-        if let Some(segment) = self.segments.read().get(&place.segment) {
-            segment.sub_live(place.stored_len());
+    pub fn release(&self, location: ColdLocation) {
+        if let Some(segment) = self.segments.read().get(&location.segment) {
+            segment.sub_live(location.stored_len());
         }
     }
 
-    /// Ends the time in which places are only held and released: all that are held now have to be
+    /// Ends the time in which locations are only held and released: all that are held now have to be
     /// there, and segments in which nothing counts are removed.
     ///
     /// # Errors
-    /// [`Error::Missing`] or [`Error::Corrupt`] when a place that is held is not there.
-    pub fn settle(&self) -> Result<()> {
+    /// [`Error::Missing`] or [`Error::Corrupt`] when a location that is held is not there.
+    pub fn finish_recovery(&self) -> Result<()> {
         match self.flaws().into_iter().next() {
             Some(flaw) => Err(flaw),
-            None => self.settle_with_losses(),
+            None => self.finish_recovery_with_losses(),
         }
     }
 
-    /// What [`ColdStore::settle`] would complain about, an error for each segment.
-    #[must_use]
+    /// What [`ColdStore::finish_recovery`] would complain about, an error for each segment.
     pub fn flaws(&self) -> Vec<Error> {
         let segments = self.segments.read();
         let live = segments.values().filter(|segment| segment.live() > 0);
         live.filter_map(|segment| segment.check().err()).collect()
     }
 
-    /// Whether the value at a place can be there: its segment is, and long enough.
-    #[must_use]
-    pub fn may_have(&self, place: ColdPlace) -> bool {
-        self.segments.read().get(&place.segment).is_some_and(|segment| segment.may_have(place))
+    /// Whether the value at a location can be there: its segment is, and long enough.
+    pub fn may_have(&self, location: ColdLocation) -> bool {
+        self.segments
+            .read()
+            .get(&location.segment)
+            .is_some_and(|segment| segment.may_have(location))
     }
 
-    /// As [`ColdStore::settle`], but what is held may be missing: whoever reads it gets an error.
+    /// As [`ColdStore::finish_recovery`], but what is held may be missing: reading it is an error.
     ///
     /// # Errors
     /// What the disk says when it removes segments in which nothing counts.
-    pub fn settle_with_losses(&self) -> Result<()> {
+    pub fn finish_recovery_with_losses(&self) -> Result<()> {
         let segments: Vec<_> = self.segments.read().values().map(Arc::clone).collect();
         if let Some(last) = segments.iter().map(|segment| segment.id).max() {
-            // A place in a removed segment must never be one of a new segment.
+            // A location in a removed segment must never be one of a new segment.
             let mut writer = self.writer.lock();
             writer.next_id = writer.next_id.max(last.saturating_add(1));
         }
@@ -201,13 +202,13 @@ impl ColdStore {
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the disk is full, or what the disk says.
-    pub fn write(&self, batch: &mut ColdBatch, durable: Durable) -> Result<Vec<ColdPlace>> {
+    pub fn write(&self, batch: &mut ColdBatch, durable: Durable) -> Result<Vec<ColdLocation>> {
         let mut writer = self.writer.lock();
         let len = (batch.bytes.len() as u64).next_multiple_of(DIRECT_ALIGNMENT as u64);
         self.make_room(&mut writer, len)?;
         let result = self.append(&mut writer, batch, len, durable);
         if result.is_err() {
-            // What stands at its end now nobody knows.
+            // What its end holds now is unknown.
             writer.finish();
         }
         result
@@ -219,14 +220,14 @@ impl ColdStore {
         batch: &mut ColdBatch,
         len: u64,
         durable: Durable,
-    ) -> Result<Vec<ColdPlace>> {
+    ) -> Result<Vec<ColdLocation>> {
         let Some(active) = &mut writer.active else { return Ok(Vec::new()) };
         let segment = &active.segment;
-        let mut places = Vec::with_capacity(batch.records.len());
+        let mut locations = Vec::with_capacity(batch.records.len());
         for (start, value_len) in &batch.records {
-            let place = ColdPlace::new(segment.id, active.end + *start as u64, *value_len);
-            segment.stamp(&mut batch.bytes[*start..], place);
-            places.push(place);
+            let location = ColdLocation::new(segment.id, active.end + *start as u64, *value_len);
+            segment.stamp(&mut batch.bytes[*start..], location);
+            locations.push(location);
         }
         let failed = |action, e| Error::io(action, &segment.path, e);
         write_pages(&*active.file, &mut batch.bytes, len as usize, active.end)
@@ -240,8 +241,8 @@ impl ColdStore {
         }
         active.end += len;
         segment.set_len(active.end);
-        segment.add_live(places.iter().map(|place| place.stored_len()).sum());
-        Ok(places)
+        segment.add_live(locations.iter().map(|location| location.stored_len()).sum());
+        Ok(locations)
     }
 
     /// Begins a new segment unless there is one with room for `len` bytes, and sets their space
@@ -298,49 +299,49 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Reads the value at a place.
+    /// Reads the value at a location.
     ///
     /// # Errors
-    /// [`Error::Missing`] when the segment was removed, [`Error::Corrupt`] when what stands there is
+    /// [`Error::Missing`] when the segment was removed, [`Error::Corrupt`] when what is there is
     /// not what was written, or what the disk says.
-    pub fn read<'b>(&self, place: ColdPlace, buf: &'b mut ColdBuffer) -> Result<&'b [u8]> {
-        self.segment_of(place)?.read(place, buf)
+    pub fn read<'b>(&self, location: ColdLocation, buf: &'b mut ColdBuffer) -> Result<&'b [u8]> {
+        self.segment_of(location)?.read(location, buf)
     }
 
     /// Reads for one thread, which does not wait for them.
     ///
     /// # Errors
-    /// What the system says when it has no ring or no descriptor for it.
+    /// The system's error when it has no ring or no descriptor for it.
     pub fn reads<T>(self: &Arc<Self>, driver: ReadDriver) -> std::io::Result<ColdReads<T>> {
         ColdReads::new(self, driver, &self.threads)
     }
 
     /// The segment in which to read.
-    pub(super) fn segment_of(&self, place: ColdPlace) -> Result<Arc<ColdSegment>> {
-        let found = self.segments.read().get(&place.segment).map(Arc::clone);
-        let segment = found.ok_or_else(|| Error::Missing { path: self.path(place.segment) })?;
+    pub(super) fn segment_of(&self, location: ColdLocation) -> Result<Arc<ColdSegment>> {
+        let found = self.segments.read().get(&location.segment).map(Arc::clone);
+        let segment = found.ok_or_else(|| Error::Missing { path: self.path(location.segment) })?;
         if !segment.is_open() {
-            self.note_opening(place.segment);
+            self.note_opening(location.segment);
         }
         Ok(segment)
     }
 
-    /// Reads the values at many places, with so many reads at the same time that the disk is busy: for
+    /// Reads the values at many locations, with this many reads at the same time that the disk is busy: for
     /// those who have nothing else to do meanwhile.
     #[must_use]
-    pub fn read_many(&self, places: &[ColdPlace]) -> Vec<Result<Vec<u8>>> {
+    pub fn read_many(&self, locations: &[ColdLocation]) -> Vec<Result<Vec<u8>>> {
         let next = AtomicUsize::new(0);
         let read_some = || {
             let (mut values, mut buffer) = (Vec::new(), ColdBuffer::default());
             while let index = next.fetch_add(1, Ordering::Relaxed)
-                && let Some(place) = places.get(index)
+                && let Some(location) = locations.get(index)
             {
-                values.push((index, self.read(*place, &mut buffer).map(<[u8]>::to_vec)));
+                values.push((index, self.read(*location, &mut buffer).map(<[u8]>::to_vec)));
             }
             values
         };
         let mut values = std::thread::scope(|scope| {
-            let helpers = (places.len() / READS_PER_THREAD).min(READ_THREADS_MAX);
+            let helpers = (locations.len() / READS_PER_THREAD).min(READ_THREADS_MAX);
             let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(read_some)).collect();
             let mut values = read_some();
             for helper in helpers {
@@ -365,13 +366,11 @@ impl ColdStore {
     }
 
     /// Segments in which nothing counts any more.
-    #[must_use]
     pub fn dead(&self) -> Vec<u32> {
         self.finished(|segment| segment.live() == 0)
     }
 
-    /// Segments of which less than `share` counts, but something.
-    #[must_use]
+    /// Segments with some live data, but less than `share`.
     pub fn sparse(&self, share: f64) -> Vec<u32> {
         self.finished(|segment| {
             let live = segment.live();
@@ -387,7 +386,7 @@ impl ColdStore {
         finished.filter(|segment| is_wanted(segment)).map(|segment| segment.id).collect()
     }
 
-    /// Removes segments of [`ColdStore::dead`]. Nobody must be able to ask for a value in them any
+    /// Removes segments of [`ColdStore::dead`]. No value in them may be asked for any
     /// more, not even after a crash: what made them dead has to be durable.
     ///
     /// # Errors
@@ -408,13 +407,12 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Lets somebody else open the store. Nothing may be written from now on.
+    /// Lets another process open the store. Nothing may be written from now on.
     pub fn close(&self) {
         *self.lock.lock() = None;
     }
 
     /// Figures of now.
-    #[must_use]
     pub fn figures(&self) -> ColdFigures {
         let mut figures = ColdFigures::default();
         for segment in self.segments.read().values() {

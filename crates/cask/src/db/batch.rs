@@ -1,4 +1,4 @@
-//! Batches: several changes that happen together or not at all.
+//! Batches: several changes that take effect atomically.
 
 use crate::log::write::Attributes;
 

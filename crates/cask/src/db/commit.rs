@@ -1,19 +1,19 @@
 //! Appending writes and applying them to the index.
 //!
-//! Order of things: under the lane's lock, number, append and apply; then, without it, sync if
-//! that is asked for; then acknowledge. So what another thread can read survives the death of the
-//! process, and a write that waits for a sync can be read a little before it is durable.
+//! Under the lane's lock: number, append, apply. After releasing it: sync if requested, then acknowledge. So
+//! whatever another thread can read survives the death of the process, and a write waiting for a sync can be
+//! read slightly before it is durable.
 //!
-//! When the disk is full, nothing of a write is kept, and the next one tries again. Any other
-//! failure latches the store.
+//! When the disk is full, nothing of the write is kept and the next write tries again. Any other failure
+//! latches the store.
 
 use super::read::Found;
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::Place;
+use crate::hint::entry::RecordMeta;
 use crate::hint::writer::HintBuilder;
 use crate::location::Location;
-use crate::log::lane::{Lane, Owner, Placed};
+use crate::log::lane::{Appended, Lane, Owner};
 use crate::log::write::{Op, Write};
 use crate::options::{Durability, SyncPolicy};
 use crate::segment::file::Segment;
@@ -36,14 +36,14 @@ impl Store {
     fn append_with_room(
         &self,
         write: &mut Write,
-        append: impl Fn(&mut Write, &mut dyn FnMut(&Write, Placed<'_>)) -> Result<LogOffset>,
+        append: impl Fn(&mut Write, &mut dyn FnMut(&Write, Appended<'_>)) -> Result<LogOffset>,
     ) -> Result<Option<LogOffset>> {
         self.check_reserve(write)?;
         loop {
             let room_made = self.reserve.room_made.load(Ordering::Acquire);
             let mut applied = Ok(());
             let mut apply =
-                |write: &Write, placed: Placed<'_>| applied = self.apply_all(write, &placed);
+                |write: &Write, appended: Appended<'_>| applied = self.apply_all(write, &appended);
             let error = match append(write, &mut apply) {
                 Err(error) if error.is_no_space() && write.only_deletes() => error,
                 end => return applied.and(end.map(Some)),
@@ -86,7 +86,7 @@ impl Store {
         let home = self.lane_of(first.hash, first.key(&write.frame));
         let at = lanes.iter().position(|&lane| lane == home).expect("its first key's lane");
         let locked: Vec<&Lane> = lanes.iter().map(|&lane| &self.lanes[lane]).collect();
-        let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Placed<'_>)| {
+        let append = |write: &mut Write, apply: &mut dyn FnMut(&Write, Appended<'_>)| {
             Lane::append_across(&locked, at, self, write, apply)
         };
         let end = self.append_with_room(&mut write, append)?;
@@ -99,30 +99,30 @@ impl Store {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         }
         if !self.options.background_threads {
-            self.seal_filled()?;
+            self.seal_immutable()?;
         }
         Ok(())
     }
 
     /// In the log the write has happened, whatever comes of this; if it cannot be found out which
     /// record it supersedes, the store takes no more writes.
-    fn apply_all(&self, write: &Write, placed: &Placed<'_>) -> Result<()> {
+    fn apply_all(&self, write: &Write, appended: &Appended<'_>) -> Result<()> {
         self.counters.written(write);
-        // Counted on both sides: a stretch that has as many behind it as were begun when a range
+        // Counted on both sides: a window that has as many behind it as were begun when a range
         // started lacks nothing the range could know of. Release: who sees a number sees what
         // came before it.
         self.applying.fetch_add(1, Ordering::AcqRel);
-        for (op, seq) in write.ops.as_slice().iter().zip(placed.seq..) {
-            let offset = placed.offset + op.start as u64;
-            let location = Location::new(placed.segment.id, offset, op.len as u64);
+        for (op, seq) in write.ops.as_slice().iter().zip(appended.seq..) {
+            let offset = appended.offset + op.start as u64;
+            let location = Location::new(appended.segment.id, offset, op.len as u64);
             let key = op.key(&write.frame);
             let is_tombstone = op.kind == Kind::Delete;
-            placed.segment.collect(
+            appended.segment.collect(
                 op.hash,
                 key,
-                Place { seq, offset, len: op.len as u64, is_tombstone },
+                RecordMeta { seq, offset, len: op.len as u64, is_tombstone },
             );
-            self.apply(op, key, seq, location, placed.segment)
+            self.apply(op, key, seq, location, appended.segment)
                 .map_err(|e| Store::latch_always(self, e))?;
         }
         self.applied.fetch_add(1, Ordering::Release);
@@ -244,8 +244,8 @@ impl Owner for Store {
         Ok(segment)
     }
 
-    fn filled(&self, lane: u32, segment: Arc<Segment>) {
-        self.filled.lock().push((lane, segment));
+    fn add_immutable(&self, lane: u32, segment: Arc<Segment>) {
+        self.immutable.lock().push((lane, segment));
         if self.options.background_threads {
             self.wakeup.changed.notify_all();
         }
@@ -265,7 +265,7 @@ impl Owner for Store {
 
     fn block_is_complete(&self, _lane: u32) -> bool {
         if self.options.background_threads {
-            self.bell.ring();
+            self.flush_wakeup.notify();
         }
         self.options.background_threads
     }

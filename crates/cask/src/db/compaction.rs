@@ -1,33 +1,32 @@
-//! Compaction: copying what is live out of segments that are mostly garbage.
+//! Compaction: copying live records out of segments that are mostly garbage.
 //!
-//! Live records keep their sequence numbers, so it does not matter to recovery which copy it
-//! meets. In order:
+//! Live records keep their sequence numbers, so recovery may meet either copy. The steps:
 //!
-//! 1. The output segment is listed as doomed and filled with the live records of the input.
-//! 2. The output and its hint file are made durable, and so is everything else that was written:
-//!    a record may be left out because a newer one exists, and that one must not be lost later.
-//! 3. One replacement of the manifest makes the output sealed and the input doomed.
-//! 4. The index is switched, record by record, unless a writer was faster.
-//! 5. The input is taken out of use, at once or after the last snapshot that may read it.
+//! 1. List the output segment as obsolete and fill it with the live records of the input.
+//! 2. Make the output, its hint file and all other pending writes durable: a record may be left out because a
+//!    newer one exists, and that one must not be lost later.
+//! 3. Replace the manifest once: the output becomes sealed, the input obsolete.
+//! 4. Switch the index, record by record, unless a writer was faster.
+//! 5. Retire the input, at once or after the last snapshot that may read it.
 //!
-//! A crash before 3 leaves the input, one after 3 the output. A tombstone is left out when no
-//! other segment can hold an older record of its key: because all its records are newer, or
-//! because its filter says so. Segments being written are never input.
+//! A crash before 3 leaves the input, after 3 the output. A tombstone is dropped when no other segment can
+//! hold an older record of its key: all its records are newer, or its filter rules the key out. Segments being
+//! written are never input.
 //!
-//! Segments that give back the most for the bytes they cost come first, and one whose hint file
-//! shows that nothing of it is needed is not read at all.
+//! Segments that return the most space per byte copied come first. A segment whose hint file shows no live
+//! record is not read at all.
 
 use super::store::{Index, Store};
 use crate::error::{Error, Result};
-use crate::hint::entry::{Entry, Place, RANGES};
+use crate::hint::entry::{Entry, RANGES, RecordMeta};
 use crate::hint::filter::Filter;
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary};
 use crate::location::{Location, SegmentId};
-use crate::manifest::State;
+use crate::manifest::SegmentState;
 use crate::segment::file::Segment;
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
-use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
+use crate::segment::record::{Kind, Record, encode, stamp};
 use crate::segment::scan::{Scanner, Step};
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -119,9 +118,9 @@ struct Move {
 
 /// Segments that may hold what tombstones hide. The list is made once and used for many tombstones:
 /// what is written or sealed later has higher numbers than those had that are looked at.
-struct Elders(Vec<Elder>);
+struct OlderSegments(Vec<OlderSegment>);
 
-struct Elder {
+struct OlderSegment {
     seq_min: u64,
     segment: Arc<Segment>,
     /// Read when first asked.
@@ -138,7 +137,7 @@ struct Job<'a> {
     keys: Vec<u8>,
     moves: Vec<Move>,
     /// All segments that are not input; outputs come later.
-    elders: Elders,
+    older: OlderSegments,
 }
 
 impl Store {
@@ -181,7 +180,8 @@ impl Store {
         loop {
             self.check_writable()?;
             let is_short = self.reserve.is_short();
-            let is_whole = !is_short || self.restore_reserve()?;
+            // Also when it is whole: a smaller store needs less.
+            let is_whole = self.restore_reserve()?;
             if is_whole {
                 self.write_missing_hints()?;
             }
@@ -189,7 +189,7 @@ impl Store {
                 return Ok(total);
             }
             let inputs = match self.choose_inputs(newest, is_whole) {
-                // What was given back is worth something to those who wait for it.
+                // The space already freed may be enough for a caller that waits for it.
                 Err(error) if error.is_no_space() && total.segments > 0 => Vec::new(),
                 inputs => inputs?,
             };
@@ -235,10 +235,10 @@ impl Store {
         for lane in &self.lanes {
             is_any |= lane.close_run_if(self, is_wanted);
         }
-        if is_any { self.seal_filled() } else { Ok(()) }
+        if is_any { self.seal_immutable() } else { Ok(()) }
     }
 
-    /// How much garbage makes it worthwhile to rewrite so many bytes of records.
+    /// How much garbage makes it worthwhile to rewrite this many bytes of records.
     fn garbage_wanted(&self, body: u64, is_whole: bool) -> u64 {
         let wanted = match is_whole {
             true => (body as f64 * self.options.compaction.garbage_ratio) as u64,
@@ -252,13 +252,13 @@ impl Store {
         let sealed: Vec<SegmentId> = {
             let manifest = self.manifest.lock();
             let sealed = |(id, entry): (&SegmentId, &crate::manifest::Entry)| {
-                matches!(entry.state, State::Sealed { .. }).then_some(*id)
+                matches!(entry.state, SegmentState::Sealed { .. }).then_some(*id)
             };
             manifest.segments.iter().filter_map(sealed).filter(|&id| id < newest).collect()
         };
         let mut worthwhile = Vec::new();
         let mut small = Vec::new();
-        let elders = self.elders(&[]);
+        let older = self.older_segments(&[]);
         for segment in sealed.into_iter().filter_map(|id| self.segment(id)) {
             if segment.is_damaged() {
                 continue;
@@ -269,7 +269,7 @@ impl Store {
             // Tombstones may turn out to be garbage; that takes a look at other segments' filters.
             if garbage >= wanted
                 || (garbage + segment.tombstones() >= wanted
-                    && garbage + self.idle_tombstones(&segment, &elders) >= wanted)
+                    && garbage + self.idle_tombstones(&segment, &older) >= wanted)
             {
                 worthwhile.push(segment);
             } else if body < self.options.segment_size_bytes / SMALL_FRACTION {
@@ -329,24 +329,24 @@ impl Store {
     }
 
     /// Bytes of a sealed segment's tombstones that nothing needs any more.
-    fn idle_tombstones(&self, segment: &Arc<Segment>, elders: &Elders) -> u64 {
+    fn idle_tombstones(&self, segment: &Arc<Segment>, older: &OlderSegments) -> u64 {
         let Some(reader) = self.hint_reader(segment) else { return 0 };
         let mut cursor = reader.cursor(0..RANGES);
         let mut entry = Entry::default();
         let mut idle = 0;
         while cursor.next(&mut entry) == Ok(true) {
-            let place = entry.place;
-            if place.is_tombstone
-                && !elders.need_tombstone(self, entry.hash, place.seq, Some(segment.id))
+            let meta = entry.meta;
+            if meta.is_tombstone
+                && !older.need_tombstone(self, entry.hash, meta.seq, Some(segment.id))
             {
-                idle += place.len;
+                idle += meta.len;
             }
         }
         idle
     }
 
     /// All segments but these that hold something.
-    fn elders(&self, besides: &[Arc<Segment>]) -> Elders {
+    fn older_segments(&self, besides: &[Arc<Segment>]) -> OlderSegments {
         let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
         let segments = self.segments.read();
         // What an empty segment will get is newer than any tombstone there is: of one key, all
@@ -354,12 +354,12 @@ impl Store {
         let counts = |segment: &&Arc<Segment>| {
             segment.len() > SEGMENT_HEADER_LEN && !besides.contains(&segment.id)
         };
-        let elder = |segment: &Arc<Segment>| Elder {
+        let describe = |segment: &Arc<Segment>| OlderSegment {
             seq_min: segment.seq_min(),
             segment: segment.clone(),
             filter: OnceCell::new(),
         };
-        Elders(segments.values().filter(counts).map(elder).collect())
+        OlderSegments(segments.values().filter(counts).map(describe).collect())
     }
 
     fn hint_reader(&self, segment: &Segment) -> Option<HintReader> {
@@ -372,7 +372,7 @@ impl Store {
     }
 }
 
-impl Elders {
+impl OlderSegments {
     /// Whether one of them, other than `besides`, may hold a record of the key older than `seq`.
     fn need_tombstone(
         &self,
@@ -381,24 +381,24 @@ impl Elders {
         seq: u64,
         besides: Option<SegmentId>,
     ) -> bool {
-        let may_hold = |elder: &Elder| {
-            let load = || store.hint_reader(&elder.segment).and_then(|hint| hint.filter().ok());
+        let may_hold = |segment: &OlderSegment| {
+            let load = || store.hint_reader(&segment.segment).and_then(|hint| hint.filter().ok());
             // Without a hint file, as while a segment is written, anything is possible.
-            elder.filter.get_or_init(load).as_ref().is_none_or(|filter| filter.may_contain(hash))
+            segment.filter.get_or_init(load).as_ref().is_none_or(|filter| filter.may_contain(hash))
         };
         self.0
             .iter()
-            .filter(|elder| elder.seq_min < seq && Some(elder.segment.id) != besides)
+            .filter(|older| older.seq_min < seq && Some(older.segment.id) != besides)
             .any(may_hold)
     }
 }
 
 impl<'a> Job<'a> {
     fn new(store: &'a Store, inputs: Vec<Arc<Segment>>, is_short: bool) -> Self {
-        let elders = store.elders(&inputs);
+        let older = store.older_segments(&inputs);
         let set_aside = is_short.then(|| inputs.iter().map(|segment| segment.len()).sum());
         let (outputs, keys, moves) = (Vec::new(), Vec::new(), Vec::new());
-        Job { store, set_aside, inputs, outputs, keys, moves, elders }
+        Job { store, set_aside, inputs, outputs, keys, moves, older }
     }
 
     fn run(&mut self, pace: &mut Pace) -> Result<CompactionReport> {
@@ -468,7 +468,7 @@ impl<'a> Job<'a> {
                 Err(_) => return true,
                 Ok(true) => {}
             }
-            let Place { seq, offset, len, is_tombstone } = entry.place;
+            let RecordMeta { seq, offset, len, is_tombstone } = entry.meta;
             let at = Location::new(input.id, offset, len);
             if self.is_needed(&entry.key, entry.hash, is_tombstone, seq, at) {
                 return true;
@@ -478,7 +478,7 @@ impl<'a> Job<'a> {
 
     fn is_needed(&self, key: &[u8], hash: u64, is_tombstone: bool, seq: u64, at: Location) -> bool {
         if is_tombstone {
-            return self.elders.need_tombstone(self.store, hash, seq, None);
+            return self.older.need_tombstone(self.store, hash, seq, None);
         }
         match &self.store.index {
             Index::Hash(index) => index.points_to(hash, at),
@@ -491,20 +491,11 @@ impl<'a> Job<'a> {
         let output = self.output(header.record_len())?;
         let offset = output.segment.len() + output.buf.len() as u64;
         let start = output.buf.len();
-        let fields = Fields {
-            kind: header.kind,
-            membership: Membership::Alone,
-            compression: header.compression,
-            expiry: header.expiry,
-            version: header.version,
-            key: record.key,
-            value: record.value,
-        };
-        encode(&mut output.buf, &fields);
+        encode(&mut output.buf, &record.fields());
         stamp(&mut output.buf[start..], header.seq, 0, output.segment.salt, offset);
         let len = (output.buf.len() - start) as u64;
         let is_tombstone = header.kind == Kind::Delete;
-        output.hint.add(record.key, Place { seq: header.seq, offset, len, is_tombstone });
+        output.hint.add(record.key, RecordMeta { seq: header.seq, offset, len, is_tombstone });
         let to = Location::new(output.segment.id, offset, len);
         if output.buf.len() >= WRITE_LEN {
             write_out(output).map_err(|e| self.store.latch(e))?;
@@ -565,13 +556,13 @@ impl<'a> Job<'a> {
         self.store.update_manifest(|manifest| {
             for output in &self.outputs {
                 if let Some(entry) = manifest.segments.get_mut(&output.segment.id) {
-                    entry.state = State::Sealed { len: output.segment.len() };
+                    entry.state = SegmentState::Sealed { len: output.segment.len() };
                     entry.seq_min = output.summary.seq_min;
                 }
             }
             for input in &self.inputs {
                 if let Some(entry) = manifest.segments.get_mut(&input.id) {
-                    entry.state = State::Doomed;
+                    entry.state = SegmentState::Obsolete;
                 }
             }
         })

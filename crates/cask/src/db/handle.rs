@@ -1,4 +1,4 @@
-//! [`Db`], the handle users hold.
+//! [`Db`], the public handle.
 
 use super::batch::{Batch, Change};
 use super::compaction::{CompactionReport, Pace};
@@ -36,7 +36,7 @@ impl Db {
     /// Opens the store in a directory, which must be on a local file system.
     ///
     /// # Errors
-    /// [`Error::Locked`] when somebody has it open, [`Error::Corrupt`], [`Error::Missing`] or
+    /// [`Error::Locked`] when another process has it open, [`Error::Corrupt`], [`Error::Missing`] or
     /// [`Error::Foreign`] with the file concerned when the files are not what was written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(OsDisk), dir, options)
@@ -46,7 +46,8 @@ impl Db {
     pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         let (store, recovery) = open(disk, dir.as_ref(), options)?;
         let store = Arc::new(store);
-        let threads = Threads::start(&store).map_err(|e| Error::io("serve", dir.as_ref(), e))?;
+        let mut threads = Threads::new(&store);
+        threads.start().map_err(|e| Error::io("serve", dir.as_ref(), e))?;
         Ok(Db(Arc::new(Handle { store, threads: Mutex::new(threads), recovery })))
     }
 
@@ -247,7 +248,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. Nothing that was acknowledged depends on it.
+        // Errors are returned by `close`. Nothing that was acknowledged depends on this.
         let _ = self.close();
     }
 }

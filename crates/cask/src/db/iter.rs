@@ -1,12 +1,12 @@
 //! All keys and values.
 //!
-//! With the hash index they come in the order they lie on the disk, which is quickest to read
-//! ([`sweep`](super::sweep)); with the ordered index this is a full range.
+//! The hash index yields them in disk order, which is fastest ([`full_scan`](super::full_scan)); the ordered
+//! index yields a full range.
 
+use super::full_scan::FullScan;
 use super::range::Range;
 use super::snapshot::View;
 use super::store::{Index, Store};
-use super::sweep::Sweep;
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use std::ops::{Bound, ControlFlow};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 /// Iterator over the whole store.
 ///
-/// Who does not need the items afterwards is quicker with [`Db::for_each`](crate::Db::for_each).
+/// Callers that do not keep the items are faster with [`Db::for_each`](crate::Db::for_each).
 pub struct Iter(Inner);
 
 enum Inner {
-    Hash(Box<Sweep>),
+    Hash(Box<FullScan>),
     Ordered(Box<Range>),
     Failed(Option<Error>),
 }
@@ -26,7 +26,7 @@ enum Inner {
 impl Iter {
     pub(crate) fn new(store: Arc<Store>, view: Option<Arc<View>>) -> Self {
         Iter(match &store.index {
-            Index::Hash(_) => Inner::Hash(Box::new(Sweep::new(store, view))),
+            Index::Hash(_) => Inner::Hash(Box::new(FullScan::new(store, view))),
             Index::Ordered(_) => match Range::new(store, view, b"", Bound::Unbounded) {
                 Ok(range) => Inner::Ordered(Box::new(range)),
                 Err(error) => Inner::Failed(Some(error)),
@@ -40,7 +40,7 @@ impl Iterator for Iter {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Inner::Hash(sweep) => sweep
+            Inner::Hash(scan) => scan
                 .advance(|met| Ok(ControlFlow::Break((met.record.key.to_vec(), met.entry()?))))
                 .transpose(),
             Inner::Ordered(range) => range.next(),
@@ -56,7 +56,7 @@ pub(crate) fn for_each(
     mut visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut scratch = Vec::new();
-    let mut sweep = Sweep::new(store, view);
-    let visited = sweep.advance(|met| Ok(visitor(met.record.key, met.value(&mut scratch)?)));
+    let mut scan = FullScan::new(store, view);
+    let visited = scan.advance(|met| Ok(visitor(met.record.key, met.value(&mut scratch)?)));
     visited.map(|_| ())
 }

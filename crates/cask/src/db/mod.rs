@@ -1,18 +1,19 @@
-//! The database: what users hold.
+//! The database.
 //!
 //! * [`store`]: the state all handles share.
 //! * [`open`], [`recovery`]: from a directory to a store.
 //! * [`commit`]: appending groups of writes and applying them to the index.
-//! * [`read`], [`range`], [`iter`], [`snapshot`]: the ways to look. [`scan`]: passes over the disk that ranges share.
-//! * [`sweep`]: one way through all records, in the disk's order.
-//! * [`seal`]: finishing segments, and making things durable.
-//! * [`compaction`]: getting space back.
+//! * [`read`], [`range`], [`iter`], [`snapshot`]: reading. [`scan`]: passes over the disk that ranges share.
+//! * [`full_scan`]: all records in disk order.
+//! * [`seal`]: syncing, and finishing segments.
+//! * [`compaction`]: reclaiming space.
 //! * [`reserve`]: space set aside for deletes and compaction on a full disk.
-//! * [`handle`]: the public face, [`Db`](handle::Db).
+//! * [`handle`]: the public interface, [`Db`](handle::Db).
 
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod compaction;
+pub(crate) mod full_scan;
 pub(crate) mod handle;
 pub(crate) mod iter;
 pub(crate) mod open;
@@ -25,5 +26,4 @@ pub(crate) mod seal;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod store;
-pub(crate) mod sweep;
 pub(crate) mod threads;

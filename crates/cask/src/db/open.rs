@@ -9,11 +9,10 @@ use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::location::SegmentId;
-use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
 use crate::options::{Options, SHARDS_DEFAULT};
-use crate::segment::file::{OpenFiles, SegmentHome};
-use parking_lot::Mutex;
+use crate::segment::file::SegmentHome;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,14 +30,8 @@ pub(crate) fn open(
     let lock = lock_dir(&*disk, dir, &options)?;
     let mut manifest = load_manifest(&*disk, dir, Purpose::Database, &options)?;
     sort_out_files(&*disk, dir, &mut manifest)?;
-    let home = Arc::new(SegmentHome {
-        disk,
-        dir: dir.to_owned(),
-        store_id: manifest.store_id,
-        direct_io: options.direct_io,
-        open_files: OpenFiles::new(options.open_files_max),
-        removed: Mutex::new(Vec::new()),
-    });
+    let (direct_io, files_max) = (options.direct_io, options.open_files_max);
+    let home = SegmentHome::new(disk, dir, manifest.store_id, direct_io, files_max);
     let order = HintOrder { index: options.index, hash_key: manifest.hash_key };
     let threads = thread_count(&options);
     let listed: Vec<(SegmentId, Entry)> =
@@ -46,22 +39,22 @@ pub(crate) fn open(
     let reserve = Reserve::open(&home.disk, dir)?;
     let recover = || recover_segments(&home, order, &listed, &manifest.tails, threads);
     let mut recovered = match recover() {
-        // Here is what it was held for.
+        // The reserve is held for this case.
         Err(error) if error.is_no_space() => {
             reserve.give_up()?;
             recover()?
         }
         recovered => recovered?,
     };
-    let report = settle(&mut manifest, &mut recovered, &options);
+    let report = update_manifest(&mut manifest, &mut recovered, &options);
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     let space = manifest.space(options.tail_geometry().page_len());
     match reserve.lend(space, || manifest.store(&*home.disk, dir)) {
         Ok(()) => {
             remove_idle_tails(&*home.disk, dir, manifest.shards)?;
-            // Only now, when the manifest lists them as doomed, may the empty ones' files go.
+            // Only now, when the manifest lists them as obsolete, may the empty ones' files go.
             let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
-            empty.for_each(|recovered| recovered.segment.doom());
+            empty.for_each(|recovered| recovered.segment.mark_obsolete());
         }
         // The manifest that is there leads to the same content once more; the one in memory is stored
         // before anything else is written.
@@ -74,7 +67,7 @@ pub(crate) fn open(
     let counters = Counters::default();
     let store =
         Store::new(home, options, order, index, segments, manifest, lock, counters, reserve);
-    // Where there is no space for it, the store can be read, and puts say what is missing.
+    // Without space for it, the store can be read, and puts report what is missing.
     store.restore_reserve()?;
     let report = RecoveryReport { keys: store.stats().keys, ..report };
     Ok((store, report))
@@ -141,10 +134,10 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
         let state = |id| manifest.segments.get(&id).map(|entry| entry.state);
         let is_rubbish = match names::kind_of(&path) {
             FileKind::Temporary => true,
-            FileKind::Hint(id) => matches!(state(id), None | Some(State::Doomed)),
+            FileKind::Hint(id) => matches!(state(id), None | Some(SegmentState::Obsolete)),
             FileKind::Segment(id) => match state(id) {
                 None => return Err(Error::Foreign { path, what: "the manifest does not list it" }),
-                Some(state) => state == State::Doomed,
+                Some(state) => state == SegmentState::Obsolete,
             },
             FileKind::Manifest
             | FileKind::Lock
@@ -164,12 +157,13 @@ pub(crate) fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifes
     }
     // Files may also have gone just before the store was closed or its process died, and a power cut
     // could bring those back, beside a manifest that no longer lists them.
-    let has_doomed = manifest.segments.values().any(|entry| entry.state == State::Doomed);
-    if removed || has_doomed {
+    let has_obsolete =
+        manifest.segments.values().any(|entry| entry.state == SegmentState::Obsolete);
+    if removed || has_obsolete {
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
     }
     // Their files are gone for good now.
-    manifest.segments.retain(|_, entry| entry.state != State::Doomed);
+    manifest.segments.retain(|_, entry| entry.state != SegmentState::Obsolete);
     Ok(())
 }
 
@@ -200,7 +194,7 @@ pub(crate) fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Res
 }
 
 /// Lists recovered segments as what they are now, and takes over what the options change.
-fn settle(
+fn update_manifest(
     manifest: &mut Manifest,
     recovered: &mut [Recovered],
     options: &Options,
@@ -211,11 +205,11 @@ fn settle(
         let Some(entry) = manifest.segments.get_mut(&recovered.segment.id) else { continue };
         match &recovered.hint {
             Some(hint) => {
-                entry.state = State::Sealed { len: recovered.segment.len() };
+                entry.state = SegmentState::Sealed { len: recovered.segment.len() };
                 entry.seq_min = hint.summary.seq_min;
                 manifest.next_seq = manifest.next_seq.max(hint.summary.seq_max + 1);
             }
-            None => entry.state = State::Doomed,
+            None => entry.state = SegmentState::Obsolete,
         }
     }
     report.segments = recovered.iter().filter(|recovered| recovered.hint.is_some()).count();

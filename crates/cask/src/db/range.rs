@@ -1,22 +1,21 @@
 //! Keys and values in order, from both ends.
 //!
-//! The first keys of a range are read record by record; a range that goes on takes its keys from
-//! stretches that it shares with others ([`scan`](super::scan)). Either way keys and locations are
-//! copied before values are read, and no lock is held meanwhile. So keys come strictly ascending
-//! (or descending), each at most once, whatever is written meanwhile; a key that exists all the
-//! time is met. Without a snapshot, a key written or deleted during the scan may or may not be
-//! met; with one, the scan is of that moment.
+//! A range reads its first keys record by record, then takes its keys from windows it shares with other ranges
+//! ([`scan`](super::scan)). Either way it copies keys and locations before it reads values, and holds no lock
+//! meanwhile. So keys come strictly ascending (or descending), each at most once, whatever is written
+//! meanwhile, and a key that exists throughout is visited. Without a snapshot, a key written or deleted during
+//! the scan may or may not be visited; with one, the scan is of that moment.
 //!
-//! What is between the two ends is a *gap* that only shrinks. An end *claims* the keys next to it,
-//! a few or a block's, and hands them out one by one; when nothing is left in the gap, it goes on
-//! with what the other end has claimed.
+//! The keys between the two ends form a *gap* that only shrinks. An end *claims* the keys next to it, a few or
+//! a block of them, and hands them out one by one. Once the gap is empty, an end continues with the claims of
+//! the other end.
 
 use super::scan::block::{Block, Found, Loaded};
 use super::scan::copy::copy_leaf;
 use super::scan::cursor::Cursor;
 use super::scan::cut::Cut;
 use super::scan::pass::Request;
-use super::scan::stretch::Audience;
+use super::scan::window::Audience;
 use super::snapshot::View;
 use super::store::{Index, Store};
 use crate::entry::Entry;
@@ -32,7 +31,7 @@ const ALONE: usize = 16;
 
 /// Iterator over a range of keys, double-ended.
 ///
-/// Who does not need the items afterwards is quicker with [`Range::visit`].
+/// Callers that do not keep the items are faster with [`Range::visit`].
 pub struct Range {
     store: Arc<Store>,
     view: Option<Arc<View>>,
@@ -250,7 +249,7 @@ impl Range {
     }
 
     fn claim_block(&mut self, side: Side, block: Arc<Block>) {
-        let places = block.places(&self.lower, &self.upper);
+        let positions = block.positions(&self.lower, &self.upper);
         let claim = match side {
             Side::Lower => {
                 self.lower = block.upper.clone();
@@ -261,7 +260,7 @@ impl Range {
                 &mut self.back.claim
             }
         };
-        *claim = Claim { next: places.start, end: places.end, source: Source::Block(block) };
+        *claim = Claim { next: positions.start, end: positions.end, source: Source::Block(block) };
     }
 
     fn claim_keys(&mut self, side: Side) {

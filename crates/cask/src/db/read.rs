@@ -1,7 +1,7 @@
 //! From a key to its record.
 //!
-//! A location that was copied out of the index may name a segment that compaction has just taken
-//! out of use. Then the index knows a newer place, and the reader looks again; it never waits.
+//! Compaction may retire the segment of a location just after it was copied out of the index. The index then
+//! knows a newer location, so the reader looks again; it never waits.
 
 use super::store::{Index, Store};
 use crate::compression::decompress;

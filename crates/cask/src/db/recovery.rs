@@ -1,12 +1,11 @@
 //! From the files of a directory to an index.
 //!
-//! Every segment gets a hint file first, if it has none that is valid; then all hint files are
-//! merged into the index. A segment that was being written ends where its records end, in the file
-//! or in a lane's tail: what follows is a torn tail, unless a later record vouches that it was
-//! durable. Anything else that does not check out is an error, never skipped.
+//! Every segment without a valid hint file gets one; then all hint files are merged into the index. A segment
+//! that was being written ends where its records end, in the file or in a lane's tail. What follows is a torn
+//! tail, unless a later record proves that it was durable. Any other mismatch is an error, never skipped.
 
 use super::store::Index;
-use crate::disk::{Disk, OpenMode, ShadowDisk};
+use crate::disk::{Disk, OpenMode, OverlayDisk};
 use crate::error::{Error, Result};
 use crate::hint::entry::{HintOrder, RANGES};
 use crate::hint::merge::{Standing, merge};
@@ -16,7 +15,7 @@ use crate::index::hash::HashIndex;
 use crate::index::ordered::{LeafBuilder, OrderedIndex};
 use crate::location::{Location, SegmentId};
 use crate::log::salvage::{find_end, load_tails};
-use crate::manifest::{Entry, State};
+use crate::manifest::{Entry, SegmentState};
 use crate::names;
 use crate::options::IndexKind;
 use crate::segment::file::{Segment, SegmentHome};
@@ -74,7 +73,7 @@ pub(crate) fn recover_segments(
     threads: usize,
 ) -> Result<Vec<Recovered>> {
     // A store that was closed needs no tails.
-    let is_open = |(_, entry): &(SegmentId, Entry)| entry.state == State::Open;
+    let is_open = |(_, entry): &(SegmentId, Entry)| entry.state == SegmentState::Open;
     let tails = match listed.iter().any(is_open) {
         true => load_tails(&*home.disk, &home.dir, home.store_id, tails)?,
         false => Vec::new(),
@@ -108,7 +107,7 @@ fn recover_segment(
 ) -> Result<Recovered> {
     let segment = Segment::open(home, id, entry.seq_min)?;
     let (hint, torn, scanned) = match entry.state {
-        State::Sealed { len } => {
+        SegmentState::Sealed { len } => {
             if segment.len() != len {
                 let what = "segment has not the length it was finished with";
                 return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
@@ -153,7 +152,7 @@ fn make_hint(
     segment: &Arc<Segment>,
 ) -> Result<Option<HintReader>> {
     let mut builder = HintBuilder::new(order);
-    if let (offset, Some(what)) = builder.collect(&mut scanner(segment)?)? {
+    if let (offset, Some(what)) = scanner(segment)?.collect(&mut builder)? {
         return Err(Error::corrupt(&segment.path, offset, what));
     }
     if builder.is_empty() {
@@ -165,7 +164,7 @@ fn make_hint(
         Written::Yes => open_hint(home, order, segment),
         Written::NoSpace => {
             segment.set_lacks_hint(true);
-            let memory = ShadowDisk::new();
+            let memory = OverlayDisk::new();
             builder.write(&memory, dir, home.store_id, id, len)?;
             open_hint_on(&memory, home, order, segment)
         }
@@ -228,10 +227,10 @@ pub(crate) fn load_index(
         let mut partition = Vec::new();
         let mut builder = LeafBuilder::default();
         let merged = merge(cursors, order, |entry, id, standing| {
-            if standing == Standing::Superseded || entry.place.is_tombstone {
+            if standing == Standing::Superseded || entry.meta.is_tombstone {
                 return;
             }
-            let location = Location::new(id, entry.place.offset, entry.place.len);
+            let location = Location::new(id, entry.meta.offset, entry.meta.len);
             if let Some(segment) = segments.get(&id) {
                 segment.add_live(location.len_bound());
             }

@@ -1,22 +1,20 @@
-//! Space set aside for deletes and compaction, so that a full disk can be made less full.
+//! Space set aside for deletes and compaction, so that a full disk can be freed up.
 //!
-//! It is held by the file `RESERVE`, whose length says how much; the bytes in it mean nothing. There
-//! are three levels, each a part of the next:
+//! The file `RESERVE` holds it; only its length matters. There are three levels, each part of the next:
 //!
-//! * **Lists**: a replacement of the manifest and some headers of segments. Anyone may borrow it.
-//! * **Floor**: and the output of compacting the longest segment. For compaction only.
-//! * **Whole**: and tombstones, tails of lanes that have none yet.
-//!   Deletes borrow from what is above the floor, and compact when that is used up.
+//! * **Lists**: a new manifest and some segment headers. Anyone may borrow it.
+//! * **Floor**: plus the output of compacting the longest segment. For compaction only.
+//! * **Whole**: plus tombstones, and tails of lanes that have none yet. Deletes borrow from above the floor,
+//!   and compact once that is used up.
 //!
 //! Invariants:
-//! * A put sets space aside in a segment only while the reserve is whole for the store as it will be then.
-//! * A delete does so only while the floor is held. Each tombstone that is written hides a record at
-//!   least as long, so what was borrowed comes back by compaction, without help from outside.
-//! * All that take space from the reserve, or put it back, hold its lock: what one of them lets
-//!   go of is not taken by another one of this process.
+//! * A put reserves segment space only while the reserve is whole, counting the space it is about to take.
+//! * A delete does so only while the floor is held. Each tombstone written hides a record at least as long, so
+//!   compaction alone wins back what was borrowed.
+//! * A thread that takes space from the reserve or returns it holds its lock, so space freed by one thread of this
+//!   process is not taken by another.
 //!
-//! Puts pay nothing: they load one flag, and the rest happens when more space is set aside for a segment.
-//! A log has no reserve.
+//! Puts pay one flag load; the rest happens only when a segment grows. A log has no reserve.
 
 use super::store::Store;
 use crate::disk::{Disk, DiskFile, OpenMode, space};
@@ -37,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const TOMBSTONES_PART: u64 = 32;
 /// Blocks that a lane needs to begin a segment and to go on with it.
 const BLOCKS_PER_LANE: u64 = 2;
-/// Segments that may come before the reserve is looked at again, beside those of the lanes.
+/// Segments that may be added before the reserve is checked again, besides those of the lanes.
 const SEGMENTS_TO_COME: u64 = 4;
 
 /// The space that is set aside.
@@ -52,7 +50,7 @@ pub(crate) struct Reserve {
 
 /// The file, and how much it holds. A log has none.
 pub(super) struct Held {
-    place: Option<(Arc<dyn Disk>, Arc<dyn DiskFile>)>,
+    backing: Option<(Arc<dyn Disk>, Arc<dyn DiskFile>)>,
     bytes: u64,
     path: PathBuf,
 }
@@ -72,7 +70,7 @@ impl Held {
         if bytes <= self.bytes {
             return Ok(true);
         }
-        let Some((_, file)) = &self.place else { return Ok(false) };
+        let Some((_, file)) = &self.backing else { return Ok(false) };
         match file.reserve(bytes).and_then(|()| file.truncate(bytes)) {
             Ok(()) => {
                 self.bytes = bytes;
@@ -87,13 +85,13 @@ impl Held {
         }
     }
 
-    /// As [`Self::hold`]; what there is, if there is not enough.
+    /// As [`Self::hold`]; takes what there is if there is not enough.
     fn hold_what_there_is(&mut self, bytes: u64) -> Result<bool> {
         if self.hold(bytes)? {
             return Ok(true);
         }
         let dir = self.path.parent().unwrap_or(Path::new(""));
-        let free = self.place.as_ref().and_then(|(disk, _)| disk.space(dir)).map(|s| s.free);
+        let free = self.backing.as_ref().and_then(|(disk, _)| disk.space(dir)).map(|s| s.free);
         if let Some(free) = free.filter(|&free| free > 0) {
             self.hold(bytes.min(self.bytes.saturating_add(free)))?;
         }
@@ -102,7 +100,7 @@ impl Held {
 
     /// Gives space back to the disk.
     fn shrink(&mut self, bytes: u64) -> Result<()> {
-        let Some((_, file)) = &self.place else { return Ok(()) };
+        let Some((_, file)) = &self.backing else { return Ok(()) };
         file.truncate(bytes).map_err(|e| Error::io("truncate", &self.path, e))?;
         self.bytes = bytes;
         Ok(())
@@ -133,8 +131,8 @@ impl Reserve {
         };
         let file = file.map_err(|e| Error::io("create", &path, e))?;
         let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
-        let place = Some((disk.clone(), file));
-        let mut held = Held { place, bytes: 0, path: path.clone() };
+        let backing = Some((disk.clone(), file));
+        let mut held = Held { backing, bytes: 0, path: path.clone() };
         // A power cut may have left the length and not the space. What can be had is taken at once: recovery
         // writes hint files, and they may do without.
         if len > 0 {
@@ -146,7 +144,7 @@ impl Reserve {
 
     /// For a log.
     pub(crate) fn none() -> Self {
-        let held = Held { place: None, bytes: 0, path: PathBuf::new() };
+        let held = Held { backing: None, bytes: 0, path: PathBuf::new() };
         let (is_short, room_made) = (AtomicBool::new(false), AtomicU64::new(0));
         Reserve { is_short, room_made, held: Mutex::new(held), path: PathBuf::new() }
     }
@@ -207,7 +205,7 @@ impl Store {
         Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
     }
 
-    /// Makes the reserve as large as it should be. Says whether it is.
+    /// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
     pub(crate) fn restore_reserve(&self) -> Result<bool> {
         if self.purpose == Purpose::Log {
             return Ok(true);
@@ -217,24 +215,19 @@ impl Store {
         if held.bytes > whole {
             held.shrink(whole).map_err(|e| self.latch(e))?;
         }
-        held.hold_what_there_is(whole).map_err(|e| self.latch(e))
+        let is_whole = held.hold_what_there_is(whole).map_err(|e| self.latch(e))?;
+        // Under its lock, so that a delete which borrows at the same time is not forgotten.
+        self.reserve.is_short.store(!is_whole, Ordering::Relaxed);
+        Ok(is_whole)
     }
 
     /// Refuses puts while the reserve is not whole.
     pub(crate) fn check_reserve(&self, write: &Write) -> Result<()> {
-        if !self.reserve.is_short() || write.only_deletes() {
+        if !self.reserve.is_short() || write.only_deletes() || self.restore_reserve()? {
             return Ok(());
         }
-        if self.restore_reserve()? {
-            self.reserve.is_short.store(false, Ordering::Relaxed);
-            return Ok(());
-        }
-        Err(self.lacks_reserve())
-    }
-
-    fn lacks_reserve(&self) -> Error {
         let needed = self.reserve_need(None).whole;
-        Error::NoReserve { path: self.reserve.path.clone(), needed }
+        Err(Error::NoReserve { path: self.reserve.path.clone(), needed })
     }
 
     /// Sets space aside in a segment that a lane writes.

@@ -1,15 +1,14 @@
-//! Making things durable, and finishing segments.
+//! Syncing, and finishing segments.
 //!
-//! A filled segment is sealed off the writers' path: synced, given its hint file (for which small
-//! records are read once more), and listed as sealed. Until then a restart reads it from end to end, which is slower and no less
-//! right.
+//! An immutable segment is sealed off the writers' path: synced, given its hint file (which reads small records
+//! once more), and listed as sealed. Until then a restart reads it from end to end: slower, but equally correct.
 
 use super::store::Store;
-use crate::disk::ShadowDisk;
+use crate::disk::OverlayDisk;
 use crate::error::{Error, Result};
 use crate::hint::reader::HintReader;
 use crate::hint::writer::{HintBuilder, HintSummary, Written};
-use crate::manifest::{Purpose, State};
+use crate::manifest::{Purpose, SegmentState};
 use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Scanner;
@@ -24,19 +23,21 @@ impl Store {
 
     /// Seals the segments that writers have filled. What may pass by itself, such as a full disk,
     /// is no failure: the segments stay as they are, and are tried again.
-    pub(crate) fn seal_filled(&self) -> Result<()> {
+    pub(crate) fn seal_immutable(&self) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
-            // After a failed write or sync nobody knows what is in the files; opening finds out.
+            // After a failed write or sync the content of the files is unknown; opening finds out.
             if self.is_latched() {
                 return Ok(());
             }
-            let Some((lane, segment)) = self.filled.lock().first().cloned() else { return Ok(()) };
+            let Some((lane, segment)) = self.immutable.lock().first().cloned() else {
+                return Ok(());
+            };
             match self.seal(lane, &segment) {
                 Err(error) if error.is_transient() => return Ok(()),
                 result => result?,
             }
-            self.filled.lock().retain(|(_, filled)| filled.id != segment.id);
+            self.immutable.lock().retain(|(_, immutable)| immutable.id != segment.id);
         }
     }
 
@@ -46,7 +47,7 @@ impl Store {
         let len = segment.len();
         if self.purpose == Purpose::Log {
             // Its records are not looked up, and all of them are read when it is opened.
-            self.set_state(segment.id, State::Sealed { len }, segment.seq_min())?;
+            self.set_state(segment.id, SegmentState::Sealed { len }, segment.seq_min())?;
             segment.finish();
             return Ok(());
         }
@@ -55,7 +56,7 @@ impl Store {
             None => self.collect(segment)?,
         };
         let summary = self.write_hint(&mut builder, segment)?;
-        self.set_state(segment.id, State::Sealed { len }, summary.seq_min)?;
+        self.set_state(segment.id, SegmentState::Sealed { len }, summary.seq_min)?;
         segment.set_seq_min(summary.seq_min);
         segment.finish();
         Ok(())
@@ -89,7 +90,7 @@ impl Store {
             let (file, len) = (segment.sequential()?, segment.len());
             let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
             let mut builder = HintBuilder::new(self.order);
-            if let (_, Some(_)) = builder.collect(&mut scanner)? {
+            if let (_, Some(_)) = scanner.collect(&mut builder)? {
                 segment.mark_damaged();
                 continue;
             }
@@ -110,8 +111,8 @@ impl Store {
         let (file, len) = (segment.sequential().ok()?, segment.len());
         let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
         let mut builder = HintBuilder::new(self.order);
-        let (_, damage) = builder.collect(&mut scanner).ok()?;
-        let (memory, dir, id) = (ShadowDisk::new(), &self.home.dir, self.home.store_id);
+        let (_, damage) = scanner.collect(&mut builder).ok()?;
+        let (memory, dir, id) = (OverlayDisk::new(), &self.home.dir, self.home.store_id);
         if damage.is_some() || builder.write(&memory, dir, id, segment.id, len).is_err() {
             return None;
         }
@@ -123,7 +124,7 @@ impl Store {
         let (file, len) = (segment.sequential()?, segment.len());
         let mut scanner = Scanner::new(file, &segment.path, segment.salt, segment.origin, len);
         let mut builder = HintBuilder::new(self.order);
-        if let (offset, Some(damage)) = builder.collect(&mut scanner)? {
+        if let (offset, Some(damage)) = scanner.collect(&mut builder)? {
             return Err(self.latch(Error::corrupt(&segment.path, offset, damage)));
         }
         Ok(builder)
@@ -147,10 +148,10 @@ impl Store {
         for (lane, active) in (0u32..).zip(actives) {
             match active {
                 Some(active) if active.len() > SEGMENT_HEADER_LEN => {
-                    self.filled.lock().push((lane, active));
+                    self.immutable.lock().push((lane, active));
                 }
                 Some(empty) => {
-                    self.set_state(empty.id, State::Doomed, 0)?;
+                    self.set_state(empty.id, SegmentState::Obsolete, 0)?;
                     self.retire([empty.id]);
                 }
                 None => {}
@@ -161,13 +162,13 @@ impl Store {
             self.update_manifest(|manifest| {
                 for spare in &spares {
                     if let Some(entry) = manifest.segments.get_mut(&spare.id) {
-                        entry.state = State::Doomed;
+                        entry.state = SegmentState::Obsolete;
                     }
                 }
             })?;
-            spares.iter().for_each(|spare| spare.doom());
+            spares.iter().for_each(|spare| spare.mark_obsolete());
         }
-        self.seal_filled()?;
+        self.seal_immutable()?;
         self.let_go_of_tails()?;
         // What the segments being written had in reserve is free now, and less need be held.
         self.restore_reserve().map(drop)
@@ -175,7 +176,7 @@ impl Store {
 
     /// Notes that everything is in segments, if it is.
     fn let_go_of_tails(&self) -> Result<()> {
-        let is_everything = self.filled.lock().is_empty() && !self.is_latched();
+        let is_everything = self.immutable.lock().is_empty() && !self.is_latched();
         if !is_everything || self.manifest.lock().tails.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Looking at the store as it was at one moment while writing goes on.
+//! The store as of one moment, while writes continue.
 
 use super::iter::{Iter, for_each};
 use super::range::Range;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Snapshot(Arc<View>);
 
-/// The view itself, let go of when the last snapshot or iterator is dropped.
+/// The view itself, released when the last snapshot or iterator is dropped.
 pub(crate) struct View {
     pub(crate) store: Arc<Store>,
     pub(crate) seq: u64,

@@ -1,4 +1,4 @@
-//! What the store can tell about itself.
+//! Statistics of a store.
 
 use super::store::{Index, Store};
 use crate::log::write::Write;

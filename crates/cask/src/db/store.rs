@@ -1,4 +1,4 @@
-//! The state all handles of an open store share, and the few rules that everybody obeys.
+//! The state all handles of an open store share, and the rules that apply everywhere.
 
 use super::reserve::Reserve;
 use super::scan::pass::Passes;
@@ -10,10 +10,10 @@ use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::index::history::History;
 use crate::index::ordered::OrderedIndex;
-use crate::location::{PlaceHash, SegmentId};
+use crate::location::{LocationHash, SegmentId};
 use crate::log::lane::Lane;
 use crate::log::write::Encoder;
-use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::options::{Options, Placement};
 use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::Origin;
@@ -30,7 +30,7 @@ pub(crate) enum Index {
 }
 
 /// Segments by number.
-pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, PlaceHash>;
+pub(crate) type Segments = HashMap<SegmentId, Arc<Segment>, LocationHash>;
 
 /// An open store.
 pub(crate) struct Store {
@@ -54,8 +54,8 @@ pub(crate) struct Store {
     /// Empty segments for writers to go on with, one a lane, made in the background: creating one
     /// takes several syncs, which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Filled segments that are not sealed yet, with their lanes.
-    pub(crate) filled: Mutex<Vec<(u32, Arc<Segment>)>>,
+    /// Immutable segments: no record is appended any more, and they are not sealed yet, with their lanes.
+    pub(crate) immutable: Mutex<Vec<(u32, Arc<Segment>)>>,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
     /// Only one thread makes spares, only one seals or drops segments, and only one compacts, at a
@@ -70,7 +70,7 @@ pub(crate) struct Store {
     pub(crate) tails_missing: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) wakeup: Wakeup,
-    pub(crate) bell: Bell,
+    pub(crate) flush_wakeup: FlushWakeup,
     latch: OnceLock<String>,
     closed: AtomicBool,
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -91,26 +91,26 @@ fn lanes_in_use(options: &Options, shards: u32) -> u32 {
 
 /// Lets flushers sleep until there is a complete block.
 #[derive(Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
+pub(crate) struct FlushWakeup {
+    notified: AtomicBool,
     stopped: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
+impl FlushWakeup {
     /// Wakes a flusher, unless one was woken that has not looked yet.
-    pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // Taken, so that nobody can have found it silent and not be asleep yet.
+    pub(crate) fn notify(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            // Taken, so that a flusher that has found no notification is asleep.
             drop(self.stopped.lock());
             self.changed.notify_one();
         }
     }
 
-    /// Sleeps until it rings; `false` when it will not any more.
-    pub(crate) fn listen(&self) -> bool {
+    /// Sleeps until notified; `false` once the store stops.
+    pub(crate) fn wait(&self) -> bool {
         let mut stopped = self.stopped.lock();
-        while !*stopped && !self.rung.swap(false, Ordering::AcqRel) {
+        while !*stopped && !self.notified.swap(false, Ordering::AcqRel) {
             self.changed.wait(&mut stopped);
         }
         !*stopped
@@ -152,12 +152,12 @@ impl Store {
             lanes: (0..lanes)
                 .map(|lane| Lane::new(lane, options.tail_geometry(), options.direct_writes))
                 .collect(),
-            bell: Bell::default(),
+            flush_wakeup: FlushWakeup::default(),
             next_seq: AtomicU64::new(manifest.next_seq),
             manifest: Mutex::new(manifest),
             options,
             spares: Mutex::new(Vec::new()),
-            filled: Mutex::new(Vec::new()),
+            immutable: Mutex::new(Vec::new()),
             retired: Mutex::new(Vec::new()),
             preparing: Mutex::new(()),
             sealing: Mutex::new(()),
@@ -247,7 +247,8 @@ impl Store {
             // A removed file is forgotten only when it cannot come back.
             let synced = self.home.disk.sync_dir(&self.home.dir);
             synced.map_err(|e| self.latch(Error::io("sync", &self.home.dir, e)))?;
-            next.segments.retain(|id, entry| entry.state != State::Doomed || !removed.contains(id));
+            next.segments
+                .retain(|id, entry| entry.state != SegmentState::Obsolete || !removed.contains(id));
         }
         let result = change(&mut next);
         next.next_seq = next.next_seq.max(self.next_seq.load(Ordering::Acquire));
@@ -259,7 +260,7 @@ impl Store {
         Ok(result)
     }
 
-    /// Creates a segment that the manifest lists as open (logs) or doomed (compaction, until it
+    /// Creates a segment that the manifest lists as open (logs) or obsolete (compaction, until it
     /// is complete). [`Store::use_segment`] is next.
     pub(crate) fn create_segment(&self, origin: Origin) -> Result<Arc<Segment>> {
         let seq_min = match origin {
@@ -272,7 +273,7 @@ impl Store {
             }
             let id = SegmentId(manifest.next_segment);
             manifest.next_segment += 1;
-            manifest.segments.insert(id, Entry { state: State::Doomed, origin, seq_min });
+            manifest.segments.insert(id, Entry { state: SegmentState::Obsolete, origin, seq_min });
             Ok(id)
         })??;
         let create = || Segment::create(&self.home, id, origin, seq_min);
@@ -285,11 +286,11 @@ impl Store {
             }
         };
         if origin == Origin::Log
-            && let Err(error) = self.set_state(id, State::Open, seq_min)
+            && let Err(error) = self.set_state(id, SegmentState::Open, seq_min)
         {
             // After a failure that latches, the manifest on disk may list the segment as open.
             if !self.is_latched() {
-                segment.doom();
+                segment.mark_obsolete();
             }
             return Err(error);
         }
@@ -338,7 +339,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn set_state(&self, id: SegmentId, state: State, seq_min: u64) -> Result<()> {
+    pub(crate) fn set_state(&self, id: SegmentId, state: SegmentState, seq_min: u64) -> Result<()> {
         self.update_manifest(|manifest| {
             if let Some(entry) = manifest.segments.get_mut(&id) {
                 entry.state = state;
@@ -364,7 +365,7 @@ impl Store {
         retired.retain(|&(stamp, id)| {
             let needed = oldest < stamp;
             if !needed && let Some(segment) = segments.remove(&id) {
-                segment.doom();
+                segment.mark_obsolete();
                 gone.push(segment);
             }
             needed

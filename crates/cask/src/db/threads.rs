@@ -1,7 +1,6 @@
-//! What happens by itself: flushing, syncing by the clock, sealing, compacting.
+//! Background work: flushing, periodic syncs, sealing, compacting.
 //!
-//! Errors here have nobody to be returned to. Those that matter latch the store, so the next write
-//! reports them.
+//! Errors here have no caller. Those that matter latch the store, so the next write reports them.
 
 use super::compaction::Pace;
 use super::store::{Store, Wakeup};
@@ -26,7 +25,7 @@ impl Wakeup {
         !*stop
     }
 
-    /// Sleeps until the time has come, whoever wakes; `false` when it is time to stop.
+    /// Sleeps until the time has come, whatever wakes it; `false` when it is time to stop.
     pub(crate) fn sleep_until(&self, then: Instant) -> bool {
         let mut stop = self.stop.lock();
         while !*stop && !self.changed.wait_until(&mut stop, then).timed_out() {}
@@ -35,22 +34,27 @@ impl Wakeup {
 }
 
 impl Threads {
-    pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Self> {
-        let mut threads = Threads { store: store.clone(), handles: Vec::new() };
-        if !store.options.background_threads {
-            return Ok(threads);
+    /// No threads yet; see [`Threads::start`].
+    pub(crate) fn new(store: &Arc<Store>) -> Self {
+        Threads { store: store.clone(), handles: Vec::new() }
+    }
+
+    /// Starts those that the store's options ask for.
+    pub(crate) fn start(&mut self) -> std::io::Result<()> {
+        if !self.store.options.background_threads {
+            return Ok(());
         }
         for first in 0..FLUSHERS {
-            threads.spawn("cask-flush", move |store| flush(store, first))?;
+            self.spawn("cask-flush", move |store| flush(store, first))?;
         }
-        threads.spawn("cask-seal", seal)?;
-        if let SyncPolicy::Every(interval) = store.options.sync {
-            threads.spawn("cask-sync", move |store| sync(store, interval))?;
+        self.spawn("cask-seal", seal)?;
+        if let SyncPolicy::Every(interval) = self.store.options.sync {
+            self.spawn("cask-sync", move |store| sync(store, interval))?;
         }
-        if store.options.compaction.automatic {
-            threads.spawn("cask-compact", compact)?;
+        if self.store.options.compaction.automatic {
+            self.spawn("cask-compact", compact)?;
         }
-        Ok(threads)
+        Ok(())
     }
 
     fn spawn(
@@ -68,7 +72,7 @@ impl Threads {
     pub(crate) fn stop(&mut self) {
         *self.store.wakeup.stop.lock() = true;
         self.store.wakeup.changed.notify_all();
-        self.store.bell.stop();
+        self.store.flush_wakeup.stop();
         for handle in self.handles.drain(..) {
             // A panic in there was printed by the thread; closing goes on all the same.
             let _ = handle.join();
@@ -88,13 +92,13 @@ const FLUSHERS: usize = 2;
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
 
 fn flush(store: &Store, first: usize) {
-    while store.bell.listen() {
+    while store.flush_wakeup.wait() {
         let lanes = &store.lanes;
         for lane in lanes.iter().cycle().skip(first * lanes.len() / FLUSHERS).take(lanes.len()) {
             if !store.is_latched() && lane.flush_if_idle(store).is_err() {
                 // Of a kind that latches, or of one that passes; writers are told either way.
                 store.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
-                store.bell.ring();
+                store.flush_wakeup.notify();
             }
         }
     }
@@ -104,10 +108,10 @@ fn seal(store: &Store) {
     // Woken by rotation; the time limit only retries what a full disk prevented.
     while store.wakeup.sleep(Duration::from_secs(1)) {
         // A store that never fills a segment needs no spares.
-        if !store.filled.lock().is_empty() {
+        if !store.immutable.lock().is_empty() {
             let _ = store.prepare_spares();
         }
-        let _ = store.seal_filled();
+        let _ = store.seal_immutable();
     }
 }
 

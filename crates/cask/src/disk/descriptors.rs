@@ -1,10 +1,9 @@
-//! File descriptors that are kept back for writing.
+//! Spare file descriptors for the log.
 //!
-//! Connections and readers can use up the descriptors of a process. A log that cannot open its next
-//! file then would refuse writes for a reason that has nothing to do with the disk. So a few
-//! descriptors are held open on the null device. When opening a file for writing finds none left,
-//! one of them gives way; when such a file is closed, its number goes back to the null device in
-//! one step, so that nobody else can take it in between.
+//! Connections and readers can exhaust a process's descriptors, and the log could then not open its next file
+//! although the disk is fine. So a few descriptors are held open on the null device. When opening a file for
+//! writing finds none left, one of them is given up. When such a file is closed, `dup3` returns its number to
+//! the null device in one step, so no other thread takes it in between.
 
 use parking_lot::Mutex;
 use rustix::fs::{self, Mode, OFlags};
@@ -108,7 +107,7 @@ mod tests {
         files.push(reserve.open(at_limit).unwrap());
         files.into_iter().for_each(|file| reserve.close(file));
         assert_eq!(reserve.kept.lock().len(), KEPT);
-        // Other failures are nobody's business here.
+        // Other failures do not matter here.
         assert_eq!(reserve.open(|| Err::<(), _>(Errno::NOSPC)).unwrap_err(), Errno::NOSPC);
         assert_eq!(reserve.kept.lock().len(), KEPT);
     }

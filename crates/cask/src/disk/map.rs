@@ -1,13 +1,13 @@
 //! A mapped file of the real file system.
 //!
 //! Invariants:
-//! * `words` is the start of a shared, writable mapping of `len` words that lives as long as the
-//!   value does; only its drop unmaps it.
-//! * This program touches the memory through atomic words only, and the kernel may read it. Other threads,
-//!   and other processes that map the file, see old or new words, never undefined behaviour.
+//! * `words` is the start of a shared, writable mapping of `len` words that lives as long as the value; only
+//!   its drop unmaps it.
+//! * This program accesses the memory through atomic words only. The kernel, other threads and other
+//!   processes that map the file see old or new words, never undefined behaviour.
 //!
-//! Not defended against: truncating the file while it is mapped. Touching a page that is no longer
-//! there ends the process (`SIGBUS`), as for every program that maps files.
+//! Not defended against: truncating the file while it is mapped. Touching a missing page kills the process
+//! (`SIGBUS`), as for every program that maps files.
 #![allow(unsafe_code, reason = "mapping memory; the invariants are above")]
 
 use super::{DiskFile, DiskMap};
@@ -52,7 +52,7 @@ impl OsMap {
 
 impl Drop for OsMap {
     fn drop(&mut self) {
-        // SAFETY: the invariants; nobody can hold a borrow of the memory now. A failure would
+        // SAFETY: the invariants; there is no borrow of the memory now. A failure would
         // leave the mapping in place, which does no harm.
         let _ = unsafe { munmap(self.words.as_ptr().cast(), self.len * 8) };
     }

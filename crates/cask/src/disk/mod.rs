@@ -1,29 +1,29 @@
-//! The only door to the file system.
+//! The only access to the file system.
 //!
-//! Everything the engine does to files goes through [`Disk`], [`DiskFile`] and [`DiskMap`], of which
-//! there are three implementations: [`OsDisk`], the real one; [`SimDisk`], which lives in memory
-//! and tears writes, forgets what was not synced, flips bits, fills up and crashes at a chosen call; and
-//! [`ShadowDisk`], which shows the real one and keeps changes to itself.
+//! Everything the engine does to files goes through [`Disk`], [`DiskFile`] and [`DiskMap`]. There are three
+//! implementations: [`OsDisk`], the real one; [`SimDisk`], in memory, which tears writes, forgets what was not
+//! synced, flips bits, fills up and crashes at a chosen call; and [`OverlayDisk`], which reads the real one and
+//! keeps changes to itself.
 //!
-//! What the engine assumes of a disk, and no more:
+//! The engine assumes no more of a disk than this:
 //! * `sync_data` makes the file's bytes and length survive a power cut; before it, any subset of
 //!   the written sectors may survive, in any order.
 //! * `sync_dir` does the same for a directory's names. `rename` is atomic.
-//! * A write that returned is seen by every later read, and survives the death of the process. So
-//!   does what was stored into a mapped file, word by word in the order of the program.
+//! * A completed write is seen by every later read, and survives the death of the process. So do stores into a
+//!   mapped file, word by word in program order.
 
 mod descriptors;
 mod map;
 mod os;
+mod overlay;
 pub(crate) mod reads;
-mod shadow;
 mod sim;
 pub(crate) mod space;
 pub(crate) mod span;
 
 pub use os::OsDisk;
+pub use overlay::OverlayDisk;
 pub use reads::ReadDriver;
-pub use shadow::ShadowDisk;
 pub use sim::{Fault, Moment, SimDisk};
 pub use space::Space;
 
@@ -72,7 +72,7 @@ pub trait Disk: Send + Sync + 'static {
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes the exclusive lock on a file, creating it. `WouldBlock` when somebody else has it.
+    /// Takes the exclusive lock on a file, creating it. `WouldBlock` when another process has it.
     /// The lock goes with the returned value, or with the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
     /// The space of the device on which a directory is, if that is known.
@@ -137,7 +137,7 @@ pub trait DiskMap: Send + Sync {
     /// When there are not as many, or they are not whole words.
     fn read(&self, offset: usize, out: &mut [u8]);
     /// Writes `len` bytes to a file at `position`, without a copy where that is possible. Where
-    /// others store meanwhile, either may come to stand in the file. For a handle past the page
+    /// others store meanwhile, either may end up in the file. For a handle past the page
     /// cache, everything must be a multiple of [`DIRECT_ALIGNMENT`].
     ///
     /// # Panics

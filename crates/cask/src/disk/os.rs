@@ -1,7 +1,7 @@
-//! The real file system, by way of Linux system calls.
+//! The real file system, through Linux system calls.
 //!
-//! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to
-//! ordinary reads where the file system refuses it, which [`DiskFile::is_direct`] tells.
+//! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to ordinary reads
+//! where the file system refuses it ([`DiskFile::is_direct`]).
 
 use super::descriptors;
 use super::map::OsMap;
@@ -73,7 +73,7 @@ impl Disk for OsDisk {
         let direct = flags.contains(OFlags::DIRECT);
         let writable = flags.contains(OFlags::RDWR);
         let open = || fs::open(path, flags, Mode::from_raw_mode(0o644));
-        // Who reads can wait until there are descriptors again.
+        // Readers can wait until descriptors are free again.
         let opened = if writable { descriptors::open(open) } else { open() };
         match opened {
             Ok(fd) => Ok(Arc::new(OsFile { file: Some(fd.into()), direct, writable })),
@@ -220,7 +220,7 @@ impl DiskFile for OsFile {
     }
 
     fn expect_random_reads(&self) {
-        // Only advice: a kernel that ignores it reads ahead in vain and is right all the same.
+        // Only advice: a kernel that ignores it reads ahead needlessly, with the same result.
         let _ = fs::fadvise(self.file(), 0, None, Advice::Random);
     }
 

@@ -1,18 +1,17 @@
 //! A disk in memory that behaves as badly as a disk may.
 //!
-//! Everything follows from a seed and the calls made, so that a failure can be run again.
+//! A seed and the calls made determine everything, so failures are reproducible.
 //!
 //! * **Death of the process** ([`Moment::after_kill`]): every completed call has happened; of the
 //!   write in flight, a prefix may have.
-//! * **Power cut** ([`Moment::after_power_cut`]): what was synced is there. Of everything since,
-//!   each 512-byte sector is there or not on its own, in any order; a file's length follows the
-//!   sectors that made it. Names behave like that too: of the creations, renames and removals
-//!   since the last `sync_dir`, a prefix or an arbitrary subset happened.
-//! * **Mapped files** are written without being synced ever: a kill keeps all of it, a power cut
-//!   any sectors of any of the stores made. Each store counts as a call.
+//! * **Power cut** ([`Moment::after_power_cut`]): what was synced survives. Of later writes, each 512-byte
+//!   sector survives or not independently; a file's length follows its surviving sectors. Of the creations,
+//!   renames and removals since the last `sync_dir`, a prefix or an arbitrary subset happened.
+//! * **Mapped files** are never synced: a kill keeps all stores, a power cut any sectors of any of them. Each
+//!   store counts as a call.
 //! * **Faults**: chosen calls fail with EIO, the disk has a capacity, bits can be flipped.
 //!
-//! Not simulated: sectors that decay after having been synced, other than by [`SimDisk::flip_bit`].
+//! Not simulated: sectors that decay after a sync, other than by [`SimDisk::flip_bit`].
 
 use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, Space};
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Setting space aside without taking all there is.
+//! Reserving disk space without taking all there is.
 
 use super::{Disk, DiskFile};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Reading a part of a file in the way that its handle wants.
+//! Reading a part of a file, direct or buffered as its handle requires.
 
 use super::{DIRECT_ALIGNMENT, DiskFile};
 
@@ -34,7 +34,7 @@ pub(crate) struct Span {
     pub(crate) first: u64,
     /// How much is read.
     pub(crate) len: usize,
-    /// What is wanted: so many bytes, behind so many that are not.
+    /// What is wanted: this many bytes, behind so many that are not.
     wanted: usize,
     skip: usize,
     is_aligned: bool,

@@ -10,17 +10,17 @@ use std::cmp::Ordering;
 /// A hint file is cut into this many ranges that can be read apart.
 pub(crate) const RANGES: usize = 64;
 
-/// A record's key and place.
+/// A record's key, and what an index needs of the record.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     pub(crate) hash: u64,
-    pub(crate) place: Place,
+    pub(crate) meta: RecordMeta,
 }
 
 /// All but the key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RecordMeta {
     pub(crate) seq: u64,
     pub(crate) offset: u64,
     pub(crate) len: u64,
@@ -52,11 +52,11 @@ impl HintOrder {
     }
 }
 
-pub(crate) fn encode(out: &mut Vec<u8>, key: &[u8], place: Place) {
-    put_varint(out, (key.len() as u64) << 1 | u64::from(place.is_tombstone));
-    put_varint(out, place.offset / ALIGNMENT);
-    put_varint(out, place.len / ALIGNMENT);
-    put_varint(out, place.seq);
+pub(crate) fn encode(out: &mut Vec<u8>, key: &[u8], meta: RecordMeta) {
+    put_varint(out, (key.len() as u64) << 1 | u64::from(meta.is_tombstone));
+    put_varint(out, meta.offset / ALIGNMENT);
+    put_varint(out, meta.len / ALIGNMENT);
+    put_varint(out, meta.seq);
     out.extend_from_slice(key);
 }
 
@@ -73,6 +73,6 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, hash_key: HashKey, entry: &mut Ent
     entry.key.clear();
     entry.key.extend_from_slice(cursor.take(key_len)?);
     entry.hash = hash_key.hash(&entry.key);
-    entry.place = Place { seq, offset, len, is_tombstone };
+    entry.meta = RecordMeta { seq, offset, len, is_tombstone };
     Some(())
 }

@@ -1,8 +1,8 @@
 //! A Bloom filter over the keys of a segment, kept in its hint file.
 //!
-//! Compaction asks it whether an older segment may hold a key before it drops the key's tombstone.
-//! Ten bits a key and seven probes: one answer in a hundred is a needless "maybe", which costs no
-//! more than keeping a tombstone until the next compaction.
+//! Before compaction drops a tombstone, it asks the filter whether an older segment may hold the key. Ten bits
+//! a key and seven probes give 1 % false positives, each of which only keeps a tombstone until the next
+//! compaction.
 
 const BITS_PER_KEY: usize = 10;
 const PROBES: u64 = 7;

@@ -1,4 +1,4 @@
-//! The newest record of every key, out of many hint files.
+//! The newest record of every key, from many hint files.
 
 use super::entry::{Entry, HintOrder};
 use super::reader::{HintCursor, Invalid};
@@ -59,7 +59,7 @@ impl Ord for Head {
         // A copy that compaction made has its original's number; which of them wins is the same.
         self.order
             .compare((b.hash, &b.key), (a.hash, &a.key))
-            .then_with(|| a.place.seq.cmp(&b.place.seq))
+            .then_with(|| a.meta.seq.cmp(&b.meta.seq))
             .then_with(|| self.cursor.segment.cmp(&other.cursor.segment))
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::disk::SimDisk;
     use crate::hash::HashKey;
-    use crate::hint::entry::{Place, RANGES};
+    use crate::hint::entry::{RANGES, RecordMeta};
     use crate::hint::reader::HintReader;
     use crate::hint::writer::HintBuilder;
     use crate::names;
@@ -105,8 +105,9 @@ mod tests {
     fn write(disk: &SimDisk, index: IndexKind, id: u32, entries: &[(Vec<u8>, u64, bool)]) {
         let mut builder = HintBuilder::new(order(index));
         for (key, seq, is_tombstone) in entries {
-            let place = Place { seq: *seq, offset: seq * 64, len: 64, is_tombstone: *is_tombstone };
-            builder.add(key, place);
+            let meta =
+                RecordMeta { seq: *seq, offset: seq * 64, len: 64, is_tombstone: *is_tombstone };
+            builder.add(key, meta);
         }
         builder.write(disk, dir(), STORE, SegmentId(id), LEN).unwrap();
     }
@@ -150,8 +151,8 @@ mod tests {
                             assert_eq!(ascending, Ordering::Less);
                         }
                         last = Some(here);
-                        let place = (entry.place.seq, segment.0, entry.place.is_tombstone);
-                        assert_eq!(found.insert(entry.key.clone(), place), None);
+                        let meta = (entry.meta.seq, segment.0, entry.meta.is_tombstone);
+                        assert_eq!(found.insert(entry.key.clone(), meta), None);
                     }
                 })
                 .unwrap();

@@ -1,16 +1,15 @@
-//! Hint files: what a segment's records are about, without the values.
+//! Hint files: the index entries of a segment's records, without the values.
 //!
-//! Opening reads hint files instead of segments. Each is sorted the way the index is, so that all
-//! of them are merged in one pass with little memory: the newest record of every key comes first,
-//! whatever segment it is in.
+//! Opening reads hint files instead of segments. Each is sorted like the index, so one pass with little memory
+//! merges them all: the newest record of every key comes first, whatever segment it is in.
 //!
-//! * [`entry`]: what a hint says about a record, and how it is sorted.
-//! * [`writer`]: makes a hint file, aside, synced, renamed.
+//! * [`entry`]: a hint for one record, and the sort order.
+//! * [`writer`]: makes a hint file: written aside, synced, renamed.
 //! * [`reader`]: verifies and reads one.
-//! * [`merge`]: the newest record of every key out of many hint files.
+//! * [`merge`]: the newest record of every key, from many hint files.
 //! * [`filter`]: may this segment hold that key?
 //!
-//! A hint file is never needed: when one is missing or invalid, it is made again from its segment.
+//! A missing or invalid hint file is rebuilt from its segment.
 
 pub(crate) mod entry;
 pub(crate) mod filter;

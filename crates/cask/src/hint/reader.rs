@@ -1,4 +1,4 @@
-//! Reading a hint file, believing nothing that does not check out.
+//! Reading a hint file, with every field verified.
 
 use super::entry::{Entry, HintOrder, RANGES, decode};
 use super::filter::Filter;
@@ -6,9 +6,8 @@ use super::writer::{BLOCK_HEADER_LEN, FIELDS_LEN, HINT_HEADER_LEN, HintSummary, 
 use crate::bytes::Cursor;
 use crate::checksum::crc32c;
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at};
-use crate::location::SegmentId;
+use crate::location::{SEQ_MAX, SegmentId};
 use crate::names;
-use crate::segment::record::SEQ_MAX;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,9 +99,9 @@ impl HintReader {
         let (mut entry, mut last) = (Entry::default(), Entry::default());
         let mut count = 0;
         while cursor.next(&mut entry)? {
-            let place = entry.place;
-            let is_known = place.offset + place.len <= self.segment_len
-                && (self.summary.seq_min..=self.summary.seq_max).contains(&place.seq);
+            let meta = entry.meta;
+            let is_known = meta.offset + meta.len <= self.segment_len
+                && (self.summary.seq_min..=self.summary.seq_max).contains(&meta.seq);
             let ascends = count == 0
                 || self.order.compare((last.hash, &last.key), (entry.hash, &entry.key)).is_lt();
             if !(is_known && ascends) {
@@ -131,7 +130,7 @@ impl HintReader {
 
     /// The filter over the segment's keys.
     pub(crate) fn filter(&self) -> Result<Filter, Invalid> {
-        // The file's length was compared with this one, so it asks for no more than there is.
+        // The length was compared with that of the file, so it asks for no more than there is.
         let mut bytes = vec![0; self.filter_len as usize];
         read_exact_at(&*self.file, &mut bytes, self.ranges[RANGES]).map_err(|_| Invalid)?;
         if crc32c(&bytes) != self.filter_crc {

@@ -1,13 +1,12 @@
 //! Making a hint file. Byte table in `docs/formats/cask-hint.md`.
 
-use super::entry::{HintOrder, Place, RANGES, encode};
+use super::entry::{HintOrder, RANGES, RecordMeta, encode};
 use super::filter::Filter;
 use crate::checksum::crc32c;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::names;
-use crate::segment::scan::{Scanner, Step};
 use std::io::IoSlice;
 use std::path::Path;
 
@@ -34,7 +33,7 @@ struct Collected {
     hash: u64,
     key_start: usize,
     key_len: usize,
-    place: Place,
+    meta: RecordMeta,
 }
 
 /// Whether a hint file was written.
@@ -59,38 +58,13 @@ impl HintBuilder {
         HintBuilder { order, keys: Vec::new(), entries: Vec::new() }
     }
 
-    /// Collects all records a scanner finds and returns the offset where it stopped: the end, or
-    /// the first damage.
-    pub(crate) fn collect(&mut self, scanner: &mut Scanner) -> Result<(u64, Option<&'static str>)> {
-        loop {
-            match scanner.next()? {
-                Step::Record(offset, record) => {
-                    let place = Place {
-                        seq: record.header.seq,
-                        offset,
-                        len: record.header.record_len(),
-                        is_tombstone: record.header.kind == crate::segment::record::Kind::Delete,
-                    };
-                    self.add(record.key, place);
-                }
-                Step::End => return Ok((scanner.position(), None)),
-                Step::Damaged(offset, damage) => return Ok((offset, Some(damage.0))),
-            }
-        }
-    }
-
-    pub(crate) fn add(&mut self, key: &[u8], place: Place) {
-        self.add_hashed(self.order.hash_key.hash(key), key, place);
+    pub(crate) fn add(&mut self, key: &[u8], meta: RecordMeta) {
+        self.add_hashed(self.order.hash_key.hash(key), key, meta);
     }
 
     /// As [`Self::add`], for a key whose hash is known.
-    pub(crate) fn add_hashed(&mut self, hash: u64, key: &[u8], place: Place) {
-        self.entries.push(Collected {
-            hash,
-            key_start: self.keys.len(),
-            key_len: key.len(),
-            place,
-        });
+    pub(crate) fn add_hashed(&mut self, hash: u64, key: &[u8], meta: RecordMeta) {
+        self.entries.push(Collected { hash, key_start: self.keys.len(), key_len: key.len(), meta });
         self.keys.extend_from_slice(key);
     }
 
@@ -163,19 +137,19 @@ impl HintBuilder {
         self.entries.sort_unstable_by(|a, b| {
             order
                 .compare((a.hash, key(a)), (b.hash, key(b)))
-                .then_with(|| b.place.seq.cmp(&a.place.seq))
+                .then_with(|| b.meta.seq.cmp(&a.meta.seq))
         });
         self.entries.dedup_by(|b, a| a.hash == b.hash && key(a) == key(b));
     }
 
     fn summary(&self) -> HintSummary {
-        let seqs = || self.entries.iter().map(|c| c.place.seq);
-        let tombstones = self.entries.iter().filter(|c| c.place.is_tombstone);
+        let seqs = || self.entries.iter().map(|c| c.meta.seq);
+        let tombstones = self.entries.iter().filter(|c| c.meta.is_tombstone);
         HintSummary {
             entries: self.entries.len() as u64,
             seq_min: seqs().min().unwrap_or(u64::MAX),
             seq_max: seqs().max().unwrap_or(0),
-            tombstones: tombstones.map(|c| c.place.len).sum(),
+            tombstones: tombstones.map(|c| c.meta.len).sum(),
         }
     }
 
@@ -194,7 +168,7 @@ impl HintBuilder {
                 ranges[next_range..=range].fill(out.position());
                 next_range = range + 1;
             }
-            encode(&mut block, key, collected.place);
+            encode(&mut block, key, collected.meta);
             filter.insert(collected.hash);
             if block.len() >= BLOCK_LEN {
                 out.block(&mut block)?;

@@ -1,18 +1,16 @@
 //! The hash index: an entry is 12 bytes, whatever the key length.
 //!
-//! The top bits of a key's hash choose a partition, the next 32 bits are its fingerprint. A
-//! partition is an open-addressing table with linear probing in which a fingerprint's home slot is
-//! a monotone function of the fingerprint, so the occupied slots are always sorted. From that
-//! follows
-//! * growing and shrinking is one sequential copy of a partition, and needs no key: nothing is
-//!   read from disk;
-//! * tables grow by an eighth, never by doubling, so the load stays between [`LOAD_AFTER_RESIZE`]
-//!   and [`LOAD_MAX`], and a key costs at most 12 / 0.83 = 14.5 bytes plus a few slots a partition;
-//! * an absent fingerprint is recognized at the first greater one;
+//! The top bits of a key's hash choose a partition, the next 32 bits are its fingerprint. A partition is an
+//! open-addressing table with linear probing in which a fingerprint's home slot is a monotone function of the
+//! fingerprint, so the occupied slots are always sorted. Therefore
+//! * growing and shrinking is one sequential copy of a partition and needs no keys, so no disk reads;
+//! * tables grow by an eighth, never by doubling: the load stays between [`LOAD_AFTER_RESIZE`] and [`LOAD_MAX`],
+//!   and a key costs at most 12 / 0.83 = 14.5 bytes plus a few slots a partition;
+//! * probing for an absent fingerprint ends at the first greater one;
 //! * opening builds a table of exactly the right size from sorted hint files.
 //!
-//! Entries of equal fingerprints (42 bits with the partition) may belong to one key or to several;
-//! the caller reads their records to know. Per key, there is one entry.
+//! Equal fingerprints (42 bits with the partition) may belong to different keys; the caller reads their
+//! records to know. Each key has one entry.
 
 use crate::location::Location;
 use parking_lot::RwLock;
@@ -89,7 +87,6 @@ impl HashIndex {
         self.partition(hash).read().find(fingerprint(hash), location).is_some()
     }
 
-    /// All locations of one partition.
     pub(crate) fn partition_locations(&self, partition: usize, out: &mut Vec<Location>) {
         let partition = self.partitions[partition].read();
         out.extend(partition.locations.iter().filter_map(|&raw| Location::from_raw(raw)));
@@ -183,7 +180,7 @@ impl Partition {
     }
 
     fn remove(&mut self, slot: usize) {
-        // Whoever follows without a gap and is not at home moves up by one.
+        // Entries that follow without a gap and are not at home move up by one.
         let mut end = slot + 1;
         while end < self.locations.len()
             && self.locations[end] != EMPTY

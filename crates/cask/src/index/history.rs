@@ -1,15 +1,13 @@
-//! Where keys pointed before they were overwritten or deleted, for as long as a snapshot looks.
+//! Superseded locations, kept for as long as a snapshot may read them.
 //!
-//! A snapshot with number S sees, of each key, the record written last at or before S. The index
-//! knows only the newest records; what a write supersedes while snapshots are open is noted here
-//! with the number of the superseding write. The version S sees is the one with the lowest such
-//! number above S, if its own number is not above S.
+//! A snapshot with number S sees, of each key, the last record written at or before S. The index knows only the
+//! newest records; while snapshots are open, each write notes here the location it supersedes, with its own
+//! number. The version S sees is the one with the lowest such number above S, if its own number is not above S.
 //!
-//! Writers note before they change the index and snapshots look at the index first, so nothing
-//! falls between the two.
+//! Writers note before they change the index, and snapshots look at the index first, so no version is missed.
 //!
-//! Snapshots and versions are behind one lock: what is forgotten with a snapshot is decided and done
-//! before the next one can be opened, which may need it.
+//! One lock guards snapshots and versions: dropping a snapshot decides what to forget and forgets it before the
+//! next snapshot, which may need it, can open.
 
 use crate::location::Location;
 use parking_lot::RwLock;
@@ -24,7 +22,7 @@ pub(crate) struct Version {
     pub(crate) location: Location,
 }
 
-/// What open snapshots may see, and who they are.
+/// Open snapshots and what they may see.
 #[derive(Default)]
 pub(crate) struct History {
     seen: RwLock<Seen>,

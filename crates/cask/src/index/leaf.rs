@@ -1,9 +1,8 @@
 //! A sorted run of keys and locations in a few exactly sized buffers.
 //!
-//! The prefix all keys share is stored once. What is left of the keys stands in one buffer; while
-//! all rests are equally long, as with fixed-size keys, nothing else is needed, otherwise their
-//! ends are stored too. Buffers grow by an eighth, so that a leaf that is half full in entries is
-//! not half empty in memory.
+//! The common prefix of the keys is stored once, the suffixes in one buffer. Suffixes of equal length, as with
+//! fixed-size keys, need nothing else; otherwise their ends are stored too. Buffers grow by an eighth, so that a
+//! half-full leaf does not waste half its memory.
 
 use crate::location::Location;
 
@@ -97,7 +96,7 @@ impl Leaf {
         Err(low)
     }
 
-    /// Inserts a key at the place [`Self::search`] found for it.
+    /// Inserts a key at the index that [`Self::search`] returned.
     pub(crate) fn insert(&mut self, at: usize, key: &[u8], location: Location) {
         if self.len() == 0 {
             *self = Leaf::from_sorted(&[(key, location)]);

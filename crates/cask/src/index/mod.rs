@@ -1,7 +1,7 @@
-//! Where is the newest record of a key?
+//! The location of the newest record of each key.
 //!
-//! * [`hash`]: 12-byte entries of fingerprint and location, at most 16 bytes a key all in; keys
-//!   that share a fingerprint are told apart by reading their records.
+//! * [`hash`]: 12-byte entries of fingerprint and location, at most 16 bytes a key in total; keys with the same
+//!   fingerprint are told apart by reading their records.
 //! * [`ordered`]: the keys themselves in compressed leaves, in order.
 //! * [`history`]: superseded locations that open snapshots still need.
 //!

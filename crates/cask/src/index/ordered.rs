@@ -1,14 +1,14 @@
 //! The ordered index: all keys in memory, in leaves of up to [`LEAF_ENTRIES_MAX`] entries.
 //!
-//! A map of fences (the shortest key that separates two leaves) finds the leaf; the leaf is
-//! searched by bisection. Writers of different leaves do not meet. The map is locked exclusively
-//! only when a leaf is split or joined, once in some hundred insertions.
+//! A map of fences (the shortest key that separates two leaves) finds the leaf, bisection the key in it.
+//! Writers of different leaves do not contend. The map is locked exclusively only to split or join a leaf,
+//! about once in a hundred insertions.
 //!
 //! Invariants:
 //! * The first fence is empty; a leaf's keys are at or above its fence and below the next one.
 //! * A leaf lock is only taken with the map locked, so fences do not move under a leaf's user.
 //!
-//! Measured: 8-byte random keys take 18 to 20 bytes of memory a key all in.
+//! Measured: 8-byte random keys take 18 to 20 bytes of memory each in total.
 
 use super::leaf::Leaf;
 use crate::location::Location;
@@ -61,12 +61,12 @@ impl Run {
     }
 
     /// Drops all entries but some.
-    pub(crate) fn keep(&mut self, places: std::ops::Range<usize>) {
-        let start = places.start.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.locations.truncate(places.end);
-        self.locations.drain(..places.start);
-        self.ends.truncate(places.end);
-        self.ends.drain(..places.start);
+    pub(crate) fn keep(&mut self, positions: std::ops::Range<usize>) {
+        let start = positions.start.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.locations.truncate(positions.end);
+        self.locations.drain(..positions.start);
+        self.ends.truncate(positions.end);
+        self.ends.drain(..positions.start);
         self.keys.truncate(self.ends.last().map_or(start, |end| *end));
         self.keys.drain(..start);
         self.ends.iter_mut().for_each(|end| *end -= start);
@@ -213,7 +213,7 @@ impl OrderedIndex {
     }
 
     /// Appends the locations of some leaves' keys from `lower` on, and says which key to go on with.
-    /// `None` when there are no more.
+    /// `None` at the end.
     pub(crate) fn locations(&self, lower: &[u8], out: &mut Vec<Location>) -> Option<Box<[u8]>> {
         let leaves = self.leaves.read();
         let first = leaves.range::<[u8], _>(up_to(lower)).next_back().map_or(&[][..], |(f, _)| f);
@@ -239,7 +239,7 @@ impl OrderedIndex {
         leaves.iter().map(|(fence, leaf)| fence.len() + node + leaf.read().memory_bytes()).sum()
     }
 
-    /// Splits the key's leaf, unless somebody did already.
+    /// Splits the key's leaf, unless another writer did already.
     fn split(&self, key: &[u8]) {
         let mut leaves = self.leaves.write();
         let leaf = find_mut(&mut leaves, key);

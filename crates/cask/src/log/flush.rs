@@ -1,9 +1,9 @@
 //! From the tail into segments.
 //!
-//! One thread at a time flushes a lane. It writes complete blocks, several at once if there are,
-//! directly from the tail: nobody writes there again before they count as flushed. What remains of
-//! a segment that is closed, and what a sync needs of a block being filled, is written from a copy,
-//! padded with zeros. Writers go on meanwhile.
+//! One thread at a time flushes a lane. It writes complete blocks, several at once if possible, directly from
+//! the tail: no writer reuses their slots before they count as flushed. The rest of a closed segment, and the
+//! part of an incomplete block that a sync needs, are written from a copy padded with zeros. Writers go on
+//! meanwhile.
 //!
 //! Invariants:
 //! * `next` is where a block begins; it and everything before it is in segments.
@@ -27,8 +27,7 @@ pub(crate) struct Flush {
     pub(super) next: LogOffset,
     pub(super) in_file: LogOffset,
     padded: LogOffset,
-    /// Segments of which something was written that is not durable.
-    /// With how much of it is in the file.
+    /// Segments written to and not yet durable, with the length of each in the file.
     unsynced: Vec<(Arc<Segment>, u64)>,
     /// A handle past the page cache for the segment being flushed.
     direct: Option<(SegmentId, Arc<dyn DiskFile>)>,
@@ -67,7 +66,7 @@ impl Flush {
     /// Segments of which something was written that is not durable, with how much of each is in
     /// its file. The caller makes them durable, or latches the store.
     pub(super) fn take_unsynced(&mut self) -> Vec<(Arc<Segment>, u64)> {
-        // Those that were sealed meanwhile are durable.
+        // Sealed ones are durable.
         self.unsynced.retain(|(segment, len)| segment.synced() < *len);
         std::mem::take(&mut self.unsynced)
     }
@@ -87,16 +86,16 @@ impl Lane {
             if written.is_ok() {
                 self.set_free(flush, &piece);
             }
-            // Taken once, so that nobody can look for room before and wait after.
+            // Taken once, so that no writer looks for room before and waits after.
             drop(self.head.lock());
             self.room.notify_all();
             written.map_err(|e| owner.latch(e))?;
-            // Somebody may want the little that a sync needs.
+            // A sync may need the remainder.
             MutexGuard::bump(flush);
         }
     }
 
-    /// As [`Self::flush_blocks`], unless somebody is at it.
+    /// As [`Self::flush_blocks`], unless another thread is at it.
     pub(crate) fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
         match self.flush.try_lock() {
             Some(mut flush) => self.flush_blocks(owner, &mut flush),

@@ -1,16 +1,16 @@
 //! Appending to a shard's log.
 //!
-//! Under the lane's lock a write gets its sequence numbers and its place, is copied into the tail
-//! and told to the index. That takes no system call, unless the tail is full, the segment is, or
-//! more space has to be set aside for it.
+//! Under the lane's lock a write gets its sequence numbers and its offset, is copied into the tail and applied
+//! to the index. That takes no system call, unless the tail or the segment is full, or the segment needs more
+//! reserved space.
 //!
-//! * When the tail is full, the writer flushes it, or waits for whoever does.
+//! * When the tail is full, the writer flushes it, or waits for the writer that does.
 //! * A write longer than half the tail goes directly to the segment, with the lane locked.
 //!
-//! The lock can also be held alone ([`Lane::lock`]): batches over several shards, snapshots and
-//! closing keep writers out that way.
+//! The lock can also be held alone ([`Lane::lock`]): batches over several shards, snapshots and closing keep
+//! writers out that way.
 //!
-//! Lock order: a lane's `flush` before any `head`; `head`s by ascending lane. Nobody who waits for
+//! Lock order: a lane's `flush` before any `head`; `head`s by ascending lane. No thread that waits for
 //! the disk holds a `head`, except for a long write and for a new segment.
 //!
 //! Invariants:
@@ -47,19 +47,19 @@ pub(crate) trait Owner {
     /// An empty segment to go on with.
     fn next_segment(&self) -> Result<Arc<Segment>>;
     /// Takes over a segment to which nothing will be appended.
-    fn filled(&self, lane: u32, segment: Arc<Segment>);
+    fn add_immutable(&self, lane: u32, segment: Arc<Segment>);
     /// Sets space aside in a segment up to `needed`, at most `usual` unless more is needed.
     fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, write: &Write) -> Result<()>;
     /// Length at which segments are filled.
     fn segment_len_max(&self) -> u64;
     /// The first of some consecutive sequence numbers.
     fn take_seqs(&self, count: u64) -> u64;
-    /// There is a complete block; `false` when nobody listens.
+    /// There is a complete block; `false` when no thread listens.
     fn block_is_complete(&self, lane: u32) -> bool;
 }
 
-/// Where a write has got its place.
-pub(crate) struct Placed<'a> {
+/// Where a write was appended.
+pub(crate) struct Appended<'a> {
     pub(crate) segment: &'a Arc<Segment>,
     /// Where the write's bytes begin in the segment.
     pub(crate) offset: u64,
@@ -138,7 +138,7 @@ impl Lane {
         }
     }
 
-    /// Keeps everybody else from appending until the guard is dropped.
+    /// Keeps all other threads from appending until the guard is dropped.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Head> {
         self.head.lock()
     }
@@ -151,8 +151,8 @@ impl Lane {
     ) -> bool {
         let mut head = self.head.lock();
         let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
-        if is_wanted && let Some(filled) = head.close_run() {
-            owner.filled(self.number, filled);
+        if is_wanted && let Some(full) = head.close_run() {
+            owner.add_immutable(self.number, full);
         }
         is_wanted
     }
@@ -168,7 +168,7 @@ impl Lane {
         &self,
         owner: &impl Owner,
         write: &mut Write,
-        mut apply: impl FnMut(&Write, Placed<'_>),
+        mut apply: impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
         loop {
             let mut head = self.head.lock();
@@ -188,14 +188,14 @@ impl Lane {
         }
     }
 
-    /// As [`Self::append`], while nobody else can append to any of the `lanes`, which are in
+    /// As [`Self::append`], while no other writer can append to any of the `lanes`, which are in
     /// ascending order; this one is the one with number `home` among them.
     pub(crate) fn append_across(
         lanes: &[&Lane],
         home: usize,
         owner: &impl Owner,
         write: &mut Write,
-        mut apply: impl FnMut(&Write, Placed<'_>),
+        mut apply: impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
         let lane = lanes[home];
         let lock_all = || -> Vec<_> { lanes.iter().map(|lane| lane.lock()).collect() };
@@ -222,7 +222,7 @@ impl Lane {
         owner: &impl Owner,
         head: &mut Head,
         write: &mut Write,
-        apply: &mut impl FnMut(&Write, Placed<'_>),
+        apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> Result<Tried> {
         owner.check_writable()?;
         let geometry = self.geometry;
@@ -236,8 +236,9 @@ impl Lane {
             false => geometry.ceil(head.end) + SEGMENT_HEADER_LEN + len,
         };
         let flushed = self.flushed.load(Ordering::Acquire);
-        // The block in which it ends must be free as a whole, for marks are by the block.
-        if geometry.ceil(end) > flushed + ring_len {
+        // The block in which it ends must be free as a whole, for marks are by the block. What is free ends
+        // with a block, so that is the case if the end is free.
+        if end > flushed + ring_len {
             return Ok(Tried::Full { flushed });
         }
         if !fits {
@@ -251,7 +252,7 @@ impl Lane {
     fn fits(&self, owner: &impl Owner, head: &Head, len: u64) -> bool {
         head.open_run().is_some_and(|run| {
             let offset = head.end - run.base;
-            // An empty segment takes a frame of any length: there is no better place for it.
+            // An empty segment takes a frame of any length: no other segment has more room.
             offset + len <= owner.segment_len_max()
                 || (offset == SEGMENT_HEADER_LEN && offset + len <= SEGMENT_LEN_MAX)
         })
@@ -262,8 +263,8 @@ impl Lane {
             head.tail = Some(owner.open_tail(self.number)?);
         }
         let segment = owner.next_segment()?;
-        if let Some(filled) = head.close_run() {
-            owner.filled(self.number, filled);
+        if let Some(full) = head.close_run() {
+            owner.add_immutable(self.number, full);
         }
         let base = self.geometry.ceil(head.end);
         let tail = head.tail.as_ref().expect("made above");
@@ -298,7 +299,7 @@ impl Lane {
         owner: &impl Owner,
         head: &mut Head,
         write: &mut Write,
-        apply: &mut impl FnMut(&Write, Placed<'_>),
+        apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> LogOffset {
         let run = head.runs.back().expect("there is room in a segment");
         let tail = head.tail.as_ref().expect("made with the first segment");
@@ -306,15 +307,16 @@ impl Lane {
         let (offset, end) = (start - base, start + write.frame.len() as u64);
         let seq = owner.take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
-        // Pairs with the fence of readers: whoever reads what is stored here in place of an older
+        // Pairs with the fence of readers: one that reads what is stored here in place of an older
         // block also sees that the older one was flushed.
         fence(Ordering::Release);
         tail.write(start, &write.frame);
-        tail.mark(segment.id, base, start, end);
+        let block = self.geometry.floor(start);
+        tail.mark(segment.id, base, block, end);
         segment.set_len(end - base);
-        apply(write, Placed { segment, offset, seq });
+        apply(write, Appended { segment, offset, seq });
         head.end = end;
-        if self.geometry.floor(end) > self.geometry.floor(start) {
+        if end >= block + self.geometry.block_len {
             owner.block_is_complete(self.number);
         }
         end
@@ -329,7 +331,7 @@ impl Lane {
             return self.flush_blocks(owner, &mut flush);
         }
         // The flusher takes the lane's lock between counting a block as flushed and telling, so
-        // that is not missed. Of a latch and of closing nobody tells, hence the time limit.
+        // that is not missed. A latch and closing are not signalled, hence the time limit.
         let mut head = self.head.lock();
         if self.flushed.load(Ordering::Acquire) == flushed {
             self.room.wait_for(&mut head, LOOK_AGAIN);
@@ -344,7 +346,7 @@ impl Lane {
         flush: &mut Flush,
         head: &mut Head,
         write: &mut Write,
-        apply: &mut impl FnMut(&Write, Placed<'_>),
+        apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
         owner.check_writable()?;
         let len = write.frame.len() as u64;
@@ -368,7 +370,7 @@ impl Lane {
         tail.mark(segment.id, base, block, end);
         segment.set_flushed(block - base);
         segment.set_len(end - base);
-        apply(write, Placed { segment, offset, seq });
+        apply(write, Appended { segment, offset, seq });
         head.end = end;
         self.flushed.store(block, Ordering::Release);
         self.room.notify_all();

@@ -1,19 +1,17 @@
 //! What a tail still holds after a crash.
 //!
-//! The records of a segment that was being written are followed from its beginning. Those in the
-//! file count first; where they end, the blocks of the tail are laid over the file and tried, then
-//! the file again, until neither goes on. Every record is verified as always, salt, place and all,
-//! so what is left in a tail from former times cannot pass.
+//! The records of an unfinished segment are followed from its beginning: first those in the file; where they
+//! end, the blocks of the tail are laid over the file and tried, then the file again, until neither continues.
+//! Every record is verified as always, with salt and position, so old bytes in a tail cannot pass.
 //!
-//! A crash may have come between the bytes that were stored for a block and its mark. The slot's mark
-//! is that of an older block then, which has been written to the segment, and the bytes are not. Laid
-//! over the file they spoil it for a record that begins in the file and ends in the tail. Slots are
-//! used again in the order of their blocks, so the blocks of a segment that this may have happened
-//! to are its first ones, and where all of them lead nowhere they are tried without the first, without
-//! the first two, and so on.
+//! A crash may come between storing a block's bytes and its mark. The mark then still names the slot's previous
+//! block, which is in the segment, but the slot's bytes are not that block's. Laid over the file they spoil a
+//! record that begins in the file and ends in the tail. Slots are reused in block order, so the blocks this may
+//! have happened to are the first ones of the segment in the tail. If all of them lead nowhere, they are tried
+//! without the first, without the first two, and so on.
 //!
-//! Nothing is changed here. What was found in the tail is for the caller to write to the segment,
-//! and to make durable before the tail is used again.
+//! Nothing is changed here. The caller writes what was found to the segment and makes it durable before it
+//! reuses the tail.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Result};
@@ -128,7 +126,7 @@ pub(crate) fn find_end(
     Ok(Ending { end, patches, torn })
 }
 
-/// Reads on until the records stop; why they do, unless at the end of what there is to read.
+/// Reads on until the records stop; returns why, unless at the end of the input.
 fn last_step(scanner: &mut Scanner, tell: &mut impl FnMut(u64)) -> Result<Option<&'static str>> {
     loop {
         match scanner.next()? {

@@ -1,8 +1,8 @@
-//! Group commit: of all writers that want the lane durable, one makes it so for all that came
-//! before it began; whoever comes meanwhile forms the next group. Nobody else waits.
+//! Group commit: one of the writers that want the lane durable syncs for all that came before it began; later
+//! ones form the next group. Other writers do not wait.
 //!
-//! Who waits is woken once: when its write is durable, or to lead. All of a group sleep on one
-//! word, so that one call wakes them; only the first, who leads it if need be, has its own.
+//! A waiter is woken once: when its write is durable, or to lead. A group sleeps on one futex, so one call wakes
+//! all of it; only the first waiter, which may have to lead, has its own.
 
 use super::lane::{Lane, Owner};
 use crate::error::Result;
@@ -12,15 +12,15 @@ use rustix::thread::futex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much of a lane is durable, and who is working on it.
+/// How much of a lane is durable, and who is syncing it.
 #[derive(Default)]
-pub(crate) struct SyncGroup(Mutex<State>);
+pub(crate) struct SyncGroup(Mutex<SyncState>);
 
 #[derive(Default)]
-struct State {
+struct SyncState {
     durable: LogOffset,
     is_led: bool,
-    /// Those who came after the leader began; while there are any, somebody leads.
+    /// Those who came after the leader began; while there are any, one of them leads.
     forming: Option<Group>,
 }
 
@@ -38,7 +38,7 @@ impl Group {
     }
 
     fn tell(&self, news: u32) {
-        // Who leads is not asleep.
+        // The leader is not asleep.
         if self.first.0.load(Ordering::Relaxed) != LEAD {
             self.first.tell(news);
         }
@@ -54,9 +54,9 @@ struct Word(AtomicU32);
 const WAIT: u32 = 0;
 /// What was waited for is durable.
 const DURABLE: u32 = 1;
-/// Nobody leads: look again.
+/// There is no leader: look again.
 const FAILED: u32 = 2;
-/// The one who waits leads now.
+/// The waiting writer leads now.
 const LEAD: u32 = 3;
 
 impl Word {
@@ -86,7 +86,7 @@ impl Lane {
             if state.durable >= target {
                 return Ok(false);
             }
-            // If the one who led has failed, the store is latched.
+            // If the leader failed, the store is latched.
             owner.check_writable()?;
             if !state.is_led {
                 state.is_led = true;
@@ -124,7 +124,7 @@ impl Lane {
         self.sync_to(owner, end).map(drop)
     }
 
-    /// Syncs for all who wait, and hands the lead to the first who came too late for it.
+    /// Syncs for all waiters, and hands the lead to the first that came too late.
     fn lead(&self, owner: &impl Owner) -> Result<()> {
         // All of them have appended, so what they wait for is within what is written now.
         let served = self.sync.0.lock().forming.take();
@@ -138,7 +138,7 @@ impl Lane {
             return synced.map(drop);
         };
         state.durable = state.durable.max(end);
-        // Even who came while this was going on may be in time.
+        // Even waiters that came meanwhile may be covered.
         let in_time = state.forming.take_if(|group| group.target <= end);
         state.is_led = state.forming.is_some();
         let next = state.forming.as_ref().map(|group| group.first.clone());

@@ -1,7 +1,7 @@
-//! What one call wants written, encoded before anybody waits for anything.
+//! The contents of one write, encoded before any lock is taken.
 //!
-//! The thread that makes the write compresses, copies and checksums; the leader of the lane only
-//! adds sequence numbers and places, which are not known before.
+//! The writing thread compresses, copies and checksums; the leader of the lane only adds sequence numbers and
+//! offsets, which are not known before.
 
 use crate::checksum::Salt;
 use crate::compression::{Compression, compress};
@@ -27,7 +27,7 @@ pub struct Attributes {
 pub(crate) struct Op {
     pub(crate) kind: Kind,
     pub(crate) hash: u64,
-    /// Where the record stands in the frame.
+    /// Where the record is in the frame.
     pub(crate) start: usize,
     pub(crate) len: usize,
     key_start: usize,
@@ -77,8 +77,7 @@ impl Write {
         Write { frame, ops: Ops::One(op), durability }
     }
 
-    /// A record without a key, of a log that nobody looks anything up in, in the place of what was in
-    /// `frame`.
+    /// A record without a key, for a log, which has no lookups. Replaces the contents of `frame`.
     pub(crate) fn record(encoder: Encoder, record: &[u8], mut frame: Vec<u8>) -> Self {
         frame.clear();
         let mut compressed = Vec::new();

@@ -1,18 +1,18 @@
-//! An open segment: reading from it, accounting for it, and removing it at the right time.
+//! An open segment: reading, accounting, and removal at the right time.
 //!
-//! * A segment's file is opened when first read and may be closed again when too many are open
-//!   ([`OpenFiles`]); segments being written stay open.
-//! * A doomed segment's file is removed when the last user lets go of it, so a reader that found a
-//!   location keeps what it points to.
-//! * The end of a segment being written may stand in its lane's tail only. Readers copy it from
-//!   there, and look afterwards whether it was still there: no lock, no waiting for a disk write.
+//! * A segment's file is opened on first read and may be closed when too many are open ([`OpenFiles`]); segments
+//!   being written stay open.
+//! * An obsolete segment's file is removed when its last user drops it, so a reader with a location can still
+//!   read it.
+//! * The end of a segment being written may be in its lane's tail only. Readers copy it from there and check
+//!   afterwards that it was still there: no lock, no waiting for a disk write.
 
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::checksum::Salt;
 use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{Disk, DiskFile, OpenMode, read_exact_at, space};
 use crate::error::{Error, Result};
-use crate::hint::entry::Place;
+use crate::hint::entry::RecordMeta;
 use crate::hint::writer::HintBuilder;
 use crate::location::{ALIGNMENT, SegmentId};
 use crate::names;
@@ -35,6 +35,19 @@ pub(crate) struct SegmentHome {
     pub(crate) removed: Mutex<Vec<SegmentId>>,
 }
 
+impl SegmentHome {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        store_id: u128,
+        direct_io: bool,
+        open_files_max: usize,
+    ) -> Arc<Self> {
+        let (dir, open_files) = (dir.to_owned(), OpenFiles::new(open_files_max));
+        Arc::new(Self { disk, dir, store_id, direct_io, open_files, removed: Mutex::default() })
+    }
+}
+
 /// One segment of a store.
 pub(crate) struct Segment {
     pub(crate) id: SegmentId,
@@ -52,7 +65,7 @@ pub(crate) struct Segment {
     reserved: AtomicU64,
     /// Where the log's tail is, and where in the log this segment begins.
     tail: OnceLock<(Arc<Tail>, LogOffset)>,
-    /// Bytes that readers find in the file; from there on they stand in the tail.
+    /// Bytes that readers find in the file; from there on they are in the tail.
     /// Whole blocks, until the segment is complete: then [`ALL_FLUSHED`].
     flushed: AtomicU64,
     /// Bytes of the file that are durable.
@@ -63,7 +76,7 @@ pub(crate) struct Segment {
     tombstones: AtomicU64,
     /// What its hint file will say, collected while it is written.
     collected: Mutex<Option<HintBuilder>>,
-    doomed: AtomicBool,
+    obsolete: AtomicBool,
     damaged: AtomicBool,
     /// There was no space for its hint file.
     lacks_hint: AtomicBool,
@@ -88,7 +101,7 @@ impl Segment {
         seq_min: u64,
     ) -> Result<Arc<Self>> {
         let path = names::segment(&home.dir, id);
-        // Truncating: a file left by an interrupted attempt is in the way of nobody.
+        // Truncating: a file left by an interrupted attempt is replaced.
         let file =
             home.disk.open(&path, OpenMode::Truncate).map_err(|e| Error::io("create", &path, e))?;
         let salt = Salt(home.disk.entropy() as u32);
@@ -136,7 +149,7 @@ impl Segment {
             live: AtomicU64::new(0),
             tombstones: AtomicU64::new(0),
             collected: Mutex::new(None),
-            doomed: AtomicBool::new(false),
+            obsolete: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
             lacks_hint: AtomicBool::new(false),
         }
@@ -230,11 +243,11 @@ impl Segment {
 
     /// Notes an entry for the hint file, for the only writer. With small records it is given up
     /// before long: they would take too much memory, and are read faster than the disk writes.
-    pub(crate) fn collect(&self, hash: u64, key: &[u8], place: Place) {
+    pub(crate) fn collect(&self, hash: u64, key: &[u8], meta: RecordMeta) {
         let mut collected = self.collected.lock();
         let Some(builder) = &mut *collected else { return };
-        builder.add_hashed(hash, key, place);
-        let allowed = COLLECTED_LEN_MIN.max((place.offset + place.len) / COLLECTED_FRACTION);
+        builder.add_hashed(hash, key, meta);
+        let allowed = COLLECTED_LEN_MIN.max((meta.offset + meta.len) / COLLECTED_FRACTION);
         if builder.memory_bytes() as u64 > allowed {
             *collected = None;
         }
@@ -289,13 +302,13 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes everything in the file durable, of which the caller knows that it goes up to `len`.
+    /// Makes the file durable; the caller knows that it goes up to `len`.
     pub(crate) fn sync(&self, len: u64) -> Result<()> {
         if self.synced() >= len {
             return Ok(());
         }
         let Ok(file) = self.writable() else {
-            // Whoever finished it has made it durable before.
+            // It was made durable when it was finished.
             return if self.synced() >= len { Ok(()) } else { Err(Error::Closed) };
         };
         file.sync_data().map_err(|e| Error::io("sync", &self.path, e))?;
@@ -324,9 +337,9 @@ impl Segment {
         *self.file.write() = None;
     }
 
-    /// Has the file removed once nobody uses the segment any more.
-    pub(crate) fn doom(&self) {
-        self.doomed.store(true, Ordering::Release);
+    /// Has the file removed once the segment is no longer used.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
     }
 
     /// A handle for reading.
@@ -396,7 +409,7 @@ impl Segment {
             let head = head.as_slice();
             bytes[..head.len()].copy_from_slice(head);
             if head.len() < skip {
-                // Somebody cut the file; what is missing is noticed by the checksums.
+                // The file was cut; what is missing is noticed by the checksums.
                 bytes.truncate(head.len());
             }
         }
@@ -434,10 +447,10 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        if !*self.doomed.get_mut() {
+        if !*self.obsolete.get_mut() {
             return;
         }
-        // When a removal fails, the file stays listed as doomed and the next opening tries again.
+        // When a removal fails, the file stays listed as obsolete and the next opening tries again.
         let hint = names::hint(&self.home.dir, self.id);
         let _ = self.home.disk.remove(&hint);
         if self.home.disk.remove(&self.path).is_ok() {

@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"TIERCESG";
 const VERSION: u32 = 1;
 const CHECKED_LEN: usize = SEGMENT_HEADER_LEN as usize - 4;
 
-/// Who wrote a segment's records.
+/// The writer of a segment's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// A shard's log: sequence numbers ascend.

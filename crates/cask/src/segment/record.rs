@@ -1,22 +1,20 @@
 //! The record: what a segment is made of. Byte table in `docs/formats/cask-segment.md`.
 //!
-//! Two checksums guard a record. The header's makes lengths trustworthy before a single byte of
-//! the body is read, and binds the record to its place; the body's covers key, value and padding.
-//! Compaction stamps a new header; the body's checksum stays what it was.
+//! Two checksums guard a record. The header's makes the lengths trustworthy before any of the body is read, and
+//! binds the record to its position; the body's covers key, value and padding. Compaction writes a new header
+//! and keeps the body's checksum.
 //!
-//! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the
-//! members; it is there when all of it is there.
+//! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the members; it
+//! exists only if complete.
 
-use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_at_place, crc32c_of_place};
-use crate::location::ALIGNMENT;
+use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_at_location, crc32c_of_location};
+use crate::location::{ALIGNMENT, SEQ_MAX};
 use crate::{KEY_LEN_MAX, WAL_RECORD_LEN_MAX};
 
 /// Bytes of a header without the optional fields.
 pub(crate) const HEADER_LEN: usize = 32;
 /// Bytes of a header with all optional fields.
 pub(crate) const HEADER_LEN_MAX: usize = HEADER_LEN + 16;
-/// Highest sequence number: a store never comes near, and sums below it cannot overflow.
-pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
 /// Bytes of a batch head's value: member count and length of all members.
 const BATCH_VALUE_LEN: usize = 16;
 /// Bytes of a whole batch head.
@@ -92,6 +90,15 @@ pub(crate) struct Record<'a> {
     pub(crate) value: &'a [u8],
 }
 
+impl<'a> Record<'a> {
+    /// The fields of a copy, which belongs to no batch.
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        let Header { kind, compression, expiry, version, .. } = self.header;
+        let (key, value, membership) = (self.key, self.value, Membership::Alone);
+        Fields { kind, membership, compression, expiry, version, key, value }
+    }
+}
+
 impl Header {
     /// Bytes before the key.
     pub(crate) fn len(&self) -> usize {
@@ -111,7 +118,7 @@ impl Header {
         let (has_expiry, has_version) = (flags & FLAG_EXPIRY != 0, flags & FLAG_VERSION != 0);
         let len = header_len(has_expiry, has_version);
         let header = bytes.get(..len).ok_or(Damage("record header is cut off"))?;
-        if crc32c_append(crc32c_of_place(salt, offset), &header[4..]) != u32_at(fixed, 0) {
+        if crc32c_append(crc32c_of_location(salt, offset), &header[4..]) != u32_at(fixed, 0) {
             return Err(Damage("record header checksum does not match"));
         }
         let mut optional = header[HEADER_LEN..].as_chunks::<8>().0.iter();
@@ -176,7 +183,7 @@ impl<'a> Record<'a> {
         Ok(Record { header, key, value })
     }
 
-    /// The record at the start of `bytes`, of which header and body were verified before.
+    /// The record at the start of `bytes`, whose header and body were already verified.
     pub(crate) fn verified(header: Header, bytes: &'a [u8]) -> Self {
         let (key, rest) = bytes[header.len()..].split_at(header.key_len);
         Record { header, key, value: &rest[..header.value_len] }
@@ -213,8 +220,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, fields: &Fields<'_>) {
     header[24..26].copy_from_slice(&[fields.kind as u8, fields.compression]);
     header[26..28].copy_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&header);
-    for field in [fields.expiry, fields.version].into_iter().flatten() {
-        out.extend_from_slice(&field.to_le_bytes());
+    if let Some(expiry) = fields.expiry {
+        out.extend_from_slice(&expiry.to_le_bytes());
+    }
+    if let Some(version) = fields.version {
+        out.extend_from_slice(&version.to_le_bytes());
     }
     if !fields.key.is_empty() {
         out.extend_from_slice(fields.key);
@@ -254,7 +264,7 @@ pub(crate) fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset
     record[8..16].copy_from_slice(&seq.to_le_bytes());
     record[28..32].copy_from_slice(&((synced / ALIGNMENT) as u32).to_le_bytes());
     let (fixed, optional) = record[4..len].split_at(HEADER_LEN - 4);
-    let mut crc = crc32c_at_place(salt, offset, fixed.first_chunk().expect("a whole header"));
+    let mut crc = crc32c_at_location(salt, offset, fixed.first_chunk().expect("a whole header"));
     if !optional.is_empty() {
         crc = crc32c_append(crc, optional);
     }

@@ -1,10 +1,10 @@
 //! Reading a segment from its first record to its last.
 //!
-//! Every checksum is verified on the way, a batch is only entered when all its members are good,
-//! and in a log's segment sequence numbers must ascend, which unmasks leftovers of a write that
-//! was taken back. Where the records stop before the file does, [`Scanner::trusts_beyond`] tells
-//! a torn tail from damage: each record says how much of its segment was durable when it was
-//! written, so a good record further on that vouches for the bad place convicts the disk.
+//! Every checksum is verified; a batch is entered only when all its members are good; and in a log's segment
+//! sequence numbers must ascend, which exposes leftovers of a write that was rolled back. Where the records stop
+//! before the file does, [`Scanner::trusts_beyond`] tells a torn tail from damage: each record says how much of
+//! its segment was durable when it was written, so a good record further on that vouches for the bad place
+//! proves damage.
 
 use super::header::{Origin, SEGMENT_HEADER_LEN};
 use super::record::{BATCH_HEAD_LEN, Damage, HEADER_LEN, HEADER_LEN_MAX, Header, Kind};
@@ -12,6 +12,8 @@ use super::record::{Membership, Record};
 use crate::checksum::Salt;
 use crate::disk::DiskFile;
 use crate::error::{Error, Result};
+use crate::hint::entry::RecordMeta;
+use crate::hint::writer::HintBuilder;
 use crate::location::ALIGNMENT;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub(crate) struct Scanner {
     buf_start: u64,
 }
 
-/// What stands at the scanner's position.
+/// What is at the scanner's position.
 pub(crate) enum Step<'a> {
     /// A put or delete, at this offset.
     Record(u64, Record<'a>),
@@ -80,6 +82,29 @@ impl Scanner {
         self.members = 0;
     }
 
+    /// Collects hints of all records and returns the offset where it stopped: the end, or the first
+    /// damage.
+    pub(crate) fn collect(
+        &mut self,
+        hints: &mut HintBuilder,
+    ) -> Result<(u64, Option<&'static str>)> {
+        loop {
+            match self.next()? {
+                Step::Record(offset, record) => {
+                    let meta = RecordMeta {
+                        seq: record.header.seq,
+                        offset,
+                        len: record.header.record_len(),
+                        is_tombstone: record.header.kind == Kind::Delete,
+                    };
+                    hints.add(record.key, meta);
+                }
+                Step::End => return Ok((self.position(), None)),
+                Step::Damaged(offset, damage) => return Ok((offset, Some(damage.0))),
+            }
+        }
+    }
+
     /// The next put or delete.
     pub(crate) fn next(&mut self) -> Result<Step<'_>> {
         loop {
@@ -118,7 +143,7 @@ impl Scanner {
         }
     }
 
-    /// Verifies all members of the batch with this head at `at`, then stands at the first. Returns
+    /// Verifies all members of the batch with this head at `at`, then is at the first. Returns
     /// where the last one ends.
     fn enter_batch(&mut self, at: u64, head: Header) -> Result<Result<u64, Damage>> {
         let first_seq = head.seq;
@@ -155,7 +180,7 @@ impl Scanner {
         Ok(Ok(end))
     }
 
-    /// Where the batch whose head stands at `at` ends, if all its members are good.
+    /// Where the batch whose head is at `at` ends, if all its members are good.
     pub(crate) fn batch_end(&mut self, at: u64) -> Result<Result<u64, Damage>> {
         self.members = 0;
         let entered = match self.load_record(at)? {

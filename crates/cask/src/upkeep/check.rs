@@ -11,12 +11,11 @@ use crate::hint::reader::HintReader;
 use crate::location::SegmentId;
 use crate::log::salvage::find_end;
 use crate::log::salvage::load_tails;
-use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
-use crate::segment::file::{OpenFiles, Segment, SegmentHome};
+use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::scan::{Scanner, Step};
 use crate::tail::TailImage;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -71,7 +70,7 @@ pub fn check_on(
     let listed: Vec<(SegmentId, Entry)> = manifest
         .segments
         .iter()
-        .filter(|(_, entry)| entry.state != State::Doomed)
+        .filter(|(_, entry)| entry.state != SegmentState::Obsolete)
         .map(|(id, entry)| (*id, *entry))
         .collect();
     let mut opened = Vec::new();
@@ -82,7 +81,7 @@ pub fn check_on(
         }
     }
     // A store that was closed needs none.
-    let is_open = |(_, entry): &(_, Entry)| entry.state == State::Open;
+    let is_open = |(_, entry): &(_, Entry)| entry.state == SegmentState::Open;
     let none = BTreeSet::new();
     let needed = if opened.iter().any(is_open) { &manifest.tails } else { &none };
     let tails = match load_tails(&*home.disk, dir, manifest.store_id, needed) {
@@ -108,10 +107,10 @@ pub fn check_on(
     Ok(report)
 }
 
-/// Keeps everybody else from opening the store in a directory, until the result is dropped.
+/// Keeps other processes from opening the store in a directory, until the result is dropped.
 ///
 /// # Errors
-/// [`Error::Locked`] when somebody has it open, [`Error::NotAStore`] where there is none.
+/// [`Error::Locked`] when another process has it open, [`Error::NotAStore`] where there is none.
 pub fn lock_store(dir: impl AsRef<Path>) -> Result<Box<dyn crate::disk::DiskLock>> {
     lock_store_on(&OsDisk, dir.as_ref())
 }
@@ -141,14 +140,7 @@ pub(crate) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::D
 }
 
 pub(crate) fn home(disk: Arc<dyn Disk>, dir: &Path, store_id: u128) -> Arc<SegmentHome> {
-    Arc::new(SegmentHome {
-        disk,
-        dir: dir.to_owned(),
-        store_id,
-        direct_io: false,
-        open_files: OpenFiles::new(1),
-        removed: Mutex::new(Vec::new()),
-    })
+    SegmentHome::new(disk, dir, store_id, false, 1)
 }
 
 fn find_foreign(
@@ -182,7 +174,7 @@ fn check_segment(
     tell: &mut impl FnMut(u64),
 ) -> Result<()> {
     let len = segment.len();
-    if let State::Sealed { len: listed } = entry.state {
+    if let SegmentState::Sealed { len: listed } = entry.state {
         if len != listed {
             let what = "segment has not the length it was finished with";
             return Err(Error::corrupt(&segment.path, len.min(listed), what));
@@ -192,7 +184,7 @@ fn check_segment(
             report.hints_missing += usize::from(!has_valid_hint(home, order, segment, len));
         }
     }
-    if entry.state == State::Open {
+    if entry.state == SegmentState::Open {
         let ending = find_end(segment, tails, |offset| {
             report.records += 1;
             if report.records.is_multiple_of(1024) {

@@ -1,4 +1,4 @@
-//! What is done to a store that is not open: verifying it, and saving what can be saved.
+//! Work on a closed store: verify and repair.
 
 pub(crate) mod check;
 pub(crate) mod repair;

@@ -1,16 +1,15 @@
-//! Saving what can be saved of a damaged store, into a new directory.
+//! Saving the readable records of a damaged store into a new directory.
 //!
-//! Every record that checks out is copied, with its sequence number, into a segment of the new
-//! store; opening that then decides as always which record of each key is the newest. The damaged
-//! store is not touched.
+//! Every valid record is copied, with its sequence number, into a segment of the new store; opening that decides
+//! as always which record of each key is newest. The damaged store is not touched.
 //!
-//! * A damaged record is lost, which may let an older record of its key come back: a repair is a
-//!   deliberate act, and the report says how much was passed over.
-//! * Of a batch in an unfinished segment, members are only saved when all of it is there.
-//! * The records of a log are numbered anew, without gaps, in their old order. What followed a lost
-//!   record is kept: whoever owns the log decides by repairing it that this is better than nothing.
-//! * When the manifest is lost too, all segments found are taken, even those that compaction had
-//!   replaced and not yet removed.
+//! * Losing a damaged record may resurface an older record of its key: a repair is a deliberate act, and the
+//!   report says how much was skipped.
+//! * Of a batch in an unfinished segment, members are saved only if all are there.
+//! * The records of a log are renumbered, without gaps, in their old order. Records after a lost one are kept:
+//!   the owner who repairs a log has decided that this is better than nothing.
+//! * When the manifest is lost too, all segments found are taken, including those that compaction had replaced
+//!   and not yet removed.
 
 use super::Progress;
 use super::check::{home, lock};
@@ -18,12 +17,12 @@ use crate::disk::{Disk, DiskFile, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::salvage::{Patched, find_end, load_tails};
-use crate::manifest::{Entry, Manifest, Purpose, State};
+use crate::manifest::{Entry, Manifest, Purpose, SegmentState};
 use crate::names::{self, FileKind};
 use crate::options::{IndexKind, SHARDS_DEFAULT};
 use crate::segment::file::{Segment, SegmentHome, read_header};
 use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
-use crate::segment::record::{Fields, Kind, Membership, Record, encode, stamp};
+use crate::segment::record::{Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::Scanner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -177,14 +176,14 @@ fn find_segments(
     for path in disk.list(dir).map_err(|e| Error::io("list", dir, e))? {
         let FileKind::Segment(id) = names::kind_of(&path) else { continue };
         let state = manifest.and_then(|manifest| manifest.segments.get(&id)).map(|e| e.state);
-        if state == Some(State::Doomed) {
+        if state == Some(SegmentState::Obsolete) {
             continue;
         }
         let file = disk
             .open(&path, crate::disk::OpenMode::ReadOnly)
             .map_err(|e| Error::io("open", &path, e))?;
         let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
-        let is_sealed = matches!(state, Some(State::Sealed { .. }));
+        let is_sealed = matches!(state, Some(SegmentState::Sealed { .. }));
         found.insert(id, Source { path, len, is_sealed });
     }
     if found.is_empty() {
@@ -275,7 +274,7 @@ fn save_segment(
     output.map_or(Ok(Saved::Nothing), Output::finish)
 }
 
-/// A segment that was being written, with what the tails beside it have of it.
+/// A segment that was being written, together with its part of the tails.
 fn with_tail(
     disk: &Arc<dyn Disk>,
     path: &Path,
@@ -318,19 +317,9 @@ impl Output {
     }
 
     fn save(&mut self, record: &Record<'_>, seq: u64) -> Result<()> {
-        let header = &record.header;
         let offset = self.segment.len() + self.buf.len() as u64;
         let start = self.buf.len();
-        let fields = Fields {
-            kind: header.kind,
-            membership: Membership::Alone,
-            compression: header.compression,
-            expiry: header.expiry,
-            version: header.version,
-            key: record.key,
-            value: record.value,
-        };
-        encode(&mut self.buf, &fields);
+        encode(&mut self.buf, &record.fields());
         stamp(&mut self.buf[start..], seq, 0, self.segment.salt, offset);
         self.seq_min = self.seq_min.min(seq);
         self.seq_max = self.seq_max.max(seq);
@@ -351,7 +340,7 @@ impl Output {
     fn finish(mut self) -> Result<Saved> {
         self.write_out()?;
         self.segment.sync(self.segment.len())?;
-        let state = State::Sealed { len: self.segment.len() };
+        let state = SegmentState::Sealed { len: self.segment.len() };
         let entry = Entry { state, origin: Origin::Compaction, seq_min: self.seq_min };
         Ok(Saved::Segment(entry, self.seq_max))
     }

@@ -1,8 +1,7 @@
-//! A log of records that mean something to the caller alone: no keys, no index, no compaction.
+//! A log of records without keys, index or compaction; only the caller knows what they mean.
 //!
-//! Records stand in one order, that in which they were appended, and come back in it. All that is
-//! kept is a contiguous run of them: the caller can drop a beginning ([`Wal::rotate`],
-//! [`Wal::drop_before`]), and a crash can only cost an end.
+//! Records come back in the order they were appended. The log keeps a contiguous run of them: the caller can
+//! drop a beginning ([`Wal::rotate`], [`Wal::drop_before`]), and a crash can only lose an end.
 //!
 //! The parts are those of the database: a lane with its tail, segments, a manifest.
 
@@ -17,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::lane::{Lane, Owner};
 use crate::log::write::Write;
-use crate::manifest::State;
+use crate::manifest::SegmentState;
 use crate::options::{CompactionOptions, IndexKind, Options, SyncPolicy};
 use parking_lot::Mutex;
 use recovery::{Replay, WalRecovery};
@@ -39,7 +38,7 @@ thread_local! {
 pub struct WalOptions {
     /// A segment is finished when it has reached this length.
     pub segment_size_bytes: u64,
-    /// Memory in which records stand before they are written to a segment in large pieces; see
+    /// Memory in which records are before they are written to a segment in large pieces; see
     /// [`Options::tail_bytes`].
     pub tail_bytes: u64,
     /// How values are compressed.
@@ -99,7 +98,7 @@ impl Wal {
     /// one after the other.
     ///
     /// # Errors
-    /// [`Error::Locked`] when somebody has it open; [`Error::Corrupt`] or [`Error::Missing`] with
+    /// [`Error::Locked`] when another process has it open; [`Error::Corrupt`] or [`Error::Missing`] with
     /// the file concerned when the files are not what was written; [`Error::Rejected`] when
     /// `replay` does not like a record.
     pub fn open_on(
@@ -108,18 +107,41 @@ impl Wal {
         options: WalOptions,
         replay: impl FnMut(&[u8]) -> Result<(), String>,
     ) -> Result<(Self, WalRecovery)> {
-        let dir = dir.as_ref();
+        let (wal, recovery) = Self::open_idle_on(disk, dir.as_ref(), options, replay)?;
+        wal.start_threads(dir)?;
+        Ok((wal, recovery))
+    }
+
+    /// The same without its threads, for callers with something to do first; [`Wal::start_threads`] starts them.
+    ///
+    /// # Errors
+    /// As [`Wal::open_on`].
+    pub fn open_idle_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        options: WalOptions,
+        replay: impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<(Self, WalRecovery)> {
         let (store, recovery) =
             recovery::open(disk, dir, options.to_store(), &mut Replay::new(replay))?;
         let store = Arc::new(store);
-        // The first writer shall not wait for a segment to be made.
+        // So that the first writer need not wait for a segment.
         match store.prepare_spares() {
-            // It has to, and then it is told what is missing.
+            // The first writer has to try again, and reports what is missing.
             Err(error) if error.is_transient() => {}
             prepared => prepared?,
         }
-        let threads = Threads::start(&store).map_err(|e| Error::io("serve", dir, e))?;
-        Ok((Wal { store, threads: Mutex::new(threads) }, recovery))
+        let threads = Mutex::new(Threads::new(&store));
+        Ok((Wal { store, threads }, recovery))
+    }
+
+    /// Starts the threads that the options ask for, once.
+    ///
+    /// # Errors
+    /// When the system has none to give.
+    pub fn start_threads(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let started = self.threads.lock().start();
+        started.map_err(|e| Error::io("serve", dir.as_ref(), e))
     }
 
     fn lane(&self) -> &Lane {
@@ -179,8 +201,8 @@ impl Wal {
         self.store.check_writable()?;
         self.store.prepare_spares()?;
         let mut head = self.lane().lock();
-        if let Some(filled) = head.close_run() {
-            self.store.filled(0, filled);
+        if let Some(full) = head.close_run() {
+            self.store.add_immutable(0, full);
         }
         // A segment is in use from when a writer takes it, which needs the lane's lock.
         let before = self.store.segments.read().keys().copied().collect();
@@ -191,18 +213,18 @@ impl Wal {
     /// that were freed.
     pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
         self.sync()?;
-        // Nobody seals meanwhile what goes, and nobody tries to afterwards.
+        // What goes is not sealed meanwhile, nor afterwards.
         let _sealing = self.store.sealing.lock();
         self.store.check_writable()?;
         self.store.update_manifest(|manifest| {
             manifest.first_seq = manifest.first_seq.max(mark.first_seq);
             for id in &mark.before {
                 if let Some(entry) = manifest.segments.get_mut(id) {
-                    entry.state = State::Doomed;
+                    entry.state = SegmentState::Obsolete;
                 }
             }
         })?;
-        self.store.filled.lock().retain(|(_, filled)| !mark.before.contains(&filled.id));
+        self.store.immutable.lock().retain(|(_, immutable)| !mark.before.contains(&immutable.id));
         let gone = mark.before.iter().filter_map(|id| self.store.segment(*id));
         let freed = gone.map(|segment| segment.len()).sum();
         self.store.retire(mark.before.iter().copied());
@@ -223,7 +245,7 @@ impl Wal {
 
 impl Drop for Wal {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`. Nothing that was acknowledged depends on it.
+        // Errors are returned by `close`. Nothing that was acknowledged depends on this.
         let _ = self.close();
     }
 }
@@ -254,7 +276,7 @@ mod tests {
         let (disk, mut records) = (SimDisk::new(1), Vec::new());
         let wal = open(&disk, &mut records);
         wal.append(b"old").unwrap();
-        // The sealing thread has just made a spare segment, and somebody rotates before it can
+        // The sealing thread has just made a spare segment, and the log rotates before it can
         // put it with the others.
         let spare = wal.store.create_segment(Origin::Log).unwrap();
         let mark = wal.rotate().unwrap();
@@ -273,18 +295,18 @@ mod tests {
         let wal = open(&disk, &mut records);
         wal.append(b"old").unwrap();
         let mark = wal.rotate().unwrap();
-        assert_eq!(wal.store.filled.lock().len(), 1, "it is still to be sealed");
+        assert_eq!(wal.store.immutable.lock().len(), 1, "it is still to be sealed");
         wal.append(b"new").unwrap();
-        // There is no space for the next replacement of the manifest, whoever asks for it.
+        // There is no space for the next replacement of the manifest.
         disk.inject_os_error(Fault::Open, 0, libc::ENOSPC);
         if let Err(error) = wal.drop_before(&mark) {
             assert!(error.is_no_space(), "{error}");
             wal.drop_before(&mark).unwrap();
         }
-        wal.store.seal_filled().unwrap();
+        wal.store.seal_immutable().unwrap();
         let listed = wal.store.manifest.lock().segments.clone();
         for id in &mark.before {
-            assert!(listed.get(id).is_none_or(|entry| entry.state == State::Doomed));
+            assert!(listed.get(id).is_none_or(|entry| entry.state == SegmentState::Obsolete));
         }
         wal.close().unwrap();
         drop(wal);

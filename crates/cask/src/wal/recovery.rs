@@ -1,8 +1,8 @@
 //! From the files of a directory to the records of a log, in order.
 //!
-//! Sequence numbers are consecutive over all segments. Where one is missing, the log ends: the power
-//! failed when later bytes had reached the device before earlier ones, and nothing from there on was
-//! ever said to be durable. What follows is cut off and reported.
+//! Sequence numbers are consecutive over all segments. Where one is missing, the log ends: the power failed
+//! after later bytes had reached the device before earlier ones, and nothing from there on was acknowledged as
+//! durable. The rest is cut off and reported.
 
 use crate::db::open::{adopt_tails, load_manifest, lock_dir, remove_idle_tails, sort_out_files};
 use crate::db::recovery::{TornTail, complete_segment, scanner};
@@ -14,12 +14,11 @@ use crate::error::{Error, Result};
 use crate::hint::entry::HintOrder;
 use crate::index::hash::HashIndex;
 use crate::log::salvage::load_tails;
-use crate::manifest::{Manifest, Purpose, State};
+use crate::manifest::{Manifest, Purpose, SegmentState};
 use crate::options::Options;
-use crate::segment::file::{OpenFiles, Segment, SegmentHome};
+use crate::segment::file::{Segment, SegmentHome};
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::segment::scan::Step;
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,29 +88,23 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let mut manifest = load_manifest(&*disk, dir, Purpose::Log, &options)?;
     let is_new = manifest.segments.is_empty();
     sort_out_files(&*disk, dir, &mut manifest)?;
-    let home = Arc::new(SegmentHome {
-        disk,
-        dir: dir.to_owned(),
-        store_id: manifest.store_id,
-        direct_io: options.direct_io,
-        open_files: OpenFiles::new(options.open_files_max),
-        removed: Mutex::new(Vec::new()),
-    });
+    let (direct_io, files_max) = (options.direct_io, options.open_files_max);
+    let home = SegmentHome::new(disk, dir, manifest.store_id, direct_io, files_max);
     let segments = complete_segments(&home, &manifest, &mut replay.recovery)?;
     replay.next_seq = manifest.first_seq;
-    let (kept, doomed) = replay_segments(&mut manifest, segments, replay)?;
+    let (kept, obsolete) = replay_segments(&mut manifest, segments, replay)?;
     // Without a gap, though numbers from here on may have been given to records that are lost.
     manifest.next_seq = replay.next_seq;
     adopt_tails(&*home.disk, dir, &mut manifest)?;
     match manifest.store(&*home.disk, dir) {
         Ok(()) => {
-            // Only now, when the manifest lists them as doomed, may the empty ones' files go.
-            doomed.iter().for_each(|segment| segment.doom());
-            drop(doomed);
+            // Only now, when the manifest lists them as obsolete, may the empty ones' files go.
+            obsolete.iter().for_each(|segment| segment.mark_obsolete());
+            drop(obsolete);
             remove_idle_tails(&*home.disk, dir, manifest.shards)?;
         }
         // The disk is full. The manifest that is there leads to the same records once more; the one in
-        // memory is stored before anything else is written, and the next opening removes what is doomed.
+        // memory is stored before anything else is written, and the next opening removes what is obsolete.
         Err(error) if error.is_transient() && !is_new => {}
         Err(error) => return Err(error),
     }
@@ -132,7 +125,7 @@ fn complete_segments(
     manifest: &Manifest,
     recovery: &mut WalRecovery,
 ) -> Result<Segments> {
-    let is_open = |entry: &crate::manifest::Entry| entry.state == State::Open;
+    let is_open = |entry: &crate::manifest::Entry| entry.state == SegmentState::Open;
     let tails = match manifest.segments.values().any(is_open) {
         true => load_tails(&*home.disk, &home.dir, home.store_id, &manifest.tails)?,
         false => Vec::new(),
@@ -141,11 +134,11 @@ fn complete_segments(
     for (id, entry) in &manifest.segments {
         let segment = Segment::open(home, *id, entry.seq_min)?;
         match entry.state {
-            State::Sealed { len } if segment.len() != len => {
+            SegmentState::Sealed { len } if segment.len() != len => {
                 let what = "segment has not the length it was finished with";
                 return Err(Error::corrupt(&segment.path, segment.len().min(len), what));
             }
-            State::Sealed { .. } => {}
+            SegmentState::Sealed { .. } => {}
             _ => recovery.torn_tails.extend(complete_segment(&segment, &tails)?),
         }
         let first = match scanner(&segment)?.next()? {
@@ -168,7 +161,7 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     segments: Vec<Arc<Segment>>,
     replay: &mut Replay<F>,
 ) -> Result<(Segments, Segments)> {
-    let (mut kept, mut doomed) = (Vec::new(), Vec::new());
+    let (mut kept, mut obsolete) = (Vec::new(), Vec::new());
     let mut has_ended = false;
     for segment in segments {
         let gap = match has_ended {
@@ -178,19 +171,20 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
         };
         if let Some(offset) = gap {
             has_ended = true;
-            let is_sealed = matches!(manifest.segments[&segment.id].state, State::Sealed { .. });
+            let is_sealed =
+                matches!(manifest.segments[&segment.id].state, SegmentState::Sealed { .. });
             replay.recovery.torn_tails.push(cut(&segment, offset, is_sealed)?);
         }
         let Some(entry) = manifest.segments.get_mut(&segment.id) else { continue };
         if segment.len() > SEGMENT_HEADER_LEN {
-            entry.state = State::Sealed { len: segment.len() };
+            entry.state = SegmentState::Sealed { len: segment.len() };
             kept.push(segment);
         } else {
-            entry.state = State::Doomed;
-            doomed.push(segment);
+            entry.state = SegmentState::Obsolete;
+            obsolete.push(segment);
         }
     }
-    Ok((kept, doomed))
+    Ok((kept, obsolete))
 }
 
 /// Ends a segment where records before it are missing. One that was finished was durable together

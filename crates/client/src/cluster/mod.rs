@@ -93,7 +93,7 @@ impl<C: Shard> Cluster<C> {
     }
 
     /// The ring.
-    pub fn ring(&self) -> &Ring {
+    pub fn notify(&self) -> &Ring {
         &self.ring
     }
 }

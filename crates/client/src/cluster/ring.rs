@@ -1,12 +1,11 @@
-//! Consistent hashing as libketama and libmemcached do it.
+//! Consistent hashing, compatible with libketama and libmemcached.
 //!
-//! Each server has points on a ring of 2^32 numbers, about 160 if all weigh the same. A key belongs to the
-//! server of the first point that is not before its hash. When a server is added or taken away, only
-//! keys of its own points move.
+//! Each server has points on a ring of 2^32 numbers, about 160 with equal weights. A key belongs to the server of the
+//! first point at or after its hash. Adding or removing a server moves only the keys of its own points.
 //!
-//! The points are the four little-endian words of `MD5(name-i)` for i = 0..40, and the hash of a key is
-//! the first such word. Clients that use the same names, weights and hash agree about every key:
-//! libmemcached with `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED` and MD5, and what is built on it.
+//! The points are the four little-endian words of `MD5(name-i)` for i = 0..40, and the hash of a key is the first
+//! such word. Clients with the same names, weights and hash agree about every key: libmemcached with
+//! `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED` and MD5, and what is built on it.
 
 use crate::address::Address;
 

@@ -1,8 +1,8 @@
-//! The requests that were taken up and not completed, by id.
+//! The requests in flight, by id.
 //!
-//! Ids count up, so that an id comes back after 2^32 requests only: an answer that is late by less
-//! than that is recognized. The slot of a request follows from its id. Where a slow request still
-//! has the slot, the id is passed over; as half of the slots are free at least, that is rare.
+//! Ids count up, so an id is reused only after 2^32 requests, and any answer less late than that is recognized. The
+//! id determines the slot of a request. If a slow request still has that slot, the id is skipped; since at least
+//! half of the slots are free, this is rare.
 
 use crate::callback::Callback;
 use crate::window::Repeat;
@@ -12,17 +12,17 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// Where the bytes of a request are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ByteRange {
     /// Number of its chunk, in [`Output`](super::output::Output).
     pub(super) chunk: u32,
     pub(super) offset: usize,
     pub(super) len: usize,
 }
 
-/// A request and who waits for it.
+/// A request and its waiter.
 pub(super) struct Request {
     pub(super) callback: Callback,
-    pub(super) place: Place,
+    pub(super) range: ByteRange,
     /// When it fails.
     pub(super) deadline_ms: u64,
     /// When this attempt has failed; not later than the deadline.
@@ -44,7 +44,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Room for so many requests.
+    /// Room for this many requests.
     pub(super) fn new(max_inflight: usize) -> InFlight {
         let slots = (max_inflight * 2).next_power_of_two();
         InFlight {
@@ -139,7 +139,7 @@ mod tests {
     fn request(attempt_until_ms: u64) -> Request {
         Request {
             callback: Callback::new(|_| {}),
-            place: Place { chunk: 0, offset: 0, len: 0 },
+            range: ByteRange { chunk: 0, offset: 0, len: 0 },
             deadline_ms: NEVER,
             attempt_until_ms,
             failures: 0,

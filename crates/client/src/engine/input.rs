@@ -1,4 +1,4 @@
-//! What was received and not yet understood.
+//! Received bytes not yet parsed.
 
 /// Bytes that are received at once: a few hundred answers of ordinary size.
 const BUFFER_LEN: usize = 64 * 1024;
@@ -36,7 +36,7 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes have been put at the front of the [`space`](Input::space).
+    /// This many bytes have been put at the front of the [`space`](Input::space).
     pub(crate) fn received(&mut self, count: usize) {
         self.end += count;
         debug_assert!(self.end <= self.buffer.len());

@@ -1,15 +1,15 @@
 //! The life of requests, without sockets, threads and clocks.
 //!
-//! The engine is told what happens: requests were made, a connection was established or lost, bytes
-//! have arrived, time has passed. It answers what is to be sent, whether a connection is wanted, and
-//! when it wants to be called again; and it calls callbacks. Its driver decides nothing.
+//! The engine is told of events: new requests, a connection established or lost, received bytes, elapsed time. It
+//! returns what to send, whether it wants a connection, and when to call it again; and it calls callbacks. Its
+//! driver decides nothing.
 //!
 //! - A request is completed exactly once, at the latest at its deadline.
-//! - A request of which a byte was sent is sent again only if that was allowed, and after a wait. A
-//!   request of which nothing was sent is sent over the next connection, whatever it is.
-//! - What has timed out before it was sent is never sent.
-//! - An answer that is no longer wanted is dropped. If there are too many of them, or a whole
-//!   timeout passes without a byte from the server, the connection is given up.
+//! - A request of which a byte was sent is sent again only if that is allowed, and after a wait. A request of which
+//!   nothing was sent is sent over the next connection, whatever it is.
+//! - A request that timed out before it was sent is never sent.
+//! - An answer that is no longer wanted is dropped. If there are too many of them, or a whole timeout passes without
+//!   a byte from the server, the connection is closed.
 
 mod in_flight;
 mod input;
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use crate::config::{Config, Offline, millis};
 use crate::error::Error;
 use crate::framing::Framing;
-use crate::window::{Batch, LinkStatus, Repeat, Submitted, Window};
-use in_flight::{InFlight, NEVER, Place, Request};
+use crate::window::{LinkStatus, Repeat, Submission, Submitted, Window};
+use in_flight::{ByteRange, InFlight, NEVER, Request};
 pub(crate) use input::Input;
 use output::{Output, Rest};
 
@@ -63,7 +63,6 @@ struct Repetition {
     request: Request,
 }
 
-/// See the head of this file.
 pub(crate) struct Engine<F> {
     framing: F,
     window: Arc<Window>,
@@ -113,7 +112,7 @@ impl<F: Framing> Engine<F> {
     }
 
     /// Takes up the requests of a batch, and leaves it empty.
-    pub(crate) fn take_up(&mut self, now_ms: u64, batch: &mut Batch) {
+    pub(crate) fn take_up(&mut self, now_ms: u64, batch: &mut Submission) {
         if batch.requests.is_empty() {
             return;
         }
@@ -129,11 +128,11 @@ impl<F: Framing> Engine<F> {
         let chunk = self.output.push(bytes, batch.requests.len());
         let deadline_ms = self.config.timeout.map_or(NEVER, |timeout| now_ms + millis(timeout));
         for Submitted { offset, len, repeat, replies, callback } in batch.requests.drain(..) {
-            let place = Place { chunk, offset, len };
+            let range = ByteRange { chunk, offset, len };
             let attempt_until_ms = self.attempt_until_ms(now_ms, deadline_ms, repeat);
             self.insert(Request {
                 callback,
-                place,
+                range,
                 deadline_ms,
                 attempt_until_ms,
                 failures: 0,
@@ -167,7 +166,7 @@ impl<F: Framing> Engine<F> {
     #[inline]
     fn insert(&mut self, request: Request) {
         let id = self.in_flight.next_id();
-        F::set_id(self.output.bytes_mut(request.place), id);
+        F::set_id(self.output.bytes_mut(request.range), id);
         if F::ORDERED {
             self.order.push_back((id, request.replies));
         }
@@ -175,7 +174,7 @@ impl<F: Framing> Engine<F> {
     }
 
     fn complete(&mut self, request: Request, error: Error) {
-        self.output.unpin(request.place);
+        self.output.unpin(request.range);
         self.window.complete_one();
         request.callback.call(Err(error));
     }
@@ -274,7 +273,7 @@ impl<F: Framing> Engine<F> {
         self.input.clear();
         self.order.clear();
         self.abandoned = 0;
-        let unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.place));
+        let unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.range));
         let sent = self.in_flight.take_all();
         self.requeue(unsent, &[], Rest::Goes);
         let error = after_sending(reason);
@@ -284,14 +283,15 @@ impl<F: Framing> Engine<F> {
     }
 
     /// Queues requests anew of which nothing was sent, `others` are not to be sent at all.
-    fn requeue(&mut self, requests: Vec<(u32, Request)>, others: &[Place], rest: Rest) {
-        let mut places: Vec<Place> = requests.iter().map(|(_, request)| request.place).collect();
+    fn requeue(&mut self, requests: Vec<(u32, Request)>, others: &[ByteRange], rest: Rest) {
+        let mut ranges: Vec<ByteRange> =
+            requests.iter().map(|(_, request)| request.range).collect();
         let requests = requests.into_iter().map(|(_, request)| request).collect();
         let (bytes, requests) = self.copy(requests);
-        let olds = places.len();
-        places.extend_from_slice(others);
-        self.output.take_back(&places, rest);
-        places[..olds].iter().for_each(|&place| self.output.unpin(place));
+        let olds = ranges.len();
+        ranges.extend_from_slice(others);
+        self.output.take_back(&ranges, rest);
+        ranges[..olds].iter().for_each(|&range| self.output.unpin(range));
         self.queue(bytes, requests);
     }
 
@@ -300,8 +300,8 @@ impl<F: Framing> Engine<F> {
         let mut bytes = self.output.buffer();
         for request in &mut requests {
             let offset = bytes.len();
-            bytes.extend_from_slice(self.output.bytes_mut(request.place));
-            request.place.offset = offset;
+            bytes.extend_from_slice(self.output.bytes_mut(request.range));
+            request.range.offset = offset;
         }
         (bytes, requests)
     }
@@ -313,7 +313,7 @@ impl<F: Framing> Engine<F> {
         }
         let chunk = self.output.push(bytes, requests.len());
         for mut request in requests {
-            request.place.chunk = chunk;
+            request.range.chunk = chunk;
             self.insert(request);
         }
     }
@@ -321,8 +321,8 @@ impl<F: Framing> Engine<F> {
     /// Nothing waits any more.
     fn fail_all(&mut self, reason: &Error) {
         let unsent = self.in_flight.take_all();
-        let places: Vec<Place> = unsent.iter().map(|(_, request)| request.place).collect();
-        self.output.take_back(&places, Rest::Goes);
+        let ranges: Vec<ByteRange> = unsent.iter().map(|(_, request)| request.range).collect();
+        self.output.take_back(&ranges, Rest::Goes);
         self.order.clear();
         let repetitions = mem::take(&mut self.repetitions);
         let requests = unsent.into_iter().map(|(_, request)| request);
@@ -356,7 +356,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// So many bytes of that have been sent.
+    /// This many bytes of that have been sent.
     pub(crate) fn sent(&mut self, count: usize) {
         match &mut self.link {
             Link::Ready => self.output.advance(count),
@@ -370,7 +370,7 @@ impl<F: Framing> Engine<F> {
         self.input.space()
     }
 
-    /// So many bytes have been received there.
+    /// This many bytes have been received there.
     pub(crate) fn received(&mut self, now_ms: u64, count: usize) {
         self.received_ms = now_ms;
         self.input.received(count);
@@ -408,8 +408,8 @@ impl<F: Framing> Engine<F> {
             self.abandoned = self.abandoned.saturating_sub(1);
             return Ok(());
         };
-        let is_unsent = self.output.is_unsent(request.place);
-        self.output.unpin(request.place);
+        let is_unsent = self.output.is_unsent(request.range);
+        self.output.unpin(request.range);
         self.window.complete_one();
         if is_unsent {
             request.callback.call(Err(unasked()));
@@ -483,7 +483,7 @@ impl<F: Framing> Engine<F> {
     fn end_attempts(&mut self, now_ms: u64) {
         let due = self.in_flight.take_due(now_ms);
         let (unsent, sent): (Vec<_>, Vec<_>) =
-            due.into_iter().partition(|(_, request)| self.output.is_unsent(request.place));
+            due.into_iter().partition(|(_, request)| self.output.is_unsent(request.range));
         if !unsent.is_empty() {
             self.end_unsent(now_ms, unsent);
         }
@@ -501,7 +501,7 @@ impl<F: Framing> Engine<F> {
 
     /// Ends attempts that have not begun: those whose time is not over in all go on.
     fn end_unsent(&mut self, now_ms: u64, due: Vec<(u32, Request)>) {
-        let mut unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.place));
+        let mut unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.range));
         if F::ORDERED {
             let begun = self.order.len().saturating_sub(unsent.len() + due.len());
             self.order.truncate(begun);
@@ -515,8 +515,8 @@ impl<F: Framing> Engine<F> {
             request.attempt_until_ms =
                 self.attempt_until_ms(now_ms, request.deadline_ms, request.repeat);
         }
-        let places: Vec<Place> = late.iter().map(|(_, request)| request.place).collect();
-        self.requeue(unsent, &places, Rest::Stays);
+        let ranges: Vec<ByteRange> = late.iter().map(|(_, request)| request.range).collect();
+        self.requeue(unsent, &ranges, Rest::Stays);
         for (_, request) in late {
             let was_sent = request.failures > 0;
             self.complete(request, Error::TimedOut { sent: was_sent });
@@ -545,9 +545,9 @@ impl<F: Framing> Engine<F> {
                 self.repetitions.push(Repetition { at_ms, request });
             }
         }
-        let places: Vec<Place> = due.iter().map(|request| request.place).collect();
+        let ranges: Vec<ByteRange> = due.iter().map(|request| request.range).collect();
         let (bytes, due) = self.copy(due);
-        places.into_iter().for_each(|place| self.output.unpin(place));
+        ranges.into_iter().for_each(|range| self.output.unpin(range));
         self.queue(bytes, due);
     }
 }

@@ -1,12 +1,11 @@
-//! The bytes of requests: what is to be sent, and what may have to be sent again.
+//! The bytes of requests: to be sent, or perhaps to be sent again.
 //!
-//! A chunk is what was taken from the window at once. Nothing is copied: the buffer into which the
-//! callers have encoded is sent as it is. It is kept as long as one of its requests is in flight,
-//! then its memory goes back to the window.
+//! A chunk is what was taken from the window at once. Nothing is copied: the buffer that callers encoded into is
+//! sent as is, kept while one of its requests is in flight, and then returned to the window.
 
 use std::collections::VecDeque;
 
-use super::in_flight::Place;
+use super::in_flight::ByteRange;
 
 /// Buffers that are kept for later, and the largest that is.
 const SPARE_BUFFERS_MAX: usize = 8;
@@ -25,7 +24,6 @@ struct Chunk {
     is_begun: bool,
 }
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     chunks: Vec<Chunk>,
@@ -35,7 +33,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Appends bytes to what is to be sent, with so many requests in them. The number of the chunk.
+    /// Appends bytes to what is to be sent, with this many requests in them. The number of the chunk.
     pub(super) fn push(&mut self, bytes: Vec<u8>, pins: usize) -> u32 {
         let chunk = Chunk { bytes, sent: 0, pins, is_queued: true, is_begun: false };
         let number = match self.free.pop() {
@@ -63,7 +61,7 @@ impl Output {
         Some(&chunk.bytes[chunk.sent..])
     }
 
-    /// The socket has taken so many bytes of the [`front`](Output::front).
+    /// The socket has taken this many bytes of the [`front`](Output::front).
     pub(super) fn advance(&mut self, count: usize) {
         let Some(&number) = self.queue.front() else { return };
         let chunk = &mut self.chunks[number as usize];
@@ -78,24 +76,24 @@ impl Output {
     }
 
     /// The bytes of a request, to write its id or to send it again.
-    pub(super) fn bytes_mut(&mut self, place: Place) -> &mut [u8] {
-        &mut self.chunks[place.chunk as usize].bytes[place.offset..place.offset + place.len]
+    pub(super) fn bytes_mut(&mut self, range: ByteRange) -> &mut [u8] {
+        &mut self.chunks[range.chunk as usize].bytes[range.offset..range.offset + range.len]
     }
 
     /// Whether not a single byte of the request was sent.
     #[inline]
-    pub(super) fn is_unsent(&self, place: Place) -> bool {
-        let chunk = &self.chunks[place.chunk as usize];
-        chunk.is_queued && place.offset >= chunk.sent
+    pub(super) fn is_unsent(&self, range: ByteRange) -> bool {
+        let chunk = &self.chunks[range.chunk as usize];
+        chunk.is_queued && range.offset >= chunk.sent
     }
 
     /// The request does not need its bytes any more.
     #[inline]
-    pub(super) fn unpin(&mut self, place: Place) {
-        let chunk = &mut self.chunks[place.chunk as usize];
+    pub(super) fn unpin(&mut self, range: ByteRange) {
+        let chunk = &mut self.chunks[range.chunk as usize];
         chunk.pins -= 1;
         if chunk.pins == 0 {
-            self.free_if_done(place.chunk);
+            self.free_if_done(range.chunk);
         }
     }
 
@@ -112,9 +110,9 @@ impl Output {
         }
     }
 
-    /// Takes back what was not begun: nothing of it will be sent. `unsent` are the places of all
+    /// Takes back what was not begun: nothing of it will be sent. `unsent` are the ranges of all
     /// requests that were not begun. The rest of the one that was stays, if `rest` says so.
-    pub(super) fn take_back(&mut self, unsent: &[Place], rest: Rest) {
+    pub(super) fn take_back(&mut self, unsent: &[ByteRange], rest: Rest) {
         let begun = match rest {
             Rest::Stays => self.rest_of_begun(unsent),
             Rest::Goes => None,
@@ -130,10 +128,10 @@ impl Output {
     }
 
     /// What the socket has not taken of the request that it has taken the beginning of.
-    fn rest_of_begun(&self, unsent: &[Place]) -> Option<Vec<u8>> {
+    fn rest_of_begun(&self, unsent: &[ByteRange]) -> Option<Vec<u8>> {
         let &number = self.queue.front()?;
         let chunk = &self.chunks[number as usize];
-        let offsets = unsent.iter().filter(|place| place.chunk == number).map(|place| place.offset);
+        let offsets = unsent.iter().filter(|range| range.chunk == number).map(|range| range.offset);
         let end = offsets.min().unwrap_or(chunk.bytes.len());
         (chunk.is_begun && chunk.sent < end).then(|| chunk.bytes[chunk.sent..end].to_vec())
     }

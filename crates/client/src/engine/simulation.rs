@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{Engine, Greeting};
-use crate::alarm::Alarm;
 use crate::callback::{Callback, Outcome, Recipient};
 use crate::config::{Backoff, Config, Offline};
 use crate::error::Error;
 use crate::framing::{Framing, PedroKvFraming, RespFraming};
-use crate::window::{Batch, Repeat, Window};
+use crate::wakeup::Wakeup;
+use crate::window::{Repeat, Submission, Window};
 
 /// Lives in an ordinary test run, for each protocol.
 const SEEDS: u64 = 3_000;
@@ -37,16 +37,12 @@ const TIMEOUT_MS: u64 = 200;
 /// Longest step of time.
 const STEP_MS: u64 = 40;
 
-/// SplitMix64, by Steele, Lea and Flood.
-struct Random(u64);
+/// Chooses what happens.
+struct Random(tierce_harness::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -61,7 +57,7 @@ impl Random {
 /// A protocol as the simulated server speaks it. A request is for a number, and so is its answer.
 trait Dialect: Framing + Default {
     const REQUEST_LEN: usize;
-    /// Appends a request that is answered by so many replies.
+    /// Appends a request that is answered by this many replies.
     fn request(number: u32, replies: u32, out: &mut Vec<u8>) -> Result<(), Error>;
     /// Number and id, and whether it is the first part of a request.
     fn read(request: &[u8]) -> (u32, u32, bool);
@@ -153,7 +149,7 @@ struct Life<F: Dialect> {
     book: SharedBook,
     window: Arc<Window>,
     engine: Engine<F>,
-    batch: Batch,
+    batch: Submission,
     server: Server<F>,
     /// Futures that were not dropped.
     futures: BTreeSet<u32>,
@@ -175,7 +171,7 @@ struct Server<F> {
 }
 
 fn new_life<F: Dialect>(seed: u64) -> Life<F> {
-    let mut random = Random(seed);
+    let mut random = Random(tierce_harness::Random::new(seed));
     let max_inflight = 1 + random.below(12) as usize;
     let config = Config {
         max_inflight,
@@ -188,7 +184,7 @@ fn new_life<F: Dialect>(seed: u64) -> Life<F> {
         offline: if random.one_in(3) { Offline::Fail } else { Offline::Wait },
         ..Config::default()
     };
-    let window = Arc::new(Window::new(max_inflight, Alarm::new().unwrap()));
+    let window = Arc::new(Window::new(max_inflight, Wakeup::new().unwrap()));
     window.adopt_io_thread();
     let engine =
         Engine::new(F::default(), Arc::clone(&window), config, Greeting::default(), random.next());
@@ -204,7 +200,7 @@ fn new_life<F: Dialect>(seed: u64) -> Life<F> {
         book: Arc::new(Mutex::new(book)),
         window,
         engine,
-        batch: Batch::default(),
+        batch: Submission::default(),
         server: Server {
             is_connected: false,
             requests: Vec::new(),
@@ -281,7 +277,7 @@ fn make<F: Dialect>(window: &Arc<Window>, book: &SharedBook) -> bool {
     true
 }
 
-/// Notes how a request ended; whether its callback shall make another one.
+/// Notes how a request ended; whether its callback is to make another one.
 fn end<F: Dialect>(book: &SharedBook, number: u32, outcome: Result<&[u8], Error>) -> bool {
     let mut book = book.lock().unwrap();
     let now_ms = book.now_ms;

@@ -2,14 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tierce_wire::pedrokv::Kind;
 
 use super::{deleted, encode, found, owned, stored};
 use crate::address::Address;
 use crate::callback::{Callback, Outcome};
-use crate::channel::Channel;
+use crate::channel::{Channel, window_of_channel};
 use crate::config::Config;
 use crate::engine::Greeting;
 use crate::error::Error;
@@ -28,7 +27,7 @@ use crate::window::Repeat;
 ///   window is full, the request waits in line until there is room, or until its future is dropped.
 /// * `get_with`, `put_with` and `delete_with` take a callback, which is called exactly once, whatever
 ///   happens. They block while the window is full. In a callback, which must not block, there is
-///   always room for one request in the place of the one that is completed; if there is no room for
+///   always room for one request in place of the one that is completed; if there is no room for
 ///   more, those fail with [`Error::WindowFull`].
 ///
 /// Callbacks run on the thread of the client, one after the other. They should be short, and must not
@@ -61,6 +60,8 @@ pub struct Client {
     channel: Arc<Channel>,
     write_repeat: Repeat,
 }
+
+window_of_channel!(Client);
 
 impl Client {
     /// Starts a client that connects by itself. Requests can be made at once.
@@ -157,45 +158,6 @@ impl Client {
         let callback = Callback::new(move |outcome: Outcome<'_>| callback(stored(outcome)));
         entry.send(|out| encode(Kind::Put, key, value, out), self.write_repeat, 1, callback);
         Ok(())
-    }
-
-    /// Becomes ready when there is room in the window. Nothing is reserved: others may be faster.
-    pub fn ready(&self) -> Reply<Result<(), Error>> {
-        self.channel.ready()
-    }
-
-    /// Requests that were made and not completed. One that was completed just now may still be counted:
-    /// the places of all that are answered together are given back together.
-    pub fn outstanding(&self) -> usize {
-        self.channel.outstanding()
-    }
-
-    /// Whether there is a connection now.
-    pub fn is_connected(&self) -> bool {
-        self.channel.is_connected()
-    }
-
-    /// Whether the last attempt to connect has failed. The client goes on trying.
-    pub fn is_down(&self) -> bool {
-        self.channel.is_down()
-    }
-
-    /// The address of the server.
-    pub fn address(&self) -> &Address {
-        self.channel.address()
-    }
-
-    /// Ends the client: whatever is in flight or waits in line is completed with [`Error::Closed`],
-    /// as in PedroKV, and so is what is requested later. When this returns, all callbacks have been
-    /// called, unless one of them is the caller.
-    pub fn close(&self) {
-        self.channel.close();
-    }
-
-    /// Waits until nothing is in flight any more, for so long at most, and closes the client.
-    /// Whether everything was completed in that time.
-    pub fn finish(&self, within: Duration) -> bool {
-        self.channel.finish(within)
     }
 
     fn call(&self, kind: Kind, key: &[u8], value: &[u8], repeat: Repeat, callback: Callback) {

@@ -1,7 +1,7 @@
 //! PedroKV's protocol: Get, Put and Delete in short frames.
 //!
-//! [`Client`] has many requests in flight at a time, with callbacks as PedroKV's own client has them,
-//! or with futures. [`SyncClient`] makes one after the other on the calling thread.
+//! [`Client`] keeps many requests in flight, with callbacks like PedroKV's own client, or with futures.
+//! [`SyncClient`] makes one request at a time on the calling thread.
 
 mod client;
 mod sync;

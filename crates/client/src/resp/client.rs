@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{
     DEL, GET, Login, Pipeline, SET, Value, encode_checked, int, ok, owned, plain, string, value,
@@ -10,7 +9,7 @@ use super::{
 };
 use crate::address::Address;
 use crate::callback::{Callback, Outcome};
-use crate::channel::Channel;
+use crate::channel::{Channel, window_of_channel};
 use crate::config::Config;
 use crate::error::Error;
 use crate::framing::RespFraming;
@@ -25,7 +24,7 @@ use crate::window::Repeat;
 /// What returns a [`Reply`] never blocks: if the window is full, the command waits in line until there
 /// is room, or until its future is dropped. What takes a callback blocks while the window is full; the
 /// callback is called exactly once, whatever happens, on the thread of the client. In a callback there
-/// is always room for one command in the place of the one that is completed.
+/// is always room for one command in place of the one that is completed.
 ///
 /// As all commands go over one connection, one that blocks there (such as BLPOP) holds up the others,
 /// and transactions have to be one [`Pipeline`]. Commands that end the exchange of commands and replies
@@ -50,6 +49,8 @@ pub struct Client {
     channel: Arc<Channel>,
     write_repeat: Repeat,
 }
+
+window_of_channel!(Client);
 
 impl Client {
     /// Starts a client that connects by itself. Commands can be made at once.
@@ -156,51 +157,12 @@ impl Client {
     }
 
     /// Sends the commands of a pipeline one behind the other, with nothing of others in between. They
-    /// take one place in the window together. The replies come when all are there, errors among them.
+    /// take one slot in the window together. The replies come when all are there, errors among them.
     ///
     /// A pipeline is not repeated after something of it was sent.
     pub fn pipeline(&self, pipeline: &Pipeline) -> Reply<Result<Vec<Value>, Error>> {
         let read = |outcome: Outcome<'_>| values(outcome?);
         let replies = pipeline.len() as u32;
         self.channel.ask(|out| pipeline.append_to(out), Repeat::No, replies, read)
-    }
-
-    /// Becomes ready when there is room in the window. Nothing is reserved: others may be faster.
-    pub fn ready(&self) -> Reply<Result<(), Error>> {
-        self.channel.ready()
-    }
-
-    /// Commands that were made and not completed. One that was completed just now may still be counted:
-    /// the places of all that are answered together are given back together.
-    pub fn outstanding(&self) -> usize {
-        self.channel.outstanding()
-    }
-
-    /// Whether there is a connection now.
-    pub fn is_connected(&self) -> bool {
-        self.channel.is_connected()
-    }
-
-    /// Whether the last attempt to connect has failed. The client goes on trying.
-    pub fn is_down(&self) -> bool {
-        self.channel.is_down()
-    }
-
-    /// The address of the server.
-    pub fn address(&self) -> &Address {
-        self.channel.address()
-    }
-
-    /// Ends the client: whatever is in flight or waits in line is completed with [`Error::Closed`],
-    /// and so is what is made later. When this returns, all callbacks have been called, unless one of
-    /// them is the caller.
-    pub fn close(&self) {
-        self.channel.close();
-    }
-
-    /// Waits until nothing is in flight any more, for so long at most, and closes the client.
-    /// Whether everything was completed in that time.
-    pub fn finish(&self, within: Duration) -> bool {
-        self.channel.finish(within)
     }
 }

@@ -1,8 +1,7 @@
 //! RESP, the Redis protocol: any command, to any server that speaks it.
 //!
-//! [`Client`] has many commands in flight at a time, with callbacks or futures, and [`Pipeline`] sends
-//! several as one. [`SyncClient`] makes one request after the other on the calling thread. Replies are
-//! [`Value`]s.
+//! [`Client`] keeps many commands in flight, with callbacks or futures, and [`Pipeline`] sends several as one.
+//! [`SyncClient`] makes one request at a time on the calling thread. Replies are [`Value`]s.
 
 mod client;
 mod pipeline;

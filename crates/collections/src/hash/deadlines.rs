@@ -1,14 +1,14 @@
 //! The deadlines of a large hash's fields, earliest first.
 //!
-//! A heap of items of 16 bytes, each a point in time and the hash of a name. Items are hints: the
-//! truth is the deadline in the field. A deadline that moves later costs nothing, one that moves
-//! earlier adds an item, and one that is taken away leaves its item behind.
+//! A heap of 16-byte items, each a time and the hash of a field name. Items are hints; the deadline in the field
+//! is authoritative. Moving a deadline later costs nothing, moving it earlier adds an item, and removing it
+//! leaves its item behind.
 //!
 //! Invariants, kept together with the table:
-//! - For each field with a deadline there is an item of its hash that is not later.
-//! - There are never more than [`crowd_limit`] items. When stale ones make it more, the heap is made
-//!   anew; at least half of its items were added or became stale since the last time, so that this
-//!   is a constant number of lookups for each change.
+//! - Each field with a deadline has an item with its hash that is not later.
+//! - There are never more than [`crowd_limit`] items. When stale items exceed it, the heap is rebuilt; at least
+//!   half of its items were added or became stale since the last rebuild, so a change costs amortized constant
+//!   time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,6 +41,17 @@ impl Deadlines {
         self.heap.peek().map(|item| item.0.deadline_ms)
     }
 
+    /// The number of items.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// The earliest time after `now_ms` that an item names.
+    pub(super) fn earliest_after(&self, now_ms: i64) -> Option<i64> {
+        self.heap.iter().map(|item| item.0.deadline_ms).filter(|at| *at > now_ms).min()
+    }
+
     /// Adds an item.
     pub(super) fn arm(&mut self, deadline_ms: i64, hash: u64) {
         if self.heap.len() == self.heap.capacity() {
@@ -68,7 +79,7 @@ impl Deadlines {
         self.heap.len() > crowd_limit(live)
     }
 
-    /// Begins anew with these items.
+    /// Replaces all items.
     #[cold]
     pub(super) fn rebuild(&mut self, items: impl Iterator<Item = Item>) {
         let items: Vec<_> = items.map(Reverse).collect();

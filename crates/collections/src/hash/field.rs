@@ -11,16 +11,16 @@
 //! |---|---|
 //! | 4 | the name's length, only when the handle says [`WIDE`] |
 //! | 1, 2 or 4 | the value's length |
-//! | 8 | the deadline in Unix milliseconds, only when there is one |
+//! | 8 | the deadline in Unix milliseconds, only if there is one |
 //! | | the name, then the value |
 //!
-//! Numbers are in the machine's order, and nothing is aligned. A short field costs one byte above
-//! name and value, and another name's length tells it apart without a look at its memory.
+//! Numbers are in native byte order and unaligned. A short field costs one byte beyond name and value, and a
+//! name of another length is ruled out without reading its memory.
 //!
-//! Invariants, on which every unsafe block of this file rests:
-//! - The address is that of a live allocation from [`thin::allocate`] for `shape().bytes()` bytes,
-//!   which this field owns alone.
-//! - Lengths, deadline, name and value stand there as the tables say, initialized.
+//! Invariants, on which every unsafe block of this file relies:
+//! - The address is that of a live allocation from [`thin::allocate`] for `shape().bytes()` bytes, which this
+//!   field owns exclusively.
+//! - Lengths, deadline, name and value are initialized and laid out as the tables say.
 
 use std::ptr::{self, NonNull};
 
@@ -37,10 +37,9 @@ const DEADLINE_LEN: usize = 8;
 /// The longest name or value.
 const LEN_MAX: usize = u32::MAX as usize;
 
-/// In place of a name's length: it stands in the allocation.
+/// In place of a name's length: it is in the allocation.
 const WIDE: usize = 0xffff;
 
-/// One field.
 pub(super) struct Field {
     handle: NonNull<u8>,
 }
@@ -75,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// The bits of a handle beside the address.
+    /// The bits of a handle besides the address.
     #[inline]
     fn tag(self) -> Tag {
         let name_len = self.name_len.min(WIDE) << ADDRESS_BITS;
@@ -175,7 +174,7 @@ impl Field {
     #[inline]
     pub(super) fn name(&self) -> &[u8] {
         let tag = self.tag();
-        // SAFETY: that many initialized bytes stand there, borrowed with `self`.
+        // SAFETY: that many initialized bytes are there, borrowed with `self`.
         unsafe {
             let at = self.base().add(tag.name_at());
             std::slice::from_raw_parts(at.as_ptr(), self.name_len(tag))
@@ -185,7 +184,7 @@ impl Field {
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
         let tag = self.tag();
-        // SAFETY: that many initialized bytes stand there, borrowed with `self`.
+        // SAFETY: that many initialized bytes are there, borrowed with `self`.
         unsafe {
             let at = self.base().add(tag.name_at() + self.name_len(tag));
             std::slice::from_raw_parts(at.as_ptr(), self.value_len(tag))
@@ -242,7 +241,7 @@ impl Field {
         if deadline_ms.is_some() || tag.has_deadline() || self.value_len(tag) != value.len() {
             return false;
         }
-        // SAFETY: as many bytes stand there, and no others may be borrowed while `self` is mutably.
+        // SAFETY: as many bytes are there, and no others may be borrowed while `self` is mutably.
         unsafe {
             let at = self.base().add(tag.name_at() + self.name_len(tag));
             ptr::copy_nonoverlapping(value.as_ptr(), at.as_ptr(), value.len());
@@ -298,7 +297,7 @@ impl Field {
     #[inline]
     fn name_len(&self, tag: Tag) -> usize {
         match tag.short_name_len() {
-            // SAFETY: with this tag the length stands at the start.
+            // SAFETY: with this tag the length is at the start.
             WIDE => u32::from_ne_bytes(unsafe { self.read(0) }) as usize,
             len => len,
         }
@@ -329,7 +328,7 @@ impl Field {
 
     /// # Safety
     ///
-    /// `N` initialized bytes must stand at `offset` of the allocation.
+    /// `N` initialized bytes must be at `offset` of the allocation.
     #[inline]
     unsafe fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
         // SAFETY: by the caller's promise; bytes have no alignment.

@@ -1,11 +1,10 @@
 //! A hash: fields with values, each of which may have a deadline.
 //!
-//! Small, it is one block of bytes: names and values in turn, and with them deadlines from when the
-//! first field gets one. Large, it is a table of fields.
+//! A small hash is one block of bytes: names and values alternating, plus deadlines once a field has had one. A
+//! large hash is a table of fields.
 //!
-//! Fields stay until they are removed, also when their deadline has come. Readers pass the time
-//! and see no expired ones. [`Hash::next_deadline_ms`] and [`Hash::reap`] are for the owner that removes
-//! them.
+//! Fields stay until removed, even after their deadline. Readers pass the time and see no expired fields; the
+//! owner removes them with [`Hash::next_deadline_ms`] and [`Hash::reap`].
 
 mod deadlines;
 mod field;
@@ -18,11 +17,11 @@ use small::{Pairs, Triples};
 use table::FieldTable;
 
 use crate::collection::Form;
+use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::limits::PackedLimits;
 use crate::packed::Element;
 use crate::random::{Random, draw_distinct, draw_repeatedly};
 use crate::raw_box::RawBox;
-use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::seed::hash_bytes;
 use crate::text_int::IntText;
 
@@ -55,7 +54,6 @@ pub struct FieldRef<'a> {
 impl FieldRef<'_> {
     /// Whether its deadline has not come yet.
     #[inline]
-    #[must_use]
     pub fn is_live(&self, now_ms: i64) -> bool {
         self.deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
     }
@@ -73,7 +71,6 @@ pub enum Former {
 impl Former {
     /// Whether there was a field whose deadline had not come yet.
     #[inline]
-    #[must_use]
     pub fn was_live(self, now_ms: i64) -> bool {
         match self {
             Former::Absent => false,
@@ -93,9 +90,10 @@ macro_rules! each {
     };
 }
 
+snapshotted!(Hash, Repr::Table[table], tag => IncrementalSnapshot::begin(tag));
+
 impl Hash {
     /// One without fields.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Pairs(Pairs::new()) }
@@ -103,14 +101,12 @@ impl Hash {
 
     /// Number of fields, with those whose deadline has come but that are not removed yet.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         each!(self, form => form.len())
     }
 
     /// Number of fields that are seen at that time. Takes constant time unless there are others.
-    #[must_use]
     pub fn live_len(&self, now_ms: i64) -> usize {
         match self.next_deadline_ms() {
             Some(at) if at <= now_ms => self.live(now_ms).count(),
@@ -119,13 +115,11 @@ impl Hash {
     }
 
     /// The bytes it owns, as the allocator counts them.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         each!(self, form => form.allocated_bytes())
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Pairs(_) => "listpack",
@@ -135,7 +129,6 @@ impl Hash {
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Pairs(pairs) => Repr::Pairs(pairs.duplicate()),
@@ -147,7 +140,6 @@ impl Hash {
 
     /// The field of a name.
     #[inline]
-    #[must_use]
     pub fn get(&self, name: &[u8], now_ms: i64) -> Option<FieldRef<'_>> {
         let field = match &self.repr {
             Repr::Pairs(pairs) => return pairs.get(name),
@@ -179,12 +171,30 @@ impl Hash {
         let former = match &mut self.repr {
             Repr::Pairs(pairs) => pairs.put(name, value),
             Repr::Triples(triples) => triples.put(name, value, deadline_ms),
-            Repr::Table(table) => return table.put(name, value, deadline_ms),
+            Repr::Table(table) => return table.put(name, value, deadline_ms, |_| ()),
         };
         if self.len() > small::clamp(limits.entries_max) {
             self.enlarge();
         }
         former
+    }
+
+    /// The same; `visit` sees the field that was there before.
+    pub fn put_visited(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        deadline_ms: Option<i64>,
+        limits: PackedLimits,
+        visit: impl FnOnce(FieldRef<'_>),
+    ) -> Former {
+        if let Repr::Table(table) = &mut self.repr {
+            return table.put(name, value, deadline_ms, visit);
+        }
+        if let Some(field) = self.get(name, i64::MIN) {
+            visit(field);
+        }
+        self.put(name, value, deadline_ms, limits)
     }
 
     /// Sets or takes away the deadline of a field.
@@ -207,19 +217,40 @@ impl Hash {
         match &mut self.repr {
             Repr::Pairs(pairs) => pairs.remove(name),
             Repr::Triples(triples) => triples.remove(name),
-            Repr::Table(table) => table.remove(name),
+            Repr::Table(table) => table.remove(name, |_| ()),
         }
+    }
+
+    /// The same; `visit` sees the field.
+    pub fn remove_visited(&mut self, name: &[u8], visit: impl FnOnce(FieldRef<'_>)) -> Former {
+        if let Repr::Table(table) = &mut self.repr {
+            return table.remove(name, visit);
+        }
+        if let Some(field) = self.get(name, i64::MIN) {
+            visit(field);
+        }
+        self.remove(name)
     }
 
     /// When the next deadline comes. It may name a time before that, of a field that has been removed
     /// or got another deadline, until [`Hash::reap`] is called then.
     #[inline]
-    #[must_use]
     pub fn next_deadline_ms(&self) -> Option<i64> {
         match &self.repr {
             Repr::Pairs(_) => None,
             Repr::Triples(triples) => triples.next_deadline_ms(),
             Repr::Table(table) => table.next_deadline_ms(),
+        }
+    }
+
+    /// The earliest deadline after `now_ms`, which a field really has. This drops the hints it finds out of date,
+    /// so that it takes a few steps for each change, and for each field whose deadline has come but that is not
+    /// removed yet; at most it looks at all fields.
+    pub fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
+        match &mut self.repr {
+            Repr::Pairs(_) => None,
+            Repr::Triples(triples) => triples.deadline_after(now_ms),
+            Repr::Table(table) => table.deadline_after(now_ms),
         }
     }
 
@@ -234,7 +265,6 @@ impl Hash {
     }
 
     /// All fields, in no order, with those whose deadline has come.
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter(match &self.repr {
             Repr::Pairs(pairs) => Inner::Small(pairs.iter()),
@@ -249,11 +279,11 @@ impl Hash {
     }
 
     /// Visits some fields, also those whose deadline has come, and returns the cursor for the next
-    /// call, 0 after the last one. A sweep begins with 0. A field that stays from its beginning to its
-    /// end is visited at least once, and once only unless the hash becomes large meanwhile.
-    pub fn sweep(&self, cursor: u64, mut visit: impl FnMut(FieldRef<'_>)) -> u64 {
+    /// call, 0 after the last one. A scan begins with 0. A field that stays from its beginning to its
+    /// end is visited at least once, and only once unless the hash becomes large meanwhile.
+    pub fn scan(&self, cursor: u64, mut visit: impl FnMut(FieldRef<'_>)) -> u64 {
         match &self.repr {
-            Repr::Table(table) => table.sweep(cursor, |field| visit(field.view())),
+            Repr::Table(table) => table.scan(cursor, |field| visit(field.view())),
             _ => {
                 self.iter().for_each(visit);
                 0
@@ -268,7 +298,7 @@ impl Hash {
         self.try_sample(random, now_ms).or_else(|| self.live(now_ms).next())
     }
 
-    /// Draws so many times a field that is seen at that time, each about as likely as another. All of them
+    /// Draws this many times a field that is seen at that time, each about as likely as another. All of them
     /// together take as many steps as there are fields and draws, however few of the fields are seen.
     pub fn sample_repeatedly<'h>(
         &'h self,
@@ -297,7 +327,7 @@ impl Hash {
         (0..SAMPLE_TRIES).find_map(|_| self.sample_any(random).filter(is_live))
     }
 
-    /// So many different fields that are seen at that time, or all if there are no more, each choice
+    /// This many distinct live fields, or all if there are fewer, each choice
     /// about as likely as another.
     #[must_use]
     pub fn sample_distinct(
@@ -360,45 +390,17 @@ impl Hash {
         self.repr = Repr::Table(RawBox::new(table));
     }
 
-    /// Which saving of the hash is under way; see [`Hash::begin_saving`].
-    #[inline]
-    #[must_use]
-    pub fn save_id(&self) -> Option<SaveId> {
-        match &self.repr {
-            Repr::Table(table) => table.save_id(),
-            _ => None,
-        }
-    }
-
-    /// Begins to save the hash as it is now, in slices, in place of another saving that may be under
-    /// way; `false` if it is too small for that.
-    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
-        match &mut self.repr {
-            Repr::Table(table) => table.begin_saving(tag),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Gives the saving up.
-    pub fn end_saving(&mut self) -> Option<Leftover> {
-        match &mut self.repr {
-            Repr::Table(table) => table.end_saving(),
-            _ => None,
-        }
-    }
-
-    /// Shows fields as they were when the saving began, each in one slice, in no order. `visit`
+    /// Shows fields as they were when the snapshot began, each in one slice, in no order. `visit`
     /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the saving is over.
-    pub fn save_slice(
+    /// more. After the last slice the snapshot is over.
+    pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         visit: impl FnMut(FieldRef<'_>) -> usize,
-    ) -> Saved {
+    ) -> SnapshotProgress {
         match &mut self.repr {
-            Repr::Table(table) => table.save_slice(bytes_max, visit),
-            _ => Saved::Complete,
+            Repr::Table(table) => table.snapshot_slice(bytes_max, visit),
+            _ => SnapshotProgress::Complete,
         }
     }
 
@@ -422,7 +424,6 @@ impl Hash {
     ///
     /// As there.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant that form and
         // tag say.

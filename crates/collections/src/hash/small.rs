@@ -1,6 +1,6 @@
-//! A small hash: fields one behind the other in one block.
+//! A small hash: its fields in one block.
 //!
-//! [`Pairs`] are names and values in turn. [`Triples`] have a deadline after each value, 0 for none.
+//! [`Pairs`] alternate names and values. [`Triples`] have a deadline after each value, 0 for none.
 
 use std::ptr::NonNull;
 
@@ -43,7 +43,7 @@ impl Pairs {
         self.block.allocated_bytes()
     }
 
-    /// Whether strings of so many bytes can be added.
+    /// Whether strings of this many bytes can be added.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
         self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
     }
@@ -86,7 +86,6 @@ impl Pairs {
         Iter { elements: self.block.iter_from(at), left: self.len(), has_deadlines: false }
     }
 
-    /// The field of an index.
     pub(super) fn at(&self, index: usize) -> Option<FieldRef<'_>> {
         self.iter_from(self.block.seek(2 * index)).next()
     }
@@ -137,7 +136,7 @@ impl Triples {
         allocated_bytes_of::<Self>() + self.block.allocated_bytes()
     }
 
-    /// Whether strings of so many bytes can be added.
+    /// Whether strings of this many bytes can be added.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
         self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
     }
@@ -203,6 +202,14 @@ impl Triples {
         Former::Field(former)
     }
 
+    /// See [`super::Hash::deadline_after`].
+    pub(super) fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
+        let deadlines = || self.iter().filter_map(|field| field.deadline_ms);
+        let (earliest, next) = (deadlines().min(), deadlines().filter(|at| *at > now_ms).min());
+        self.next_deadline_ms = earliest.unwrap_or(i64::MAX);
+        next
+    }
+
     /// Removes all fields whose deadline has come.
     pub(super) fn reap(&mut self, now_ms: i64, mut gone: impl FnMut(Element<'_>)) {
         if self.next_deadline_ms > now_ms {
@@ -227,7 +234,6 @@ impl Triples {
         Iter { elements: self.block.iter_from(at), left: self.len(), has_deadlines: true }
     }
 
-    /// The field of an index.
     pub(super) fn at(&self, index: usize) -> Option<FieldRef<'_>> {
         self.iter_from(self.block.seek(3 * index)).next()
     }

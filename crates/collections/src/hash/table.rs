@@ -1,18 +1,20 @@
-//! A large hash: fields in a table, in no order.
+//! A large hash: an unordered table of fields.
 
 use tierce_dash::{EntryHash, IterAhead, Table, prefetch_read};
 
 use super::deadlines::{Deadlines, Item};
 use super::field::Field;
 use super::{FieldRef, Former};
+use crate::incremental_snapshot::{CopyOwned, IncrementalSnapshot, SnapshotProgress};
 use crate::packed::Element;
 use crate::prefetch::prefetch;
 use crate::raw_box::allocated_bytes_of;
-use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::hash_bytes;
 use crate::text_int::IntText;
 
-/// Fields in a table.
+/// Items of the deadlines that are looked at one by one in any case: some microseconds.
+const ITEMS_MIN: usize = 64;
+
 #[derive(Debug, Default)]
 pub(super) struct FieldTable {
     table: Table<Field>,
@@ -22,7 +24,7 @@ pub(super) struct FieldTable {
     volatile: usize,
     deadlines: Deadlines,
     /// While it is being saved.
-    saving: Option<Box<Saving<Field>>>,
+    pub(super) snapshot: Option<Box<IncrementalSnapshot<Field>>>,
 }
 
 /// Iterator over all fields.
@@ -56,7 +58,7 @@ impl FieldTable {
         self.table.len()
     }
 
-    /// All bytes of memory, with those of this struct, which stands in an allocation of its own.
+    /// All bytes of memory, with those of this struct, which is in an allocation of its own.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         allocated_bytes_of::<Self>()
@@ -81,14 +83,21 @@ impl FieldTable {
         prefetch(&self.table, &ByName, names.map(hash_bytes));
     }
 
-    /// Sets a field to a value and a deadline.
-    pub(super) fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+    /// Sets a field to a value and a deadline, after `visit` has seen what it was.
+    pub(super) fn put(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        deadline_ms: Option<i64>,
+        visit: impl FnOnce(FieldRef<'_>),
+    ) -> Former {
         let hash = hash_bytes(name);
         self.before_change(hash);
         let Some(field) = self.table.find_mut(hash, |field| field.is_named(name)) else {
             self.insert(hash, Field::new(name, value, deadline_ms));
             return Former::Absent;
         };
+        visit(field.view());
         if field.overwrite(value, deadline_ms) {
             return Former::Field(None);
         }
@@ -127,13 +136,14 @@ impl FieldTable {
         Former::Field(before)
     }
 
-    /// Removes a field.
-    pub(super) fn remove(&mut self, name: &[u8]) -> Former {
+    /// Removes a field, which `visit` sees.
+    pub(super) fn remove(&mut self, name: &[u8], visit: impl FnOnce(FieldRef<'_>)) -> Former {
         let hash = hash_bytes(name);
         self.before_change(hash);
         let Some(field) = self.table.remove(hash, |field| field.is_named(name), &ByName) else {
             return Former::Absent;
         };
+        visit(field.view());
         self.field_bytes -= field.allocated_bytes();
         let before = field.deadline_ms();
         self.follow_deadline(hash, before, None);
@@ -149,47 +159,33 @@ impl FieldTable {
     /// To be called before a field with this hash comes, goes or changes.
     #[inline]
     fn before_change(&mut self, hash: u64) {
-        if let Some(saving) = &mut self.saving {
+        if let Some(snapshot) = &mut self.snapshot {
             let copy = |field: &Field| Field::new(field.name(), field.value(), field.deadline_ms());
-            saving.before_change(&self.table, hash, &ByName, copy);
+            snapshot.before_change(&self.table, hash, &ByName, copy);
         }
     }
 
-    /// See [`Hash::save_id`](super::Hash::save_id), and those that follow there.
-    pub(super) fn save_id(&self) -> Option<SaveId> {
-        self.saving.as_ref().map(|saving| saving.id())
-    }
-
-    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
-        self.saving = Some(Box::new(Saving::begin(tag)));
-    }
-
-    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
-        self.saving.take().map(Leftover::new)
-    }
-
-    pub(super) fn save_slice(
+    pub(super) fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         mut visit: impl FnMut(FieldRef<'_>) -> usize,
-    ) -> Saved {
-        let Some(saving) = &mut self.saving else { return Saved::Complete };
+    ) -> SnapshotProgress {
+        let Some(snapshot) = &mut self.snapshot else { return SnapshotProgress::Complete };
         let mut visit = |field: &Field| visit(field.view());
-        let bytes = saving.take_copies(bytes_max, &mut visit);
-        let saved = saving.walk_on(&self.table, &ByName, bytes_max - bytes.min(bytes_max), visit);
-        if saved == Saved::Complete {
-            self.saving = None;
+        let bytes = snapshot.take_copies(bytes_max, &mut visit);
+        let saved = snapshot.walk_on(&self.table, &ByName, bytes_max - bytes.min(bytes_max), visit);
+        if saved == SnapshotProgress::Complete {
+            self.snapshot = None;
         }
         saved
     }
 
-    /// All fields.
     pub(super) fn iter(&self) -> Fields<'_> {
         self.table.iter_ahead(ByName)
     }
 
     /// Some fields at a time; see [`Table::scan`].
-    pub(super) fn sweep(&self, cursor: u64, visit: impl FnMut(&Field)) -> u64 {
+    pub(super) fn scan(&self, cursor: u64, visit: impl FnMut(&Field)) -> u64 {
         self.table.scan(cursor, &ByName, visit)
     }
 
@@ -202,6 +198,35 @@ impl FieldTable {
     #[inline]
     pub(super) fn next_deadline_ms(&self) -> Option<i64> {
         self.deadlines.next_ms()
+    }
+
+    /// See [`Hash::deadline_after`](super::Hash::deadline_after).
+    pub(super) fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
+        let mut due = Vec::new();
+        // Rebuilding the heap costs less than replacing most items one by one.
+        for _ in 0..ITEMS_MIN + self.deadlines.len() / 16 {
+            let item = self.deadlines.pop_due(i64::MAX);
+            let is_later = item.is_some_and(|item| item.deadline_ms > now_ms);
+            match item {
+                Some(item) if !self.is_true(item) => self.arm_again(item.hash),
+                Some(item) if !is_later => due.push(item),
+                _ => {
+                    let items = item.into_iter().chain(due);
+                    items.for_each(|item| self.deadlines.arm(item.deadline_ms, item.hash));
+                    return item.map(|item| item.deadline_ms);
+                }
+            }
+        }
+        self.rebuild_deadlines();
+        self.deadlines.earliest_after(now_ms)
+    }
+
+    /// Whether a field has the deadline that an item says.
+    fn is_true(&self, item: Item) -> bool {
+        let has_it = |field: &Field| {
+            field.deadline_ms() == Some(item.deadline_ms) && hash_bytes(field.name()) == item.hash
+        };
+        self.table.find(item.hash, has_it).is_some()
     }
 
     /// Removes fields whose deadline has come, in about `steps` steps at most.
@@ -250,10 +275,14 @@ impl FieldTable {
             self.deadlines.arm(deadline_ms, hash);
         }
         if self.deadlines.is_crowded(self.volatile) {
-            self.deadlines.rebuild(self.table.iter().filter_map(|field| {
-                let deadline_ms = field.deadline_ms()?;
-                Some(Item { deadline_ms, hash: hash_bytes(field.name()) })
-            }));
+            self.rebuild_deadlines();
         }
+    }
+
+    fn rebuild_deadlines(&mut self) {
+        self.deadlines.rebuild(self.table.iter().filter_map(|field| {
+            let deadline_ms = field.deadline_ms()?;
+            Some(Item { deadline_ms, hash: hash_bytes(field.name()) })
+        }));
     }
 }

@@ -61,6 +61,8 @@ enum Step {
     Remove(Vec<u8>),
     /// Time passes.
     Reap(i64, usize),
+    /// What comes next after so long.
+    Next(i64),
 }
 
 fn step(with_deadlines: bool) -> impl Strategy<Value = Step> {
@@ -71,6 +73,7 @@ fn step(with_deadlines: bool) -> impl Strategy<Value = Step> {
         3 * weight => (name(), deadline()).prop_map(|(name, at)| Step::Deadline(name, at)),
         3 => name().prop_map(Step::Remove),
         2 * weight => (0..5i64, 1..5usize).prop_map(|(passed, steps)| Step::Reap(passed, steps)),
+        2 * weight => (0..60i64).prop_map(Step::Next),
     ]
 }
 
@@ -129,6 +132,11 @@ proptest! {
                     now_ms += passed;
                     check_reap(&mut hash, &mut model, now_ms, steps);
                 }
+                Step::Next(passed) => {
+                    let at_ms = now_ms + passed;
+                    let later = model.values().filter_map(|(_, at)| *at).filter(|at| *at > at_ms);
+                    prop_assert_eq!(hash.deadline_after(at_ms), later.min());
+                }
             }
             prop_assert_eq!(hash.len(), model.len());
             prop_assert_eq!(hash.allocated_bytes(), recount(&hash));
@@ -159,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sweep_misses_nothing_that_stays(
+    fn a_scan_misses_nothing_that_stays(
         stay in proptest::collection::btree_set(name(), 0..if cfg!(miri) { 12 } else { 30 }),
         others in proptest::collection::vec((name(), any::<bool>()), 0..if cfg!(miri) { 20 } else { 100 }),
     ) {
@@ -167,7 +175,7 @@ proptest! {
         stay.iter().for_each(|name| _ = hash.put(name, b"v", None, LIMITS));
         let (mut visited, mut cursor, mut others) = (Vec::new(), 0, others.into_iter());
         loop {
-            cursor = hash.sweep(cursor, |field| visited.push(field.name.to_vec()));
+            cursor = hash.scan(cursor, |field| visited.push(field.name.to_vec()));
             if cursor == 0 {
                 break;
             }
@@ -274,4 +282,25 @@ fn repeated_draws_find_all_fields_of_any_hash() {
         assert_eq!(drawn(&hash, 1, 0).len(), 1);
     }
     assert_eq!(drawn(&Hash::new(), 5, 0).len(), 0);
+}
+
+/// More hints are out of date, and more fields due, than are looked at one by one.
+#[test]
+fn the_next_deadline_is_exact_when_most_fields_have_another_or_are_due() {
+    let mut hash = Hash::new();
+    let name = |index: i64| format!("field {index}").into_bytes();
+    for index in 0..1000 {
+        hash.put(&name(index), b"value", Some(1 + index), LIMITS);
+    }
+    for index in 0..400 {
+        hash.set_deadline(&name(index), Some(5000 + index));
+    }
+    (400..600).for_each(|index| _ = hash.remove(&name(index)));
+    assert_eq!(hash.deadline_after(800), Some(801));
+    assert_eq!(hash.next_deadline_ms(), Some(601), "what is due has its hint");
+    assert_eq!(hash.deadline_after(4000), Some(5000));
+    let mut gone = 0;
+    hash.reap(4000, 1000, |_| gone += 1);
+    assert_eq!((gone, hash.next_deadline_ms()), (400, Some(5000)));
+    assert_eq!(hash.deadline_after(5399), None);
 }

@@ -1,4 +1,4 @@
-//! Registers of six bits one behind the other, the lowest bits of a byte first.
+//! Packed registers of six bits, the lowest bits of a byte first.
 
 use super::{HEADER_LEN, REGISTERS, Registers};
 
@@ -8,7 +8,7 @@ const MASK: u16 = (1 << BITS) - 1;
 /// The length of a dense string.
 pub const DENSE_LEN: usize = HEADER_LEN + REGISTERS * BITS / 8;
 
-/// The bytes that a register stands in, as one number, and how far it must be shifted.
+/// The bytes that a register is in, as one number, and how far it must be shifted.
 fn window(bytes: &[u8], register: usize) -> (usize, u16, usize) {
     let (at, shift) = (register * BITS / 8, register * BITS % 8);
     let high = bytes.get(at + 1).copied().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! From registers to a number of elements.
+//! From registers to a cardinality estimate.
 //!
-//! The estimator is that of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-//! sketches" (2017), algorithm 6: it needs no tables of corrections, and no switch between ranges.
+//! The estimator is algorithm 6 of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
+//! (2017): it needs neither correction tables nor a switch between ranges.
 
 use super::{REGISTERS, VALUE_MAX};
 

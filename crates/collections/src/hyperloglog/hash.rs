@@ -7,18 +7,18 @@ const SEED: u64 = 0xadc8_3b19;
 
 /// What an element tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Observation {
     pub(super) register: usize,
     /// One more than the zeros in a row that its hash has, from 1 to 51.
     pub(super) value: u8,
 }
 
-pub(super) fn place_of(element: &[u8]) -> Place {
+pub(super) fn observe(element: &[u8]) -> Observation {
     let hash = murmur64a(element, SEED);
     let register = hash as usize & (REGISTERS - 1);
     // A one behind the last bit ends the longest row.
     let rest = hash >> REGISTER_BITS | 1 << (u64::BITS - REGISTER_BITS);
-    Place { register, value: rest.trailing_zeros() as u8 + 1 }
+    Observation { register, value: rest.trailing_zeros() as u8 + 1 }
 }
 
 /// MurmurHash64A by Austin Appleby, on little-endian words.

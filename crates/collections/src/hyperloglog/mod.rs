@@ -1,19 +1,18 @@
-//! HyperLogLog: how many different elements there were, about, in 12 KiB at most.
+//! HyperLogLog: an estimate of the number of distinct elements, in at most 12 KiB.
 //!
-//! The counter is a string, byte for byte the one that Redis makes, so that it can be read, set, saved
-//! and loaded like any other. An element's hash selects one of 16384 registers (`hash.rs`); the register
-//! keeps the longest run of zeros that any hash has shown there. From all registers follows the
-//! estimate (`estimate.rs`).
+//! The counter is a string, byte-compatible with Redis, so it can be read, set, saved and loaded like any other.
+//! An element's hash selects one of 16384 registers (`hash.rs`); the register keeps the longest run of zeros
+//! any hash has shown there. `estimate.rs` computes the estimate from all registers.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | `HYLL` |
 //! | 4 | 1 | encoding: 0 dense, 1 sparse |
 //! | 5 | 3 | zero |
-//! | 8 | 8 | the estimate, little-endian; with its highest bit set it is out of date |
+//! | 8 | 8 | the estimate, little-endian; stale if its highest bit is set |
 //! | 16 | | registers: `dense.rs`, `sparse.rs` |
 //!
-//! The bytes may come from anybody who can say SET: whatever is wrong with them is an error.
+//! Any client can SET these bytes: anything wrong with them is an error.
 
 mod dense;
 mod estimate;
@@ -23,7 +22,7 @@ mod sparse;
 mod tests;
 
 pub use self::dense::DENSE_LEN;
-use self::hash::{Place, place_of};
+use self::hash::{Observation, observe};
 
 /// Number of registers.
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
@@ -40,7 +39,7 @@ const ESTIMATE_AT: usize = 8;
 const STALE_AT: usize = 15;
 const STALE: u8 = 0x80;
 
-/// How the registers stand in the string.
+/// How the registers are in the string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Six bits each.
@@ -69,7 +68,6 @@ pub type Registers = [u8; REGISTERS];
 
 impl HyperLogLog {
     /// An empty one, sparse.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let mut bytes = vec![0; HEADER_LEN];
@@ -95,8 +93,7 @@ impl HyperLogLog {
         self.bytes
     }
 
-    /// How the registers stand there.
-    #[must_use]
+    /// How the registers are there.
     pub fn encoding(&self) -> Encoding {
         encoding(&self.bytes)
     }
@@ -108,7 +105,7 @@ impl HyperLogLog {
     ///
     /// If the registers are malformed.
     pub fn add(&mut self, element: &[u8], sparse_len_max: usize) -> Result<bool, Error> {
-        let Place { register, value } = place_of(element);
+        let Observation { register, value } = observe(element);
         let changed = self.raise(register, value, sparse_len_max)?;
         if changed {
             self.invalidate();
@@ -167,7 +164,6 @@ impl HyperLogLog {
     }
 
     /// The estimate that the string holds.
-    #[must_use]
     pub fn cached(&self) -> Option<u64> {
         cached(&self.bytes)
     }
@@ -206,7 +202,6 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The encoding of what [`check`] has found good.
-#[must_use]
 pub fn encoding(bytes: &[u8]) -> Encoding {
     if bytes[ENCODING_AT] == 0 { Encoding::Dense } else { Encoding::Sparse }
 }
@@ -218,7 +213,7 @@ pub fn encoding(bytes: &[u8]) -> Encoding {
 ///
 /// If the registers are malformed.
 pub fn would_change(bytes: &[u8], element: &[u8]) -> Result<bool, Error> {
-    let Place { register, value } = place_of(element);
+    let Observation { register, value } = observe(element);
     let registers = &bytes[HEADER_LEN..];
     let present = match encoding(bytes) {
         Encoding::Dense => dense::get(registers, register),
@@ -228,7 +223,6 @@ pub fn would_change(bytes: &[u8], element: &[u8]) -> Result<bool, Error> {
 }
 
 /// The estimate in what [`check`] has found good, unless it is out of date.
-#[must_use]
 pub fn cached(bytes: &[u8]) -> Option<u64> {
     let estimate = bytes[ESTIMATE_AT..HEADER_LEN].try_into().expect("eight bytes");
     (bytes[STALE_AT] & STALE == 0).then_some(u64::from_le_bytes(estimate))
@@ -250,7 +244,6 @@ pub fn raise_all(bytes: &[u8], registers: &mut Registers) -> Result<(), Error> {
 }
 
 /// How many different elements lead to these registers, about.
-#[must_use]
 pub fn count(registers: &Registers) -> u64 {
     let mut histogram = [0; estimate::VALUES];
     registers.iter().for_each(|value| histogram[usize::from(*value)] += 1);

@@ -1,9 +1,8 @@
-//! The first block of a large list stays small while elements come and go there.
+//! Keeping the first block of a large list small while elements come and go there.
 //!
-//! An element that is put at the beginning of a block, or taken from there, moves all others of the block:
-//! kilobytes for each push and pop of a stack or a queue. So the first block is a small one, from which
-//! many elements at once go into the next one, or which is cut off from the next one. At the end of a list
-//! nothing is moved, and nothing of this is needed.
+//! Inserting or removing at the beginning of a block moves the rest of it: kilobytes for each push or pop of a
+//! stack or queue. So the first block is kept small: many of its elements move into the next block at once, or it
+//! is split off from the next one. At the end of a list nothing moves, so nothing of this is needed.
 
 use super::nodes::{BLOCK_FRAME, Nodes};
 use crate::limits::ListLimits;

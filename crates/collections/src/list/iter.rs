@@ -1,6 +1,6 @@
-//! Walking through a list.
+//! Iterators over a list.
 
-use super::nodes::{Nodes, Place};
+use super::nodes::{ListPosition, Nodes};
 use crate::packed::{self, Element, Packed};
 
 /// The nodes that are still to come.
@@ -8,7 +8,7 @@ use crate::packed::{self, Element, Packed};
 struct Ahead<'a> {
     nodes: &'a Nodes,
     /// The one that is being walked through.
-    at: Place,
+    at: ListPosition,
 }
 
 /// Elements of a list in their order.
@@ -24,7 +24,7 @@ impl<'a> Iter<'a> {
     }
 
     pub(super) fn of_nodes(nodes: &'a Nodes, index: usize) -> Self {
-        let Some(at) = nodes.place(index) else {
+        let Some(at) = nodes.position(index) else {
             return Self { block: packed::Iter::empty(), ahead: None };
         };
         let block = nodes.block(at);
@@ -65,7 +65,7 @@ impl<'a> RevIter<'a> {
     }
 
     pub(super) fn of_nodes(nodes: &'a Nodes, index: usize) -> Self {
-        let Some(at) = index.min(nodes.len()).checked_sub(1).and_then(|last| nodes.place(last))
+        let Some(at) = index.min(nodes.len()).checked_sub(1).and_then(|last| nodes.position(last))
         else {
             return Self { block: packed::Iter::empty(), ahead: None };
         };

@@ -1,22 +1,22 @@
 //! A list: a sequence of byte strings that grows and shrinks at both ends.
 //!
-//! A small one is a single block ([`Packed`]). One that outgrows its limits is a sequence of such
-//! blocks, see `nodes`: an element at any index is found without going through the others, both ends
-//! take constant time, and no edit moves more than a block. A list that has shrunk to a single block
-//! of half the limits is a small one again, as in Redis; half, so that a list whose length goes up and
-//! down does not change its form each time.
+//! A small list is a single block ([`Packed`]). Beyond its limits it is a sequence of blocks (`nodes`): an
+//! element at any index is found without visiting the others, both ends take constant time, and no edit moves
+//! more than a block. A list that shrinks to a single block of half the limits becomes small again, as in Redis;
+//! half, so that a list whose length oscillates does not convert each time.
 
 mod head;
 mod iter;
 mod nodes;
-mod saving;
+mod snapshot;
 
 use std::ptr::NonNull;
 
 use crate::collection::Form;
+use crate::incremental_snapshot::{SnapshotProgress, snapshotted};
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed};
-use crate::saving::{Leftover, SaveId, SaveTag, Saved};
+use snapshot::ListSnapshot;
 
 pub use iter::{Iter, RevIter};
 use nodes::Nodes;
@@ -37,16 +37,16 @@ enum Repr {
 /// large at the same element as in Redis.
 const LISTPACK_FRAME: usize = 7;
 
+snapshotted!(List, Repr::Nodes[nodes], tag => ListSnapshot::begin(tag, nodes.len()));
+
 impl List {
     /// One without elements.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
     }
 
     /// Number of elements.
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         match &self.repr {
@@ -56,7 +56,6 @@ impl List {
     }
 
     /// The bytes it owns, as the allocator counts them.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Packed(packed) => packed.allocated_bytes(),
@@ -65,7 +64,6 @@ impl List {
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         match &self.repr {
             Repr::Packed(_) => "listpack",
@@ -74,7 +72,6 @@ impl List {
     }
 
     /// The element number `index`.
-    #[must_use]
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
         if index >= self.len() {
             return None;
@@ -86,7 +83,6 @@ impl List {
     }
 
     /// The elements from number `index` on.
-    #[must_use]
     pub fn iter_from(&self, index: usize) -> Iter<'_> {
         match &self.repr {
             Repr::Packed(packed) => Iter::of_packed(packed, index),
@@ -95,13 +91,11 @@ impl List {
     }
 
     /// All elements.
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         self.iter_from(0)
     }
 
     /// The elements before number `index`, the nearest one first.
-    #[must_use]
     pub fn rev_iter_from(&self, index: usize) -> RevIter<'_> {
         match &self.repr {
             Repr::Packed(packed) => RevIter::of_packed(packed, index),
@@ -109,7 +103,7 @@ impl List {
         }
     }
 
-    /// Makes the list large if `elements` more, with so many bytes of text in all, are beyond the
+    /// Makes the list large if `elements` more, with this many bytes of text in all, are beyond the
     /// limits. To add several at once, announce them first.
     pub fn make_room(&mut self, elements: usize, bytes: usize, limits: ListLimits) {
         if let Repr::Packed(packed) = &mut self.repr {
@@ -156,14 +150,29 @@ impl List {
         element: impl Into<Element<'a>>,
         limits: ListLimits,
     ) -> bool {
+        self.set_visited(index, element, limits, |_| ())
+    }
+
+    /// The same; `visit` sees the element that was there before.
+    pub fn set_visited<'a>(
+        &mut self,
+        index: usize,
+        element: impl Into<Element<'a>>,
+        limits: ListLimits,
+        visit: impl FnOnce(Element<'_>),
+    ) -> bool {
         if index >= self.len() {
             return false;
         }
         let element = element.into();
         self.make_room(0, element.len(), limits);
         match &mut self.repr {
-            Repr::Packed(packed) => packed.replace(packed.seek(index), element),
-            Repr::Nodes(nodes) => nodes.set(index, element, limits),
+            Repr::Packed(packed) => {
+                let position = packed.seek(index);
+                visit(packed.get(position));
+                packed.replace(position, element);
+            }
+            Repr::Nodes(nodes) => nodes.set(index, element, limits, visit),
         }
         self.become_small(limits);
         true
@@ -186,8 +195,8 @@ impl List {
     /// Becomes a single block if it is one of at most half the limits.
     fn become_small(&mut self, limits: ListLimits) {
         let Repr::Nodes(nodes) = &mut self.repr else { return };
-        // One that is being saved stays, for it keeps more than its elements.
-        if nodes.save_id().is_some() {
+        // A list that is being saved stays, since it holds more than its elements.
+        if nodes.snapshot.is_some() {
             return;
         }
         let is_small = nodes.single().is_some_and(|block| {
@@ -202,25 +211,42 @@ impl List {
     /// How many of the first elements `owner` has seen: as many as it said last, and since then one
     /// more for each that was put among those, and one less for each of them that was removed. `None`
     /// if another snapshot has marked the list since, or it is not large.
-    #[must_use]
-    pub fn mark(&self, owner: u64) -> Option<usize> {
+    pub fn visited_prefix(&self, owner: u64) -> Option<usize> {
         match &self.repr {
             Repr::Packed(_) => None,
-            Repr::Nodes(nodes) => nodes.mark().get(owner),
+            Repr::Nodes(nodes) => nodes.visited_prefix().get(owner),
+        }
+    }
+
+    /// The owner of the visited prefix and its length, for [`List::set_visited_prefix`]; `None` if there
+    /// is none.
+    pub fn noted_prefix(&self) -> Option<(u64, usize)> {
+        match &self.repr {
+            Repr::Packed(_) => None,
+            Repr::Nodes(nodes) => nodes.visited_prefix().noted(),
+        }
+    }
+
+    /// Whether these elements would fit a single block.
+    pub fn fits_a_block(&self, limits: ListLimits) -> bool {
+        match &self.repr {
+            Repr::Packed(_) => true,
+            Repr::Nodes(nodes) => nodes.single().is_some_and(|block| {
+                LISTPACK_FRAME + block.bytes_len() <= limits.bytes_max
+                    && block.len() <= limits.entries_max
+            }),
         }
     }
 
     /// Notes that `owner`, which is not 0, has seen the first `len` elements; `false` if the list is not
     /// large, for a small one has no room to note it.
-    #[must_use]
-    pub fn set_mark(&self, owner: u64, len: usize) -> bool {
+    pub fn set_visited_prefix(&self, owner: u64, len: usize) -> bool {
         let Repr::Nodes(nodes) = &self.repr else { return false };
-        nodes.mark().set(owner, len);
+        nodes.visited_prefix().set(owner, len);
         true
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Packed(packed) => Repr::Packed(packed.duplicate()),
@@ -229,45 +255,17 @@ impl List {
         Self { repr }
     }
 
-    /// Which saving of the list is under way; see [`List::begin_saving`].
-    #[inline]
-    #[must_use]
-    pub fn save_id(&self) -> Option<SaveId> {
-        match &self.repr {
-            Repr::Nodes(nodes) => nodes.save_id(),
-            Repr::Packed(_) => None,
-        }
-    }
-
-    /// Begins to save the list as it is now, in slices, in place of another saving that may be under
-    /// way; `false` if it is too small for that.
-    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
-        match &mut self.repr {
-            Repr::Nodes(nodes) => nodes.begin_saving(tag),
-            Repr::Packed(_) => return false,
-        }
-        true
-    }
-
-    /// Gives the saving up.
-    pub fn end_saving(&mut self) -> Option<Leftover> {
-        match &mut self.repr {
-            Repr::Nodes(nodes) => nodes.end_saving(),
-            Repr::Packed(_) => None,
-        }
-    }
-
-    /// Shows elements as they were when the saving began, each in one slice, in their order. `visit`
+    /// Shows elements as they were when the snapshot began, each in one slice, in their order. `visit`
     /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the saving is over.
-    pub fn save_slice(
+    /// more. After the last slice the snapshot is over.
+    pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         visit: impl FnMut(Element<'_>) -> usize,
-    ) -> Saved {
+    ) -> SnapshotProgress {
         match &mut self.repr {
-            Repr::Nodes(nodes) => nodes.save_slice(bytes_max, visit),
-            Repr::Packed(_) => Saved::Complete,
+            Repr::Nodes(nodes) => nodes.snapshot_slice(bytes_max, visit),
+            Repr::Packed(_) => SnapshotProgress::Complete,
         }
     }
 
@@ -287,7 +285,6 @@ impl List {
     ///
     /// As there.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         let repr = match form {
             // SAFETY: with this form the pointer comes from `Packed::into_raw`, by the caller's promise.

@@ -1,23 +1,22 @@
 //! A large list: blocks of elements in groups.
 //!
-//! A node is a [`Packed`] of up to a few kilobytes and its number of elements, a group is an array of
-//! up to [`GROUP_NODES_MAX`] nodes and their number of elements, and the list is a deque of groups. An
-//! index is found by adding numbers up, from the nearer end: first of groups, then of nodes in one
-//! group, and then by walking through one block. With ten million short elements there are some hundred
-//! groups to add up at worst; a tree would save little of that and cost memory and code. Nothing that
-//! is moved as a whole is larger than a group (2 KiB), a block, or the deque of groups.
+//! A node is a [`Packed`] of up to a few kilobytes with its element count, a group an array of up to
+//! [`GROUP_NODES_MAX`] nodes with their element count, and the list a deque of groups. An index is found by
+//! adding up counts from the nearer end, first of groups, then of nodes in one group, and then walking through
+//! one block. Ten million short elements make at worst some hundred groups; a tree would save little and cost
+//! memory and code. Nothing moved as a whole is larger than a group (2 KiB), a block, or the deque of groups.
 //!
 //! The first node is kept small where elements come and go at the beginning, see `head`.
 //!
 //! **Invariants:**
-//! - No node and no group is empty; the numbers of elements are those of what is below.
+//! - No node and no group is empty; element counts are the sums of those below.
 //! - `bytes` is what all blocks, groups and the deque have allocated.
 //! - A node is within the limits, or has a single element, or was made under other limits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::saving::{Saving, Taken};
+use super::snapshot::{ListSnapshot, Taken};
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed, Position};
 use crate::size_class;
@@ -25,18 +24,17 @@ use crate::size_class;
 /// Nodes of a group at most. Shifting half of them for a new node costs less than the node.
 const GROUP_NODES_MAX: usize = 128;
 
-/// Bytes of a block beside its elements: a full one then fits a size class exactly.
+/// Overhead of a block: a full one then fits a size class exactly.
 pub(super) const BLOCK_FRAME: usize = 8;
 
-/// See the head of the file.
 #[derive(Debug)]
 pub(super) struct Nodes {
     groups: VecDeque<Group>,
     len: usize,
     bytes: usize,
-    mark: Mark,
+    visited_prefix: VisitedPrefix,
     /// While it is being saved.
-    pub(super) saving: Option<Box<Saving>>,
+    pub(super) snapshot: Option<Box<ListSnapshot>>,
 }
 
 #[derive(Debug)]
@@ -55,14 +53,14 @@ struct Node {
 /// How many of the first elements a snapshot has seen, and which. Atomic, since that is set by readers; who
 /// edits holds the list alone.
 #[derive(Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct VisitedPrefix {
     owner: AtomicU64,
     len: AtomicUsize,
 }
 
 /// Where an element is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ListPosition {
     group: usize,
     node: usize,
     /// The number of the element in its block.
@@ -87,7 +85,13 @@ impl End {
     }
 }
 
-impl Mark {
+impl VisitedPrefix {
+    /// Owner and length, if anybody has noted any.
+    pub(super) fn noted(&self) -> Option<(u64, usize)> {
+        let owner = self.owner.load(Relaxed);
+        (owner != 0).then(|| (owner, self.len.load(Relaxed)))
+    }
+
     pub(super) fn get(&self, owner: u64) -> Option<usize> {
         (self.owner.load(Relaxed) == owner).then(|| self.len.load(Relaxed))
     }
@@ -167,8 +171,13 @@ fn find(
 impl Nodes {
     /// The list of the elements of one block.
     pub(super) fn of(block: Packed) -> Self {
-        let mut nodes =
-            Self { groups: VecDeque::new(), len: 0, bytes: 0, mark: Mark::default(), saving: None };
+        let mut nodes = Self {
+            groups: VecDeque::new(),
+            len: 0,
+            bytes: 0,
+            visited_prefix: VisitedPrefix::default(),
+            snapshot: None,
+        };
         if !block.is_empty() {
             nodes.len = block.len();
             nodes.bytes = block.allocated_bytes();
@@ -185,8 +194,8 @@ impl Nodes {
         size_class(size_of::<Self>()) + self.bytes
     }
 
-    pub(super) fn mark(&self) -> &Mark {
-        &self.mark
+    pub(super) fn visited_prefix(&self) -> &VisitedPrefix {
+        &self.visited_prefix
     }
 
     /// The block, if it is the only one.
@@ -209,37 +218,37 @@ impl Nodes {
     /// # Panics
     ///
     /// If the list is empty.
-    fn find(&self, index: usize) -> Place {
+    fn find(&self, index: usize) -> ListPosition {
         let (group, rest) = find(self.groups.iter().map(|group| group.len), self.len, index);
         let nodes = &self.groups[group].nodes;
         let lens = nodes.iter().map(|node| node.len as usize);
         let (node, offset) = find(lens, self.groups[group].len, rest);
-        Place { group, node, offset }
+        ListPosition { group, node, offset }
     }
 
     /// Where element number `index` is; `None` at the end.
-    pub(super) fn place(&self, index: usize) -> Option<Place> {
+    pub(super) fn position(&self, index: usize) -> Option<ListPosition> {
         (index < self.len).then(|| self.find(index))
     }
 
-    pub(super) fn block(&self, at: Place) -> &Packed {
+    pub(super) fn block(&self, at: ListPosition) -> &Packed {
         &self.groups[at.group].nodes[at.node].block
     }
 
-    /// The place of the first element of the next block.
-    pub(super) fn next(&self, at: Place) -> Option<Place> {
+    /// The position of the first element of the next block.
+    pub(super) fn next(&self, at: ListPosition) -> Option<ListPosition> {
         if at.node + 1 < self.groups[at.group].nodes.len() {
-            return Some(Place { node: at.node + 1, offset: 0, ..at });
+            return Some(ListPosition { node: at.node + 1, offset: 0, ..at });
         }
-        (at.group + 1 < self.groups.len()).then_some(Place {
+        (at.group + 1 < self.groups.len()).then_some(ListPosition {
             group: at.group + 1,
             node: 0,
             offset: 0,
         })
     }
 
-    /// The place behind the last element of the block before.
-    pub(super) fn prev(&self, at: Place) -> Option<Place> {
+    /// The position behind the last element of the block before.
+    pub(super) fn prev(&self, at: ListPosition) -> Option<ListPosition> {
         let (group, node) = match at.node.checked_sub(1) {
             Some(node) => (at.group, node),
             None => {
@@ -248,7 +257,7 @@ impl Nodes {
             }
         };
         let offset = self.groups[group].nodes[node].len as usize;
-        Some(Place { group, node, offset })
+        Some(ListPosition { group, node, offset })
     }
 
     pub(super) fn get(&self, index: usize) -> Element<'_> {
@@ -277,25 +286,29 @@ impl Nodes {
     ///
     /// If the list is empty.
     #[inline]
-    fn place_at(&self, end: End) -> Place {
+    fn position_at(&self, end: End) -> ListPosition {
         match end {
-            End::Front => Place { group: 0, node: 0, offset: 0 },
+            End::Front => ListPosition { group: 0, node: 0, offset: 0 },
             End::Back => {
                 let group = self.groups.len() - 1;
-                Place { group, node: self.groups[group].nodes.len() - 1, offset: 0 }
+                ListPosition { group, node: self.groups[group].nodes.len() - 1, offset: 0 }
             }
         }
     }
 
     #[inline]
     fn node_at(&self, end: End) -> &Node {
-        let Place { group, node, .. } = self.place_at(end);
+        let ListPosition { group, node, .. } = self.position_at(end);
         &self.groups[group].nodes[node]
     }
 
     /// Changes a block, and keeps the numbers right.
     #[inline]
-    pub(super) fn change<R>(&mut self, at: Place, change: impl FnOnce(&mut Packed) -> R) -> R {
+    pub(super) fn change<R>(
+        &mut self,
+        at: ListPosition,
+        change: impl FnOnce(&mut Packed) -> R,
+    ) -> R {
         let group = &mut self.groups[at.group];
         let node = &mut group.nodes[at.node];
         let (len, bytes) = (node.block.len(), node.block.allocated_bytes());
@@ -309,8 +322,8 @@ impl Nodes {
 
     /// Puts an element before number `index`, or at the end.
     pub(super) fn insert(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
-        self.mark.inserted(index);
-        if self.saving.is_some() {
+        self.visited_prefix.inserted(index);
+        if self.snapshot.is_some() {
             self.save_before_insert(index);
         }
         if index == 0 {
@@ -320,13 +333,13 @@ impl Nodes {
         }
     }
 
-    /// Puts an element at the end, if the block there has room for it.
+    /// Appends an element if the last block has room for it.
     #[inline]
     fn push_back_within(&mut self, element: Element<'_>, limits: ListLimits) -> bool {
         if self.len == 0 {
             return false;
         }
-        let at = self.place_at(End::Back);
+        let at = self.position_at(End::Back);
         if self.groups[at.group].nodes[at.node].len as usize >= limits.entries_max {
             return false;
         }
@@ -334,24 +347,24 @@ impl Nodes {
         self.change(at, |block| block.insert_within(block.end(), element, bytes_max))
     }
 
-    /// The place of the first element.
+    /// The position of the first element.
     #[inline]
-    pub(super) fn first(&self) -> Option<Place> {
-        (self.len > 0).then(|| self.place_at(End::Front))
+    pub(super) fn first(&self) -> Option<ListPosition> {
+        (self.len > 0).then(|| self.position_at(End::Front))
     }
 
     /// Puts a block before all others.
     pub(super) fn insert_first(&mut self, block: Packed) {
         if self.groups.is_empty() {
-            *self = Self { saving: self.saving.take(), ..Self::of(block) };
+            *self = Self { snapshot: self.snapshot.take(), ..Self::of(block) };
         } else {
-            self.insert_node(Place { group: 0, node: 0, offset: 0 }, block);
+            self.insert_node(ListPosition { group: 0, node: 0, offset: 0 }, block);
         }
     }
 
     /// Takes out the first block, which is not the only one.
     pub(super) fn take_first(&mut self) -> Packed {
-        let first = self.place_at(End::Front);
+        let first = self.position_at(End::Front);
         let block = self.change(first, std::mem::take);
         self.groups[first.group].nodes.remove(first.node);
         self.tidy_group(first.group);
@@ -386,7 +399,7 @@ impl Nodes {
         self.insert_node(at, block);
     }
 
-    fn has_room(&self, at: Place, bytes: usize, limits: ListLimits) -> bool {
+    fn has_room(&self, at: ListPosition, bytes: usize, limits: ListLimits) -> bool {
         let block = self.block(at);
         BLOCK_FRAME + block.bytes_len() + bytes <= limits.bytes_max
             && block.len() < limits.entries_max
@@ -394,11 +407,11 @@ impl Nodes {
 
     /// Makes a border between two nodes at `at`, and returns where a node goes that is to be between
     /// them.
-    fn split(&mut self, at: Place) -> Place {
+    fn split(&mut self, at: ListPosition) -> ListPosition {
         if at.offset == 0 {
             return at;
         }
-        let behind = Place { node: at.node + 1, offset: 0, ..at };
+        let behind = ListPosition { node: at.node + 1, offset: 0, ..at };
         if at.offset < self.block(at).len() {
             let cut = self.change(at, |block| block.split_off(block.seek(at.offset)));
             return self.insert_node(behind, cut);
@@ -408,7 +421,7 @@ impl Nodes {
 
     /// Puts a node before the one at `at`, which may be behind the last one of its group, and returns
     /// where it is then.
-    fn insert_node(&mut self, at: Place, block: Packed) -> Place {
+    fn insert_node(&mut self, at: ListPosition, block: Packed) -> ListPosition {
         let at = self.make_node_room(at);
         let node = Node::new(block);
         self.len += node.len as usize;
@@ -424,12 +437,12 @@ impl Nodes {
     /// Makes sure that the group of `at` is not full, and returns where `at` is then. A full group is cut
     /// in two there if that is at one of its ends, as it is when a list grows, and in the middle
     /// otherwise.
-    fn make_node_room(&mut self, at: Place) -> Place {
+    fn make_node_room(&mut self, at: ListPosition) -> ListPosition {
         let nodes = &mut self.groups[at.group].nodes;
         if nodes.len() < GROUP_NODES_MAX {
             return at;
         }
-        let first = Place { group: at.group + 1, node: 0, offset: 0 };
+        let first = ListPosition { group: at.group + 1, node: 0, offset: 0 };
         if at.node == nodes.len() {
             self.insert_group(first.group, Group::new(Vec::new()));
             return first;
@@ -442,7 +455,7 @@ impl Nodes {
         let behind = Group::new(nodes.split_off(half));
         self.groups[at.group].len -= behind.len;
         self.insert_group(first.group, behind);
-        if at.node <= half { at } else { Place { node: at.node - half, ..first } }
+        if at.node <= half { at } else { ListPosition { node: at.node - half, ..first } }
     }
 
     /// Puts a group, whose nodes are accounted for, before number `at`.
@@ -458,17 +471,27 @@ impl Nodes {
     }
 
     /// Puts `element` in the place of number `index`, which there is.
-    pub(super) fn set(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
-        if self.saving.is_some() {
-            self.save_stretch(index);
+    /// Puts an element in the place of number `index`, which `visit` sees.
+    pub(super) fn set(
+        &mut self,
+        index: usize,
+        element: Element<'_>,
+        limits: ListLimits,
+        visit: impl FnOnce(Element<'_>),
+    ) {
+        if self.snapshot.is_some() {
+            self.copy_span(index);
             self.save_before_set(index);
         }
         let at = self.find(index);
         let block = self.block(at);
-        let before = Packed::bytes_of(block.get(block.seek(at.offset)));
+        let position = block.seek(at.offset);
+        let old = block.get(position);
+        visit(old);
+        let before = Packed::bytes_of(old);
         let bytes = BLOCK_FRAME + block.bytes_len() - before + Packed::bytes_of(element);
         if bytes <= limits.bytes_max || block.len() == 1 {
-            self.change(at, |block| block.replace(block.seek(at.offset), element));
+            self.change(at, |block| block.replace(position, element));
         } else {
             self.take(index, 1, None);
             self.put(index, element, limits);
@@ -476,20 +499,20 @@ impl Nodes {
         self.merge_around(index, limits);
     }
 
-    /// Removes `count` elements from number `index` on, all of which there are.
+    /// Removes `count` elements from number `index` on, which all exist.
     pub(super) fn remove(&mut self, index: usize, count: usize, limits: ListLimits) {
-        self.mark.removed(index, count);
-        if self.saving.is_some() {
-            self.save_stretch(index);
+        self.visited_prefix.removed(index, count);
+        if self.snapshot.is_some() {
+            self.copy_span(index);
         }
         if count == 1
             && let Some(end) = self.end_of(index)
         {
-            let taken = self.saving.is_some().then(|| self.copy_of(index));
+            let taken = self.snapshot.is_some().then(|| self.copy_of(index));
             self.pop(end, limits);
             return taken.into_iter().for_each(|taken| self.save_removed(index, taken));
         }
-        let mut taken = self.saving.is_some().then(Taken::default);
+        let mut taken = self.snapshot.is_some().then(Taken::default);
         self.take(index, count, taken.as_mut());
         self.merge_around(index, limits);
         if let Some(taken) = taken {
@@ -504,7 +527,7 @@ impl Nodes {
         if end == End::Front && is_long {
             self.shorten_head(limits);
         }
-        let at = self.place_at(end);
+        let at = self.position_at(end);
         if self.groups[at.group].nodes[at.node].len > 1 {
             self.change(at, |block| block.remove(end.of_block(block), 1));
         } else {
@@ -545,7 +568,7 @@ impl Nodes {
 
     /// Removes the nodes from `at` to the end of their group that have `left` elements at most, gives
     /// their blocks away, and returns how many elements those had.
-    fn remove_nodes(&mut self, at: Place, left: usize, give: impl FnMut(Packed)) -> usize {
+    fn remove_nodes(&mut self, at: ListPosition, left: usize, give: impl FnMut(Packed)) -> usize {
         let group = &mut self.groups[at.group];
         let (mut end, mut removed) = (at.node, 0);
         while let Some(node) = group.nodes.get(end)
@@ -609,7 +632,7 @@ impl Nodes {
         }
     }
 
-    fn merge(&mut self, at: Place, next: Place, limits: ListLimits) {
+    fn merge(&mut self, at: ListPosition, next: ListPosition, limits: ListLimits) {
         let (a, b) = (self.block(at), self.block(next));
         let bytes = BLOCK_FRAME + a.bytes_len() + b.bytes_len();
         if bytes > limits.bytes_max / 2 || a.len() + b.len() > limits.entries_max / 2 {
@@ -626,8 +649,8 @@ impl Nodes {
             Group::new(group.nodes.iter().map(|node| Node::new(node.block.duplicate())).collect())
         };
         let groups: VecDeque<_> = self.groups.iter().map(duplicate).collect();
-        let mark = Mark::default();
-        let mut copy = Self { groups, len: self.len, bytes: 0, mark, saving: None };
+        let visited_prefix = VisitedPrefix::default();
+        let mut copy = Self { groups, len: self.len, bytes: 0, visited_prefix, snapshot: None };
         copy.bytes = copy.counted_bytes();
         copy
     }

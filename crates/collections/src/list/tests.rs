@@ -180,7 +180,7 @@ fn the_head_of_a_stack_is_small_and_what_is_behind_it_dense() {
     (0..5000i64).for_each(|number| list.push_front(format!("{number:05}").as_bytes(), LIMITS));
     let Repr::Nodes(nodes) = &list.repr else { panic!("a small list") };
     nodes.check();
-    let first = nodes.place(0).expect("there is a first element");
+    let first = nodes.position(0).expect("there is a first element");
     assert!(nodes.block(first).allocated_bytes() <= 512);
     // 5000 elements of 7 bytes are 4.3 blocks. The growing one has a step of its size class unused.
     let bytes = list.allocated_bytes();
@@ -213,21 +213,21 @@ fn several_elements_are_counted_together() {
 fn a_mark_moves_with_the_elements_before_it() {
     let limits = ListLimits { entries_max: 4, bytes_max: 100 };
     let mut list = List::new();
-    assert!(!list.set_mark(7, 0));
+    assert!(!list.set_visited_prefix(7, 0));
     (0..20i64).for_each(|number| list.push_back(number, limits));
-    assert!(list.set_mark(7, 10));
-    assert_eq!((list.mark(7), list.mark(8)), (Some(10), None));
+    assert!(list.set_visited_prefix(7, 10));
+    assert_eq!((list.visited_prefix(7), list.visited_prefix(8)), (Some(10), None));
     list.push_front(b"before", limits);
     list.insert(11, b"at it", limits);
     list.push_back(b"behind", limits);
-    assert_eq!(list.mark(7), Some(11));
+    assert_eq!(list.visited_prefix(7), Some(11));
     list.remove(9, 5, limits);
-    assert_eq!(list.mark(7), Some(9));
+    assert_eq!(list.visited_prefix(7), Some(9));
     let long = [b'x'; 200];
     list.set(8, &long, limits);
     list.set(9, &long, limits);
-    assert_eq!(list.mark(7), Some(9));
-    assert_eq!(list.duplicate().mark(7), None);
+    assert_eq!(list.visited_prefix(7), Some(9));
+    assert_eq!(list.duplicate().visited_prefix(7), None);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_large_element_has_a_node_of_its_own() {
     let large = vec![b'x'; 10_000];
     list.insert(5, &large, LIMITS);
     let Repr::Nodes(nodes) = &list.repr else { panic!("a small list") };
-    assert_eq!(nodes.block(nodes.place(5).unwrap()).len(), 1);
+    assert_eq!(nodes.block(nodes.position(5).unwrap()).len(), 1);
     list.set(5, b"small", LIMITS);
     assert_eq!(list.encoding(), "listpack");
 }

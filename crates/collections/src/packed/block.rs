@@ -1,9 +1,8 @@
-//! The allocation of a packed collection: a header of eight bytes, and the bytes of the elements.
+//! The allocation of a packed collection: an 8-byte header, then the bytes of the elements.
 //!
-//! This is the only unsafe part of the module. What holds at all times:
+//! The only unsafe part of the module. Invariants:
 //!
-//! - `header` points to a `Header`, and behind it are `capacity()` bytes, of which the first `used`
-//!   are initialized.
+//! - `header` points to a `Header`, followed by `capacity()` bytes, the first `used` of them initialized.
 //! - Header and bytes are one allocation of `class_bytes(class)` bytes, which this block owns; or
 //!   `class` is 0, and the header is `EMPTY`, which has no bytes and is never written to.
 
@@ -12,7 +11,7 @@ use std::ptr::{self, NonNull};
 
 use crate::size_class;
 
-/// What stands before the elements.
+/// What is before the elements.
 #[repr(C, align(8))]
 struct Header {
     /// Bytes of the elements.
@@ -180,7 +179,7 @@ impl Block {
             }
             let mut to = gap;
             for part in parts {
-                // A call for each part costs more than the parts, two of which are mostly a byte.
+                // A call for each part costs more than copying it: two parts are usually one byte.
                 match part {
                     [] => {}
                     [byte] => to.write(*byte),

@@ -1,4 +1,4 @@
-//! What a collection hands out: a byte string, or an integer that stands for its decimal text.
+//! An element as read: a byte string, or an integer that represents its decimal text.
 
 use crate::text_int::{IntText, int_text_len, parse_int};
 
@@ -17,7 +17,6 @@ impl<'a> Element<'a> {
     /// The form that a packed collection keeps `bytes` in: as an integer where that gives the same
     /// text back.
     #[inline]
-    #[must_use]
     pub fn compact(bytes: &'a [u8]) -> Self {
         match parse_int(bytes) {
             Some(value) => Element::Int(value),
@@ -27,7 +26,6 @@ impl<'a> Element<'a> {
 
     /// The number of bytes of the string.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an empty string is an element like others")]
     pub fn len(&self) -> usize {
         match *self {
@@ -38,7 +36,6 @@ impl<'a> Element<'a> {
 
     /// The bytes; `scratch` holds those of an integer.
     #[inline]
-    #[must_use]
     pub fn bytes<'b>(&self, scratch: &'b mut IntText) -> &'b [u8]
     where
         'a: 'b,
@@ -57,14 +54,12 @@ impl<'a> Element<'a> {
 
     /// The bytes as a string of their own.
     #[inline]
-    #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes(&mut IntText::new()).to_vec()
     }
 
     /// The integer whose canonical text the bytes are.
     #[inline]
-    #[must_use]
     pub fn to_int(&self) -> Option<i64> {
         match *self {
             Element::Bytes(bytes) => parse_int(bytes),

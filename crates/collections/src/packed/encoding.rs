@@ -1,8 +1,8 @@
-//! The bytes of an element.
+//! The encoding of an element.
 //!
-//! An element is a head that says what it is and how long, a body (of strings), and its length once
-//! more, so that one can walk backwards. The encoding is that of the elements of a Redis listpack: it
-//! is compact, and DUMP and RDB files have it, so small collections can go there as they lie.
+//! An element is a head with type and length, a body (of strings), and its length again, for walking backwards.
+//! The encoding is that of a Redis listpack element: it is compact, and DUMP and RDB files use it, so small
+//! collections can be copied there verbatim.
 //!
 //! | first byte | rest of the head | element |
 //! |---|---|---|
@@ -13,12 +13,11 @@
 //! | `11110000` | 4 bytes | a string; its length, little-endian |
 //! | `11110001` to `11110100` | 2, 3, 4, 8 bytes | an integer, little-endian |
 //!
-//! The length at the end is that of head and body, in groups of seven bits, the high ones first; all
-//! bytes of it but the first have their top bit set, which is how a reader that comes from behind
-//! knows where it begins.
+//! The length at the end counts head and body, in groups of seven bits, high ones first; all its bytes but the
+//! first have the top bit set, so a reader coming from behind knows where it begins.
 //!
-//! Every element has exactly one encoding: a string that is the canonical text of an integer is an
-//! integer, and every head is the shortest one possible. So elements are equal if their bytes are.
+//! Every element has exactly one encoding: the canonical text of an integer is always stored as an integer, and
+//! every head is the shortest possible. So elements are equal exactly if their bytes are.
 
 use super::Element;
 use crate::text_int::parse_int;

@@ -1,4 +1,4 @@
-//! Walking through packed elements.
+//! Iterators over packed elements.
 
 use std::iter::FusedIterator;
 
@@ -22,14 +22,12 @@ impl<'a> Iter<'a> {
 
     /// No elements.
     #[inline]
-    #[must_use]
     pub fn empty() -> Self {
         Self { bytes: &[], front: 0 }
     }
 
     /// Where the element is that `next` returns.
     #[inline]
-    #[must_use]
     pub fn position(&self) -> Position {
         Position::of(self.front)
     }

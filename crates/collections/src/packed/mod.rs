@@ -1,15 +1,14 @@
-//! Small collections: elements one behind the other in one allocation.
+//! Small collections: elements in sequence in one allocation.
 //!
-//! A [`Packed`] is a sequence of byte strings, in 16 to some thousand bytes, behind one pointer. An
-//! element of up to 63 bytes takes two bytes more than its text; an integer takes two to ten bytes in
-//! all. One can walk in both directions from any [`Position`]. Everything else goes through the
-//! elements, which is why this is for small collections, and for nodes of large ones: memory is read
-//! in a straight line.
+//! A [`Packed`] is a sequence of byte strings, in 16 to some thousand bytes, behind one pointer. An element of up
+//! to 63 bytes takes two bytes more than its text, an integer two to ten bytes in all. Walking is possible in both
+//! directions from any [`Position`]. All other operations scan, reading memory sequentially, which is why this
+//! is for small collections and for nodes of large ones.
 //!
-//! Memory grows and shrinks by the size classes of the allocator. One without elements has none.
+//! Memory grows and shrinks by the allocator's size classes. An empty one has none.
 //!
-//! What this deliberately does not know: what elements mean. A hash has fields and values by turns, and
-//! passes a `stride` of 2 to search only fields.
+//! It does not know what elements mean: a hash alternates fields and values, and passes a `stride` of 2 to
+//! search fields only.
 
 mod block;
 mod element;
@@ -58,13 +57,11 @@ impl Packed {
 
     /// One without elements. Allocates nothing.
     #[inline]
-    #[must_use]
     pub const fn new() -> Self {
         Self { block: Block::new() }
     }
 
     /// One without elements, with room for `bytes` in the sense of [`Packed::bytes_len`].
-    #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         let mut block = Block::new();
         block.reserve(bytes);
@@ -73,78 +70,67 @@ impl Packed {
 
     /// Number of elements.
     #[inline]
-    #[must_use]
     pub fn len(&self) -> usize {
         self.block.count()
     }
 
     /// Whether there are no elements.
     #[inline]
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes of all elements with what frames them.
     #[inline]
-    #[must_use]
     pub fn bytes_len(&self) -> usize {
         self.block.used()
     }
 
     /// The same of the elements from `at` on.
     #[inline]
-    #[must_use]
     pub fn bytes_from(&self, at: Position) -> usize {
         self.bytes_len() - at.index()
     }
 
     /// The bytes it owns, as the allocator counts them.
     #[inline]
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.block.allocated_bytes()
     }
 
     /// Bytes that `element` would add to [`Packed::bytes_len`].
     #[inline]
-    #[must_use]
     pub fn bytes_of<'a>(element: impl Into<Element<'a>>) -> usize {
         Encoded::of(element.into()).total()
     }
 
-    /// Whether there is room for so many more elements of so many bytes. What adds elements panics if
+    /// Whether there is room for so many more elements of this many bytes. What adds elements panics if
     /// there is not, so callers that keep large ones ask, or have lower limits.
     #[inline]
-    #[must_use]
     pub fn has_room_for(&self, elements: usize, bytes: usize) -> bool {
         Self::LEN_MAX - self.len() >= elements && Self::BYTES_MAX - self.bytes_len() >= bytes
     }
 
     /// Where the first element is, or the end.
     #[inline]
-    #[must_use]
     pub fn start(&self) -> Position {
         Position(0)
     }
 
     /// Behind the last element.
     #[inline]
-    #[must_use]
     pub fn end(&self) -> Position {
         Position::of(self.block.used())
     }
 
     /// The position of the first element.
     #[inline]
-    #[must_use]
     pub fn first(&self) -> Option<Position> {
         (!self.is_empty()).then_some(Position(0))
     }
 
     /// The position of the last element.
     #[inline]
-    #[must_use]
     pub fn last(&self) -> Option<Position> {
         self.prev(self.end())
     }
@@ -155,21 +141,18 @@ impl Packed {
     ///
     /// If `at` is the end.
     #[inline]
-    #[must_use]
     pub fn next(&self, at: Position) -> Position {
         Position::of(at.index() + total_at(self.block.bytes(), at.index()))
     }
 
     /// The position of the element before `at`, which may be the end.
     #[inline]
-    #[must_use]
     pub fn prev(&self, at: Position) -> Option<Position> {
         (at.index() > 0).then(|| Position::of(begin_of(self.block.bytes(), at.index())))
     }
 
-    /// The position of element number `index`, or the end if there are no more than that. Comes from
+    /// The position of element number `index`, or the end if there are fewer elements. Comes from
     /// the nearer end.
-    #[must_use]
     pub fn seek(&self, index: usize) -> Position {
         let behind = self.len().saturating_sub(index);
         if index <= behind {
@@ -181,7 +164,6 @@ impl Packed {
     }
 
     /// The position `count` elements behind `at`, or the end if there are fewer.
-    #[must_use]
     pub fn skip(&self, mut at: Position, count: usize) -> Position {
         let end = self.end();
         for _ in 0..count {
@@ -199,7 +181,6 @@ impl Packed {
     ///
     /// If `at` is the end.
     #[inline]
-    #[must_use]
     pub fn get(&self, at: Position) -> Element<'_> {
         decode_at(self.block.bytes(), at.index())
     }
@@ -284,7 +265,6 @@ impl Packed {
     /// # Panics
     ///
     /// If the stride is 0.
-    #[must_use]
     pub fn find<'a>(
         &self,
         from: Position,
@@ -310,21 +290,18 @@ impl Packed {
 
     /// All elements in their order, from either end.
     #[inline]
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self.block.bytes(), 0)
     }
 
     /// The elements from `at` on.
     #[inline]
-    #[must_use]
     pub fn iter_from(&self, at: Position) -> Iter<'_> {
         Iter::new(self.block.bytes(), at.index())
     }
 
     /// The elements before `at`; those of `iter_until(at).rev()` begin with the nearest one.
     #[inline]
-    #[must_use]
     pub fn iter_until(&self, at: Position) -> Iter<'_> {
         Iter::new(&self.block.bytes()[..at.index()], 0)
     }
@@ -369,8 +346,7 @@ impl Packed {
         self.block.shrink_to_fit();
     }
 
-    /// A copy, in no more memory than it needs.
-    #[must_use]
+    /// A copy without spare capacity.
     pub fn duplicate(&self) -> Self {
         let mut copy = Self::new();
         copy.append(self);
@@ -380,7 +356,6 @@ impl Packed {
     /// The bytes of all elements as they lie, which are those of a Redis listpack without its header
     /// of six bytes and its last byte.
     #[inline]
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.block.bytes()
     }
@@ -399,7 +374,6 @@ impl Packed {
     ///
     /// The pointer must come from a call of `into_raw`, and must not be used again.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(pointer: NonNull<u8>) -> Self {
         // SAFETY: the caller's promise.
         Self { block: unsafe { Block::from_raw(pointer) } }

@@ -1,6 +1,6 @@
-//! What several sets have in common, have together, and one has more than others.
+//! Intersection, union and difference of sets.
 //!
-//! Members are visited as they lie in one of the sets; none is copied, and none is visited twice.
+//! Members are visited in the order of one of the sets, without copying, and each once.
 
 use tierce_dash::Table;
 

@@ -6,12 +6,12 @@
 //! | 4 | 4 | bytes of each |
 //! | 8 | | the integers |
 //!
-//! Numbers are in the machine's order.
+//! Numbers are in native byte order.
 //!
 //! Invariants:
-//! - `block` is an allocation from [`thin::allocate`] for `HEADER + len * width` bytes, owned by this
-//!   value alone. Its whole size class is initialized.
-//! - The width is that of the widest integer that has been in since the array was made.
+//! - `block` is an allocation from [`thin::allocate`] for `HEADER + len * width` bytes, owned exclusively by
+//!   this value. Its whole size class is initialized.
+//! - The width is that of the widest integer inserted since the array was made.
 
 use std::ptr::NonNull;
 
@@ -47,7 +47,7 @@ impl Integers {
         Self::with_room(0, 2)
     }
 
-    /// A block for `len` integers of this width, all of which are zero.
+    /// A block for `len` integers of this width, all zero.
     fn with_room(len: usize, width: usize) -> Self {
         let bytes = HEADER + len * width;
         let block = thin::allocate(bytes);
@@ -192,7 +192,7 @@ impl Integers {
         unsafe { self.block.cast::<[u32; 2]>().read() }
     }
 
-    /// States how many integers of which width there are; the size class must be that of the block.
+    /// Sets number and width of the integers; the size class must be that of the block.
     #[inline]
     fn set_header(&mut self, len: usize, width: usize) {
         // SAFETY: the block begins with the header, and is aligned to 16 bytes.
@@ -207,7 +207,7 @@ impl Integers {
 
     #[inline]
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above. What is written through it stands behind the header.
+        // SAFETY: as above. What is written through it is behind the header.
         unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr(), self.allocated_bytes()) }
     }
 }

@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `lll1` | the `lll` bytes, up to 7, that are the rest of the handle |
 //! | `..10` | the integer in the upper 62 bits |
-//! | `0000` | bytes behind the address; their number in the upper 16 bits, [`WIDE`] when that is as much or more, and the number stands in the 8 bytes before them |
+//! | `0000` | bytes behind the address; their number in the upper 16 bits, [`WIDE`] when that is as much or more, and the number is in the 8 bytes before them |
 //! | `0100` | the integer of 64 bits behind the address |
 //!
-//! What is the canonical text of an integer is always kept as an integer, so that equal members are
-//! alike. A member of 8 to 16 bytes takes an allocation of 16.
+//! The canonical text of an integer is always stored as an integer, so equal members are represented alike. A
+//! member of 8 to 16 bytes takes an allocation of 16.
 //!
-//! Invariants, on which every unsafe block of this file rests:
+//! Invariants, on which every unsafe block of this file relies:
 //! - The handle is as the table says, and an address in it is that of a live allocation from
-//!   [`thin::allocate`], for `allocated_bytes()` bytes, which this member owns alone and in which
-//!   everything that the table says is initialized.
+//!   [`thin::allocate`] for `allocated_bytes()` bytes, which this member owns exclusively and which is
+//!   initialized as the table says.
 
 use std::ptr::{self, NonNull};
 
@@ -24,7 +24,6 @@ use crate::thin::{self, ADDRESS_BITS, ADDRESS_MASK};
 
 const _: () = assert!(cfg!(target_endian = "little"), "bytes stand in the handle above its lowest");
 
-/// One member.
 pub(super) struct Member {
     handle: NonNull<u8>,
 }
@@ -47,7 +46,7 @@ const INT_SHIFT: u32 = 2;
 const LONG_INT: usize = 0b0100;
 const KIND_MASK: usize = 0b1111;
 
-/// In place of a length: it stands before the bytes.
+/// In place of a length: it is before the bytes.
 const WIDE: usize = 0xffff;
 const WIDE_LEN: usize = 8;
 
@@ -183,7 +182,7 @@ impl Member {
     #[inline]
     unsafe fn long_len(&self) -> (usize, usize) {
         match self.bits() >> ADDRESS_BITS {
-            // SAFETY: with this tag the length stands at the start.
+            // SAFETY: with this tag the length is at the start.
             WIDE => (WIDE_LEN, unsafe { self.base().cast::<u64>().read() } as usize),
             len => (0, len),
         }

@@ -1,7 +1,7 @@
 //! A set of byte strings.
 //!
-//! Small, it is an ascending array while all members are integers, and one block of bytes when they
-//! are not. Large, it is a table of members.
+//! A small set is an ascending array while all members are integers, else one block of bytes. A large set is a
+//! table of members.
 
 mod algebra;
 mod integers;
@@ -15,11 +15,11 @@ use integers::Integers;
 use table::MemberTable;
 
 use crate::collection::Form;
+use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::limits::{PackedLimits, SetLimits};
 use crate::packed::{self, Element, Packed};
 use crate::random::{Random, draw_distinct, draw_repeatedly};
 use crate::raw_box::RawBox;
-use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 
 /// More members than this are never kept in one block, whatever the limits say.
 const SMALL_LEN_MAX: usize = 1 << 20;
@@ -42,9 +42,10 @@ enum Repr {
     Table(RawBox<MemberTable>),
 }
 
+snapshotted!(Set, Repr::Table[table], tag => IncrementalSnapshot::begin(tag));
+
 impl Set {
     /// One without members, which allocates nothing. Its first member decides on its form.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
@@ -52,7 +53,6 @@ impl Set {
 
     /// Number of members.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         match &self.repr {
@@ -63,7 +63,6 @@ impl Set {
     }
 
     /// The bytes it owns, as the allocator counts them.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Integers(integers) => integers.allocated_bytes(),
@@ -73,7 +72,6 @@ impl Set {
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Integers(_) => "intset",
@@ -83,7 +81,6 @@ impl Set {
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Integers(integers) => Repr::Integers(integers.duplicate()),
@@ -95,7 +92,6 @@ impl Set {
 
     /// Whether it has a member.
     #[inline]
-    #[must_use]
     pub fn contains<'a>(&self, member: impl Into<Element<'a>>) -> bool {
         self.contains_compact(compact(member))
     }
@@ -225,7 +221,6 @@ impl Set {
     }
 
     /// All members, in no order. Those that are the text of an integer are integers.
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         let inner = match &self.repr {
             Repr::Integers(integers) => Inner::Integers(integers, 0),
@@ -235,12 +230,12 @@ impl Set {
         Iter { inner, left: self.len() }
     }
 
-    /// Visits some members, and returns the cursor for the next call, 0 after the last one. A sweep
+    /// Visits some members, and returns the cursor for the next call, 0 after the last one. A scan
     /// begins with 0. A member that stays from its beginning to its end is visited at least once, and
-    /// once only unless the set becomes large meanwhile.
-    pub fn sweep(&self, cursor: u64, visit: impl FnMut(Element<'_>)) -> u64 {
+    /// only once unless the set becomes large meanwhile.
+    pub fn scan(&self, cursor: u64, visit: impl FnMut(Element<'_>)) -> u64 {
         match &self.repr {
-            Repr::Table(table) => table.sweep(cursor, visit),
+            Repr::Table(table) => table.scan(cursor, visit),
             _ => {
                 self.iter().for_each(visit);
                 0
@@ -261,7 +256,7 @@ impl Set {
         }
     }
 
-    /// Draws so many times a member, each about as likely as another. All of them together take as many
+    /// Draws this many times a member, each about as likely as another. All of them together take as many
     /// steps as there are draws and room for members, however few there are.
     pub fn sample_repeatedly<'s>(
         &'s self,
@@ -276,7 +271,7 @@ impl Set {
         }
     }
 
-    /// So many different members, or all if there are no more, each choice about as likely as another.
+    /// This many distinct members, or all if there are fewer, each choice about as likely as another.
     #[must_use]
     pub fn sample_distinct(&self, count: usize, random: &mut Random) -> Vec<Element<'_>> {
         let hash_of = |element: &Element<'_>| table::hash_of(*element);
@@ -285,45 +280,17 @@ impl Set {
         draw_distinct(self.iter(), count, random, hash_of, draw)
     }
 
-    /// Which saving of the set is under way; see [`Set::begin_saving`].
-    #[inline]
-    #[must_use]
-    pub fn save_id(&self) -> Option<SaveId> {
-        match &self.repr {
-            Repr::Table(table) => table.save_id(),
-            _ => None,
-        }
-    }
-
-    /// Begins to save the set as it is now, in slices, in place of another saving that may be under
-    /// way; `false` if it is too small for that.
-    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
-        match &mut self.repr {
-            Repr::Table(table) => table.begin_saving(tag),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Gives the saving up.
-    pub fn end_saving(&mut self) -> Option<Leftover> {
-        match &mut self.repr {
-            Repr::Table(table) => table.end_saving(),
-            _ => None,
-        }
-    }
-
-    /// Shows members as they were when the saving began, each in one slice, in no order. `visit`
+    /// Shows members as they were when the snapshot began, each in one slice, in no order. `visit`
     /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the saving is over.
-    pub fn save_slice(
+    /// more. After the last slice the snapshot is over.
+    pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         visit: impl FnMut(Element<'_>) -> usize,
-    ) -> Saved {
+    ) -> SnapshotProgress {
         match &mut self.repr {
-            Repr::Table(table) => table.save_slice(bytes_max, visit),
-            _ => Saved::Complete,
+            Repr::Table(table) => table.snapshot_slice(bytes_max, visit),
+            _ => SnapshotProgress::Complete,
         }
     }
 
@@ -344,7 +311,6 @@ impl Set {
     ///
     /// As there.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant with this form.
         let repr = unsafe {

@@ -1,22 +1,21 @@
-//! A large set: members in a table, in no order.
+//! A large set: an unordered table of members.
 
 use tierce_dash::{EntryHash, IterAhead, Table, prefetch_read};
 
 use super::member::Member;
+use crate::incremental_snapshot::{CopyOwned, IncrementalSnapshot, SnapshotProgress};
 use crate::packed::Element;
 use crate::prefetch::prefetch;
 use crate::raw_box::allocated_bytes_of;
-use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::{hash_bytes, hash_int};
 
-/// Members in a table.
 #[derive(Debug, Default)]
 pub(super) struct MemberTable {
     table: Table<Member>,
     /// What the members own.
     member_bytes: usize,
     /// While it is being saved.
-    saving: Option<Box<Saving<Member>>>,
+    pub(super) snapshot: Option<Box<IncrementalSnapshot<Member>>>,
 }
 
 /// The hash of an element that is an integer if it can be one.
@@ -60,7 +59,7 @@ impl MemberTable {
         self.table.len()
     }
 
-    /// All bytes of memory, with those of this struct, which stands in an allocation of its own.
+    /// All bytes of memory, with those of this struct, which is in an allocation of its own.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         allocated_bytes_of::<Self>() + self.table.memory_bytes() + self.member_bytes
@@ -109,37 +108,24 @@ impl MemberTable {
     /// To be called before a member with this hash comes or goes.
     #[inline]
     fn before_change(&mut self, hash: u64) {
-        if let Some(saving) = &mut self.saving {
+        if let Some(snapshot) = &mut self.snapshot {
             let copy = |member: &Member| Member::new(member.element());
-            saving.before_change(&self.table, hash, &ByElement, copy);
+            snapshot.before_change(&self.table, hash, &ByElement, copy);
         }
     }
 
-    /// See [`Set::save_id`](super::Set::save_id), and those that follow there.
-    pub(super) fn save_id(&self) -> Option<SaveId> {
-        self.saving.as_ref().map(|saving| saving.id())
-    }
-
-    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
-        self.saving = Some(Box::new(Saving::begin(tag)));
-    }
-
-    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
-        self.saving.take().map(Leftover::new)
-    }
-
-    pub(super) fn save_slice(
+    pub(super) fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         mut visit: impl FnMut(Element<'_>) -> usize,
-    ) -> Saved {
-        let Some(saving) = &mut self.saving else { return Saved::Complete };
+    ) -> SnapshotProgress {
+        let Some(snapshot) = &mut self.snapshot else { return SnapshotProgress::Complete };
         let mut visit = |member: &Member| visit(member.element());
-        let bytes = saving.take_copies(bytes_max, &mut visit);
+        let bytes = snapshot.take_copies(bytes_max, &mut visit);
         let saved =
-            saving.walk_on(&self.table, &ByElement, bytes_max - bytes.min(bytes_max), visit);
-        if saved == Saved::Complete {
-            self.saving = None;
+            snapshot.walk_on(&self.table, &ByElement, bytes_max - bytes.min(bytes_max), visit);
+        if saved == SnapshotProgress::Complete {
+            self.snapshot = None;
         }
         saved
     }
@@ -149,7 +135,7 @@ impl MemberTable {
     }
 
     /// Some members at a time; see [`Table::scan`].
-    pub(super) fn sweep(&self, cursor: u64, mut visit: impl FnMut(Element<'_>)) -> u64 {
+    pub(super) fn scan(&self, cursor: u64, mut visit: impl FnMut(Element<'_>)) -> u64 {
         self.table.scan(cursor, &ByElement, |member| visit(member.element()))
     }
 

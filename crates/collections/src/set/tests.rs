@@ -117,16 +117,16 @@ proptest! {
         check(found, left.cloned().collect())?;
     }
 
-    /// Whatever comes and goes while one sweeps, a member that stays is visited.
+    /// Whatever comes and goes while one scans, a member that stays is visited.
     #[test]
-    fn a_sweep_misses_nothing_that_stays(
+    fn a_scan_misses_nothing_that_stays(
         stay in proptest::collection::btree_set(member(), 0..if cfg!(miri) { 10 } else { 100 }),
         others in proptest::collection::vec((member(), any::<bool>()), 0..if cfg!(miri) { 30 } else { 300 }),
     ) {
         let mut set = of(&stay);
         let (mut visited, mut cursor, mut others) = (Model::new(), 0, others.into_iter());
         loop {
-            cursor = set.sweep(cursor, |element| _ = visited.insert(element.to_vec()));
+            cursor = set.scan(cursor, |element| _ = visited.insert(element.to_vec()));
             if cursor == 0 {
                 break;
             }

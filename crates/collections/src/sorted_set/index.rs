@@ -3,7 +3,7 @@
 use tierce_dash::{EntryHash, Table, prefetch_read};
 
 use super::member::{Alias, Member};
-use crate::saving::{Saved, Saving};
+use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress};
 use crate::seed::hash_bytes;
 
 /// The members of a set, by their bytes.
@@ -69,24 +69,24 @@ impl Index {
         debug_assert!(removed.is_some(), "a member that was not in the index");
     }
 
-    /// Has a saving copy a member of this hash before it comes, goes or changes.
-    pub(super) fn save(&self, hash: u64, saving: &mut Saving<Member>) {
+    /// Has a snapshot copy a member of this hash before it comes, goes or changes.
+    pub(super) fn save(&self, hash: u64, snapshot: &mut IncrementalSnapshot<Member>) {
         let copy = |alias: &Alias| Member::new(alias.bytes(), alias.score());
-        saving.before_change(&self.table, hash, &ByBytes, copy);
+        snapshot.before_change(&self.table, hash, &ByBytes, copy);
     }
 
-    /// See [`Saving::walk_on`].
+    /// See [`IncrementalSnapshot::walk_on`].
     pub(super) fn save_on(
         &self,
-        saving: &mut Saving<Member>,
+        snapshot: &mut IncrementalSnapshot<Member>,
         bytes_max: usize,
         visit: impl FnMut(&Alias) -> usize,
-    ) -> Saved {
-        saving.walk_on(&self.table, &ByBytes, bytes_max, visit)
+    ) -> SnapshotProgress {
+        snapshot.walk_on(&self.table, &ByBytes, bytes_max, visit)
     }
 
     /// See [`Table::scan`].
-    pub(super) fn sweep(&self, cursor: u64, visit: impl FnMut(&Alias)) -> u64 {
+    pub(super) fn scan(&self, cursor: u64, visit: impl FnMut(&Alias)) -> u64 {
         self.table.scan(cursor, &ByBytes, visit)
     }
 }

@@ -1,10 +1,10 @@
-//! A large sorted set: a tree for the order, and a table from the bytes of a member to the member.
+//! A large sorted set: a tree for the order, and a table from a member's bytes to the member.
 
 use super::index::Index;
 use super::member::{Alias, Member};
 use super::tree::{Bound, Leaf, Side, Tree};
+use crate::incremental_snapshot::{CopyOwned, IncrementalSnapshot, SnapshotProgress};
 use crate::raw_box;
-use crate::saving::{CopyOwned, Leftover, SaveId, SaveTag, Saved, Saving};
 use crate::seed::hash_bytes;
 use std::ops::Range;
 use tierce_dash::prefetch_read;
@@ -18,7 +18,7 @@ pub(super) struct Large {
     /// What the members take, as the allocator counts.
     member_bytes: usize,
     /// While it is being saved.
-    saving: Option<Box<Saving<Member>>>,
+    pub(super) snapshot: Option<Box<IncrementalSnapshot<Member>>>,
 }
 
 impl CopyOwned for Member {
@@ -29,7 +29,7 @@ impl CopyOwned for Member {
 
 impl Large {
     pub(super) fn new() -> Self {
-        Self { tree: Tree::new(), index: Index::new(), member_bytes: 0, saving: None }
+        Self { tree: Tree::new(), index: Index::new(), member_bytes: 0, snapshot: None }
     }
 
     #[inline]
@@ -62,7 +62,7 @@ impl Large {
         Some((self.tree.rank(&Bound::Entry(score, member, Side::Before)), score))
     }
 
-    /// Asks what the score of a member shall be, given what it is, and sets it.
+    /// Asks the new score of a member, given what it is, and sets it.
     pub(super) fn update(
         &mut self,
         member: &[u8],
@@ -114,7 +114,7 @@ impl Large {
 
     /// A member has left the tree and is about to be dropped.
     fn forget(&mut self, member: &Member) {
-        if self.saving.is_some() {
+        if self.snapshot.is_some() {
             self.before_change(hash_bytes(member.bytes()));
         }
         self.index.remove(member);
@@ -137,44 +137,31 @@ impl Large {
         copy
     }
 
-    /// See [`SortedSet::sweep`](super::SortedSet::sweep).
-    pub(super) fn sweep(&self, cursor: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
-        self.index.sweep(cursor, |alias| visit(alias.bytes(), alias.score()))
+    /// See [`SortedSet::scan`](super::SortedSet::scan).
+    pub(super) fn scan(&self, cursor: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
+        self.index.scan(cursor, |alias| visit(alias.bytes(), alias.score()))
     }
 
     /// To be called before a member with this hash comes or goes, or gets another score.
     #[inline]
     fn before_change(&mut self, hash: u64) {
-        if let Some(saving) = &mut self.saving {
-            self.index.save(hash, saving);
+        if let Some(snapshot) = &mut self.snapshot {
+            self.index.save(hash, snapshot);
         }
     }
 
-    /// See [`SortedSet::save_id`](super::SortedSet::save_id), and those that follow there.
-    pub(super) fn save_id(&self) -> Option<SaveId> {
-        self.saving.as_ref().map(|saving| saving.id())
-    }
-
-    pub(super) fn begin_saving(&mut self, tag: SaveTag) {
-        self.saving = Some(Box::new(Saving::begin(tag)));
-    }
-
-    pub(super) fn end_saving(&mut self) -> Option<Leftover> {
-        self.saving.take().map(Leftover::new)
-    }
-
-    pub(super) fn save_slice(
+    pub(super) fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         mut visit: impl FnMut(&[u8], f64) -> usize,
-    ) -> Saved {
-        let Some(saving) = &mut self.saving else { return Saved::Complete };
+    ) -> SnapshotProgress {
+        let Some(snapshot) = &mut self.snapshot else { return SnapshotProgress::Complete };
         let copied = |member: &Member| visit(member.bytes(), member.score());
-        let bytes = saving.take_copies(bytes_max, copied);
+        let bytes = snapshot.take_copies(bytes_max, copied);
         let present = |alias: &Alias| visit(alias.bytes(), alias.score());
-        let saved = self.index.save_on(saving, bytes_max - bytes.min(bytes_max), present);
-        if saved == Saved::Complete {
-            self.saving = None;
+        let saved = self.index.save_on(snapshot, bytes_max - bytes.min(bytes_max), present);
+        if saved == SnapshotProgress::Complete {
+            self.snapshot = None;
         }
         saved
     }

@@ -2,16 +2,15 @@
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 8 | score | an `f64` in the machine's order |
-//! | 8 | 1 or 5 | length | of the bytes: one byte, or 255 and four bytes in the machine's order |
+//! | 0 | 8 | score | an `f64` in native byte order |
+//! | 8 | 1 or 5 | length | of the bytes: one byte, or 255 and four bytes in native byte order |
 //! | | | bytes | |
 //!
-//! This and the [`index`](super::index) are the only unsafe parts of the large form. What holds at all
-//! times:
+//! This and the [`index`](super::index) are the only unsafe parts of the large form. Invariants:
 //!
 //! - A [`Member`] owns an allocation of `allocated_bytes`, all fields of which are initialized.
-//! - An [`Alias`] points to a member that has not been dropped; its maker promises that.
-//!   Aliases make no references to the score, so that the owner may change it.
+//! - An [`Alias`] points to a member that has not been dropped; its creator promises that.
+//!   Aliases make no references to the score, so the owner may change it.
 
 use std::ptr::NonNull;
 
@@ -38,7 +37,7 @@ pub(super) struct Alias {
     at: NonNull<u8>,
 }
 
-// SAFETY: a member owns its memory, and an alias stands in the same collection as the member does, so
+// SAFETY: a member owns its memory, and an alias is in the same collection as the member, so
 // that they go from thread to thread together.
 unsafe impl Send for Alias {}
 // SAFETY: through a shared reference nothing is written.

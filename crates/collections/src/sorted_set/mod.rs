@@ -1,12 +1,11 @@
-//! A sorted set: members with scores, in the order of both.
+//! A sorted set: members with scores, ordered by both.
 //!
-//! Small ones are one block of members and scores by turns (`small`), in the order of the set. Large
-//! ones are a counting B+ tree of members, which have an allocation each, and a table from the bytes
-//! of a member to the member (`large`). All operations on large ones take logarithmic time, and
-//! constant time a member for ranges.
+//! A small one is one block of alternating members and scores in order (`small`). A large one is a counting B+
+//! tree of individually allocated members, and a table from a member's bytes to the member (`large`). Operations
+//! on large ones take logarithmic time, ranges constant time per member.
 //!
-//! The order is that of the scores, and of the bytes of the members where scores are equal; zero and
-//! negative zero are. A rank is a place in this order, from 0 on.
+//! The order is by score, then by the bytes of the members; zero equals negative zero. A rank is a position in
+//! this order, from 0.
 
 mod index;
 mod large;
@@ -20,10 +19,10 @@ use std::ptr::NonNull;
 
 use crate::PackedLimits;
 use crate::collection::Form;
+use crate::incremental_snapshot::{IncrementalSnapshot, SnapshotProgress, snapshotted};
 use crate::packed::{Element, Packed};
 use crate::random::{Random, draw_repeatedly};
 use crate::raw_box::RawBox;
-use crate::saving::{Leftover, SaveId, SaveTag, Saved};
 use crate::text_int::IntText;
 
 use large::{Large, LargeIter};
@@ -64,9 +63,10 @@ enum Repr {
     Large(RawBox<Large>),
 }
 
+snapshotted!(SortedSet, Repr::Large[large], tag => IncrementalSnapshot::begin(tag));
+
 impl SortedSet {
     /// One without members.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Small(Small::new()) }
@@ -74,7 +74,6 @@ impl SortedSet {
 
     /// Number of members.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         match &self.repr {
@@ -84,7 +83,6 @@ impl SortedSet {
     }
 
     /// The bytes it owns, as the allocator counts them.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Small(small) => small.allocated_bytes(),
@@ -93,7 +91,6 @@ impl SortedSet {
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Small(_) => "listpack",
@@ -103,7 +100,6 @@ impl SortedSet {
 
     /// The score of a member.
     #[inline]
-    #[must_use]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.repr {
             Repr::Small(small) => Some(small.score_at(small.find(member)?)),
@@ -112,7 +108,6 @@ impl SortedSet {
     }
 
     /// The rank of a member, and its score.
-    #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.repr {
             Repr::Small(_) => {
@@ -133,7 +128,7 @@ impl SortedSet {
         old
     }
 
-    /// Asks `decide` what the score of a member shall be, given what it is, and sets it; `None`
+    /// Asks `decide` the new score of a member, given what it is, and sets it; `None`
     /// leaves all as it is.
     ///
     /// So a conditional change costs one search. A score that is equal to the old one is not set:
@@ -210,14 +205,12 @@ impl SortedSet {
     }
 
     /// All members with their scores, in ascending order, from either end.
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         self.range(0..self.len())
     }
 
     /// The members of some ranks with their scores, in ascending order, from either end; ranks that
     /// beyond the end are skipped.
-    #[must_use]
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let ranks = self.existing(ranks);
         Iter(match &self.repr {
@@ -232,7 +225,6 @@ impl SortedSet {
     }
 
     /// The ranks of the members with scores between two bounds.
-    #[must_use]
     pub fn ranks_of_scores(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
         let start = match min {
             ScoreBound::Included(score) => Bound::Score(score, Side::Before),
@@ -248,7 +240,6 @@ impl SortedSet {
 
     /// The ranks of the members between two bounds in the order of bytes. If not all scores are equal,
     /// it is some range.
-    #[must_use]
     pub fn ranks_of_members(&self, min: MemberBound<'_>, max: MemberBound<'_>) -> Range<usize> {
         let rank = |bound, [included, excluded]: [Side; 2]| match bound {
             MemberBound::Lowest => 0,
@@ -274,14 +265,14 @@ impl SortedSet {
     ///
     /// However the set changes between the calls, a member that stays from beginning to end is visited
     /// at least once.
-    pub fn sweep(&self, cursor: u64, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
+    pub fn scan(&self, cursor: u64, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
         match &self.repr {
             Repr::Small(_) => {
                 self.iter().for_each(|(member, score)| visit(member, score));
                 0
             }
             Repr::Large(large) => {
-                large.sweep(cursor, |member, score| visit(Element::Bytes(member), score))
+                large.scan(cursor, |member, score| visit(Element::Bytes(member), score))
             }
         }
     }
@@ -293,7 +284,7 @@ impl SortedSet {
         self.range(rank..rank + 1).next()
     }
 
-    /// Draws so many times a member, each with the same probability.
+    /// Draws this many times a member, each with the same probability.
     pub fn sample_repeatedly<'s>(
         &'s self,
         count: usize,
@@ -313,7 +304,6 @@ impl SortedSet {
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         Self {
             repr: match &self.repr {
@@ -323,45 +313,17 @@ impl SortedSet {
         }
     }
 
-    /// Which saving of the set is under way; see [`SortedSet::begin_saving`].
-    #[inline]
-    #[must_use]
-    pub fn save_id(&self) -> Option<SaveId> {
-        match &self.repr {
-            Repr::Large(large) => large.save_id(),
-            Repr::Small(_) => None,
-        }
-    }
-
-    /// Begins to save the set as it is now, in slices, in place of another saving that may be under
-    /// way; `false` if it is too small for that.
-    pub fn begin_saving(&mut self, tag: SaveTag) -> bool {
-        match &mut self.repr {
-            Repr::Large(large) => large.begin_saving(tag),
-            Repr::Small(_) => return false,
-        }
-        true
-    }
-
-    /// Gives the saving up.
-    pub fn end_saving(&mut self) -> Option<Leftover> {
-        match &mut self.repr {
-            Repr::Large(large) => large.end_saving(),
-            Repr::Small(_) => None,
-        }
-    }
-
-    /// Shows members with their scores as they were when the saving began, each in one slice, in no order. `visit`
+    /// Shows members with their scores as they were when the snapshot began, each in one slice, in no order. `visit`
     /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the saving is over.
-    pub fn save_slice(
+    /// more. After the last slice the snapshot is over.
+    pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
         visit: impl FnMut(&[u8], f64) -> usize,
-    ) -> Saved {
+    ) -> SnapshotProgress {
         match &mut self.repr {
-            Repr::Large(large) => large.save_slice(bytes_max, visit),
-            Repr::Small(_) => Saved::Complete,
+            Repr::Large(large) => large.snapshot_slice(bytes_max, visit),
+            Repr::Small(_) => SnapshotProgress::Complete,
         }
     }
 
@@ -381,7 +343,6 @@ impl SortedSet {
     ///
     /// As there.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         let repr = if form == Form::SortedSetTree {
             // SAFETY: with this form the pointer is that of a box, by the caller's promise.

@@ -1,9 +1,8 @@
-//! A small sorted set: members and scores by turns in one block, in the order of both.
+//! A small sorted set: alternating members and scores in one block, ordered by both.
 //!
-//! A score that is a whole number is an integer element, and negative zero is zero, as in small sets of
-//! Redis. Other scores are their eight bytes, the high ones
-//! first; should these happen to be the text of an integer, a zero byte stands in front of them,
-//! because the block would keep such a text as an integer.
+//! An integral score is an integer element, and negative zero is zero, as in small sets of Redis. Other scores
+//! are their eight bytes, big-endian; if these happen to be the text of an integer, a zero byte precedes them,
+//! because the block would store such a text as an integer.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -15,7 +14,7 @@ use crate::text_int::{IntText, parse_int};
 /// Elements of a pair.
 const PAIR: usize = 2;
 
-/// Whatever the configuration says, a small sorted set has no more members: each is looked for by looking at all.
+/// The limit of a small sorted set, whatever is configured: searching is linear.
 /// Tests have smaller limits.
 const MEMBERS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
@@ -41,7 +40,7 @@ fn element_of(score: f64, bytes: &mut ScoreBytes) -> Element<'_> {
     Element::Bytes(&bytes[usize::from(!ambiguous)..])
 }
 
-/// The score that an element stands for.
+/// The score encoded by an element.
 #[inline]
 fn score_of(element: Element<'_>) -> f64 {
     match element {
@@ -56,7 +55,7 @@ fn compare(member: Element<'_>, bytes: &[u8]) -> Ordering {
 }
 
 impl Bound<'_> {
-    /// Whether an entry lies before this point.
+    /// Whether an entry is before this point.
     fn is_behind(&self, member: Element<'_>, score: f64) -> bool {
         match *self {
             Bound::Score(at, side) => score < at || score == at && side == Side::After,
@@ -68,7 +67,6 @@ impl Bound<'_> {
     }
 }
 
-/// See the head of this file.
 pub(super) struct Small {
     packed: Packed,
 }

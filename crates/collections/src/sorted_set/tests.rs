@@ -146,15 +146,15 @@ fn check_searches(set: &SortedSet, model: &Model) {
         }
     }
     assert_eq!((set.rank(b"absent"), set.score(b"absent")), (None, None));
-    let mut swept = Model::new();
+    let mut scanned = Model::new();
     let mut cursor = 0;
     loop {
-        cursor = set.sweep(cursor, |member, score| _ = swept.insert(member.to_vec(), score));
+        cursor = set.scan(cursor, |member, score| _ = scanned.insert(member.to_vec(), score));
         if cursor == 0 {
             break;
         }
     }
-    assert_eq!(swept, *model);
+    assert_eq!(scanned, *model);
     let mut random = Random::new(1);
     for _ in 0..20 {
         let sample = set.sample(&mut random);

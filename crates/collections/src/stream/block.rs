@@ -1,7 +1,7 @@
-//! A block: neighbouring entries in one run of bytes.
+//! A block: adjacent entries in one run of bytes.
 //!
-//! The bytes begin with the names of the fields of the block's first entry, their number before them.
-//! Then come the entries:
+//! The bytes begin with the field names of the block's first entry, preceded by their number. Then come the
+//! entries:
 //!
 //! | what | meaning |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | body: number, texts | how many fields, and names and values in turn; with bit 1 values only |
 //! | back number | bytes of all of the above |
 //!
-//! `code.rs` says what a number, a back number and a text are. Entries are in ascending order, deleted
-//! ones among them. Nothing but their flag tells deleted ones apart until the block is compacted.
+//! `code.rs` defines number, back number and text. Entries are in ascending order, including deleted ones, which
+//! only their flag marks until the block is compacted.
 
 use crate::packed::Element;
 use crate::size_class::size_class;
@@ -37,9 +37,16 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Names and values of its fields, in the order in which they were given.
     #[inline]
-    #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         self.fields
+    }
+
+    fn has_fields<'f>(&self, fields: impl NewFields<'f>) -> bool {
+        let (mut name_text, mut value_text) = (IntText::new(), IntText::new());
+        self.fields.len() == fields.len()
+            && self.fields.zip(fields).all(|((name, value), (new_name, new_value))| {
+                name.bytes(&mut name_text) == new_name && value.bytes(&mut value_text) == new_value
+            })
     }
 
     fn owned_fields(&self) -> OwnedFields {
@@ -60,7 +67,7 @@ impl OwnedFields {
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     left: usize,
-    /// Where the names stand, if not beside the values.
+    /// Where the names are, if not beside the values.
     names: Option<Reader<'a>>,
     values: Reader<'a>,
 }
@@ -196,6 +203,10 @@ impl Block {
                 if found.flags & DELETED == 0 {
                     return false;
                 }
+                if found.entry.has_fields(fields.clone()) {
+                    self.mark_live(at);
+                    return true;
+                }
                 let end = found.end;
                 self.bytes.drain(at..end);
                 self.deleted -= 1;
@@ -235,8 +246,30 @@ impl Block {
         half
     }
 
-    /// Deletes the entry with this identity.
-    pub(super) fn delete(&mut self, id: StreamId) -> Deleted {
+    /// Takes the last entry away if it has this identity and is not deleted, as if it had never been added.
+    pub(super) fn withdraw(&mut self, id: StreamId) -> Deleted {
+        let last = self.start_of_last();
+        let found = self.found(last);
+        if found.entry.id != id || found.flags & DELETED != 0 {
+            return Deleted::Absent;
+        }
+        self.bytes.truncate(last);
+        self.live -= 1;
+        if self.live == 0 {
+            return Deleted::Last;
+        }
+        self.last = self.found(self.start_of_last()).entry.id;
+        Deleted::Done
+    }
+
+    /// Where the last entry begins, deleted or not.
+    fn start_of_last(&self) -> usize {
+        let (len, end) = back_number(&self.bytes, self.bytes.len());
+        end - len as usize
+    }
+
+    /// Deletes the entry with this identity, after `visit` has seen it.
+    pub(super) fn delete(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> Deleted {
         let at = self.seek(id);
         if at >= self.bytes.len() {
             return Deleted::Absent;
@@ -245,6 +278,7 @@ impl Block {
         if found.entry.id != id || found.flags & DELETED != 0 {
             return Deleted::Absent;
         }
+        visit(&found.entry);
         self.mark_deleted(at);
         self.compact_if_worth_it();
         if self.live == 0 { Deleted::Last } else { Deleted::Done }
@@ -408,13 +442,23 @@ impl Block {
         Found { flags, entry: Entry { id, fields }, end }
     }
 
-    fn mark_deleted(&mut self, at: usize) {
+    fn flags_mut(&mut self, at: usize) -> &mut u8 {
         let mut reader = Reader { rest: &self.bytes[at..] };
         reader.number();
         let flags_at = self.bytes.len() - reader.rest.len();
-        self.bytes[flags_at] |= DELETED;
+        &mut self.bytes[flags_at]
+    }
+
+    fn mark_deleted(&mut self, at: usize) {
+        *self.flags_mut(at) |= DELETED;
         self.live -= 1;
         self.deleted += 1;
+    }
+
+    fn mark_live(&mut self, at: usize) {
+        *self.flags_mut(at) &= !DELETED;
+        self.live += 1;
+        self.deleted -= 1;
     }
 
     /// So what is deleted takes at most as many entries as what is not, and each deletion pays for the
@@ -425,7 +469,7 @@ impl Block {
         }
     }
 
-    /// The identity as it stands in an entry.
+    /// The identity as it is in an entry.
     fn id_parts(&self, id: StreamId) -> (u64, u64) {
         let ms = id.ms - self.base.ms;
         (ms, if ms == 0 { id.seq - self.base.seq } else { id.seq })

@@ -198,14 +198,26 @@ impl Blocks {
         inserted
     }
 
-    /// Removes an entry. Returns whether there was one.
-    pub(super) fn remove(&mut self, id: StreamId) -> bool {
+    /// Takes the last entry away if it has this identity; `false` if it has another one.
+    pub(super) fn withdraw(&mut self, id: StreamId) -> bool {
+        let Some(tail) = &mut self.tail else { return false };
+        match change(tail, &mut self.block_bytes, |block| block.withdraw(id)) {
+            Deleted::Absent => return false,
+            Deleted::Done => {}
+            Deleted::Last => self.drop_block_of(id),
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// Removes an entry, after `visit` has seen it. Returns whether there was one.
+    pub(super) fn remove(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> bool {
         let account = &mut self.block_bytes;
         let in_tail = self.tail.as_mut().filter(|block| block.base() <= id);
         let deleted = match in_tail {
-            Some(block) => change(block, account, |block| block.delete(id)),
+            Some(block) => change(block, account, |block| block.delete(id, visit)),
             None => match self.sealed.range_mut(..=id).next_back() {
-                Some((_, block)) => change(block, account, |block| block.delete(id)),
+                Some((_, block)) => change(block, account, |block| block.delete(id, visit)),
                 None => Deleted::Absent,
             },
         };
@@ -251,6 +263,26 @@ impl Blocks {
             break;
         }
         trimmed
+    }
+
+    /// How many entries are in the first blocks that go as a whole.
+    pub(super) fn count_to_trim(&self, keep: Keep, limit: usize) -> usize {
+        let mut count = 0;
+        for block in self.sealed.values().chain(&self.tail) {
+            let live = block.live();
+            let goes = match keep {
+                Keep::Newest(max) => {
+                    let left = self.len - count;
+                    left > max && left - live >= max
+                }
+                Keep::From(id) => block.last() < id,
+            };
+            if !goes || (limit != 0 && count + live > limit) {
+                break;
+            }
+            count += live;
+        }
+        count
     }
 
     /// Removes the first entries of the first block.
@@ -300,7 +332,6 @@ fn entry_bytes<'f>(fields: impl NewFields<'f>) -> usize {
     fields.map(|(name, value)| name.len() + value.len()).sum()
 }
 
-/// Changes a block that is in the account.
 fn change<T>(block: &mut Block, account: &mut usize, change: impl FnOnce(&mut Block) -> T) -> T {
     let before = block.allocated_bytes();
     let result = change(block);

@@ -1,8 +1,8 @@
-//! How numbers and strings stand in a block.
+//! The encoding of numbers and strings in a block.
 //!
 //! - A *number* has seven bits a byte, the lowest first; all bytes but the last have bit 7 set.
 //! - A *back number* is the same from right to left, so that it can be read from its end.
-//! - A *text* is a head and perhaps bytes. Bit 0 of the head's first byte says what it is, six more
+//! - A *text* is a head and perhaps bytes. Bit 0 of the head's first byte is the type, six more
 //!   bits of that byte are the lowest of a number, and if bit 7 is set the rest follows as a number.
 //!   With bit 0 clear the number is a length and the bytes follow; with bit 0 set, the text is the
 //!   canonical decimal text of the integer whose zigzag form the number is.

@@ -1,4 +1,4 @@
-//! Consumer groups: what was delivered to whom, and not acknowledged yet.
+//! Consumer groups: entries delivered and not yet acknowledged, by consumer.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use crate::size_class::size_class;
 use crate::stream::StreamId;
 use crate::stream::tree_bytes::tree_bytes;
 
-/// A group of consumers, each of which gets a part of the entries.
+/// A group of consumers that share the entries.
 #[derive(Debug, Clone)]
 pub struct Group {
     last_delivered: StreamId,
@@ -51,13 +51,11 @@ pub struct Consumer {
 
 impl Consumer {
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
     /// How many entries are pending with it.
-    #[must_use]
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
@@ -88,19 +86,16 @@ impl Group {
     }
 
     /// The highest entry that was delivered to any of its consumers.
-    #[must_use]
     pub fn last_delivered(&self) -> StreamId {
         self.last_delivered
     }
 
     /// How many entries it has read, if that is known.
-    #[must_use]
     pub fn entries_read(&self) -> Option<u64> {
         self.entries_read
     }
 
     /// How many entries are pending.
-    #[must_use]
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
@@ -111,13 +106,11 @@ impl Group {
     }
 
     /// A pending entry.
-    #[must_use]
     pub fn pending_entry(&self, id: StreamId) -> Option<Pending> {
         self.pending.get(&id).copied()
     }
 
     /// How many consumers there are.
-    #[must_use]
     pub fn consumer_count(&self) -> usize {
         self.numbers.len()
     }
@@ -128,19 +121,16 @@ impl Group {
     }
 
     /// The number of the consumer with this name.
-    #[must_use]
     pub fn consumer_number(&self, name: &[u8]) -> Option<ConsumerNumber> {
         self.numbers.get(name).copied()
     }
 
     /// A consumer by its number.
-    #[must_use]
     pub fn consumer(&self, number: ConsumerNumber) -> Option<&Consumer> {
         self.consumers.get(number.0 as usize)?.as_ref()
     }
 
     /// A consumer by its name.
-    #[must_use]
     pub fn consumer_named(&self, name: &[u8]) -> Option<&Consumer> {
         self.consumer(self.consumer_number(name)?)
     }

@@ -1,4 +1,4 @@
-//! The identity of an entry.
+//! The ID of an entry.
 
 use std::fmt;
 
@@ -19,13 +19,11 @@ impl StreamId {
 
     /// From its two parts.
     #[inline]
-    #[must_use]
     pub const fn new(ms: u64, seq: u64) -> Self {
         Self { ms, seq }
     }
 
     /// The identity that follows, if there is one.
-    #[must_use]
     pub const fn next(self) -> Option<Self> {
         match (self.seq.checked_add(1), self.ms.checked_add(1)) {
             (Some(seq), _) => Some(Self { ms: self.ms, seq }),
@@ -35,7 +33,6 @@ impl StreamId {
     }
 
     /// The identity before this one, if there is one.
-    #[must_use]
     pub const fn previous(self) -> Option<Self> {
         match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(seq), _) => Some(Self { ms: self.ms, seq }),

@@ -1,12 +1,11 @@
-//! A stream: entries of fields in the order of their identities, and groups of consumers.
+//! A stream: entries of fields ordered by ID, and consumer groups.
 //!
-//! Entries stand in blocks of bytes (`block.rs`), which are found by identity (`blocks.rs`). What is
-//! known of groups is in `group.rs`. A stream may be without entries.
+//! Entries are in blocks of bytes (`block.rs`), found by ID (`blocks.rs`). Groups are in `group.rs`. A stream may
+//! be empty.
 //!
-//! There are two ways to change one. What commands do keeps the counters: [`Stream::add`],
-//! [`Stream::delete`], [`Stream::trim`]. What a log replays are facts, which may come twice and in any
-//! order: [`Stream::insert`], [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`],
-//! and everything about groups.
+//! There are two ways to change a stream. Commands maintain the counters: [`Stream::add`], [`Stream::delete`],
+//! [`Stream::trim`]. A log replays facts, which may come twice and in any order: [`Stream::insert`],
+//! [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`], and everything about groups.
 
 mod block;
 mod blocks;
@@ -48,7 +47,7 @@ struct Body {
     group_bytes: usize,
 }
 
-/// What is known of a stream beside its entries and groups.
+/// The metadata of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct State {
     /// The highest identity ever given.
@@ -59,9 +58,10 @@ pub struct State {
     pub entries_added: u64,
 }
 
+impl crate::Snapshotted for Stream {}
+
 impl Stream {
     /// One without entries.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let blocks = Blocks::default();
@@ -72,14 +72,12 @@ impl Stream {
 
     /// Number of entries.
     #[inline]
-    #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an empty stream is one like others")]
     pub fn len(&self) -> usize {
         self.body.blocks.len()
     }
 
     /// The bytes it owns, as the allocator counts them; of its ordered maps, an estimate.
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         size_class(size_of::<Body>())
             + self.body.blocks.allocated_bytes()
@@ -88,13 +86,11 @@ impl Stream {
     }
 
     /// The name of its encoding that OBJECT ENCODING replies with.
-    #[must_use]
     pub fn encoding(&self) -> &'static str {
         "stream"
     }
 
     /// A copy.
-    #[must_use]
     pub fn duplicate(&self) -> Self {
         let mut copy = Self::new();
         copy.body.blocks = self.body.blocks.clone();
@@ -120,7 +116,6 @@ impl Stream {
     ///
     /// As there.
     #[inline]
-    #[must_use]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         debug_assert_eq!(form, Form::Stream);
         // SAFETY: by the caller's promise the pointer is from `into_raw`, which leaked a box of this
@@ -128,50 +123,43 @@ impl Stream {
         Self { body: unsafe { Box::from_raw(pointer.cast().as_ptr()) } }
     }
 
-    /// What is known beside entries and groups.
+    /// The metadata.
     #[inline]
-    #[must_use]
     pub fn state(&self) -> State {
         self.body.state
     }
 
-    /// Says what is known beside entries and groups.
+    /// Sets the metadata.
     pub fn set_state(&mut self, state: State) {
         self.body.state = state;
     }
 
     /// The first entry.
-    #[must_use]
     pub fn first(&self) -> Option<Entry<'_>> {
         self.body.blocks.first()
     }
 
     /// The last entry.
-    #[must_use]
     pub fn last(&self) -> Option<Entry<'_>> {
         self.descending(StreamId::MIN, StreamId::MAX).next()
     }
 
     /// The entry with this identity.
-    #[must_use]
     pub fn get(&self, id: StreamId) -> Option<Entry<'_>> {
         self.ascending(id, id).next()
     }
 
     /// The entries from `from` to `to`, both included, the oldest first.
-    #[must_use]
     pub fn ascending(&self, from: StreamId, to: StreamId) -> Ascending<'_> {
         self.body.blocks.ascending(from, to)
     }
 
     /// The entries from `from` to `to`, both included, the newest first.
-    #[must_use]
     pub fn descending(&self, from: StreamId, to: StreamId) -> Descending<'_> {
         self.body.blocks.descending(from, to)
     }
 
     /// In how many blocks the entries stand.
-    #[must_use]
     pub fn block_count(&self) -> usize {
         self.body.blocks.count()
     }
@@ -196,7 +184,12 @@ impl Stream {
 
     /// Deletes an entry: XDEL. Returns whether there was one.
     pub fn delete(&mut self, id: StreamId) -> bool {
-        let deleted = self.body.blocks.remove(id);
+        self.delete_visited(id, |_| ())
+    }
+
+    /// The same; `visit` sees the entry before.
+    pub fn delete_visited(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> bool {
+        let deleted = self.body.blocks.remove(id, visit);
         if deleted {
             let state = &mut self.body.state;
             state.max_deleted_id = state.max_deleted_id.max(id);
@@ -207,6 +200,18 @@ impl Stream {
     /// Removes entries from the beginning: XTRIM.
     pub fn trim(&mut self, trim: Trim) -> Trimmed {
         self.body.blocks.trim(trim)
+    }
+
+    /// How many entries [`Stream::trim`] would remove.
+    pub fn count_to_trim(&self, trim: Trim) -> usize {
+        match (trim.precision, trim.keep) {
+            (TrimPrecision::Exact, Keep::Newest(max)) => self.len().saturating_sub(max),
+            (TrimPrecision::Exact, Keep::From(id)) => {
+                let entries = self.ascending(StreamId::MIN, StreamId::MAX);
+                entries.take_while(|entry| entry.id < id).count()
+            }
+            (TrimPrecision::Blocks { limit }, keep) => self.body.blocks.count_to_trim(keep, limit),
+        }
     }
 
     /// The fact that there is this entry. Returns whether that is news; an entry of this identity
@@ -222,7 +227,13 @@ impl Stream {
 
     /// The fact that there is no such entry. Returns whether that is news. Counters do not change.
     pub fn remove(&mut self, id: StreamId) -> bool {
-        self.body.blocks.remove(id)
+        self.body.blocks.remove(id, |_| ())
+    }
+
+    /// Takes an entry back that was added after all others, if it is still the last one; `false` if it is not.
+    /// Counters do not change.
+    pub fn withdraw(&mut self, id: StreamId) -> bool {
+        self.body.blocks.withdraw(id)
     }
 
     /// The fact that there is no entry up to this one. Returns how many there were.
@@ -232,7 +243,6 @@ impl Stream {
     }
 
     /// How many groups there are.
-    #[must_use]
     pub fn group_count(&self) -> usize {
         self.body.groups.len()
     }
@@ -243,7 +253,6 @@ impl Stream {
     }
 
     /// A group.
-    #[must_use]
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.body.groups.get(name).map(|group| &**group)
     }
@@ -279,7 +288,6 @@ impl Stream {
 
     /// How many entries had been added when this identity was given, if that can be told: nothing
     /// counts entries within a stream, so it is known at both ends only, and not beyond deletions.
-    #[must_use]
     pub fn entries_added_at(&self, id: StreamId) -> Option<u64> {
         let State { last_id, max_deleted_id, entries_added } = self.state();
         if entries_added == 0 {
@@ -303,7 +311,6 @@ impl Stream {
 
     /// Whether an entry may be missing from `id` on that was deleted. What is missing before the first
     /// entry is no gap.
-    #[must_use]
     pub fn has_gap_from(&self, id: StreamId) -> bool {
         let max_deleted_id = self.state().max_deleted_id;
         id <= max_deleted_id && self.first().is_some_and(|first| first.id <= max_deleted_id)
@@ -311,7 +318,6 @@ impl Stream {
 
     /// How many entries a group has not read yet, if that can be told. Negative if a client said that
     /// the group has read more than there was.
-    #[must_use]
     pub fn lag(&self, group: &Group) -> Option<i64> {
         let added = self.state().entries_added;
         if added == 0 {

@@ -1,4 +1,4 @@
-//! Going through the entries of a stream.
+//! Iterating over the entries of a stream.
 
 use std::collections::btree_map;
 use std::iter::FusedIterator;

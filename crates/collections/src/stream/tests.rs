@@ -39,11 +39,13 @@ fn any_id() -> impl Strategy<Value = StreamId> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Adds after the last one, so many milliseconds and numbers later.
+    /// Adds after the last one, this many milliseconds and numbers later.
     Add(u64, u64, Fields),
     Insert(StreamId, Fields),
     Delete(StreamId),
     Remove(StreamId),
+    Withdraw(StreamId),
+    AddAndWithdraw(Fields),
     RemoveThrough(StreamId),
     Trim(usize, TrimPrecision),
     TrimFrom(StreamId, TrimPrecision),
@@ -62,6 +64,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => (any_id(), any_fields()).prop_map(|(id, fields)| Step::Insert(id, fields)),
         4 => any_id().prop_map(Step::Delete),
         4 => any_id().prop_map(Step::Remove),
+        2 => any_id().prop_map(Step::Withdraw),
+        2 => any_fields().prop_map(Step::AddAndWithdraw),
         1 => any_id().prop_map(Step::RemoveThrough),
         1 => (0..30_usize, precision()).prop_map(|(len, precision)| Step::Trim(len, precision)),
         1 => (any_id(), precision()).prop_map(|(id, precision)| Step::TrimFrom(id, precision)),
@@ -108,6 +112,21 @@ impl Model {
             }
             Step::Remove(id) => {
                 assert_eq!(stream.remove(id), self.entries.remove(&id).is_some());
+            }
+            Step::Withdraw(id) => {
+                let is_last = self.entries.last_key_value().is_some_and(|(last, _)| *last == id);
+                if stream.withdraw(id) {
+                    assert!(is_last, "only the last entry is withdrawn");
+                    self.entries.remove(&id);
+                }
+            }
+            Step::AddAndWithdraw(fields) => {
+                let (before, last) = (stream.state(), self.entries.keys().next_back().copied());
+                let next = before.last_id.max(last.unwrap_or_default()).next();
+                if let Some(id) = next {
+                    assert!(stream.add(id, pairs(&fields), LIMITS) && stream.withdraw(id));
+                    stream.set_state(before);
+                }
             }
             Step::RemoveThrough(id) => {
                 let before = self.entries.len();

@@ -1,4 +1,4 @@
-//! What the ordered maps of the standard library take.
+//! The memory that the standard library's ordered maps take.
 
 use crate::size_class::size_class;
 

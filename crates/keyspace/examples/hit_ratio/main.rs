@@ -87,14 +87,14 @@ impl Engine {
     fn ask_at(&self, key: u64, now_ms: i64) -> bool {
         let name = key.to_be_bytes();
         let key = self.keyspace.key(&name);
-        let mut locker = self.keyspace.locker();
-        if locker.db(DbIndex::ZERO, key.hash(), now_ms).get(key).unwrap().is_some() {
+        let mut locks = self.keyspace.locks();
+        if locks.db(DbIndex::ZERO, key.hash(), now_ms).get(key).unwrap().is_some() {
             return true;
         }
         while self.keyspace.is_short_of_memory() {
-            locker.evict(now_ms, 1);
+            locks.evict(now_ms, 1);
         }
-        let mut db = locker.db(DbIndex::ZERO, key.hash(), now_ms);
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), now_ms);
         db.set(key, &[b'v'; 16], Expiry::Never).expect("a short key and value");
         false
     }

@@ -6,14 +6,15 @@ use tierce_collections::Collection;
 
 use super::edits::{Malformed, Reader, Writer, kind_of};
 use super::limits::LimitCells;
-use super::{CollectionType, Lent, each_collection, with_type};
+use super::{BorrowGuard, CollectionType, each_collection, with_type};
 use crate::change::{Change, Removal};
-use crate::db::{Account, Db};
+use crate::db::{Accounting, Db};
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry};
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::locker::Locker;
+use crate::shard_locks::ShardLocks;
+use crate::undo::{EditRecording, push_chunk};
 use crate::usage::Access;
 use crate::value::{Value, ValueType};
 
@@ -32,22 +33,62 @@ pub struct Editor<'a, T> {
     pub(super) limits: &'a LimitCells,
     /// Where edits are recorded, if they have to be.
     edits: Option<&'a mut Vec<u8>>,
-    has_changed: bool,
+    /// Where edits are recorded that take these back, if they may have to be.
+    inverse: Option<&'a mut Vec<u8>>,
+    changed: Changed,
+}
+
+/// What an editor has changed so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Changed {
+    Nothing,
+    /// What is known beside the elements. It is logged, but those who watch the key are not told.
+    Beside,
+    Elements,
 }
 
 impl<T> Editor<'_, T> {
+    /// Whether it is recorded how changes are taken back.
+    #[inline]
+    pub(super) fn is_undoable(&self) -> bool {
+        self.inverse.is_some()
+    }
+
+    /// To be called before a change: `write` states the edits that take it back.
+    #[inline]
+    pub(super) fn before(&mut self, write: impl FnOnce(&T, &mut Writer<'_>)) {
+        if let Some(inverse) = &mut self.inverse {
+            push_chunk(inverse, |edits| write(self.value, edits));
+        }
+    }
+
+    /// The same after a change.
+    #[inline]
+    pub(super) fn undo_by(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        self.split().1.undo_by(write);
+    }
+
     /// Notes a change, which `write` states as an edit.
     #[inline]
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.split().1.record(write);
+    }
+
+    /// The same for what is known beside the elements.
+    #[inline]
+    pub(super) fn record_beside(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        self.split().1.note(Changed::Beside, write);
     }
 }
 
 impl<T> Editor<'_, T> {
     /// The value and its recorder apart, to record while the value is being changed.
     pub(super) fn split(&mut self) -> (&mut T, Recorder<'_>) {
-        let recorder =
-            Recorder { edits: self.edits.as_deref_mut(), has_changed: &mut self.has_changed };
+        let recorder = Recorder {
+            edits: self.edits.as_deref_mut(),
+            inverse: self.inverse.as_deref_mut(),
+            changed: &mut self.changed,
+        };
         (self.value, recorder)
     }
 }
@@ -55,14 +96,28 @@ impl<T> Editor<'_, T> {
 /// Records for an editor.
 pub(super) struct Recorder<'a> {
     edits: Option<&'a mut Vec<u8>>,
-    has_changed: &'a mut bool,
+    inverse: Option<&'a mut Vec<u8>>,
+    changed: &'a mut Changed,
 }
 
 impl Recorder<'_> {
+    /// See [`Editor::undo_by`].
+    #[inline]
+    pub(super) fn undo_by(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
+        if let Some(inverse) = &mut self.inverse {
+            push_chunk(inverse, write);
+        }
+    }
+
     /// See [`Editor::record`].
     #[inline]
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
-        *self.has_changed = true;
+        self.note(Changed::Elements, write);
+    }
+
+    #[inline]
+    fn note(&mut self, what: Changed, write: impl FnOnce(&mut Writer<'_>)) {
+        *self.changed = what.max(*self.changed);
         if let Some(edits) = &mut self.edits {
             write(&mut Writer::new(edits));
         }
@@ -80,13 +135,13 @@ impl<T> Deref for Editor<'_, T> {
 
 /// What the figures have to know of a collection. Its entry stays as it is when it is edited.
 #[derive(Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct CollectionAccounting {
     pub(crate) bytes: usize,
     /// The deadline of its fields, if it is a hash with such.
     pub(crate) fields_ms: Option<i64>,
 }
 
-impl Extent {
+impl CollectionAccounting {
     #[inline]
     fn of<T: CollectionType>(value: &T) -> Self {
         Self { bytes: value.allocated_bytes(), fields_ms: value.next_deadline_ms() }
@@ -100,13 +155,16 @@ impl Db<'_> {
     ///
     /// [`Error::WrongType`].
     #[inline]
-    pub fn collection<T: CollectionType>(&mut self, key: Key<'_>) -> Result<Option<Lent<'_, T>>> {
+    pub fn collection<T: CollectionType>(
+        &mut self,
+        key: Key<'_>,
+    ) -> Result<Option<BorrowGuard<'_, T>>> {
         let Some(entry) = self.read(key)? else { return Ok(None) };
         match entry.raw_collection() {
             Some((form, pointer)) if form.kind() == T::KIND => {
-                // SAFETY: the entry owns the collection, and is borrowed as long as it is lent.
+                // SAFETY: the entry owns the collection, and is borrowed as long as the guard lives.
                 let value = unsafe { T::from_raw(form, pointer) };
-                Ok(Some(Lent::new(value)))
+                Ok(Some(BorrowGuard::new(value)))
             }
             _ => Err(Error::WrongType),
         }
@@ -135,19 +193,28 @@ impl Db<'_> {
             };
         };
         // With a copy on disk the entry loses more than elements, so all of it is accounted for.
-        let copied = entry.has_copy_on_disk().then(|| Account::of(entry));
-        let Some(mut value) = entry.lend::<T>() else { return Err(Error::WrongType.into()) };
-        let before = Extent::of(&*value);
-        let mut recording = at.pending.map(|pending| pending.record_edits(at.db, key.bytes()));
+        let copied = entry.has_copy_on_disk().then(|| Accounting::of(entry));
+        let Some(mut value) = entry.borrow_collection::<T>() else {
+            return Err(Error::WrongType.into());
+        };
+        let before = CollectionAccounting::of(&*value);
+        let mut recording = at.pending().map(|pending| pending.record_edits(at.db, key.bytes()));
+        let mut undoing = at.undo().and_then(|undo| undo.record_edits(at.db, key, &*value));
+        let inverse = undoing.as_mut().map(EditRecording::edits);
         let (edits, limits) = (recording.as_deref_mut(), &at.keyspace.limits);
-        let mut editor = Editor { value: &mut *value, limits, edits, has_changed: false };
+        let changed = Changed::Nothing;
+        let mut editor = Editor { value: &mut *value, limits, edits, inverse, changed };
         let result = edit(&mut editor);
-        let has_changed = editor.has_changed;
+        let changed = editor.changed;
         let is_empty = value.is_empty() && !T::STAYS_EMPTY;
-        let after = Extent::of(&*value);
+        let after = CollectionAccounting::of(&*value);
         drop(value);
+        // Only then, as otherwise the nothing that it is most often would be moved first.
+        if let Some(undoing) = undoing {
+            drop(undoing);
+        }
         at.used(entry);
-        if has_changed && !is_empty {
+        if changed != Changed::Nothing && !is_empty {
             let change = match &copied {
                 Some(before) => before.cold.change(entry, Change::Edited),
                 None => Change::Edited,
@@ -157,18 +224,21 @@ impl Db<'_> {
                     recording.keep();
                 }
             } else {
-                // Whoever reads the log has the old value on disk, if at all.
+                // A reader of the log has the old value on disk, if at all.
                 drop(recording);
             }
-            at.changed(key.hash(), entry, change);
+            match changed {
+                Changed::Beside => at.changed_beside(key.hash(), entry, change),
+                _ => at.changed(key.hash(), entry, change),
+            }
         } else {
             drop(recording);
         }
         match copied {
-            None => self.settle_edit(key.hash(), before, after),
+            None => self.account_edit(key.hash(), before, after),
             Some(before) => {
-                let after = Account::of(entry);
-                self.settle(key.hash(), before, after);
+                let after = Accounting::of(entry);
+                self.account(key.hash(), before, after);
             }
         }
         if is_empty && let Some(entry) = self.take(key, Removal::Deleted) {
@@ -186,9 +256,11 @@ impl Db<'_> {
         self.check_key(key)?;
         let mut value = T::new();
         let limits = &self.at.keyspace.limits;
-        let mut editor = Editor { value: &mut value, limits, edits: None, has_changed: false };
+        let (edits, inverse) = (None, None);
+        let changed = Changed::Nothing;
+        let mut editor = Editor { value: &mut value, limits, edits, inverse, changed };
         let result = edit(&mut editor)?;
-        let has_changed = editor.has_changed;
+        let has_changed = editor.changed != Changed::Nothing;
         if !value.is_empty() || (T::STAYS_EMPTY && has_changed) {
             let entry = self.new_collection(key, value.into_collection(), None);
             self.insert(key, entry);
@@ -213,7 +285,7 @@ impl Db<'_> {
         }
         self.check_key(key)?;
         let entry = self.new_collection(key, collection, deadline_ms);
-        self.put(key, entry)?;
+        self.put_entry(key, entry)?;
         Ok(true)
     }
 
@@ -243,14 +315,14 @@ impl Db<'_> {
         }
         match present.filter(|entry| entry.value_type() == ValueType::Collection(kind)) {
             Some(entry) => {
-                let before = Account::of(entry);
+                let before = Accounting::of(entry);
                 let is_empty = with_type!(kind, T => {
-                    let mut value = entry.lend::<T>().expect("the type was compared");
+                    let mut value = entry.borrow_collection::<T>().expect("the type was compared");
                     apply_to(&mut *value, edits, limits)?;
                     value.is_empty() && !T::STAYS_EMPTY
                 });
-                let after = Account::of(entry);
-                self.settle(key.hash(), before, after);
+                let after = Accounting::of(entry);
+                self.account(key.hash(), before, after);
                 if is_empty {
                     self.remove(key);
                 } else if let Some(deadline_ms) = deadline_ms {
@@ -298,8 +370,8 @@ pub(crate) fn collection_of(
     Ok(collection)
 }
 
-/// Applies edits, all of which have to be of the collection's type.
-fn apply(
+/// Applies edits, which must all be of the collection's type.
+pub(crate) fn apply(
     collection: &mut Collection,
     edits: &[u8],
     limits: &LimitCells,
@@ -307,7 +379,7 @@ fn apply(
     each_collection!(collection, value => apply_to(value, edits, limits))
 }
 
-fn apply_to<T: CollectionType>(
+pub(crate) fn apply_to<T: CollectionType>(
     value: &mut T,
     edits: &[u8],
     limits: &LimitCells,
@@ -332,7 +404,7 @@ fn stays_empty<T: CollectionType>(_: &T) -> bool {
     T::STAYS_EMPTY
 }
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Reads several keys at once, each as [`Db::get`] does.
     ///
     /// # Panics
@@ -358,7 +430,7 @@ impl Locker<'_> {
             let mut db = self.db(db, key.hash(), now_ms);
             let entry = std::ptr::from_ref(db.peek(*key)?);
             // SAFETY: looking for keys that are not due, at the same time as above, changes nothing, and
-            // nobody else does while `self` is borrowed, for no shard of theirs is unlocked meanwhile.
+            // no other thread can while `self` is borrowed: their shards stay locked.
             Some(Value::of(unsafe { &*entry }))
         };
         Ok(keys.iter().map(find).collect())

@@ -8,13 +8,13 @@
 //! | 4 | remove | name: there is no such field |
 
 use tierce_collections::hash::{FieldRef, Former};
-use tierce_collections::{CollectionKind, Element, Hash, IntText, Saved};
+use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
 
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
-use super::parts::Part;
+use super::parts::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, saved_in_slices, sealed_type};
+use super::{CollectionType, Editor, collection_type, sealed_type};
 
 const FIELDS: u8 = code(CollectionKind::Hash, 1);
 const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
@@ -32,14 +32,34 @@ impl CollectionType for Hash {
 
 impl Editor<'_, Hash> {
     /// Sets a field to a value and a deadline.
+    #[inline]
     pub fn put(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
-        let former = self.value.put(name, value, deadline_ms, self.limits.hash());
+        let former = if self.is_undoable() {
+            self.put_undoable(name, value, deadline_ms)
+        } else {
+            self.value.put(name, value, deadline_ms, self.limits.hash())
+        };
         self.record(|edits| write_field(edits, name, value, deadline_ms));
+        former
+    }
+
+    /// Says how the edit is taken back, too.
+    #[cold]
+    fn put_undoable(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
+        let limits = self.limits.hash();
+        let (hash, mut recorder) = self.split();
+        let former = hash.put_visited(name, value, deadline_ms, limits, |old| {
+            recorder.undo_by(|edits| write_field_ref(edits, old));
+        });
+        if former == Former::Absent {
+            self.undo_by(|edits| write_removal(edits, Element::Bytes(name)));
+        }
         former
     }
 
     /// Sets or takes away the deadline of a field.
     pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
+        self.before(|hash, edits| write_field_of(edits, hash, name));
         let former = self.value.set_deadline(name, deadline_ms);
         if former != Former::Absent {
             self.record(|edits| {
@@ -53,7 +73,14 @@ impl Editor<'_, Hash> {
 
     /// Removes a field.
     pub fn remove(&mut self, name: &[u8]) -> Former {
-        let former = self.value.remove(name);
+        let former = if self.is_undoable() {
+            let (hash, mut recorder) = self.split();
+            hash.remove_visited(name, |old| {
+                recorder.undo_by(|edits| write_field_ref(edits, old));
+            })
+        } else {
+            self.value.remove(name)
+        };
         if former != Former::Absent {
             self.record(|edits| write_removal(edits, Element::Bytes(name)));
         }
@@ -64,6 +91,15 @@ impl Editor<'_, Hash> {
 pub(super) fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
     edits.begin(REMOVE);
     write_element(edits, name);
+}
+
+/// Appends the edit that makes a field what it is in a hash, or that it is not there.
+fn write_field_of(edits: &mut Writer<'_>, hash: &Hash, name: &[u8]) {
+    // At the beginning of time no field has expired.
+    match hash.get(name, i64::MIN) {
+        Some(field) => write_field_ref(edits, field),
+        None => write_removal(edits, Element::Bytes(name)),
+    }
 }
 
 fn write_field(edits: &mut Writer<'_>, name: &[u8], value: &[u8], deadline_ms: Option<i64>) {
@@ -92,10 +128,8 @@ fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
 
 impl Sealed for Hash {
     sealed_type!(Hash);
-    saved_in_slices!(Hash);
-
-    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
-        Hash::save_slice(self, bytes_max, |field| {
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        Hash::snapshot_slice(self, bytes_max, |field| {
             edits.measure(|edits| write_field_ref(edits, field))
         })
     }
@@ -121,7 +155,7 @@ impl Sealed for Hash {
     fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let end = edits.len() + bytes_max;
         loop {
-            cursor = self.sweep(cursor, |field| write_field_ref(edits, field));
+            cursor = self.scan(cursor, |field| write_field_ref(edits, field));
             if cursor == 0 || edits.len() >= end {
                 return cursor;
             }
@@ -158,9 +192,9 @@ impl Sealed for Hash {
         }
     }
 
-    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         let Field { name, value, deadline_ms } = field(code, edit)?;
-        Ok(Part::Field { name, value, deadline_ms })
+        Ok(CollectionPart::Field { name, value, deadline_ms })
     }
 }
 

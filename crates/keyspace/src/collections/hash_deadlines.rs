@@ -1,9 +1,10 @@
-//! What the deadlines of hashes' fields ask of a database: a heap kept in step with them, and fields
-//! removed when their time has come.
+//! Deadlines of hash fields in a database: a heap kept in step with them, and the removal of expired
+//! fields.
 //!
-//! Nobody sees a field whose deadline has come, whether or not it has been removed. So removing it is
-//! no change that an observer is told of. The log is, as of a key that expires: what it says of the hash
-//! later may be all that a reader finds. A hash that loses its last field goes like a key that expires.
+//! A field whose deadline has come is invisible, whether or not it has been removed. So removing it is not a
+//! change, and has its own event; only copies of the hash that are being made end. The log gets the removal, as
+//! for a key that expires, because a reader may find only the later records of the hash. A hash that loses its
+//! last field goes like a key that expires.
 //!
 //! Invariant: for each hash whose fields have deadlines, the heap of its database has an item of its
 //! key that is not later than the earliest of them. The heap is apart from that of the keys' own
@@ -18,12 +19,13 @@ use super::edits::Writer;
 use super::hash::write_removal;
 use crate::change::{Change, Removal};
 use crate::context::Context;
-use crate::db::{Account, Db};
+use crate::db::{Accounting, Db};
 use crate::entry::Entry;
-use crate::key::KeyHash;
+use crate::event::Event;
+use crate::key::{Key, KeyHash};
 use crate::log::pending::Recording;
 use crate::shard::ShardDb;
-use crate::spill::ColdAccount;
+use crate::spill::ColdAccounting;
 
 /// Fields that are removed in one go: some microseconds.
 const FIELDS_PER_STEP: usize = 32;
@@ -59,20 +61,41 @@ impl Db<'_> {
         while let Some(mut found) = self.find_with_due_fields(hash) {
             // SAFETY: the pointer is from a mutable borrow of the table, which nothing has used since.
             let entry = unsafe { found.as_mut() };
-            let before = Account::of(entry);
-            let is_empty = reap(entry, self.at);
-            let (after, address) = (Account::of(entry), entry.address());
+            let before = Accounting::of(entry);
+            let is_empty = reap(hash, entry, self.at);
+            let (after, address) = (Accounting::of(entry), entry.address());
             let is_still_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
-            self.settle(hash, before, after);
+            self.account(hash, before, after);
             if is_empty {
                 let emptied = self.unlink_where(hash, |entry| entry.address() == address);
-                emptied.into_iter().for_each(|entry| self.forget(hash, entry, Removal::Expired));
+                emptied.into_iter().for_each(|entry| self.forget(hash, entry, Removal::Emptied));
             } else if is_still_due {
                 // The rest has its turn when others had theirs.
                 break;
             }
         }
         self.arm_fields_again(hash);
+    }
+
+    /// When a live field of a key expires, the earliest of them. A hash whose fields are all due is removed, like
+    /// a key whose deadline has come.
+    pub(crate) fn next_expiry_of_fields(&mut self, key: Key<'_>) -> Option<i64> {
+        let now_ms = self.at.now_ms;
+        let entry = self.find(key)?;
+        let hint_ms = entry.next_field_deadline_ms()?;
+        let before = Accounting::of(entry);
+        let mut fields = entry.borrow_collection::<Hash>()?;
+        let next_ms = fields.deadline_after(now_ms);
+        let is_gone = hint_ms <= now_ms && fields.live(now_ms).next().is_none();
+        drop(fields);
+        let after = Accounting::of(entry);
+        self.account(key.hash(), before, after);
+        if is_gone {
+            self.at.event_of_itself(Event::HExpired, key.bytes());
+            let emptied = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()));
+            emptied.into_iter().for_each(|entry| self.forget(key.hash(), entry, Removal::Emptied));
+        }
+        next_ms
     }
 
     /// An entry of this hash with fields whose deadline has come.
@@ -98,7 +121,12 @@ impl Db<'_> {
     }
 
     /// Brings the heap up to date with a hash whose earliest deadline of a field has changed.
-    pub(crate) fn settle_fields(&mut self, hash: KeyHash, before: Option<i64>, after: Option<i64>) {
+    pub(crate) fn account_fields(
+        &mut self,
+        hash: KeyHash,
+        before: Option<i64>,
+        after: Option<i64>,
+    ) {
         let db = self.db();
         db.volatile_hashes -= usize::from(before.is_some());
         db.volatile_hashes += usize::from(after.is_some());
@@ -139,11 +167,11 @@ impl Db<'_> {
 
 /// Removes some fields of a hash whose deadline has come, and records that for the log; whether none is
 /// left, which is for the caller to record.
-fn reap(entry: &mut Entry, at: Context<'_>) -> bool {
-    let copied = ColdAccount::of(entry);
-    let mut recording = at.pending.map(|pending| pending.record_edits(at.db, entry.key()));
+fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
+    let copied = ColdAccounting::of(entry);
+    let mut recording = at.pending().map(|pending| pending.record_edits(at.db, entry.key()));
     let mut has_changed = false;
-    let is_empty = entry.lend::<Hash>().is_some_and(|mut fields| {
+    let is_empty = entry.borrow_collection::<Hash>().is_some_and(|mut fields| {
         fields.reap(at.now_ms, FIELDS_PER_STEP, |name| {
             has_changed = true;
             if let Some(edits) = recording.as_deref_mut() {
@@ -152,15 +180,19 @@ fn reap(entry: &mut Entry, at: Context<'_>) -> bool {
         });
         fields.is_empty()
     });
+    if has_changed {
+        at.event_of_itself(Event::HExpired, entry.key());
+    }
     // The deadline that is known of a hash may be that of a field that has gone since.
     if is_empty || !has_changed {
         return is_empty;
     }
+    at.reaped(hash, entry);
     match copied.change(entry, Change::Edited) {
         Change::Edited => recording.into_iter().for_each(Recording::keep),
         whole => {
             drop(recording);
-            at.pending.into_iter().for_each(|pending| pending.push_change(at.db, entry, whole));
+            at.pending().into_iter().for_each(|pending| pending.push_change(at.db, entry, whole));
         }
     }
     false

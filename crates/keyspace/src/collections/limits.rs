@@ -1,4 +1,4 @@
-//! Up to which size collections are compact, as users set it while the server runs.
+//! The sizes up to which collections are compact, which users can change at run time.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

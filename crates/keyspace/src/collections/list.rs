@@ -1,28 +1,28 @@
 //! Edits of lists.
 //!
-//! Those of other types say what is; those of lists say what changes where, so each must be applied
-//! once, in order, to the list it was made for. A checkpoint that logs a large list in parts therefore
-//! does not apply them to the list itself: see [`Shadows`].
+//! Edits of other types state the new value. Edits of lists state a change at a position, so each must
+//! be applied once, in order, to the list it was made for. A checkpoint that logs a large list in
+//! parts therefore does not apply them to the list itself: see [`StagingLists`].
 //!
 //! | edit | fields | meaning |
 //! |---|---|---|
 //! | [`INSERT`] | index, count, elements | elements come before number index |
-//! | [`REMOVE`] | index, count | so many elements go, from number index on |
+//! | [`REMOVE`] | index, count | this many elements go, from number index on |
 //! | [`SET`] | index, element | number index is this element |
-//! | [`PART`] | index, count, elements | for the shadow: these are the elements from number index on |
-//! | [`ADOPT`] | | the shadow is complete, and takes the place of the list |
+//! | [`PART`] | index, count, elements | for the staging list: these are the elements from number index on |
+//! | [`ADOPT`] | | the staging list is complete, and takes the place of the list |
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, Saved};
+use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, SnapshotProgress};
 
 use super::access::Editor;
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
-use super::parts::Part;
+use super::parts::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, collection_type, saved_in_slices, sealed_type};
+use super::{CollectionType, collection_type, sealed_type};
 use crate::db_index::DbIndex;
 
 const KIND: CollectionKind = CollectionKind::List;
@@ -55,7 +55,9 @@ impl Editor<'_, List> {
         for (offset, element) in elements.clone().enumerate() {
             self.value.insert(index + offset, element, limits);
         }
+        let count = elements.len();
         self.record(|edits| write_insert(edits, index, elements));
+        self.undo_by(|edits| write_removal(edits, index, count));
     }
 
     /// Prepares for these elements, and returns the limits that they are added under.
@@ -82,25 +84,37 @@ impl Editor<'_, List> {
         }
         let limits = self.make_room(elements.clone());
         elements.clone().for_each(|element| self.value.push_front(element, limits));
+        let count = elements.len();
         self.record(|edits| write_insert(edits, 0, elements.rev()));
+        self.undo_by(|edits| write_removal(edits, 0, count));
     }
 
     /// Removes `count` elements from number `index` on, or those that there are. Returns how many.
     pub fn remove(&mut self, index: usize, count: usize) -> usize {
+        self.before(|list, edits| {
+            edits.begin(INSERT);
+            edits.count(index);
+            let count = count.min(list.len().saturating_sub(index));
+            write_elements(edits, count, list.iter_from(index.min(list.len())).take(count));
+        });
         let removed = self.value.remove(index, count, self.limits.list());
         if removed > 0 {
-            self.record(|edits| {
-                edits.begin(REMOVE);
-                edits.count(index);
-                edits.count(removed);
-            });
+            self.record(|edits| write_removal(edits, index, removed));
         }
         removed
     }
 
     /// Puts `element` in the place of number `index`; `false` if there is none.
     pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
-        let is_there = self.value.set(index, element, self.limits.list());
+        let limits = self.limits.list();
+        let (list, mut recorder) = self.split();
+        let is_there = list.set_visited(index, element, limits, |old| {
+            recorder.undo_by(|edits| {
+                edits.begin(SET);
+                edits.count(index);
+                edits.bytes(old.bytes(&mut IntText::new()));
+            });
+        });
         if is_there {
             self.record(|edits| {
                 edits.begin(SET);
@@ -112,15 +126,22 @@ impl Editor<'_, List> {
     }
 }
 
-/// Identifies the logging of a large list in parts, see [`List::mark`].
+/// Identifies the logging of a large list in parts, see [`List::visited_prefix`].
 static PASSES: AtomicU64 = AtomicU64::new(1);
 
 impl Sealed for List {
     sealed_type!(List);
-    saved_in_slices!(List);
+    fn noted_prefix(&self) -> Option<(u64, usize)> {
+        List::noted_prefix(self)
+    }
 
-    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
-        List::save_slice(self, bytes_max, |element| {
+    fn set_noted_prefix(&self, owner: u64, len: usize) {
+        // A list that has become a single block has nowhere to note it, and no need.
+        _ = self.set_visited_prefix(owner, len);
+    }
+
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        List::snapshot_slice(self, bytes_max, |element| {
             edits.measure(|edits| {
                 edits.begin(INSERT);
                 edits.count(0);
@@ -138,7 +159,7 @@ impl Sealed for List {
     /// The cursor only identifies the pass: how far it is the list remembers, because edits before that
     /// point move it. A list that knows nothing of the pass is another one, and it begins anew.
     fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
-        let (pass, logged) = match self.mark(cursor) {
+        let (pass, logged) = match self.visited_prefix(cursor) {
             Some(logged) if cursor != 0 => (cursor, logged),
             _ => (PASSES.fetch_add(1, Relaxed), 0),
         };
@@ -148,7 +169,7 @@ impl Sealed for List {
         write_elements(edits, count, self.iter_from(logged).take(count));
         let logged = logged + count;
         // A list of one block has nowhere to remember how far the pass is; it is logged at once.
-        if logged == self.len() || !self.set_mark(pass, logged) {
+        if logged == self.len() || !self.set_visited_prefix(pass, logged) {
             let rest = self.len() - logged;
             if rest > 0 {
                 edits.begin(PART);
@@ -162,7 +183,7 @@ impl Sealed for List {
     }
 
     /// The cursor is the number of elements that came before.
-    fn encode_stretch(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+    fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let from = cursor as usize;
         let count = count_of(self, from, bytes_max);
         edits.begin(INSERT);
@@ -214,12 +235,12 @@ impl Sealed for List {
         edit.varint()
     }
 
-    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
-        edit.bytes().map(Part::Element)
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        edit.bytes().map(CollectionPart::Element)
     }
 }
 
-/// How many elements from this one on take about so many bytes.
+/// How many elements from this one on take about this many bytes.
 fn count_of(list: &List, from: usize, bytes_max: usize) -> usize {
     let (mut count, mut bytes) = (0, 0);
     for element in list.iter_from(from) {
@@ -230,6 +251,12 @@ fn count_of(list: &List, from: usize, bytes_max: usize) -> usize {
         }
     }
     count
+}
+
+fn write_removal(edits: &mut Writer<'_>, index: usize, count: usize) {
+    edits.begin(REMOVE);
+    edits.count(index);
+    edits.count(count);
 }
 
 fn write_insert<'a>(
@@ -267,16 +294,16 @@ pub(crate) fn is_part(edits: &[u8]) -> bool {
 
 /// The lists that the log gives in parts, between edits of these lists, while it is read.
 ///
-/// A shadow holds the elements that parts have brought so far, which are the first ones of the list. An
+/// A staging list holds the elements that parts have brought so far, which are the first ones of the list. An
 /// edit that was made between two parts is applied to it as far as it concerns those: what lies behind
 /// them is in a part to come. The writer moved the number of elements logged in the same way
-/// ([`List::mark`]), so the next part begins where the shadow ends.
+/// ([`List::visited_prefix`]), so the next part begins where the staging list ends.
 #[derive(Debug, Default)]
-pub(crate) struct Shadows {
+pub(crate) struct StagingLists {
     lists: HashMap<(DbIndex, Vec<u8>), List>,
 }
 
-impl Shadows {
+impl StagingLists {
     /// Forgets those of a database, whose lists are gone, or in another database.
     pub(crate) fn forget_all_of(&mut self, db: DbIndex) {
         self.lists.retain(|(of, _), _| *of != db);
@@ -289,7 +316,7 @@ impl Shadows {
         }
     }
 
-    /// Applies edits to the shadow of a key, if there is one or they begin one. Returns the list if it
+    /// Applies edits to the staging list of a key, if there is one or they begin one. Returns the list if it
     /// is complete with them.
     ///
     /// # Errors
@@ -306,41 +333,41 @@ impl Shadows {
             return Ok(None);
         }
         let key = (db, key.to_vec());
-        let mut shadow = self.lists.remove(&key);
-        if shadow.is_none() && !is_part(edits) {
+        let mut staged = self.lists.remove(&key);
+        if staged.is_none() && !is_part(edits) {
             return Ok(None);
         }
         let (mut edits, mut complete) = (Reader::new(edits), None);
         while !edits.is_at_end() {
             match edits.byte()? {
-                PART => apply_part(&mut shadow, &mut edits, limits)?,
-                ADOPT => complete = shadow.take(),
-                code => apply_to_prefix(shadow.as_mut(), code, &mut edits, limits)?,
+                PART => apply_part(&mut staged, &mut edits, limits)?,
+                ADOPT => complete = staged.take(),
+                code => apply_to_prefix(staged.as_mut(), code, &mut edits, limits)?,
             }
         }
-        if let Some(shadow) = shadow {
-            self.lists.insert(key, shadow);
+        if let Some(staged) = staged {
+            self.lists.insert(key, staged);
         }
         Ok(complete)
     }
 }
 
 fn apply_part(
-    shadow: &mut Option<List>,
+    staged: &mut Option<List>,
     part: &mut Reader<'_>,
     limits: &LimitCells,
 ) -> Result<(), Malformed> {
     let index = index(part)?;
     if index == 0 {
-        *shadow = Some(List::new());
-    } else if shadow.as_ref().is_some_and(|shadow| shadow.len() != index) {
+        *staged = Some(List::new());
+    } else if staged.as_ref().is_some_and(|staged| staged.len() != index) {
         // Not the rest of what is there.
-        *shadow = None;
+        *staged = None;
     }
     for _ in 0..part.varint()? {
         let element = part.bytes()?;
-        if let Some(shadow) = shadow {
-            shadow.push_back(element, limits.list());
+        if let Some(staged) = staged {
+            staged.push_back(element, limits.list());
         }
     }
     Ok(())

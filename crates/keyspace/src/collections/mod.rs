@@ -1,34 +1,34 @@
 //! Lists, sets, sorted sets, hashes and streams under the keyspace: how they are read and edited under
 //! the lock of their shard, and how each edit reaches the log.
 //!
-//! * `access`: reading ([`Db::collection`], [`Locker::values`](crate::Locker::values)) and editing
+//! * `access`: reading ([`Db::collection`], [`ShardLocks::values`](crate::ShardLocks::values)) and editing
 //!   ([`Db::edit`]).
 //! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out of
 //!   nothing. So the log, its checkpoints, snapshots and loading have one format.
 //! * `hash_deadlines`: fields of hashes removed when their time has come.
 //! * `limits`: up to which size collections are compact.
-//! * `saving`: a large collection as it was at one moment, in slices.
+//! * `incremental_snapshot`: a large collection as it was at one moment, in slices.
 //! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.
 //!
 //! **Invariants:**
 //! - Whatever changes a collection goes through an [`Editor`], which records it. Replaying what was
 //!   recorded makes an equal collection.
-//! - Applying an edit never fails for what the collection happens to be: a log that was cut off at a
+//! - Applying an edit never fails because of the collection's state: a log that was cut off at a
 //!   checkpoint has edits whose collection is not there yet. Numbers are clamped, what is not there is
 //!   not removed.
-//! - Edits of sets, sorted sets, hashes and streams say what is, and not what changes: applying one
-//!   twice, or in the middle of those that make the whole value, does no harm. A checkpoint relies
-//!   on that when it logs a large value bit by bit.
+//! - Edits of sets, sorted sets, hashes and streams are idempotent: they state the new value, and
+//!   applying one twice, or between those that create the whole value, does no harm. A checkpoint
+//!   relies on that when it logs a large value in parts.
 //! - A key whose collection loses its last element is gone, unless the type says otherwise.
 
 pub(crate) mod access;
 pub(crate) mod edits;
 mod hash;
 mod hash_deadlines;
+pub(crate) mod incremental_snapshot;
 pub(crate) mod limits;
 pub(crate) mod list;
 mod parts;
-pub(crate) mod saving;
 mod set;
 mod sorted_set;
 mod stream;
@@ -38,18 +38,18 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use tierce_collections::{Collection, CollectionKind, Form, Leftover, SaveId, SaveTag, Saved};
+use tierce_collections::{Collection, CollectionKind, Form, SnapshotProgress, Snapshotted};
 
 pub use access::{Editor, Missing};
 use edits::{Malformed, Reader, Writer};
 use limits::LimitCells;
 pub use limits::Limits;
-pub use parts::{Part, Parts, SavedCollection};
+pub use parts::{CollectionPart, CollectionParts, SavedCollection};
 pub use stream::{Delivery, StreamFields, StreamIds};
 
 /// A type of collections, as the keyspace sees it.
 ///
-/// Nobody outside implements it.
+/// It is not implemented outside.
 pub trait CollectionType: Sized + sealed::Sealed {
     /// Which one.
     const KIND: CollectionKind;
@@ -73,12 +73,12 @@ pub trait CollectionType: Sized + sealed::Sealed {
 /// What only the keyspace needs of a type.
 pub(crate) mod sealed {
     use super::{
-        Form, Leftover, LimitCells, Malformed, NonNull, Part, Reader, SaveId, SaveTag, Saved,
-        Writer,
+        CollectionPart, Form, LimitCells, Malformed, NonNull, Reader, SnapshotProgress,
+        Snapshotted, Writer,
     };
 
     /// What has a default is for types that are not saved in slices.
-    pub trait Sealed: Sized {
+    pub trait Sealed: Sized + Snapshotted {
         /// See [`Collection::from_raw`](super::Collection::from_raw).
         ///
         /// # Safety
@@ -98,6 +98,15 @@ pub(crate) mod sealed {
             None
         }
 
+        /// What a list has noted for a checkpoint that goes through it; see
+        /// [`List::noted_prefix`](tierce_collections::List::noted_prefix).
+        fn noted_prefix(&self) -> Option<(u64, usize)> {
+            None
+        }
+
+        /// Sets that.
+        fn set_noted_prefix(&self, _owner: u64, _len: usize) {}
+
         /// Appends edits that make this value out of an empty one.
         fn encode(&self, edits: &mut Writer<'_>);
 
@@ -107,30 +116,18 @@ pub(crate) mod sealed {
         fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64;
 
         /// The same where nothing changes between two parts: the edits are for the value itself.
-        fn encode_stretch(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
             self.encode_part(cursor, bytes_max, edits)
         }
 
-        /// Which saving of this value in slices is under way.
-        fn save_id(&self) -> Option<SaveId> {
-            None
-        }
-
-        /// Begins to save this value as it is now, in slices; `false` if it is too small, or of a type
-        /// that is not saved so.
-        fn begin_saving(&mut self, _tag: SaveTag) -> bool {
-            false
-        }
-
-        /// Gives that up.
-        fn end_saving(&mut self) -> Option<Leftover> {
-            None
-        }
-
         /// Appends edits for the next slice, of about `bytes_max` bytes. All slices together make what
-        /// the value was when the saving began.
-        fn save_slice(&mut self, _bytes_max: usize, _edits: &mut Writer<'_>) -> Saved {
-            Saved::Complete
+        /// the value was when the snapshot began.
+        fn snapshot_slice(
+            &mut self,
+            _bytes_max: usize,
+            _edits: &mut Writer<'_>,
+        ) -> SnapshotProgress {
+            SnapshotProgress::Complete
         }
 
         /// Applies an edit, whose code has been read.
@@ -145,7 +142,7 @@ pub(crate) mod sealed {
         fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed>;
 
         /// Reads the next of these parts.
-        fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed>;
+        fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed>;
     }
 }
 
@@ -240,40 +237,21 @@ macro_rules! sealed_type {
 }
 pub(crate) use sealed_type;
 
-/// For types that are saved in slices, what goes straight to the value.
-macro_rules! saved_in_slices {
-    ($type:ident) => {
-        #[inline]
-        fn save_id(&self) -> Option<tierce_collections::SaveId> {
-            $type::save_id(self)
-        }
-
-        fn begin_saving(&mut self, tag: tierce_collections::SaveTag) -> bool {
-            $type::begin_saving(self, tag)
-        }
-
-        fn end_saving(&mut self) -> Option<tierce_collections::Leftover> {
-            $type::end_saving(self)
-        }
-    };
-}
-pub(crate) use saved_in_slices;
-
-/// A collection that an entry owns, lent for reading.
-pub struct Lent<'a, T> {
+/// A collection that an entry owns, borrowed for reading.
+pub struct BorrowGuard<'a, T> {
     /// Made of the same pointer as the owner's, and never dropped.
     value: ManuallyDrop<T>,
     owner: PhantomData<&'a T>,
 }
 
-impl<T> Lent<'_, T> {
+impl<T> BorrowGuard<'_, T> {
     /// `value` must be owned elsewhere, by something that stays during the lifetime.
     pub(crate) fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), owner: PhantomData }
     }
 }
 
-impl<T> Deref for Lent<'_, T> {
+impl<T> Deref for BorrowGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -282,7 +260,7 @@ impl<T> Deref for Lent<'_, T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::fmt::Debug for Lent<'_, T> {
+impl<T: std::fmt::Debug> std::fmt::Debug for BorrowGuard<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
     }
@@ -299,15 +277,15 @@ pub(crate) fn encode_part(
     each_collection!(collection, value => value.encode_part(cursor, bytes_max, edits))
 }
 
-/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_stretch`].
-pub(crate) fn encode_stretch(
+/// Appends edits for a part of a collection; see [`sealed::Sealed::encode_chunk`].
+pub(crate) fn encode_chunk(
     collection: &Collection,
     cursor: u64,
     bytes_max: usize,
     edits: &mut Writer<'_>,
 ) -> u64 {
     use sealed::Sealed;
-    each_collection!(collection, value => value.encode_stretch(cursor, bytes_max, edits))
+    each_collection!(collection, value => value.encode_chunk(cursor, bytes_max, edits))
 }
 
 /// Appends edits that make a collection out of nothing.

@@ -11,7 +11,7 @@ use super::with_type;
 /// A part of a collection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum Part<'a> {
+pub enum CollectionPart<'a> {
     /// The next element of a list.
     Element(&'a [u8]),
     /// A member of a set.
@@ -32,7 +32,7 @@ pub enum Part<'a> {
         /// When it expires, as Unix time in milliseconds.
         deadline_ms: Option<i64>,
     },
-    /// What is known of a stream beside its entries and groups.
+    /// The metadata of a stream.
     StreamState(State),
     /// An entry of a stream; they come in ascending order.
     StreamEntry {
@@ -87,20 +87,17 @@ impl SavedCollection<'_> {
     /// # Panics
     ///
     /// If the copy is damaged, which what was copied in this process is not.
-    #[must_use]
     pub fn kind(&self) -> CollectionKind {
         let code = self.edits.first().copied();
         code.and_then(kind_of).expect("a copy begins with an edit")
     }
 
     /// Its parts, in the order of the collection if it has one.
-    #[must_use]
-    pub fn parts(&self) -> Parts<'_> {
-        Parts { edits: Reader::new(self.edits), code: 0, left: 0 }
+    pub fn parts(&self) -> CollectionParts<'_> {
+        CollectionParts { edits: Reader::new(self.edits), code: 0, left: 0 }
     }
 
     /// How many parts there are. Takes constant time except for streams.
-    #[must_use]
     pub fn len(&self) -> u64 {
         let mut parts = self.parts();
         match self.kind() {
@@ -112,7 +109,7 @@ impl SavedCollection<'_> {
 
 /// The parts of a [`SavedCollection`].
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct CollectionParts<'a> {
     edits: Reader<'a>,
     /// The edit that is being read.
     code: u8,
@@ -120,7 +117,7 @@ pub struct Parts<'a> {
     left: u64,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> CollectionParts<'a> {
     /// Reads the beginning of the next edit.
     fn turn_to_edit(&mut self) -> Result<(), Malformed> {
         self.code = self.edits.byte()?;
@@ -129,7 +126,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn next_part(&mut self) -> Result<Option<Part<'a>>, Malformed> {
+    fn next_part(&mut self) -> Result<Option<CollectionPart<'a>>, Malformed> {
         while self.left == 0 {
             if self.edits.is_at_end() {
                 return Ok(None);
@@ -142,12 +139,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl<'a> Iterator for Parts<'a> {
-    type Item = Part<'a>;
+impl<'a> Iterator for CollectionParts<'a> {
+    type Item = CollectionPart<'a>;
 
     /// Ends at what is damaged, which what was copied in this process is not; a reader who knows the
     /// number of parts notices.
-    fn next(&mut self) -> Option<Part<'a>> {
+    fn next(&mut self) -> Option<CollectionPart<'a>> {
         self.next_part().ok().flatten()
     }
 }

@@ -5,13 +5,13 @@
 //! | 1 | members | varint count, and as many of them: they are in the set |
 //! | 2 | remove | a member: it is not in the set |
 
-use tierce_collections::{CollectionKind, Element, IntText, Saved, Set};
+use tierce_collections::{CollectionKind, Element, IntText, Set, SnapshotProgress};
 
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
-use super::parts::Part;
+use super::parts::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, Editor, collection_type, saved_in_slices, sealed_type};
+use super::{CollectionType, Editor, collection_type, sealed_type};
 
 const MEMBERS: u8 = code(CollectionKind::Set, 1);
 const REMOVE: u8 = code(CollectionKind::Set, 2);
@@ -23,7 +23,7 @@ impl CollectionType for Set {
 }
 
 impl Editor<'_, Set> {
-    /// Prepares for so many members to be added; see [`Set::expect`].
+    /// Prepares for this many members to be added; see [`Set::expect`].
     pub fn expect(&mut self, first: &[u8], count: usize) {
         self.value.expect(first, count, self.limits.set());
     }
@@ -32,11 +32,8 @@ impl Editor<'_, Set> {
     pub fn add(&mut self, member: &[u8]) -> bool {
         let is_new = self.value.add(member, self.limits.set());
         if is_new {
-            self.record(|edits| {
-                edits.begin(MEMBERS);
-                edits.count(1);
-                edits.bytes(member);
-            });
+            self.record(|edits| write_member(edits, member));
+            self.undo_by(|edits| write_removal(edits, member));
         }
         is_new
     }
@@ -45,13 +42,22 @@ impl Editor<'_, Set> {
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let is_gone = self.value.remove(member);
         if is_gone {
-            self.record(|edits| {
-                edits.begin(REMOVE);
-                edits.bytes(member);
-            });
+            self.record(|edits| write_removal(edits, member));
+            self.undo_by(|edits| write_member(edits, member));
         }
         is_gone
     }
+}
+
+fn write_member(edits: &mut Writer<'_>, member: &[u8]) {
+    edits.begin(MEMBERS);
+    edits.count(1);
+    edits.bytes(member);
+}
+
+fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {
+    edits.begin(REMOVE);
+    edits.bytes(member);
 }
 
 fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
@@ -60,10 +66,8 @@ fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
 
 impl Sealed for Set {
     sealed_type!(Set);
-    saved_in_slices!(Set);
-
-    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
-        Set::save_slice(self, bytes_max, |element| {
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        Set::snapshot_slice(self, bytes_max, |element| {
             edits.measure(|edits| {
                 edits.begin(MEMBERS);
                 edits.count(1);
@@ -81,7 +85,7 @@ impl Sealed for Set {
     fn encode_part(&self, mut cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let end = edits.len() + bytes_max;
         loop {
-            cursor = self.sweep(cursor, |element| {
+            cursor = self.scan(cursor, |element| {
                 edits.begin(MEMBERS);
                 edits.count(1);
                 write_element(edits, element);
@@ -117,7 +121,7 @@ impl Sealed for Set {
         }
     }
 
-    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
-        edit.bytes().map(Part::Member)
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
+        edit.bytes().map(CollectionPart::Member)
     }
 }

@@ -10,14 +10,14 @@
 
 use std::ops::Range;
 
-use tierce_collections::{CollectionKind, Element, IntText, Saved, SortedSet};
+use tierce_collections::{CollectionKind, Element, IntText, SnapshotProgress, SortedSet};
 
 use super::access::Editor;
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
-use super::parts::Part;
+use super::parts::CollectionPart;
 use super::sealed::Sealed;
-use super::{CollectionType, collection_type, saved_in_slices, sealed_type};
+use super::{CollectionType, collection_type, sealed_type};
 
 const MAKE: u8 = code(CollectionKind::SortedSet, 0);
 const SET: u8 = code(CollectionKind::SortedSet, 1);
@@ -31,10 +31,8 @@ impl CollectionType for SortedSet {
 
 impl Sealed for SortedSet {
     sealed_type!(SortedSet);
-    saved_in_slices!(SortedSet);
-
-    fn save_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> Saved {
-        SortedSet::save_slice(self, bytes_max, |member, score| {
+    fn snapshot_slice(&mut self, bytes_max: usize, edits: &mut Writer<'_>) -> SnapshotProgress {
+        SortedSet::snapshot_slice(self, bytes_max, |member, score| {
             edits.measure(|edits| {
                 edits.begin(MAKE);
                 edits.count(1);
@@ -53,7 +51,7 @@ impl Sealed for SortedSet {
         let start = edits.len();
         let mut cursor = cursor;
         loop {
-            cursor = self.sweep(cursor, |member, score| {
+            cursor = self.scan(cursor, |member, score| {
                 edits.begin(SET);
                 write_scored(edits, member, score);
             });
@@ -61,6 +59,20 @@ impl Sealed for SortedSet {
                 return cursor;
             }
         }
+    }
+
+    /// The cursor is a rank: to put members in their order costs a fraction of putting them in any other.
+    fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
+        let (end, mut rank) = (edits.len() + bytes_max, cursor as usize);
+        for (member, score) in self.range(rank..self.len()) {
+            edits.begin(SET);
+            write_scored(edits, member, score);
+            rank += 1;
+            if edits.len() >= end {
+                break;
+            }
+        }
+        if rank < self.len() { rank as u64 } else { 0 }
     }
 
     fn apply(
@@ -93,9 +105,9 @@ impl Sealed for SortedSet {
         }
     }
 
-    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+    fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         let (score, member) = read_scored(edit)?;
-        Ok(Part::Scored { member, score })
+        Ok(CollectionPart::Scored { member, score })
     }
 }
 
@@ -113,16 +125,18 @@ impl Editor<'_, SortedSet> {
     /// See [`SortedSet::update`].
     #[inline]
     pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
-        let mut changed = None;
+        let (mut changed, mut before) = (None, None);
         self.value.update(member, &self.limits.sorted_set(), |old| {
             let new = decide(old);
             changed = new.filter(|_| new != old);
+            before = old;
             new
         });
         if let Some(score) = changed {
-            self.record(|edits| {
-                edits.begin(SET);
-                write_scored(edits, Element::Bytes(member), score);
+            self.record(|edits| write_score(edits, Element::Bytes(member), score));
+            self.undo_by(|edits| match before {
+                Some(score) => write_score(edits, Element::Bytes(member), score),
+                None => write_removal(edits, member),
             });
         }
     }
@@ -131,6 +145,7 @@ impl Editor<'_, SortedSet> {
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let score = self.value.remove(member)?;
         self.record(|edits| write_removal(edits, member));
+        self.undo_by(|edits| write_score(edits, Element::Bytes(member), score));
         Some(score)
     }
 
@@ -139,9 +154,15 @@ impl Editor<'_, SortedSet> {
         let (set, mut recorder) = self.split();
         set.remove_range(ranks, |member, score| {
             recorder.record(|edits| write_removal(edits, member.bytes(&mut IntText::new())));
+            recorder.undo_by(|edits| write_score(edits, member, score));
             visit(member, score);
         });
     }
+}
+
+fn write_score(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
+    edits.begin(SET);
+    write_scored(edits, member, score);
 }
 
 fn write_removal(edits: &mut Writer<'_>, member: &[u8]) {

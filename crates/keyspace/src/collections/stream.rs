@@ -1,7 +1,7 @@
 //! Edits of streams.
 //!
-//! What is known of a stream beside its entries is in edits with its new value, and the log has them in
-//! the order of the changes. So the last one is right, whatever a checkpoint has written in between.
+//! Metadata of a stream is in edits that state its new value, and the log has them in the order of the
+//! changes. So the last one is right, whatever a checkpoint has written in between.
 
 use tierce_collections::stream::{
     ConsumerNumber, Entry, Group, NewFields, Pending, State, StreamId, Trim,
@@ -11,7 +11,7 @@ use tierce_collections::{CollectionKind, IntText, Stream};
 use super::access::Editor;
 use super::edits::{Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
-use super::parts::Part;
+use super::parts::CollectionPart;
 use super::sealed::Sealed;
 use super::{CollectionType, collection_type, sealed_type};
 
@@ -28,6 +28,8 @@ mod edit {
     pub(super) const NO_CONSUMER: u8 = 8;
     pub(super) const PENDING: u8 = 9;
     pub(super) const ACKNOWLEDGE: u8 = 10;
+    /// Only for taking an addition back, never in the log.
+    pub(super) const WITHDRAW: u8 = 11;
 }
 
 const fn code_of(edit: u8) -> u8 {
@@ -46,9 +48,15 @@ impl Editor<'_, Stream> {
     /// Adds an entry after all others. `false`, and nothing happens, if `id` is not above all
     /// identities ever given.
     pub fn add<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
+        let before = self.value.state();
         if !self.value.add(id, fields.clone(), self.limits.stream()) {
             return false;
         }
+        self.undo_by(|edits| {
+            edits.begin(code_of(edit::WITHDRAW));
+            put_id(edits, id);
+            put_state(edits, before);
+        });
         let entries_added = self.value.state().entries_added;
         self.record(|edits| {
             edits.begin(code_of(edit::ADD));
@@ -61,18 +69,27 @@ impl Editor<'_, Stream> {
 
     /// Deletes an entry. Returns whether there was one.
     pub fn delete(&mut self, id: StreamId) -> bool {
-        let deleted = self.value.delete(id);
-        if deleted {
-            self.record(|edits| {
-                edits.begin(code_of(edit::DELETE));
-                put_id(edits, id);
+        let before = self.value.state();
+        let (stream, mut recorder) = self.split();
+        let deleted = stream.delete_visited(id, |entry| {
+            recorder.undo_by(|edits| {
+                put_entry(edits, entry);
+                put_state(edits, before);
             });
+        });
+        if deleted {
+            self.record(|edits| put_deletion(edits, id));
         }
         deleted
     }
 
     /// Removes entries from the beginning. Returns how many.
     pub fn trim(&mut self, trim: Trim) -> usize {
+        self.before(|stream, edits| {
+            let count = stream.count_to_trim(trim);
+            let entries = stream.ascending(StreamId::MIN, StreamId::MAX);
+            entries.take(count).for_each(|entry| put_entry(edits, &entry));
+        });
         let trimmed = self.value.trim(trim);
         if let Some(through) = trimmed.through {
             self.record(|edits| {
@@ -83,26 +100,34 @@ impl Editor<'_, Stream> {
         trimmed.count
     }
 
-    /// Says what is known beside entries and groups.
+    /// Sets the metadata.
     pub fn set_state(&mut self, state: State) {
+        self.before(|stream, edits| put_state(edits, stream.state()));
         self.value.set_state(state);
-        self.record(|edits| put_state(edits, state));
+        self.record_beside(|edits| put_state(edits, state));
     }
 
     /// Says how far a group has read, which is made if there is none.
     pub fn set_group(&mut self, name: &[u8], last_delivered: StreamId, entries_read: Option<u64>) {
+        self.before(|stream, edits| match stream.group(name) {
+            Some(group) => put_group(edits, name, group.last_delivered(), group.entries_read()),
+            None => put_no_group(edits, name),
+        });
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
-        self.record(|edits| put_group(edits, name, last_delivered, entries_read));
+        self.record_beside(|edits| put_group(edits, name, last_delivered, entries_read));
     }
 
     /// Removes a group. Returns whether there was one.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        self.before(|stream, edits| {
+            if let Some(group) = stream.group(name) {
+                put_group_head(edits, name, group);
+                put_pending_range(edits, name, group, StreamId::MIN, StreamId::MAX);
+            }
+        });
         let removed = self.value.remove_group(name);
         if removed {
-            self.record(|edits| {
-                edits.begin(code_of(edit::NO_GROUP));
-                edits.bytes(name);
-            });
+            self.record_beside(|edits| put_no_group(edits, name));
         }
         removed
     }
@@ -116,16 +141,28 @@ impl Editor<'_, Stream> {
         seen_ms: u64,
         active_ms: Option<u64>,
     ) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group) {
+                put_consumer_of(edits, group, found, name);
+            }
+        });
         let Some(mut found) = self.value.group_mut(group) else { return };
         let number = found.consumer_or_new(name);
         found.set_times(number, seen_ms, active_ms);
         drop(found);
-        self.record(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
+        self.record_beside(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
     }
 
     /// Notes that a consumer was seen. That alone is not worth a record in the log: consumers ask all
     /// the time.
     pub fn saw_consumer(&mut self, group: &[u8], name: &[u8], seen_ms: u64) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && found.consumer_number(name).is_some()
+            {
+                put_consumer_of(edits, group, found, name);
+            }
+        });
         let Some(mut group) = self.value.group_mut(group) else { return };
         let Some(number) = group.consumer_number(name) else { return };
         let active_ms = group.consumer(number).and_then(|consumer| consumer.active_ms);
@@ -135,18 +172,30 @@ impl Editor<'_, Stream> {
     /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if there
     /// is no such consumer.
     pub fn remove_consumer(&mut self, group: &[u8], name: &[u8]) -> Option<usize> {
-        let pending = self.value.group_mut(group)?.remove_consumer(name)?;
-        self.record(|edits| {
-            edits.begin(code_of(edit::NO_CONSUMER));
-            edits.bytes(group);
-            edits.bytes(name);
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && let Some(consumer) = found.consumer_named(name)
+            {
+                put_consumer_of(edits, group, found, name);
+                let ids = consumer.pending(StreamId::MIN, StreamId::MAX);
+                ids.for_each(|id| put_pending_of(edits, group, found, *id));
+            }
         });
+        let pending = self.value.group_mut(group)?.remove_consumer(name)?;
+        self.record_beside(|edits| put_no_consumer(edits, group, name));
         Some(pending)
     }
 
     /// Says that entries are pending with a consumer, whatever was known of them before. Nothing happens
     /// without the group or the consumer.
     pub fn deliver(&mut self, group: &[u8], consumer: &[u8], ids: &[StreamId], delivery: Delivery) {
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group)
+                && found.consumer_number(consumer).is_some()
+            {
+                ids.iter().for_each(|id| put_pending_of(edits, group, found, *id));
+            }
+        });
         let Some(mut found) = self.value.group_mut(group) else { return };
         let Some(number) = found.consumer_number(consumer) else { return };
         for id in ids {
@@ -154,17 +203,24 @@ impl Editor<'_, Stream> {
         }
         drop(found);
         if !ids.is_empty() {
-            self.record(|edits| put_pending(edits, group, consumer, delivery, ids));
+            self.record_beside(|edits| put_pending(edits, group, consumer, delivery, ids));
         }
     }
 
     /// Says that entries are not pending. Returns how many were.
     pub fn acknowledge(&mut self, group: &[u8], ids: impl Iterator<Item = StreamId>) -> usize {
+        let ids: Vec<StreamId> = ids.collect();
+        self.before(|stream, edits| {
+            if let Some(found) = stream.group(group) {
+                let known = ids.iter().filter(|id| found.pending_entry(**id).is_some());
+                known.for_each(|id| put_pending_of(edits, group, found, *id));
+            }
+        });
         let Some(mut found) = self.value.group_mut(group) else { return 0 };
-        let gone: Vec<StreamId> = ids.filter(|id| found.acknowledge(*id)).collect();
+        let gone: Vec<StreamId> = ids.into_iter().filter(|id| found.acknowledge(*id)).collect();
         drop(found);
         if !gone.is_empty() {
-            self.record(|edits| {
+            self.record_beside(|edits| {
                 edits.begin(code_of(edit::ACKNOWLEDGE));
                 edits.bytes(group);
                 put_ids(edits, &gone);
@@ -229,7 +285,7 @@ fn put_state(edits: &mut Writer<'_>, state: State) {
     edits.number(state.entries_added);
 }
 
-/// Zero stands for what is not known; anything else is one more than the number.
+/// Zero means unknown; anything else is one more than the number.
 fn put_optional(edits: &mut Writer<'_>, value: Option<u64>) {
     edits.number(value.map_or(0, |value| value.saturating_add(1)));
 }
@@ -244,6 +300,46 @@ fn put_group(
     edits.bytes(name);
     put_id(edits, last_delivered);
     put_optional(edits, entries_read);
+}
+
+fn put_deletion(edits: &mut Writer<'_>, id: StreamId) {
+    edits.begin(code_of(edit::DELETE));
+    put_id(edits, id);
+}
+
+fn put_no_group(edits: &mut Writer<'_>, name: &[u8]) {
+    edits.begin(code_of(edit::NO_GROUP));
+    edits.bytes(name);
+}
+
+fn put_no_consumer(edits: &mut Writer<'_>, group: &[u8], name: &[u8]) {
+    edits.begin(code_of(edit::NO_CONSUMER));
+    edits.bytes(group);
+    edits.bytes(name);
+}
+
+/// What is known of a consumer, or that there is none.
+fn put_consumer_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, consumer: &[u8]) {
+    match group.consumer_named(consumer) {
+        Some(known) => put_consumer(edits, name, consumer, known.seen_ms, known.active_ms),
+        None => put_no_consumer(edits, name, consumer),
+    }
+}
+
+/// What is known of a pending entry, or that it is not pending.
+fn put_pending_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, id: StreamId) {
+    let pending = group.pending_entry(id);
+    let known = pending.and_then(|pending| Some((pending, group.consumer(pending.consumer)?)));
+    match known {
+        Some((pending, consumer)) => {
+            put_pending(edits, name, consumer.name(), Delivery::of(&pending), &[id]);
+        }
+        None => {
+            edits.begin(code_of(edit::ACKNOWLEDGE));
+            edits.bytes(name);
+            put_ids(edits, &[id]);
+        }
+    }
 }
 
 fn put_consumer(
@@ -275,14 +371,16 @@ fn put_pending(
     put_ids(edits, ids);
 }
 
-/// What is known beside entries and pending ones.
+/// Metadata, without entries and pending ones.
 fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
     put_state(edits, stream.state());
-    for (name, group) in stream.groups() {
-        put_group(edits, name, group.last_delivered(), group.entries_read());
-        for consumer in group.consumers() {
-            put_consumer(edits, name, consumer.name(), consumer.seen_ms, consumer.active_ms);
-        }
+    stream.groups().for_each(|(name, group)| put_group_head(edits, name, group));
+}
+
+fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
+    put_group(edits, name, group.last_delivered(), group.entries_read());
+    for consumer in group.consumers() {
+        put_consumer(edits, name, consumer.name(), consumer.seen_ms, consumer.active_ms);
     }
 }
 
@@ -330,7 +428,7 @@ const PENDING_PER_PART: usize = 1024;
 /// Before which millisecond a part ends that begins with `from_ms`; `None` for the end of the stream.
 ///
 /// Parts are cut between milliseconds, since a cursor has no room for more. So all entries that have
-/// one in common are in one part, however many somebody has made.
+/// one in common are in one part, however many there are.
 fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
     let from = StreamId::new(from_ms, 0);
     let mut bytes = 0;
@@ -397,6 +495,12 @@ impl Sealed for Stream {
                 let max_deleted_id = state.max_deleted_id.max(id);
                 self.set_state(State { max_deleted_id, ..state });
             }
+            edit::WITHDRAW => {
+                let id = read_id(edit)?;
+                if !self.withdraw(id) {
+                    self.remove(id);
+                }
+            }
             edit::THROUGH => _ = self.remove_through(read_id(edit)?),
             edit::GROUP => {
                 let name = edit.bytes()?;
@@ -439,24 +543,25 @@ impl Sealed for Stream {
         Ok(1)
     }
 
-    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Part<'a>, Malformed> {
+    fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         Ok(match code & EDIT_MASK {
-            edit::STATE => Part::StreamState(read_state(edit)?),
-            edit::ENTRY => {
-                Part::StreamEntry { id: read_id(edit)?, fields: StreamFields::read(edit)? }
-            }
-            edit::GROUP => Part::Group {
+            edit::STATE => CollectionPart::StreamState(read_state(edit)?),
+            edit::ENTRY => CollectionPart::StreamEntry {
+                id: read_id(edit)?,
+                fields: StreamFields::read(edit)?,
+            },
+            edit::GROUP => CollectionPart::Group {
                 name: edit.bytes()?,
                 last_delivered: read_id(edit)?,
                 entries_read: read_optional(edit)?,
             },
-            edit::CONSUMER => Part::Consumer {
+            edit::CONSUMER => CollectionPart::Consumer {
                 group: edit.bytes()?,
                 name: edit.bytes()?,
                 seen_ms: edit.varint()?,
                 active_ms: read_optional(edit)?,
             },
-            edit::PENDING => Part::Pending {
+            edit::PENDING => CollectionPart::Pending {
                 group: edit.bytes()?,
                 consumer: edit.bytes()?,
                 delivery: read_delivery(edit)?,

@@ -5,34 +5,34 @@
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks; bit 6: a place |
+//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks; bit 6: a location |
 //! | 0, 1, 2 or 4 | flags | little-endian, in the fewest bytes |
 //! | 0 or 8 | version | little-endian |
-//! | 0 or 12 | place | where on disk a copy of the value is |
+//! | 0 or 12 | location | where on disk a copy of the value is |
 //!
 //! What versions are and when an entry has one of its own is in [`crate::version`].
 
 use std::num::NonZeroU64;
 
-use tierce_cask::ColdPlace;
+use tierce_cask::ColdLocation;
 
 const WIDTH_MASK: u8 = 0b11;
 const VERSION: u8 = 1 << 2;
 const MARK_SHIFT: u32 = 3;
-const PLACE: u8 = 1 << 6;
+const LOCATION: u8 = 1 << 6;
 
 /// Bytes of a version in the tail.
 const VERSION_LEN: usize = 8;
 
 /// The longest tail.
-pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN + ColdPlace::ENCODED_LEN;
+pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN + ColdLocation::ENCODED_LEN;
 
 /// What readers and invalidations have left on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// The value is out of date, and still served until somebody stores a new one.
+    /// The value is out of date, and still served until a client stores a new one.
     pub stale: bool,
-    /// Some reader was told to store a new value; others shall not.
+    /// A reader was told to store a new value; others must not.
     pub won: bool,
     /// A reader that asks whether the item was read before has read it.
     pub fetched: bool,
@@ -67,7 +67,6 @@ impl Marks {
     }
 }
 
-/// See the head of this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attributes {
     /// Opaque to the server: what a client stored with the value.
@@ -75,13 +74,14 @@ pub(crate) struct Attributes {
     /// The entry's own version, if it has one.
     pub(crate) version: Option<NonZeroU64>,
     pub(crate) marks: Marks,
-    /// Where the value that is in memory stands on disk, too. Nowhere for a value that is only there.
-    pub(crate) place: Option<ColdPlace>,
+    /// Where the value that is in memory is on disk, too. Nowhere for a value that is only there.
+    pub(crate) location: Option<ColdLocation>,
 }
 
 impl Attributes {
     /// What most entries have.
-    pub(crate) const NONE: Self = Self { flags: 0, version: None, marks: Marks::NONE, place: None };
+    pub(crate) const NONE: Self =
+        Self { flags: 0, version: None, marks: Marks::NONE, location: None };
 
     /// Nothing but flags.
     #[inline]
@@ -91,7 +91,10 @@ impl Attributes {
 
     #[inline]
     pub(super) const fn is_none(&self) -> bool {
-        self.flags == 0 && self.version.is_none() && self.marks.bits() == 0 && self.place.is_none()
+        self.flags == 0
+            && self.version.is_none()
+            && self.marks.bits() == 0
+            && self.location.is_none()
     }
 
     /// Bytes of the tail; none without attributes.
@@ -108,8 +111,8 @@ impl Attributes {
             _ => 3,
         };
         let version = if self.version.is_some() { VERSION } else { 0 };
-        let place = if self.place.is_some() { PLACE } else { 0 };
-        width | version | self.marks.bits() << MARK_SHIFT | place
+        let location = if self.location.is_some() { LOCATION } else { 0 };
+        width | version | self.marks.bits() << MARK_SHIFT | location
     }
 
     /// The tail: the first `tail_len` bytes of what is returned.
@@ -124,8 +127,8 @@ impl Attributes {
             tail[at..at + VERSION_LEN].copy_from_slice(&version.get().to_le_bytes());
             at += VERSION_LEN;
         }
-        if let Some(place) = self.place {
-            tail[at..at + ColdPlace::ENCODED_LEN].copy_from_slice(&place.encode());
+        if let Some(location) = self.location {
+            tail[at..at + ColdLocation::ENCODED_LEN].copy_from_slice(&location.encode());
         }
         tail
     }
@@ -146,7 +149,7 @@ impl Attributes {
             flags: u32::from_le_bytes(flags),
             version,
             marks: Marks::from_bits(control >> MARK_SHIFT),
-            place: rest.first_chunk().map(ColdPlace::decode),
+            location: rest.first_chunk().map(ColdLocation::decode),
         }
     }
 }
@@ -161,8 +164,8 @@ const fn flags_len(control: u8) -> usize {
 /// The length of the tail that begins with this byte.
 pub(super) const fn tail_len(control: u8) -> usize {
     let version_len = if control & VERSION == 0 { 0 } else { VERSION_LEN };
-    let place_len = if control & PLACE == 0 { 0 } else { ColdPlace::ENCODED_LEN };
-    1 + flags_len(control) + version_len + place_len
+    let location_len = if control & LOCATION == 0 { 0 } else { ColdLocation::ENCODED_LEN };
+    1 + flags_len(control) + version_len + location_len
 }
 
 #[cfg(test)]
@@ -177,8 +180,8 @@ mod tests {
                 for bits in 0..16 {
                     let version = NonZeroU64::new(version);
                     let marks = Marks::from_bits(bits & 7);
-                    let place = (bits > 7).then(|| ColdPlace::decode(&[flags as u8; 12]));
-                    let all = Attributes { flags, version, marks, place };
+                    let location = (bits > 7).then(|| ColdLocation::decode(&[flags as u8; 12]));
+                    let all = Attributes { flags, version, marks, location };
                     let tail = all.encode();
                     let len = all.tail_len();
                     lens.push(len);

@@ -1,4 +1,4 @@
-//! Where the parts of an entry stand in its one allocation.
+//! Where the parts of an entry are in its one allocation.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -22,7 +22,7 @@
 //! bytes of header, so that 16 bytes of key and 10 of value share an allocation of 32. The layout
 //! never leaves the process.
 //!
-//! The tail stands at the end so that nothing on the way to key and value depends on it: for entries
+//! The tail is at the end so that nothing on the way to key and value depends on it: for entries
 //! without attributes it costs one bit that is zero.
 
 use super::attributes::Attributes;

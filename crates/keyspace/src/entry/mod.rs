@@ -10,7 +10,7 @@
 //! | 4-47 | the address; allocations are aligned to 16 bytes |
 //! | 48-63 | the upper 16 bits of [`Access`], which are the stamp |
 //!
-//! So neither idle time nor frequency costs a byte, and whoever looks for the coldest entry reads
+//! So neither idle time nor frequency costs a byte, and a search for the coldest entry reads
 //! buckets of the index and no entry.
 //!
 //! Invariants, on which every unsafe block of this folder rests:
@@ -21,15 +21,15 @@
 //!   and are initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
 //! - In an entry of kind `Spilled`, the payload is an encoded [`Spilled`]. It owns nothing in memory; that
-//!   its place is counted as used is the business of whoever drops the entry.
+//!   its location is counted as used is up to the code that drops the entry.
 //! - In an entry of kind `Collection`, the payload is what `Collection::into_raw` gave away, and owns it.
 //!
 //! What this deliberately does not know: the table, other keys, whether a deadline has passed for
-//! anybody but the one who asks.
+//! any but the asking thread.
 
-mod annex;
 mod attributes;
 mod layout;
+mod out_of_line;
 mod parts;
 mod spilled;
 
@@ -38,12 +38,12 @@ use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-pub(crate) use annex::Annex;
 pub(crate) use attributes::Attributes;
 pub use attributes::Marks;
 use attributes::{TAIL_LEN_MAX, tail_len};
 pub(crate) use layout::Kind;
 use layout::{COLLECTION_LEN, DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
+pub(crate) use out_of_line::OutOfLine;
 use parts::{
     ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
     write_tail,
@@ -67,7 +67,7 @@ const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - ALIGN;
 /// Bit of the handle that tells whether there is a deadline.
 const VOLATILE: usize = 1;
 
-/// Where the low bits of [`Access`] stand in the handle.
+/// Where the low bits of [`Access`] are in the handle.
 const USES_SHIFT: u32 = 1;
 const USES_MASK: usize = (USES_MAX as usize) << USES_SHIFT;
 
@@ -158,7 +158,6 @@ impl Entry {
 
     /// The key.
     #[inline]
-    #[must_use]
     pub fn key(&self) -> &[u8] {
         let tag = self.tag();
         // SAFETY: the header tells where the initialized key stands, and the borrow of `self` keeps
@@ -195,7 +194,6 @@ impl Entry {
 
     /// When the entry expires, as Unix time in milliseconds.
     #[inline]
-    #[must_use]
     pub fn deadline_ms(&self) -> Option<i64> {
         let tag = self.tag();
         if !tag.has_deadline() {
@@ -207,7 +205,6 @@ impl Entry {
 
     /// Whether the entry's deadline has come at `now_ms`.
     #[inline]
-    #[must_use]
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
     }
@@ -216,12 +213,11 @@ impl Entry {
     ///
     /// A blob is counted whole even while a reply shares it. Takes constant time.
     #[inline]
-    #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         let tag = self.tag();
         let bytes = tag.key_at() + self.key_len(tag) + self.payload_len(tag) + self.tail_len(tag);
         let bytes = size_class(bytes);
-        if tag.kind().has_annex() { bytes + self.annex_bytes() } else { bytes }
+        if tag.kind().has_out_of_line() { bytes + self.out_of_line_bytes() } else { bytes }
     }
 
     #[inline]
@@ -294,18 +290,16 @@ impl Entry {
 
     /// The flags a client of memcached stored with the value; 0 for most entries.
     #[inline]
-    #[must_use]
     pub fn flags(&self) -> u32 {
         self.attributes().flags
     }
 
     /// What readers and invalidations have left on the entry.
-    #[must_use]
     pub fn marks(&self) -> Marks {
         self.attributes().marks
     }
 
-    /// What the entry carries beside value and deadline.
+    /// The entry's attributes besides value and deadline.
     #[inline]
     pub(crate) fn attributes(&self) -> Attributes {
         let tag = self.tag();
@@ -315,7 +309,7 @@ impl Entry {
         self.read_tail(tag)
     }
 
-    /// Sets what the entry carries beside value and deadline, and keeps these.
+    /// Sets the attributes besides value and deadline, and keeps these.
     pub(crate) fn set_attributes(&mut self, attributes: Attributes) {
         let old = self.shape();
         // SAFETY: the whole payload moves along, an owned blob pointer with it.
@@ -347,8 +341,9 @@ impl Entry {
 
     /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
     /// layout, length and deadline; attributes stay, so there must be no copy of the old value on disk.
-    /// The quick case of [`Entry::store`]; `false` if it is not given.
-    #[inline]
+    /// The quick case of [`Entry::store`]; `false` if it is not given. In line wherever it is called, since its
+    /// callers have looked at the tag and know what kind of content they have.
+    #[inline(always)]
     pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
         let tag = self.tag();
         let (kind, payload_len) = match content {
@@ -382,7 +377,7 @@ impl Entry {
         &mut self,
         content: Content<'_>,
         deadline_ms: Option<i64>,
-    ) -> Option<Annex> {
+    ) -> Option<OutOfLine> {
         self.replace(content, deadline_ms, self.attributes())
     }
 
@@ -392,11 +387,11 @@ impl Entry {
         content: Content<'_>,
         deadline_ms: Option<i64>,
         attributes: Attributes,
-    ) -> Option<Annex> {
+    ) -> Option<OutOfLine> {
         let old = self.shape();
         let shape = content.shape(old.key_len, deadline_ms, attributes);
-        let displaced = self.take_annex();
-        // SAFETY: `take_annex` left no owning payload behind. `reshape` leaves room for the new
+        let displaced = self.take_out_of_line();
+        // SAFETY: `take_out_of_line` left no owning payload behind. `reshape` leaves room for the new
         // payload, which is written before anyone reads it.
         unsafe {
             let payload = self.reshape(&shape, 0);
@@ -426,7 +421,10 @@ impl Entry {
             self.store(Content::Raw(IntText::new().of(value)), deadline_ms);
         }
         let old = self.shape();
-        assert!(!old.kind.has_annex() && old.payload_len <= len, "only embedded strings grow here");
+        assert!(
+            !old.kind.has_out_of_line() && old.payload_len <= len,
+            "only embedded strings grow here"
+        );
         let shape = Shape { kind: Kind::Raw, payload_len: len, ..old };
         // SAFETY: the old bytes move along, the rest is zeroed, so all `len` bytes are initialized;
         // the returned borrow keeps the entry.
@@ -442,8 +440,8 @@ impl Entry {
     pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
         let (deadline_ms, access) = (self.deadline_ms(), self.access());
         let attributes = Attributes { version: None, ..self.attributes() };
-        let content = match self.take_annex() {
-            Some(annex) => annex.into_content(),
+        let content = match self.take_out_of_line() {
+            Some(value) => value.into_content(),
             None => self.content(),
         };
         Self::with_attributes(key, content, deadline_ms, attributes, access)
@@ -452,9 +450,15 @@ impl Entry {
     /// A copy under another key, of a value that is in memory. A blob is shared until one of the two is
     /// modified; a collection is copied, and a copy on disk stays that of the original.
     pub(crate) fn duplicate(&self, key: &[u8], access: Access) -> Self {
-        debug_assert!(self.kind() != Kind::Spilled, "a place on disk belongs to one key");
-        let attributes = Attributes { version: None, place: None, ..self.attributes() };
+        debug_assert!(self.kind() != Kind::Spilled, "a location on disk belongs to one key");
+        let attributes = Attributes { version: None, location: None, ..self.attributes() };
         Self::with_attributes(key, self.content(), self.deadline_ms(), attributes, access)
+    }
+
+    /// A copy that is equal in everything, and shares a location on disk with the original.
+    pub(crate) fn exact_copy(&self) -> Self {
+        let (deadline_ms, attributes) = (self.deadline_ms(), self.attributes());
+        Self::with_attributes(self.key(), self.content(), deadline_ms, attributes, self.access())
     }
 
     fn content(&self) -> Content<'_> {
@@ -630,7 +634,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        drop(self.take_annex());
+        drop(self.take_out_of_line());
         let shape = self.shape();
         // SAFETY: the entry owns the allocation, and is gone after this.
         unsafe {

@@ -1,9 +1,9 @@
 //! What an entry remembers of a value that is on disk.
 //!
 //! A value that was read again stays on disk, too, as long as it is not changed: then the entry has the
-//! place of the copy among its [`Attributes`], and may forget the value at any time.
+//! location of the copy among its [`Attributes`], and may forget the value at any time.
 
-use tierce_cask::ColdPlace;
+use tierce_cask::ColdLocation;
 use tierce_collections::CollectionKind;
 
 use super::layout::Kind;
@@ -14,26 +14,26 @@ use crate::value::{EMBSTR_LEN_MAX, ValueType};
 const STRING: u8 = 0;
 /// A string that was modified in part.
 const RAW_STRING: u8 = 1;
-/// Where the number of a collection's type stands in the byte.
+/// Where the number of a collection's type is in the byte.
 const TYPE_SHIFT: u32 = 4;
 
-/// Type and place of a value on disk.
+/// Type and location of a value on disk.
 ///
 /// | offset | size | field | meaning |
 /// |---|---|---|---|
 /// | 0 | 1 | form | 0 a string, 1 a string that was modified in part, else number of the type << 4 and number of the encoding |
-/// | 1 | 12 | place | see [`ColdPlace`] |
+/// | 1 | 12 | location | see [`ColdLocation`] |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spilled {
     form: u8,
-    pub(crate) place: ColdPlace,
+    pub(crate) location: ColdLocation,
 }
 
 impl Spilled {
-    pub(crate) const ENCODED_LEN: usize = 1 + ColdPlace::ENCODED_LEN;
+    pub(crate) const ENCODED_LEN: usize = 1 + ColdLocation::ENCODED_LEN;
 
     /// What `entry`, whose value is in memory, is when it is on disk only.
-    pub(crate) fn of(entry: &Entry, place: ColdPlace) -> Self {
+    pub(crate) fn of(entry: &Entry, location: ColdLocation) -> Self {
         let form = match entry.value_type() {
             ValueType::Collection(kind) => {
                 let names = encodings(kind);
@@ -44,26 +44,27 @@ impl Spilled {
             ValueType::String if entry.kind() == Kind::Raw => RAW_STRING,
             ValueType::String => STRING,
         };
-        Self { form, place }
+        Self { form, location }
     }
 
-    /// The same value at another place.
-    pub(crate) fn moved_to(self, place: ColdPlace) -> Self {
-        Self { place, ..self }
+    /// The same value at another location.
+    pub(crate) fn moved_to(self, location: ColdLocation) -> Self {
+        Self { location, ..self }
     }
 
     pub(crate) fn encode(self) -> [u8; Self::ENCODED_LEN] {
         let mut bytes = [self.form; Self::ENCODED_LEN];
-        bytes[1..].copy_from_slice(&self.place.encode());
+        bytes[1..].copy_from_slice(&self.location.encode());
         bytes
     }
 
     /// The reverse of [`Spilled::encode`]; `None` if there is no such type.
     pub(crate) fn decode(bytes: &[u8; Self::ENCODED_LEN]) -> Option<Self> {
-        let (form, place) = bytes.split_first()?;
+        let (form, location) = bytes.split_first()?;
         let form = *form;
         let is_known = form <= RAW_STRING || kind_of(form).is_some();
-        Some(Self { form, place: ColdPlace::decode(place.first_chunk()?) }).filter(|_| is_known)
+        Some(Self { form, location: ColdLocation::decode(location.first_chunk()?) })
+            .filter(|_| is_known)
     }
 
     pub(crate) fn value_type(self) -> ValueType {
@@ -73,7 +74,7 @@ impl Spilled {
     /// The length of a string; 0 for what is none.
     pub(crate) fn string_len(self) -> usize {
         // Before the string stands a byte that says what it is.
-        if self.form <= RAW_STRING { (self.place.len as usize).saturating_sub(1) } else { 0 }
+        if self.form <= RAW_STRING { (self.location.len as usize).saturating_sub(1) } else { 0 }
     }
 
     /// The name OBJECT ENCODING replies with.
@@ -105,7 +106,7 @@ fn encodings(kind: CollectionKind) -> &'static [&'static str] {
 }
 
 impl Entry {
-    /// Type and place, if the value is on disk only.
+    /// Type and location, if the value is on disk only.
     #[inline]
     pub(crate) fn spilled(&self) -> Option<Spilled> {
         let tag = self.tag();
@@ -119,13 +120,11 @@ impl Entry {
 
     /// Whether the value is on disk only.
     #[inline]
-    #[must_use]
     pub fn is_spilled(&self) -> bool {
         self.kind() == Kind::Spilled
     }
 
     /// The length of a string, wherever it is; 0 for what is none.
-    #[must_use]
     pub fn string_len(&self) -> usize {
         match self.spilled() {
             Some(spilled) => spilled.string_len(),
@@ -133,24 +132,29 @@ impl Entry {
         }
     }
 
+    /// The number of elements of a collection; 0 for a string.
+    pub fn element_count(&self) -> usize {
+        self.collection().map_or(0, |collection| collection.len())
+    }
+
     /// Where the value is on disk, whether or not it is in memory, too.
     #[inline]
-    pub(crate) fn place(&self) -> Option<ColdPlace> {
+    pub(crate) fn location(&self) -> Option<ColdLocation> {
         let tag = self.tag();
         if tag.kind() == Kind::Spilled {
-            return self.spilled().map(|spilled| spilled.place);
+            return self.spilled().map(|spilled| spilled.location);
         }
-        if tag.has_tail() { self.attributes().place } else { None }
+        if tag.has_tail() { self.attributes().location } else { None }
     }
 
     /// Whether the value is in memory and on disk.
     #[inline]
     pub(crate) fn has_copy_on_disk(&self) -> bool {
-        self.tag().has_tail() && self.attributes().place.is_some()
+        self.tag().has_tail() && self.attributes().location.is_some()
     }
 
     /// Forgets that the value in memory is on disk, too, for there it is out of date.
     pub(crate) fn forget_copy(&mut self) {
-        self.set_attributes(Attributes { place: None, ..self.attributes() });
+        self.set_attributes(Attributes { location: None, ..self.attributes() });
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::value::BLOB_LEN_MIN;
 use proptest::prelude::*;
-use tierce_cask::ColdPlace;
+use tierce_cask::ColdLocation;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -45,13 +45,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn attributes() -> impl Strategy<Value = Attributes> {
     let flags = (any::<u32>(), 0u32..40).prop_map(|(flags, shift)| flags.checked_shr(shift));
     let marks = any::<[bool; 3]>();
-    let place = any::<Option<[u8; 12]>>();
-    (flags, any::<Option<u64>>(), marks, place).prop_map(|(flags, version, marks, place)| {
+    let location = any::<Option<[u8; 12]>>();
+    (flags, any::<Option<u64>>(), marks, location).prop_map(|(flags, version, marks, location)| {
         let [stale, won, fetched] = marks;
-        let place = place.map(|bytes| ColdPlace::decode(&bytes));
+        let location = location.map(|bytes| ColdLocation::decode(&bytes));
         let marks = Marks { stale, won, fetched };
         let version = version.and_then(NonZeroU64::new);
-        Attributes { flags: flags.unwrap_or(0), version, marks, place }
+        Attributes { flags: flags.unwrap_or(0), version, marks, location }
     })
 }
 
@@ -74,12 +74,12 @@ impl Model {
             Some(spilled) => {
                 assert_eq!(spilled.encode(), *self.value);
                 assert_eq!(entry.string().unwrap_err(), Error::Unreadable);
-                assert_eq!(entry.place(), Some(spilled.place));
+                assert_eq!(entry.location(), Some(spilled.location));
             }
             None => {
                 assert_eq!(entry.string().unwrap().to_vec(), self.value);
                 assert_eq!(entry.string().unwrap().len(), self.value.len());
-                assert_eq!(entry.place(), self.attributes.place);
+                assert_eq!(entry.location(), self.attributes.location);
             }
         }
         assert_eq!(entry.kind(), self.kind);
@@ -98,8 +98,8 @@ impl Model {
     }
 }
 
-fn bytes_of(annex: Annex) -> Vec<u8> {
-    let Annex::Blob(blob) = annex else { panic!("{annex:?} is no blob") };
+fn bytes_of(value: OutOfLine) -> Vec<u8> {
+    let OutOfLine::Blob(blob) = value else { panic!("{value:?} is no blob") };
     blob.to_vec()
 }
 
@@ -147,16 +147,16 @@ fn apply(step: Step, entry: &mut Entry, model: &mut Model) {
             model.attributes.version = None;
         }
         Step::Spill(fill) => {
-            let mut place = [fill; Spilled::ENCODED_LEN];
-            place[0] = fill % 2;
-            let spilled = Spilled::decode(&place).expect("a string on disk");
+            let mut location = [fill; Spilled::ENCODED_LEN];
+            location[0] = fill % 2;
+            let spilled = Spilled::decode(&location).expect("a string on disk");
             entry.store(Content::Spilled(spilled), deadline_ms);
-            model.set(Kind::Spilled, place.to_vec());
+            model.set(Kind::Spilled, location.to_vec());
         }
         Step::Duplicate if model.kind == Kind::Spilled => {}
         Step::Duplicate => {
             let copy = entry.duplicate(b"copy", model.access);
-            let attributes = Attributes { version: None, place: None, ..model.attributes };
+            let attributes = Attributes { version: None, location: None, ..model.attributes };
             Model { key: b"copy".to_vec(), attributes, ..model.clone() }.check(&copy);
         }
         Step::Attributes(attributes) => {

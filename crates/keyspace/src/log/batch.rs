@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::op::Out;
-use super::piece::Piece;
+use super::piece::BatchPiece;
 use super::{LogSink, Sizes};
 use crate::planted::{self, Fault};
 
@@ -38,10 +38,12 @@ impl fmt::Debug for Outlet {
 
 /// Operations that are not in the log yet, or not all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     ops: Vec<u8>,
     /// What is in the log already, if anything is.
     begun: Option<Begun>,
+    /// Nothing may go to the log yet.
+    is_held: bool,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,7 @@ struct Begun {
     record: Vec<u8>,
 }
 
-impl Batch {
+impl RecordBatch {
     #[inline]
     pub(super) fn ops(&mut self) -> &mut Vec<u8> {
         &mut self.ops
@@ -62,6 +64,10 @@ impl Batch {
     #[inline]
     pub(super) fn recorded(&self) -> &Vec<u8> {
         &self.ops
+    }
+
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     #[inline]
@@ -92,7 +98,7 @@ impl Batch {
         self.begun.take().map_or(0, |begun| begun.bytes)
     }
 
-    /// Appends what there is as pieces.
+    /// Appends the buffered changes as pieces.
     #[cold]
     fn append_pieces(&mut self, outlet: &Outlet) {
         let mut ops = std::mem::take(&mut self.ops);
@@ -111,7 +117,7 @@ impl Batch {
             bytes: 0,
             record: Vec::new(),
         });
-        let piece = Piece { batch: begun.batch, number: begun.pieces, is_last, ops };
+        let piece = BatchPiece { batch: begun.batch, number: begun.pieces, is_last, ops };
         piece.write(&mut begun.record);
         if !planted::is(Fault::LongRecordsAreDropped) {
             outlet.sink.append(&begun.record);
@@ -123,7 +129,7 @@ impl Batch {
 
 /// A batch that is being appended to, with the log it goes to.
 pub(super) struct Appending<'b> {
-    batch: &'b mut Batch,
+    batch: &'b mut RecordBatch,
     outlet: &'b Outlet,
 }
 
@@ -147,7 +153,7 @@ impl Out for Appending<'_> {
     #[cold]
     fn long(&mut self, bytes: &[u8]) {
         let piece_len = self.outlet.sizes.piece_len;
-        if self.batch.ops.len() + bytes.len() <= piece_len {
+        if self.batch.is_held || self.batch.ops.len() + bytes.len() <= piece_len {
             return self.batch.ops.extend_from_slice(bytes);
         }
         self.batch.append_pieces(self.outlet);
@@ -164,7 +170,7 @@ impl Out for Appending<'_> {
 
     #[inline]
     fn cut(&mut self) {
-        if self.batch.ops.len() > self.outlet.sizes.piece_len {
+        if self.batch.ops.len() > self.outlet.sizes.piece_len && !self.batch.is_held {
             self.batch.append_pieces(self.outlet);
         }
     }
@@ -191,7 +197,7 @@ mod tests {
         let records = Arc::new(Records::default());
         let sink = Arc::clone(&records) as Arc<dyn LogSink>;
         let outlet = Outlet::new(sink, Sizes { piece_len: 100, ..Sizes::default() });
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         for lens in [&[3, 4][..], &[100], &[101], &[30, 250, 7], &[99, 1, 200, 0, 5], &[1000]] {
             let mut expected = Vec::new();
             for (number, len) in lens.iter().enumerate() {
@@ -216,7 +222,7 @@ mod tests {
             let mut whole = None;
             for record in &records {
                 assert!(whole.is_none(), "only the last piece makes it whole");
-                let piece = Piece::read(record).unwrap().unwrap();
+                let piece = BatchPiece::read(record).unwrap().unwrap();
                 assert!(piece.ops.len() <= 100);
                 whole = unfinished.add(piece);
             }

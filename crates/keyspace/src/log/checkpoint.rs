@@ -1,28 +1,33 @@
 //! Writing every key to the log again, a few at a time, after which everything older can go.
 //!
-//! A checkpoint is no picture of one moment, and needs none: the log keeps the last word on every
-//! key. While it goes through the keys, others write; what they write is in the log anyway, after
-//! the checkpoint's beginning. A key that stays is visited exactly once ([`Locker::scan`](crate::Locker::scan)). So once a
-//! pass is complete, each key's whole value stands in the log after the point where the pass began,
-//! and what stands before that point is of no use any more. Nothing is copied aside, no lock is held
-//! for more than a few keys, and the keys remember nothing of where they are logged.
+//! A checkpoint is not the state of one moment, and need not be: the last record of a key wins.
+//! While it goes through the keys, others write, and their writes are in the log after the
+//! checkpoint's beginning. A key that stays is visited exactly once
+//! ([`ShardLocks::scan`](crate::ShardLocks::scan)). So once a pass is complete, each key's whole
+//! value is in the log after the point where the pass began, and what is before that point is of no
+//! use any more. Nothing is copied, no lock is held for more than a few keys, and keys do not store
+//! where they are logged.
 //!
-//! Until a key has been visited, changes of a part of its value may stand in the new part of the log
+//! Until a key has been visited, changes of a part of its value may be in the new part of the log
 //! without the value they change. Replay passes over those: the whole value follows.
 //!
 //! A large collection is not written at once, which would hold its shard for too long, but in parts,
 //! under a lock each: edits that say what was in the collection at that time. Changes between them are
-//! in the log, too, and so are those of elements that no part has reached. The edits of a list say where
-//! and not what, so its parts make a list aside, which takes the place of the other one at the end.
+//! in the log, too, and so are those of elements that no part has reached. The edits of a list depend
+//! on positions, so its parts build a staging list, which replaces the list at the end.
+//!
+//! Libraries of functions and scripts come first, one under each lock, in the order of their names. One that stays is
+//! met, and one that is added or removed meanwhile is in the log since then.
 //!
 //! SWAPDB moves keys that were not visited to where the pass has been already, so the pass starts
 //! over then.
 
 use std::sync::atomic::Ordering;
 
-use super::batch::{Appending, Batch};
-use super::op::{Out, begin_edits, encode_change, encode_entry, end_edits};
+use super::batch::{Appending, RecordBatch};
+use super::op::{Out, begin_edits, encode_change, encode_code, encode_entry, end_edits};
 use crate::change::Change;
+use crate::code::{CodeKind, Stored};
 use crate::collections;
 use crate::collections::edits::Writer;
 use crate::db_index::DbIndex;
@@ -41,9 +46,18 @@ pub struct Checkpoint<'k> {
     shard: usize,
     position: u64,
     swaps: u64,
-    batch: Batch,
+    batch: RecordBatch,
     /// Large collections that the last steps met.
     large: Vec<Large>,
+    code: CodeWalk,
+}
+
+/// How far the libraries and scripts are in the log.
+#[derive(Debug)]
+enum CodeWalk {
+    /// Up to this one, or none.
+    After(Option<(CodeKind, Box<[u8]>)>),
+    Done,
 }
 
 /// A large collection, and where its next part begins.
@@ -57,7 +71,7 @@ struct Large {
 /// Whether an entry is written in parts.
 fn is_large(entry: &Entry, large_bytes_min: usize) -> bool {
     let Some(collection) = entry.collection() else { return false };
-    collection.allocated_bytes() > large_bytes_min && entry.place().is_none()
+    collection.allocated_bytes() > large_bytes_min && entry.location().is_none()
 }
 
 /// Whether a [`Checkpoint`] has come to its end.
@@ -71,7 +85,6 @@ pub enum Pass {
 
 impl<'k> Checkpoint<'k> {
     /// Begins a pass. From where the log ends now it holds everything once the pass is complete.
-    #[must_use]
     pub fn begin(keyspace: &'k Keyspace) -> Self {
         let swaps = keyspace.swaps.load(Ordering::Relaxed);
         Self {
@@ -80,12 +93,13 @@ impl<'k> Checkpoint<'k> {
             shard: 0,
             position: 0,
             swaps,
-            batch: Batch::default(),
+            batch: RecordBatch::default(),
             large: Vec::new(),
+            code: CodeWalk::After(None),
         }
     }
 
-    /// Logs some keys of one shard, or a part of a large one. Returns how many bytes that were.
+    /// Logs a library or script, some keys of one shard, or a part of a large one. Returns how many bytes that were.
     ///
     /// # Panics
     ///
@@ -95,6 +109,10 @@ impl<'k> Checkpoint<'k> {
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
         let mut batch = std::mem::take(&mut self.batch);
         let (mut log, sizes) = (batch.to(outlet), outlet.sizes);
+        if let Some(bytes) = self.log_code(&mut log) {
+            self.batch = batch;
+            return (bytes, Pass::Underway);
+        }
         let bytes = match self.large.pop() {
             Some(large) => self.log_part(large, &mut log, sizes.part_bytes),
             None => self.log_keys(db, &mut log, sizes.large_bytes_min),
@@ -103,11 +121,30 @@ impl<'k> Checkpoint<'k> {
         (bytes, self.advance())
     }
 
+    /// Logs the next library or script; `None` when there are no more.
+    fn log_code(&mut self, log: &mut Appending<'_>) -> Option<usize> {
+        let CodeWalk::After(last) = &self.code else { return None };
+        // While any shard is locked, nobody changes code.
+        let mut locks = self.keyspace.locks();
+        locks.held(0);
+        let all = self.keyspace.code().all();
+        let Some(Stored { kind, name, source }) = all.next_after(last.as_ref()) else {
+            self.code = CodeWalk::Done;
+            return None;
+        };
+        encode_code(log, kind, name, Some(source));
+        log.cut();
+        let logged = log.finish();
+        drop(locks);
+        self.code = CodeWalk::After(Some((kind, name.into())));
+        Some(logged)
+    }
+
     fn log_keys(&mut self, db: DbIndex, log: &mut Appending<'_>, large_bytes_min: usize) -> usize {
         let large = &mut self.large;
         let mut bytes = 0;
-        let mut locker = self.keyspace.locker();
-        self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
+        let mut locks = self.keyspace.locks();
+        self.position = locks.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
             if is_large(entry, large_bytes_min) {
                 large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
                 return;
@@ -120,7 +157,7 @@ impl<'k> Checkpoint<'k> {
         });
         // With the shard still locked no change of these keys can get before this record.
         bytes += log.finish();
-        drop(locker);
+        drop(locks);
         bytes
     }
 
@@ -131,11 +168,11 @@ impl<'k> Checkpoint<'k> {
     /// key, also where others came before it and all that was in them has been removed since.
     fn log_part(&mut self, large: Large, log: &mut Appending<'_>, part_bytes: usize) -> usize {
         let Large { db, key: bytes, cursor } = large;
-        let mut locker = self.keyspace.locker();
+        let mut locks = self.keyspace.locks();
         let key = self.keyspace.key(&bytes);
-        let mut shard = locker.db(db, key.hash(), i64::MIN);
+        let mut shard = locks.db(db, key.hash(), i64::MIN);
         let Some(entry) = shard.peek(key) else { return 0 };
-        let collection = if entry.place().is_none() { entry.collection() } else { None };
+        let collection = if entry.location().is_none() { entry.collection() } else { None };
         let Some(collection) = collection else {
             // It has gone to disk meanwhile, or something else is there.
             encode_entry(log, db, entry);

@@ -1,19 +1,19 @@
-//! What makes a keyspace durable: every change as an operation in a log, and the way back.
+//! Makes a keyspace durable: every change is an operation in a log, which replay loads again.
 //!
-//! * `op`: operations as bytes. An operation says what became of a key, not what was asked for, so
-//!   that replaying one twice, or on top of a later state of another key, does no harm.
+//! * `op`: operations as bytes. An operation states the new value of a key, not the request, so
+//!   replaying one twice, or on top of a later state of another key, does no harm.
 //! * `pending`: operations of the shards a thread holds locked, on their way to the log.
 //! * `batch`, `piece`: what is too long for a record as several, which count together.
 //! * `replay`: operations back into a keyspace, on several threads.
 //! * `checkpoint`: writing every key again, so that the log up to there can go.
 //!
 //! **Order.** A record is appended before the shards of its operations are unlocked. So the records
-//! of one key stand in the order of its changes, and what another thread has seen is in the log.
+//! of one key are in the order of its changes, and what another thread has seen is in the log.
 //!
-//! **Atomicity.** All operations under one lock, or under one [`Many`](crate::Many), are one record or, if
+//! **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`](crate::MultiShardGuard), are one record or, if
 //! they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
 //! batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
-//! whatever their size. Somebody who gives up in the middle of a batch need only not finish it.
+//! whatever their size. To give up in the middle of a batch, do not finish it.
 //!
 //! **Expiry** is a removal like any other. Deadlines are absolute and nothing expires while a log is
 //! read: without the removal, an edit of what was in the log before the key expired, or before a
@@ -53,7 +53,7 @@ impl Default for Sizes {
 /// Where records go, in the order in which they are appended.
 ///
 /// Called with shards locked: an implementation must be quick, must not call the keyspace, and must
-/// not fail. One that can no longer keep records remembers that, and whoever replies to requests asks
+/// not fail. One that can no longer keep records remembers that, and the code that replies to requests asks
 /// it before a reply is sent.
 pub trait LogSink: Send + Sync {
     /// Appends one record: one or more operations that belong together.

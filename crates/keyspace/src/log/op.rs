@@ -10,9 +10,12 @@
 //! | marks | 1 | what readers and invalidations have left on the value, with `MARKS` |
 //! | value | | see [`Code`] |
 //!
+//! Of `Source` and `NoSource` the [`CodeKind`] stands in the place of the database, and its name in that of the key.
+//!
 //! Varints are LEB128, at most ten bytes.
 
 use crate::change::Change;
+use crate::code::{CODE_NAME_LEN_MAX, CodeKind};
 use crate::collections;
 use crate::collections::edits::Writer;
 use crate::db_index::DbIndex;
@@ -25,7 +28,7 @@ pub(super) const CODE_MASK: u8 = 0x0f;
 const DEADLINE: u8 = 0x10;
 /// Of `Put`.
 const RAW: u8 = 0x20;
-/// Of `Edit`: the key begins anew with it.
+/// Of `Edit`: it starts a new value.
 const WHOLE: u8 = 0x20;
 const FLAGS: u8 = 0x40;
 const MARKS: u8 = 0x80;
@@ -56,6 +59,10 @@ enum Code {
     // 10 is that of a piece.
     /// The string has these marks: a byte.
     Mark = 11,
+    /// A library of functions or a script has this source: varint length, bytes.
+    Source = 12,
+    /// There is no such library or script.
+    NoSource = 13,
 }
 
 /// An operation, decoded.
@@ -73,6 +80,12 @@ pub(crate) enum Op<'a> {
     Swap {
         a: u64,
         b: u64,
+    },
+    /// A library of functions or a script has this source, or is gone.
+    Code {
+        kind: CodeKind,
+        name: &'a [u8],
+        source: Option<&'a [u8]>,
     },
 }
 
@@ -156,7 +169,7 @@ pub(crate) trait Out {
     /// A collection that takes more bytes than this is appended in parts of about as many.
     fn part_len(&self) -> usize;
 
-    /// Passes on what there is, if that is much.
+    /// Passes the buffer on if it is long.
     fn cut(&mut self);
 }
 
@@ -187,8 +200,8 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
     let head = head_of(&attributes);
     let out = to.ops();
-    if let Some(place) = entry.place() {
-        let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, place));
+    if let Some(location) = entry.location() {
+        let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, location));
         encode_key(out, Code::Spilled, head, db, key, deadline_ms);
         push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());
@@ -269,7 +282,7 @@ fn encode_in_parts(
         let out = to.ops();
         let op = out.len();
         let start = begin_edits(out, db, key, flags, deadline_ms);
-        cursor = collections::encode_stretch(collection, cursor, part_len, &mut Writer::new(out));
+        cursor = collections::encode_chunk(collection, cursor, part_len, &mut Writer::new(out));
         if out.len() > start {
             end_edits(out, start);
             (flags, deadline_ms) = (0, None);
@@ -336,6 +349,20 @@ pub(crate) fn encode_swap(out: &mut Vec<u8>, a: DbIndex, b: DbIndex) {
     out.push(Code::Swap as u8);
     push_varint(out, a.get() as u64);
     push_varint(out, b.get() as u64);
+}
+
+/// Appends that a library or script has this source, or is gone.
+pub(crate) fn encode_code(to: &mut impl Out, kind: CodeKind, name: &[u8], source: Option<&[u8]>) {
+    let code = if source.is_some() { Code::Source } else { Code::NoSource };
+    let out = to.ops();
+    out.push(code as u8);
+    push_varint(out, kind as u64);
+    push_varint(out, name.len() as u64);
+    out.extend_from_slice(name);
+    if let Some(source) = source {
+        push_varint(out, source.len() as u64);
+        to.long(source);
+    }
 }
 
 #[inline]
@@ -412,6 +439,9 @@ impl<'a> Reader<'a> {
         if code == Code::Swap as u8 {
             return Ok(Op::Swap { a: db, b: self.varint()? });
         }
+        if code == Code::Source as u8 || code == Code::NoSource as u8 {
+            return self.code(db, code == Code::Source as u8);
+        }
         let key = self.bytes()?;
         if key.len() > KEY_LEN_MAX {
             return Err(self.malformed("a key that is too long"));
@@ -422,6 +452,17 @@ impl<'a> Reader<'a> {
         let attributes = Attributes { flags, marks, ..Attributes::NONE };
         let effect = self.effect(code, head & RAW != 0, deadline_ms, attributes)?;
         Ok(Op::Key { db, key, effect })
+    }
+
+    fn code(&mut self, kind: u64, has_source: bool) -> Result<Op<'a>, Malformed> {
+        let kind =
+            CodeKind::of_number(kind).ok_or(self.malformed("a source of an unknown kind"))?;
+        let name = self.bytes()?;
+        if !(1..=CODE_NAME_LEN_MAX).contains(&name.len()) {
+            return Err(self.malformed("a name of a source that is empty or too long"));
+        }
+        let source = if has_source { Some(self.bytes()?) } else { None };
+        Ok(Op::Code { kind, name, source })
     }
 
     fn effect(
@@ -635,6 +676,27 @@ mod tests {
         let mut record = Vec::new();
         encode_entry(&mut record, DbIndex::ZERO, &entry);
         assert_eq!(record, b"\x01\x00\x08greeting\x05hello");
+    }
+
+    #[test]
+    fn a_source_comes_back() {
+        let mut record = Vec::new();
+        encode_code(&mut record, CodeKind::Library, b"lib", Some(b"#!lua name=lib\n"));
+        encode_code(&mut record, CodeKind::Script, b"s", None);
+        let mut reader = Reader::new(&record);
+        let mut next = || reader.next().unwrap().map(|(op, _)| op);
+        let source = Some(&b"#!lua name=lib\n"[..]);
+        assert_eq!(next(), Some(Op::Code { kind: CodeKind::Library, name: b"lib", source }));
+        assert_eq!(next(), Some(Op::Code { kind: CodeKind::Script, name: b"s", source: None }));
+        assert_eq!(next(), None);
+        for wrong in [
+            &b"\x0c\x02\x01n\x01s"[..],
+            b"\x0c\x00\x00\x01s",
+            b"\x0d\x00\x00",
+            b"\x0c\x00\x01n\x02s",
+        ] {
+            Reader::new(wrong).next().unwrap_err();
+        }
     }
 
     #[test]

@@ -4,9 +4,12 @@
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
-use super::batch::{Batch, Outlet};
-use super::op::{Out, begin_edits, encode_change, encode_flush, encode_swap, end_edits};
+use super::batch::{Outlet, RecordBatch};
+use super::op::{
+    Out, begin_edits, encode_change, encode_code, encode_flush, encode_swap, end_edits,
+};
 use crate::change::{Change, Removal};
+use crate::code::CodeKind;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
 
@@ -17,10 +20,17 @@ pub(crate) struct Pending<'k> {
     recorded: RefCell<Recorded>,
 }
 
+/// How much there was at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PendingMark {
+    ops: usize,
+    expired: usize,
+}
+
 #[derive(Debug, Default)]
 struct Recorded {
-    batch: Batch,
-    /// The first so many bytes say only that keys expired.
+    batch: RecordBatch,
+    /// The first this many bytes say only that keys expired.
     expired: usize,
 }
 
@@ -38,7 +48,7 @@ impl<'k> Pending<'k> {
         out.cut();
     }
 
-    /// The same for a key that has expired, for which nobody has asked.
+    /// The same for a key that has expired, which no command has removed.
     #[cold]
     pub(crate) fn push_expired(&self, db: DbIndex, entry: &Entry) {
         let mut recorded = self.recorded.borrow_mut();
@@ -70,7 +80,44 @@ impl<'k> Pending<'k> {
         encode_swap(self.recorded.borrow_mut().batch.ops(), a, b);
     }
 
-    /// Appends what there is, and is empty again. Whether there was anything that somebody did: who only
+    pub(crate) fn push_code(&self, kind: CodeKind, name: &[u8], source: Option<&[u8]>) {
+        let batch = &mut self.recorded.borrow_mut().batch;
+        let mut out = batch.to(self.outlet);
+        encode_code(&mut out, kind, name, source);
+        out.cut();
+    }
+
+    /// With `is_held`, keeps everything here, however long it is: it may have to be taken back.
+    pub(crate) fn hold(&self, is_held: bool) {
+        let batch = &mut self.recorded.borrow_mut().batch;
+        batch.hold(is_held);
+        batch.to(self.outlet).cut();
+    }
+
+    /// Where [`Pending::truncate`] goes back to.
+    pub(crate) fn mark(&self) -> PendingMark {
+        let recorded = self.recorded.borrow();
+        PendingMark { ops: recorded.batch.recorded().len(), expired: recorded.expired }
+    }
+
+    /// Forgets what came behind a mark, which was made since everything is kept here.
+    pub(crate) fn truncate(&self, to: PendingMark) {
+        let mut recorded = self.recorded.borrow_mut();
+        recorded.batch.ops().truncate(to.ops);
+        recorded.expired = to.expired;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ops(&self) -> Vec<u8> {
+        self.recorded.borrow().batch.recorded().clone()
+    }
+
+    /// Bytes of operations.
+    pub(crate) fn len(&self) -> usize {
+        self.recorded.borrow().batch.recorded().len()
+    }
+
+    /// Appends what there is, and is empty again. Whether there was anything that a command did: one that only
     /// met a key that had expired need not wait until that is on the device, for until then the key
     /// has its deadline there.
     #[inline]

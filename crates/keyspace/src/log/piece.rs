@@ -1,7 +1,7 @@
 //! Pieces: the records of a batch that is too long for one.
 //!
 //! A batch is what one thread changed while it held its locks. When that is longer than a piece, it goes to
-//! the log in several records, each of which has a stretch of the batch's operations, cut anywhere. The
+//! the log in several records, each of which has a run of the batch's operations, cut anywhere. The
 //! batch takes effect where its last piece stands, and one without a last piece has none.
 //!
 //! | part | bytes | |
@@ -21,9 +21,8 @@ pub(super) const PIECE: u8 = 10;
 const FIRST: u8 = 0x10;
 const COMMIT: u8 = 0x20;
 
-/// A piece of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
+pub(super) struct BatchPiece<'a> {
     pub(super) batch: u64,
     pub(super) number: u64,
     /// Whether the batch takes effect with it.
@@ -31,7 +30,7 @@ pub(super) struct Piece<'a> {
     pub(super) ops: &'a [u8],
 }
 
-impl<'a> Piece<'a> {
+impl<'a> BatchPiece<'a> {
     /// Writes the piece in the place of what is in `record`.
     pub(super) fn write(&self, record: &mut Vec<u8>) {
         let first = if self.number == 0 { FIRST } else { 0 };
@@ -43,7 +42,7 @@ impl<'a> Piece<'a> {
         record.extend_from_slice(self.ops);
     }
 
-    /// The reverse of [`Piece::write`]; `None` if the record has whole operations.
+    /// The reverse of [`BatchPiece::write`]; `None` if the record has whole operations.
     pub(super) fn read(record: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let Some(head) = record.first().filter(|head| **head & CODE_MASK == PIECE) else {
             return Ok(None);
@@ -76,8 +75,8 @@ struct Begun {
 
 impl Unfinished {
     /// Takes a piece. Returns the operations of its batch if that is complete.
-    pub(super) fn add(&mut self, piece: Piece<'_>) -> Option<Vec<u8>> {
-        let Piece { batch, number, is_last, ops } = piece;
+    pub(super) fn add(&mut self, piece: BatchPiece<'_>) -> Option<Vec<u8>> {
+        let BatchPiece { batch, number, is_last, ops } = piece;
         if number == 0 {
             // In place of one that an earlier run of the server has not finished.
             self.batches.insert(batch, Begun { pieces: 0, ops: Vec::new() });
@@ -97,8 +96,8 @@ impl Unfinished {
 mod tests {
     use super::*;
 
-    fn piece(batch: u64, number: u64, is_last: bool, ops: &[u8]) -> Piece<'_> {
-        Piece { batch, number, is_last, ops }
+    fn piece(batch: u64, number: u64, is_last: bool, ops: &[u8]) -> BatchPiece<'_> {
+        BatchPiece { batch, number, is_last, ops }
     }
 
     #[test]
@@ -108,14 +107,14 @@ mod tests {
             for ops in [&b"abc"[..], b""] {
                 let piece = piece(batch, number, is_last, ops);
                 piece.write(&mut record);
-                assert_eq!(Piece::read(&record), Ok(Some(piece)));
+                assert_eq!(BatchPiece::read(&record), Ok(Some(piece)));
             }
         }
-        assert_eq!(Piece::read(b"\x03\x00\x01k"), Ok(None));
-        assert_eq!(Piece::read(b""), Ok(None));
-        Piece::read(b"\x0a\x01\x00").unwrap_err();
-        Piece::read(b"\x1a\x01\x01").unwrap_err();
-        Piece::read(b"\x1a\x80").unwrap_err();
+        assert_eq!(BatchPiece::read(b"\x03\x00\x01k"), Ok(None));
+        assert_eq!(BatchPiece::read(b""), Ok(None));
+        BatchPiece::read(b"\x0a\x01\x00").unwrap_err();
+        BatchPiece::read(b"\x1a\x01\x01").unwrap_err();
+        BatchPiece::read(b"\x1a\x80").unwrap_err();
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! From the records of a log back to a keyspace.
 //!
-//! One thread reads records in their order and deals their operations out to the shards of their keys.
-//! What was dealt to a shard goes to a loader in chunks; each loader has shards of its own. So
+//! One thread reads records in their order and dispatches their operations to the shards of their keys.
+//! What was dispatched to a shard goes to a loader in chunks; each loader has shards of its own. So
 //! operations on one key stay in order, shards are loaded side by side, and a loader works on the
 //! index of one shard for hundreds of operations, which then comes from the processor's caches: a log
 //! names keys in the order of their changes, which has nothing to do with where they are.
@@ -20,8 +20,8 @@ use std::thread::{self, JoinHandle};
 use tierce_collections::Collection;
 
 use super::op::{Effect, Malformed, Op, Reader};
-use super::piece::{Piece, Unfinished};
-use crate::collections::list::{self, Shadows};
+use super::piece::{BatchPiece, Unfinished};
+use crate::collections::list::{self, StagingLists};
 use crate::context::Touch;
 use crate::db::Db;
 use crate::db_index::DbIndex;
@@ -29,8 +29,8 @@ use crate::entry::{Attributes, Content, Entry, Spilled};
 use crate::flush::Freeing;
 use crate::key::Key;
 use crate::keyspace::Keyspace;
-use crate::locker::Locker;
 use crate::planted::{self, Fault};
+use crate::shard_locks::ShardLocks;
 use crate::stamp::Stamp;
 use crate::usage::Access;
 use crate::value::ValueType;
@@ -44,14 +44,14 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// are shorter.
 const FILLING_BYTES_MAX: usize = 16 << 20;
 
-/// Chunks go to a loader in a batch when they have so many bytes, which bounds what waits whether
+/// Chunks go to a loader in a batch when they have this many bytes, which bounds what waits whether
 /// operations are short or long.
 const BATCH_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Batches that may wait for one loader. Whoever deals waits when there are as many.
+/// Batches that may wait for one loader. The dispatcher waits when there are as many.
 const BATCHES_WAITING_MAX: usize = 4;
 
-/// Keys of so many operations are announced to the processor at once.
+/// Keys of this many operations are prefetched at once.
 const GROUP_LEN: usize = 16;
 
 /// Before any deadline.
@@ -67,13 +67,13 @@ pub enum ReplayError {
     /// The log speaks of a database that this server was not given.
     #[error("the log has keys in database {0}, and there are only {1} (directive databases)")]
     NoSuchDatabase(u64, usize),
-    /// The log has a string with so many zero bytes that nobody wrote, beyond the limit on values.
+    /// The log extends a string with zero bytes beyond the limit on values.
     #[error(
         "the log has a value that was extended to {0} bytes, and no more than {1} are allowed \
          (directive proto-max-bulk-len)"
     )]
     ValueTooLong(u64, u64),
-    /// The log says that values are on disk, and nobody knows where that is.
+    /// The log says that values are on disk, and there is no cold store.
     #[error("the log has values that were spilled to disk, and they are not there")]
     NoColdStore,
 }
@@ -92,13 +92,13 @@ enum Task {
     Load(Vec<Vec<u8>>),
     /// All loaders have to come here before any goes on. The lists of these databases that are not
     /// complete are forgotten: the databases are emptied or exchanged next.
-    Meet(Arc<Barrier>, Vec<DbIndex>),
+    Barrier(Arc<Barrier>, Vec<DbIndex>),
 }
 
 /// A keyspace being loaded.
 pub struct Replay {
     keyspace: Arc<Keyspace>,
-    /// What was dealt to each shard and not handed over yet.
+    /// What was dispatched to each shard and not handed over yet.
     filling: Vec<Chunk>,
     loaders: Vec<Loader>,
     unfinished: Unfinished,
@@ -143,7 +143,7 @@ impl Replay {
     ///
     /// If it is none. Some of its operations may have been replayed then.
     pub fn record(&mut self, record: &[u8]) -> Result<(), ReplayError> {
-        match Piece::read(record)? {
+        match BatchPiece::read(record)? {
             None => self.operations(record)?,
             Some(piece) => {
                 if let Some(ops) = self.unfinished.add(piece) {
@@ -193,20 +193,28 @@ impl Replay {
                 Op::Key { db, key, .. } => {
                     db_index(&self.keyspace, db)?;
                     let shard = self.keyspace.hasher.shard(self.keyspace.hash(key));
-                    self.deal(shard, bytes);
+                    self.dispatch(shard, bytes);
                 }
                 Op::Flush { db } => {
                     let db = db_index(&self.keyspace, db)?;
                     match planted::is(Fault::FlushEndsAllLists) {
-                        true => self.meet(&self.keyspace.db_indices().collect::<Vec<_>>()),
-                        false => self.meet(&[db]),
+                        true => self.barrier(&self.keyspace.db_indices().collect::<Vec<_>>()),
+                        false => self.barrier(&[db]),
                     }
-                    self.keyspace.locker().flush([db], Freeing::Later);
+                    self.keyspace.locks().flush([db], Freeing::Later);
                 }
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(&self.keyspace, a)?, db_index(&self.keyspace, b)?);
-                    self.meet(&[a, b]);
-                    self.keyspace.locker().swap(a, b);
+                    self.barrier(&[a, b]);
+                    // There are no watchers while data is loaded.
+                    self.keyspace.locks().swap(a, b, i64::MIN);
+                }
+                // It has nothing to do with keys, which loaders may be behind with.
+                Op::Code { kind, name, source: Some(source) } => {
+                    self.keyspace.locks().edit_code().put(kind, name, source);
+                }
+                Op::Code { kind, name, source: None } => {
+                    self.keyspace.locks().edit_code().remove(kind, name);
                 }
             }
         }
@@ -229,16 +237,16 @@ impl Replay {
 
     /// Waits until the loaders have done everything so far, and have them forget the incomplete lists of
     /// these databases.
-    fn meet(&mut self, ended: &[DbIndex]) {
+    fn barrier(&mut self, ended: &[DbIndex]) {
         self.hand_over_all();
         let all_here = Arc::new(Barrier::new(self.loaders.len() + 1));
         for loader in &self.loaders {
-            loader.give(Task::Meet(Arc::clone(&all_here), ended.to_vec()));
+            loader.give(Task::Barrier(Arc::clone(&all_here), ended.to_vec()));
         }
         all_here.wait();
     }
 
-    fn deal(&mut self, shard: usize, op: &[u8]) {
+    fn dispatch(&mut self, shard: usize, op: &[u8]) {
         if let Some(full) = self.filling[shard].push(op) {
             self.loader_of(shard).push(full);
         }
@@ -314,21 +322,21 @@ impl Loader {
     }
 }
 
-/// After an error a loader loads nothing more, but takes part until the tasks end: others meet it.
+/// After an error a loader loads nothing more, but takes part until the tasks end: others wait for it.
 fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(), ReplayError> {
     let mut outcome = Ok(());
-    let mut shadows = Shadows::default();
+    let mut staging = StagingLists::default();
     for task in inbox {
         match task {
             Task::Load(chunks) => {
                 for chunk in chunks {
                     if outcome.is_ok() {
-                        outcome = load_chunk(keyspace, &mut shadows, &chunk, access);
+                        outcome = load_chunk(keyspace, &mut staging, &chunk, access);
                     }
                 }
             }
-            Task::Meet(all_here, ended) => {
-                ended.into_iter().for_each(|db| shadows.forget_all_of(db));
+            Task::Barrier(all_here, ended) => {
+                ended.into_iter().for_each(|db| staging.forget_all_of(db));
                 all_here.wait();
             }
         }
@@ -338,12 +346,12 @@ fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(
 
 fn load_chunk(
     keyspace: &Keyspace,
-    shadows: &mut Shadows,
+    staging: &mut StagingLists,
     chunk: &[u8],
     access: Access,
 ) -> Result<(), ReplayError> {
-    let mut locker = keyspace.locker();
-    locker.set_touch(Touch::No);
+    let mut locks = keyspace.locks();
+    locks.set_touch(Touch::No);
     let mut ops = Reader::new(chunk);
     let mut group = Vec::with_capacity(GROUP_LEN);
     loop {
@@ -358,27 +366,27 @@ fn load_chunk(
         if group.is_empty() {
             return Ok(());
         }
-        locker.prefetch(group.iter().map(|(db, key, _)| (*db, key.hash())));
+        locks.prefetch(group.iter().map(|(db, key, _)| (*db, key.hash())));
         for (db, key, effect) in group.drain(..) {
-            apply(keyspace, &mut locker, shadows, (db, key, effect), access)?;
+            apply(keyspace, &mut locks, staging, (db, key, effect), access)?;
         }
     }
 }
 
 fn apply(
     keyspace: &Keyspace,
-    locker: &mut Locker<'_>,
-    shadows: &mut Shadows,
+    locks: &mut ShardLocks<'_>,
+    staging: &mut StagingLists,
     (index, key, effect): (DbIndex, Key<'_>, Effect<'_>),
     access: Access,
 ) -> Result<(), ReplayError> {
-    let mut db = locker.db(index, key.hash(), NO_TIME_MS);
+    let mut db = locks.db(index, key.hash(), NO_TIME_MS);
     let put = |db: &mut Db<'_>, content, deadline_ms, attributes| {
         let entry = Entry::with_attributes(key.bytes(), content, deadline_ms, attributes, access);
         db.put(key, entry).expect("a key of a log is not too long");
     };
     if effect.is_anew() {
-        shadows.forget(index, key.bytes());
+        staging.forget(index, key.bytes());
     }
     match effect {
         Effect::Put { value, deadline_ms, attributes } => {
@@ -394,7 +402,7 @@ fn apply(
         Effect::Deadline(None) => _ = db.clear_deadline(key),
         Effect::Write { offset, bytes } => write(&mut db, key, offset, bytes)?,
         Effect::Edit { is_whole, deadline_ms, edits } => {
-            let complete = shadows.apply(index, key.bytes(), edits, &keyspace.limits)?;
+            let complete = staging.apply(index, key.bytes(), edits, &keyspace.limits)?;
             if !list::is_part(edits) {
                 db.apply_edits(key, is_whole, deadline_ms, edits, access)?;
             }
@@ -415,8 +423,8 @@ fn hold(
     spilled: Spilled,
 ) -> Result<(), ReplayError> {
     let store = keyspace.cold_store().ok_or(ReplayError::NoColdStore)?;
-    if db.peek(key).and_then(Entry::place) != Some(spilled.place) {
-        store.hold(spilled.place);
+    if db.peek(key).and_then(Entry::location) != Some(spilled.location) {
+        store.hold(spilled.location);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! What writers have copied and nobody has fetched yet, and the bounds on it.
+//! Copies made by writers that the snapshot has not fetched yet, and the bounds on them.
 //!
 //! Writers copy one entry for each key that they change first, the thread of the snapshot fetches
 //! these copies before it walks on. As a rule it is much faster than they are, and the queue is
 //! short. Bounds for the rest, such as a disk that stalls:
 //!
 //! - While more than [`QUEUE_BYTES`] wait, a writer that brings a full batch, of a hundred or more
-//!   small entries, waits until there is room, but a millisecond at most: so it slows down, and does
-//!   not stop.
-//! - Beyond [`Backlog::bytes_max`] the snapshot is given up. Serving goes before saving.
+//!   small entries, waits until there is room, but a millisecond at most: it is throttled, not
+//!   stopped.
+//! - Beyond [`Backlog::bytes_max`] the snapshot is given up. Serving has priority.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::batch::Batch;
+use super::batch::SnapshotBatch;
 use super::large::Larges;
 
 /// Writers slow down while more than this waits.
@@ -41,13 +41,13 @@ pub(crate) struct Backlog {
     bytes_max: usize,
     is_given_up: AtomicBool,
     pub(crate) larges: Larges,
-    /// Collections of at least so many bytes are large.
+    /// Collections of at least this many bytes are large.
     pub(super) large_bytes_min: usize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<SnapshotBatch>,
     bytes: usize,
 }
 
@@ -98,9 +98,9 @@ impl Backlog {
         }
     }
 
-    /// Takes a full batch of a writer, who may have to wait a moment.
+    /// Takes a full batch of a writer, which may have to wait a moment.
     #[cold]
-    pub(super) fn push(&self, batch: Batch) {
+    pub(super) fn push(&self, batch: SnapshotBatch) {
         let mut queue = self.queue.lock();
         if queue.bytes > QUEUE_BYTES && !self.is_given_up() {
             self.room.wait_for(&mut queue, WAIT_MAX);
@@ -116,7 +116,7 @@ impl Backlog {
     }
 
     /// Takes the oldest batch out.
-    pub(super) fn pop(&self) -> Option<Batch> {
+    pub(super) fn pop(&self) -> Option<SnapshotBatch> {
         let mut queue = self.queue.lock();
         let batch = queue.batches.pop_front()?;
         queue.bytes -= batch.memory_bytes();
@@ -134,7 +134,7 @@ impl Backlog {
         }
     }
 
-    /// Nobody will fetch anything any more.
+    /// Nothing will be fetched any more.
     pub(super) fn close(&self) {
         self.is_given_up.store(true, Relaxed);
         self.room.notify_all();

@@ -4,12 +4,12 @@
 //! value go one behind the other into a vector, and of a large string a reference is taken.
 //! Whatever takes time, such as encoding and writing, happens later and without a lock. Collections are
 //! copied as the edits that make them ([`crate::collections`]), and of a value
-//! on disk its place, until somebody reads it.
+//! on disk its location, until it is read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::ColdPlace;
+use tierce_cask::ColdLocation;
 
 use crate::collections::edits::Writer;
 use crate::collections::{self, SavedCollection};
@@ -23,7 +23,7 @@ use tierce_collections::IntText;
 /// A batch of this many bytes is handed on.
 pub(super) const BATCH_BYTES: usize = 16 * 1024;
 
-/// Before each key in [`Batch::bytes`] stands a head of so many bytes, with these parts.
+/// Before each key in [`SnapshotBatch::bytes`] stands a head of this many bytes, with these parts.
 const HEAD_LEN: usize = VALUE_LEN.end;
 const DB: Range<usize> = 0..2;
 const KIND: usize = DB.end;
@@ -33,10 +33,10 @@ const MARKS: usize = FLAGS.end;
 const KEY_LEN: Range<usize> = MARKS + 1..MARKS + 1 + 4;
 const VALUE_LEN: Range<usize> = KEY_LEN.end..KEY_LEN.end + 8;
 
-/// What stands for the absence of a deadline. An entry with this one is gone since long.
+/// The encoding of "no deadline". An entry with this one is gone since long.
 const NO_DEADLINE: i64 = i64::MIN;
 
-/// How the value of a copy stands in the batch.
+/// How the value of a copy is in the batch.
 mod kind {
     pub(super) const BYTES: u8 = 0;
     pub(super) const INT: u8 = 1;
@@ -48,7 +48,7 @@ mod kind {
 
 /// Some entries as they were when the snapshot began; see [`Snapshot`](crate::Snapshot).
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct SnapshotBatch {
     bytes: Vec<u8>,
     /// Large strings, in the order of their keys.
     blobs: Vec<Arc<Vec<u8>>>,
@@ -87,7 +87,6 @@ pub enum SavedValue<'a> {
 
 impl<'a> SavedValue<'a> {
     /// A copy of a value, as a snapshot makes it. The bytes go into `copy`.
-    #[must_use]
     pub fn of(value: &'a Value<'_>, copy: &'a mut Vec<u8>) -> Self {
         match value {
             Value::Str(StrView::Bytes(bytes)) => SavedValue::Str(bytes),
@@ -102,7 +101,6 @@ impl<'a> SavedValue<'a> {
     }
 
     /// The bytes of a string, for which an integer is written into `scratch`; `None` for a collection.
-    #[must_use]
     pub fn string<'s>(&self, scratch: &'s mut IntText) -> Option<&'s [u8]>
     where
         'a: 's,
@@ -115,21 +113,18 @@ impl<'a> SavedValue<'a> {
     }
 }
 
-impl Batch {
+impl SnapshotBatch {
     /// Number of entries.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there is no entry.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The entries.
-    #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter(self.copies())
     }
@@ -205,7 +200,7 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Adds a copy of a value, and returns of which kind it is.
+    /// Adds a copy of a value, and returns its kind.
     fn push_value(&mut self, value: Value<'_>) -> u8 {
         match value {
             Value::Str(StrView::Bytes(bytes)) => {
@@ -240,7 +235,7 @@ impl Batch {
     }
 }
 
-impl<'a> IntoIterator for &'a Batch {
+impl<'a> IntoIterator for &'a SnapshotBatch {
     type Item = SavedEntry<'a>;
     type IntoIter = Iter<'a>;
 
@@ -249,7 +244,7 @@ impl<'a> IntoIterator for &'a Batch {
     }
 }
 
-/// The entries of a [`Batch`].
+/// The entries of a [`SnapshotBatch`].
 #[derive(Debug, Clone)]
 pub struct Iter<'a>(Copies<'a>);
 
@@ -270,7 +265,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// An entry as it stands in a batch.
+/// An entry as it is in a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Copy<'a> {
     db: DbIndex,
@@ -285,13 +280,13 @@ pub(super) struct Copy<'a> {
 
 impl Copy<'_> {
     /// Where the value is, if it is on disk.
-    pub(super) fn place(&self) -> Option<ColdPlace> {
+    pub(super) fn location(&self) -> Option<ColdLocation> {
         let spilled = (self.kind == kind::SPILLED).then(|| self.value.first_chunk());
-        Some(Spilled::decode(spilled??)?.place)
+        Some(Spilled::decode(spilled??)?.location)
     }
 }
 
-/// See [`Batch::copies`].
+/// See [`SnapshotBatch::copies`].
 #[derive(Debug, Clone)]
 pub(super) struct Copies<'a> {
     bytes: &'a [u8],

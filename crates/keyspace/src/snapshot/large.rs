@@ -1,43 +1,42 @@
 //! The large collections of a snapshot, which are saved in slices after everything else.
 //!
-//! The walk over the keys, or a writer that is ahead of it, only begins the saving of a large collection
+//! The walk over the keys, or a writer that is ahead of it, only begins a snapshot of a large collection
 //! and notes it here, which takes constant time whatever its size. From then on the collection itself
-//! keeps what the snapshot needs of it ([`tierce_collections::SaveTag`]), whoever changes it and whatever
+//! keeps what the snapshot needs of it ([`tierce_collections::SnapshotTag`]), however it is changed and whatever
 //! its key is called meanwhile. When all other keys are saved, the snapshot takes one large collection
 //! after the other, a slice under a lock.
 //!
 //! Invariants:
-//! - Who is noted here and not complete is where `whereabouts` says, or its shard is locked by somebody
-//!   who is about to say where.
+//! - An incomplete collection noted here is where `whereabouts` says, or a thread that has its shard locked
+//!   is about to update that.
 //! - A collection that is being saved is never dropped, but handed over to [`Larges`].
 //! - A shard is locked before this registry, never after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tierce_collections::{Collection, CollectionKind, SaveId, SaveTag, Saved};
+use tierce_collections::{Collection, CollectionKind, SnapshotId, SnapshotProgress, SnapshotTag};
 
 use super::{Backlog, SnapshotError};
 use crate::collections::edits::Writer;
-use crate::collections::{SavedCollection, saving};
-use crate::db_index::DbIndex;
-use crate::entry::{Annex, Entry};
+use crate::collections::{SavedCollection, incremental_snapshot};
+use crate::db_index::{DbIndex, DbSet};
+use crate::entry::{Entry, OutOfLine};
 use crate::flush::Flushed;
-use crate::garbage::Piece;
 use crate::keyspace::Keyspace;
+use crate::lazy_free::LazyFreeItem;
 use crate::shard::Held;
 
-/// A slice has about so many bytes: some hundred members, each of which may have to be waited for, in
+/// A slice has about this many bytes: some hundred members, each of which may have to be waited for, in
 /// memory of its own. So a lock is held for some ten microseconds.
 const SLICE_BYTES: usize = 4096;
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Larges {
-    waiting: Mutex<BTreeMap<SaveId, Large>>,
+    waiting: Mutex<BTreeMap<SnapshotId, Large>>,
     /// What the collections keep for the snapshot.
     bytes: Arc<AtomicUsize>,
 }
@@ -49,7 +48,7 @@ struct Large {
     whereabouts: Whereabouts,
 }
 
-/// What is known of a large collection before its members.
+/// What is known about a large collection before its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargeHead {
     /// The database it was in.
@@ -83,7 +82,7 @@ impl Larges {
 
     /// Begins to save a large collection, which `at` is in now, and was in `db` when the snapshot began.
     pub(super) fn begin(&self, db: DbIndex, at: DbIndex, entry: &mut Entry) {
-        let tag = SaveTag::new(&self.bytes);
+        let tag = SnapshotTag::new(&self.bytes);
         let id = tag.id();
         let Some(collection) = entry.collection() else { return };
         let head = LargeHead {
@@ -94,7 +93,7 @@ impl Larges {
             len: collection.len() as u64,
             fields_ms: entry.next_field_deadline_ms(),
         };
-        let begun = entry.begin_saving(tag);
+        let begun = entry.begin_snapshot(tag);
         debug_assert!(begun, "only what has slices is large");
         let whereabouts = Whereabouts::At(at, head.key.clone());
         self.waiting.lock().insert(id, Large { head, whereabouts });
@@ -103,24 +102,24 @@ impl Larges {
     /// The same for one whose key is gone already.
     pub(super) fn begin_with(&self, db: DbIndex, mut entry: Entry) {
         self.begin(db, db, &mut entry);
-        if let (Some(id), Some(Annex::Collection(collection))) =
-            (entry.save_id(), entry.take_annex())
+        if let (Some(id), Some(OutOfLine::Collection(collection))) =
+            (entry.snapshot_id(), entry.take_out_of_line())
         {
             let refused = self.hand_over(id, collection);
             debug_assert!(refused.is_none(), "it was noted just now");
         }
     }
 
-    /// A collection is under this key now; `false` if nobody saves it any more.
-    fn move_to(&self, id: SaveId, db: DbIndex, key: &[u8]) -> bool {
+    /// A collection is under this key now; `false` if its snapshot is gone.
+    fn move_to(&self, id: SnapshotId, db: DbIndex, key: &[u8]) -> bool {
         let mut waiting = self.waiting.lock();
         let Some(large) = waiting.get_mut(&id) else { return false };
         large.whereabouts = Whereabouts::At(db, key.to_vec());
         true
     }
 
-    /// Takes a collection that is under no key any more, or returns it if nobody saves it any more.
-    fn hand_over(&self, id: SaveId, collection: Collection) -> Option<Collection> {
+    /// Takes a collection that is under no key any more, or returns it if its snapshot is gone.
+    fn hand_over(&self, id: SnapshotId, collection: Collection) -> Option<Collection> {
         let mut waiting = self.waiting.lock();
         let Some(large) = waiting.get_mut(&id) else { return Some(collection) };
         self.bytes.fetch_add(collection.allocated_bytes(), Relaxed);
@@ -141,24 +140,24 @@ impl Larges {
         }
     }
 
-    /// The keys of a database whose collections are being saved. All shards are locked.
-    fn keys_in(&self, db: DbIndex) -> Vec<Vec<u8>> {
+    /// The keys of some databases whose collections are being saved. All shards are locked.
+    fn keys_in(&self, dbs: &DbSet) -> Vec<(DbIndex, Vec<u8>)> {
         let waiting = self.waiting.lock();
         let keys = waiting.values().filter_map(|large| match &large.whereabouts {
-            Whereabouts::At(at, key) if *at == db => Some(key.clone()),
+            Whereabouts::At(db, key) if dbs.contains(*db) => Some((*db, key.clone())),
             _ => None,
         });
         keys.collect()
     }
 
     /// The one that has waited longest.
-    fn first(&self) -> Option<(SaveId, LargeHead)> {
+    fn first(&self) -> Option<(SnapshotId, LargeHead)> {
         let waiting = self.waiting.lock();
         waiting.first_key_value().map(|(id, large)| (*id, large.head.clone()))
     }
 
     /// Forgets a collection. Returns the key that it is still under.
-    fn forget(&self, id: SaveId) -> Option<(DbIndex, Vec<u8>)> {
+    fn forget(&self, id: SnapshotId) -> Option<(DbIndex, Vec<u8>)> {
         let large = self.waiting.lock().remove(&id)?;
         match large.whereabouts {
             Whereabouts::At(db, key) => Some((db, key)),
@@ -177,12 +176,12 @@ impl Keyspace {
 
     /// To be called with an entry that is about to come under another key, if it is being saved.
     #[cold]
-    pub(crate) fn save_moved(&self, id: SaveId, db: DbIndex, entry: &mut Entry) {
+    pub(crate) fn save_moved(&self, id: SnapshotId, db: DbIndex, entry: &mut Entry) {
         let backlog = self.running_snapshot();
         let key = entry.key().to_vec();
         if !backlog.is_some_and(|backlog| backlog.larges.move_to(id, db, &key)) {
             // The snapshot ended while the entry was under no key.
-            drop(entry.end_saving());
+            drop(entry.cancel_snapshot());
         }
     }
 
@@ -193,12 +192,15 @@ impl Keyspace {
         }
     }
 
-    /// The keys of a database whose collections are being saved, with their shards. All shards are
-    /// locked.
-    pub(crate) fn keys_being_saved(&self, db: DbIndex) -> Vec<(usize, Vec<u8>)> {
-        let Some(backlog) = self.running_snapshot() else { return Vec::new() };
-        let keys = backlog.larges.keys_in(db).into_iter();
-        keys.map(|key| (self.hasher.shard(self.hasher.hash_bytes(&key)), key)).collect()
+    /// The keys of some databases whose collections are being saved, by shard and database. All shards are locked.
+    pub(crate) fn keys_being_saved(&self, dbs: &DbSet) -> HashMap<(usize, DbIndex), Vec<Vec<u8>>> {
+        let mut keys: HashMap<_, Vec<_>> = HashMap::new();
+        let Some(backlog) = self.running_snapshot() else { return keys };
+        for (db, key) in backlog.larges.keys_in(dbs) {
+            let shard = self.hasher.shard(self.hasher.hash_bytes(&key));
+            keys.entry((shard, db)).or_default().push(key);
+        }
+        keys
     }
 
     /// Takes a collection that is being saved out of a table that was flushed. Returns its bytes.
@@ -207,22 +209,22 @@ impl Keyspace {
         let taken = table.take(hash, &self.hasher, |entry| entry.is_key(key));
         let Some(mut entry) = taken else { return 0 };
         let bytes = entry.allocated_bytes();
-        if let (Some(id), Some(annex)) = (entry.save_id(), entry.take_annex()) {
-            self.save_removed(id, annex);
+        if let (Some(id), Some(value)) = (entry.snapshot_id(), entry.take_out_of_line()) {
+            self.save_removed(id, value);
         }
         bytes
     }
 
-    /// To be called in place of dropping what is being saved. What nobody saves any more is garbage.
+    /// To be called in place of dropping what is being saved. What no snapshot needs any more is freed lazily.
     #[cold]
-    pub(crate) fn save_removed(&self, id: SaveId, annex: Annex) {
-        let Annex::Collection(collection) = annex else { return };
+    pub(crate) fn save_removed(&self, id: SnapshotId, value: OutOfLine) {
+        let OutOfLine::Collection(collection) = value else { return };
         let refused = match self.running_snapshot() {
             Some(backlog) => backlog.larges.hand_over(id, collection),
             None => Some(collection),
         };
         if let Some(collection) = refused {
-            self.discard(Piece::Annex(Annex::Collection(collection)));
+            self.discard(LazyFreeItem::OutOfLine(OutOfLine::Collection(collection)));
         }
     }
 }
@@ -231,9 +233,9 @@ impl Keyspace {
 pub struct SavedLarge<'s> {
     keyspace: &'s Keyspace,
     backlog: &'s Backlog,
-    id: SaveId,
+    id: SnapshotId,
     head: LargeHead,
-    state: Saved,
+    state: SnapshotProgress,
     edits: Vec<u8>,
     is_contended: bool,
 }
@@ -247,14 +249,13 @@ impl<'s> SavedLarge<'s> {
             backlog,
             id,
             head,
-            state: Saved::Slice,
+            state: SnapshotProgress::Slice,
             edits: Vec::new(),
             is_contended: false,
         })
     }
 
-    /// Whether somebody else held the shard when the last slice was to be taken.
-    #[must_use]
+    /// Whether another thread held the shard when the last slice was to be taken.
     pub fn is_contended(&self) -> bool {
         self.is_contended
     }
@@ -265,7 +266,6 @@ impl<'s> SavedLarge<'s> {
     }
 
     /// What is known of it before its members.
-    #[must_use]
     pub fn head(&self) -> &LargeHead {
         &self.head
     }
@@ -278,22 +278,26 @@ impl<'s> SavedLarge<'s> {
     /// [`SnapshotError::Lost`], which would be a bug.
     pub fn next_slice(&mut self) -> Result<Option<SavedCollection<'_>>, SnapshotError> {
         self.edits.clear();
-        while self.edits.is_empty() && self.state == Saved::Slice {
+        while self.edits.is_empty() && self.state == SnapshotProgress::Slice {
             self.state = self.take_slice()?;
         }
         let edits = &self.edits[..];
         Ok((!edits.is_empty()).then_some(SavedCollection { edits }))
     }
 
-    fn take_slice(&mut self) -> Result<Saved, SnapshotError> {
+    fn take_slice(&mut self) -> Result<SnapshotProgress, SnapshotError> {
         loop {
             let mut waiting = self.backlog.larges.waiting.lock();
             let Some(large) = waiting.get_mut(&self.id) else { return Err(SnapshotError::Lost) };
             match &mut large.whereabouts {
-                // Nobody else has anything to do with it, but others wait for the registry.
+                // No other thread uses it, but others wait for the registry.
                 Whereabouts::Here(collection) => {
                     let mut edits = Writer::new(&mut self.edits);
-                    return Ok(saving::save_slice(collection, SLICE_BYTES, &mut edits));
+                    return Ok(incremental_snapshot::snapshot_slice(
+                        collection,
+                        SLICE_BYTES,
+                        &mut edits,
+                    ));
                 }
                 Whereabouts::At(db, key) => {
                     let (db, key) = (*db, key.clone());
@@ -306,8 +310,12 @@ impl<'s> SavedLarge<'s> {
         }
     }
 
-    /// Takes a slice of what is under a key, unless it is there no more.
-    fn take_slice_at(&mut self, db: DbIndex, key: &[u8]) -> Result<Option<Saved>, SnapshotError> {
+    /// Takes a slice of the collection under a key, unless it has left.
+    fn take_slice_at(
+        &mut self,
+        db: DbIndex,
+        key: &[u8],
+    ) -> Result<Option<SnapshotProgress>, SnapshotError> {
         let hasher = &self.keyspace.hasher;
         let hash = hasher.hash_bytes(key);
         let shard = hasher.shard(hash);
@@ -315,21 +323,23 @@ impl<'s> SavedLarge<'s> {
         let mut held = Held::lock(&self.keyspace.slots, shard);
         let table = &mut held.shard.present_mut(db).table;
         let id = self.id;
-        let is_it = |entry: &Entry| entry.is_key(key) && entry.save_id() == Some(id);
+        let is_it = |entry: &Entry| entry.is_key(key) && entry.snapshot_id() == Some(id);
         let saved = match table.find_mut(hasher.table_hash(hash), is_it) {
-            Some(entry) => Some(entry.save_slice(SLICE_BYTES, &mut Writer::new(&mut self.edits))),
-            // Under the lock nobody is about to say where it is.
+            Some(entry) => {
+                Some(entry.snapshot_slice(SLICE_BYTES, &mut Writer::new(&mut self.edits)))
+            }
+            // Under the lock no thread is about to move it.
             None if self.backlog.larges.is_at(id, db, key) => return Err(SnapshotError::Lost),
             None => None,
         };
-        // To somebody who waits, rather than to this thread again.
+        // To a waiting thread, rather than to this one again.
         MutexGuard::unlock_fair(held.shard);
         Ok(saved)
     }
 }
 
 impl Larges {
-    fn is_at(&self, id: SaveId, db: DbIndex, key: &[u8]) -> bool {
+    fn is_at(&self, id: SnapshotId, db: DbIndex, key: &[u8]) -> bool {
         let waiting = self.waiting.lock();
         let large = waiting.get(&id);
         large.is_some_and(|large| {
@@ -337,19 +347,19 @@ impl Larges {
         })
     }
 
-    /// Ends a saving, complete or not.
-    pub(super) fn end(&self, keyspace: &Keyspace, id: SaveId) {
+    /// Ends a snapshot, complete or not.
+    pub(super) fn end(&self, keyspace: &Keyspace, id: SnapshotId) {
         let Some((db, key)) = self.forget(id) else { return };
         let hasher = &keyspace.hasher;
         let hash = hasher.hash_bytes(&key);
         let mut held = Held::lock(&keyspace.slots, hasher.shard(hash));
         let table = &mut held.shard.present_mut(db).table;
-        let is_it = |entry: &Entry| entry.is_key(&key) && entry.save_id() == Some(id);
+        let is_it = |entry: &Entry| entry.is_key(&key) && entry.snapshot_id() == Some(id);
         let found = table.find_mut(hasher.table_hash(hash), is_it);
-        let leftover = found.and_then(Entry::end_saving);
+        let remainder = found.and_then(Entry::cancel_snapshot);
         // Freeing it may take a while.
         drop(held);
-        drop(leftover);
+        drop(remainder);
     }
 
     /// Ends all of them.

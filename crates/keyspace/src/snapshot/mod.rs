@@ -1,9 +1,9 @@
 //! All databases as they were at one moment, while they go on changing.
 //!
 //! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
-//! `Part` (`part.rs`) in each. From then on the caller's thread fetches batches of copies with
+//! `ShardSnapshot` (`shard.rs`) in each. From then on the caller's thread fetches batches of copies with
 //! [`Snapshot::next`], which walks from shard to shard and holds a lock for some ten
-//! microseconds at a time. Whoever is about to change an entry that the walk has not reached copies
+//! microseconds at a time. A writer about to change an entry that the walk has not reached copies
 //! it first (`batch.rs`) and leaves the copy to that thread (`backlog.rs`), which fetches it before
 //! it walks on.
 //!
@@ -27,24 +27,27 @@
 mod backlog;
 mod batch;
 mod large;
-mod part;
 mod resolve;
+mod shard;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::busy::Busy;
+use crate::code::CodeSet;
 use crate::db_index::DbIndex;
 use crate::flush::Flushed;
 use crate::keyspace::Keyspace;
-use crate::locker::Locker;
 use crate::shard::Held;
+use crate::shard_locks::ShardLocks;
 pub(crate) use backlog::Backlog;
-pub use batch::{Batch, Iter, SavedEntry, SavedValue};
+pub use batch::{Iter, SavedEntry, SavedValue, SnapshotBatch};
 pub use large::{LargeHead, SavedLarge};
-pub(crate) use part::Part;
-use part::Turn;
 use resolve::Resolving;
+use shard::Turn;
+pub(crate) use shard::{ShardSnapshot, TableWalk};
 
 /// Copies that wait may take this part of what the data takes, or [`COPIES_BYTES_MIN`] if that is
 /// more, before a snapshot is given up.
@@ -53,7 +56,7 @@ const COPIES_SHARE: u64 = 8;
 /// A snapshot of little data is not given up for less than this.
 const COPIES_BYTES_MIN: usize = 64 << 20;
 
-/// Collections of so many bytes and more are saved in slices. Copying less under a lock takes a
+/// Collections of this many bytes and more are saved in slices. Copying less under a lock takes a
 /// millisecond at most.
 const LARGE_BYTES_MIN: usize = 256 << 10;
 
@@ -61,6 +64,9 @@ const LARGE_BYTES_MIN: usize = 256 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
+    /// A shard is held for long by another thread, and the locks are a worker's.
+    #[error(transparent)]
+    Busy(#[from] Busy),
     /// There is one at a time.
     #[error("a snapshot is in progress already")]
     InProgress,
@@ -80,7 +86,7 @@ pub enum SnapshotError {
 
 /// The size of a database when the snapshot began. Keys whose deadline had come count here if they
 /// had not been removed yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SavedDb {
     /// The database.
     pub db: DbIndex,
@@ -103,9 +109,9 @@ pub struct SnapshotMemory {
 
 /// A part of a snapshot.
 #[derive(Debug)]
-pub enum Piece<'s> {
+pub enum SnapshotPiece<'s> {
     /// Some entries; never none.
-    Batch(Batch),
+    Batch(SnapshotBatch),
     /// A large collection, whose members come in slices.
     Large(SavedLarge<'s>),
 }
@@ -115,6 +121,7 @@ pub struct Snapshot {
     keyspace: Arc<Keyspace>,
     backlog: Arc<Backlog>,
     dbs: Vec<SavedDb>,
+    code: Arc<CodeSet>,
     changes: u64,
     /// The shard being walked; all before are done.
     shard: usize,
@@ -124,17 +131,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Begins a snapshot of what `locker` would see at `now_ms`.
+    /// Begins a snapshot of what `locks` would see at `now_ms`.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::InProgress`].
     pub fn begin(
         keyspace: &Arc<Keyspace>,
-        locker: &mut Locker<'_>,
+        locks: &mut ShardLocks<'_>,
         now_ms: i64,
     ) -> Result<Self, SnapshotError> {
-        Self::begin_with(keyspace, locker, now_ms, LARGE_BYTES_MIN)
+        Self::begin_with(keyspace, locks, now_ms, LARGE_BYTES_MIN)
     }
 
     /// The same with another size from which on collections are saved in slices: for tests.
@@ -144,7 +151,7 @@ impl Snapshot {
     /// As there.
     pub fn begin_with(
         keyspace: &Arc<Keyspace>,
-        locker: &mut Locker<'_>,
+        locks: &mut ShardLocks<'_>,
         now_ms: i64,
         large_bytes_min: usize,
     ) -> Result<Self, SnapshotError> {
@@ -159,31 +166,38 @@ impl Snapshot {
             *running = Some(Arc::clone(&backlog));
         }
         let databases = keyspace.db_indices().count();
-        let new_part = |_| Box::new(Part::new(&backlog, now_ms, databases));
-        let parts: Vec<Box<Part>> = (0..keyspace.shard_count()).map(new_part).collect();
+        let new_part = |_| Box::new(ShardSnapshot::new(&backlog, now_ms, databases));
+        let parts: Vec<Box<ShardSnapshot>> = (0..keyspace.shard_count()).map(new_part).collect();
 
-        let mut all = locker.lock_all();
+        let mut all = match locks.try_lock_all() {
+            Ok(all) => all,
+            Err(busy) => {
+                *keyspace.snapshot.lock() = None;
+                return Err(busy.into());
+            }
+        };
         let begun = Instant::now();
-        for (held, mut part) in all.locker().all_held().iter_mut().zip(parts) {
-            for db in held.shard.used_from(0).filter(|db| !held.shard.db(*db).table.is_empty()) {
+        let mut dbs: BTreeMap<DbIndex, SavedDb> = BTreeMap::new();
+        for (held, mut part) in all.locks().all_held().iter_mut().zip(parts) {
+            for (db, data) in held.shard.dbs().filter(|(_, data)| !data.table.is_empty()) {
                 part.enroll(db);
+                let counters = held.stats.dbs.get(db);
+                let saved = dbs.entry(db).or_insert(SavedDb { db, ..SavedDb::default() });
+                saved.keys += counters.keys.get();
+                saved.expires += counters.expires.get();
+                saved.volatile_hashes += data.volatile_hashes;
             }
             held.shard.snapshot = Some(part);
         }
-        let mut now = |db| {
-            let stats = keyspace.db_stats(db, now_ms);
-            let held = all.locker().all_held().iter();
-            let volatile_hashes = held.map(|held| held.shard.db(db).volatile_hashes).sum();
-            SavedDb { db, keys: stats.keys, expires: stats.expires, volatile_hashes }
-        };
-        let dbs = keyspace.db_indices().map(&mut now).filter(|db| db.keys > 0).collect();
-        let changes = keyspace.stats().changes;
+        let dbs = dbs.into_values().collect();
+        let (changes, code) = (keyspace.stats().changes, keyspace.code().all());
         let pause = begun.elapsed();
         drop(all);
         Ok(Self {
             keyspace: Arc::clone(keyspace),
             backlog,
             dbs,
+            code,
             changes,
             shard: 0,
             resolving: None,
@@ -192,39 +206,41 @@ impl Snapshot {
     }
 
     /// The databases that had keys when the snapshot began.
-    #[must_use]
     pub fn dbs(&self) -> &[SavedDb] {
         &self.dbs
     }
 
+    /// The libraries of functions and named scripts that were there when the snapshot began.
+    pub fn code(&self) -> &CodeSet {
+        &self.code
+    }
+
     /// What [`Stats::changes`](crate::Stats::changes) was when the snapshot began.
-    #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
     /// How long all shards were locked in the beginning, from when the last lock was taken.
-    #[must_use]
     pub fn pause(&self) -> Duration {
         self.pause
     }
 
     /// What comes next; `None` when there is no more. Large collections come last, when no key is left
-    /// that somebody could have to copy: so nothing piles up while one of them is being written.
+    /// that a writer could have to copy: so nothing piles up while one of them is being written.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::TooSlow`], [`SnapshotError::Unreadable`]; nothing more is to be had from the snapshot then.
     #[expect(clippy::should_implement_trait, reason = "it lends, and fails")]
-    pub fn next(&mut self) -> Result<Option<Piece<'_>>, SnapshotError> {
+    pub fn next(&mut self) -> Result<Option<SnapshotPiece<'_>>, SnapshotError> {
         if let Some(batch) = self.next_batch()? {
-            return Ok(Some(Piece::Batch(batch)));
+            return Ok(Some(SnapshotPiece::Batch(batch)));
         }
-        Ok(SavedLarge::first(&self.keyspace, &self.backlog).map(Piece::Large))
+        Ok(SavedLarge::first(&self.keyspace, &self.backlog).map(SnapshotPiece::Large))
     }
 
     /// The next entries; `None` when there are no more. Never empty.
-    fn next_batch(&mut self) -> Result<Option<Batch>, SnapshotError> {
+    fn next_batch(&mut self) -> Result<Option<SnapshotBatch>, SnapshotError> {
         loop {
             if self.backlog.is_given_up() {
                 return Err(SnapshotError::TooSlow { bytes_max: self.backlog.bytes_max() });
@@ -250,20 +266,20 @@ impl Snapshot {
         }
     }
 
-    /// Lets others have the processor for a while: sleeps for `time`, or until copies crowd.
+    /// Yields the processor: sleeps for `time`, or until too many copies wait.
     pub fn rest(&self, time: Duration) {
         self.backlog.rest(time);
     }
 
     /// Copies some entries of the current shard under its lock.
-    fn walk_on(&mut self) -> Batch {
-        let (mut batch, mut done) = (Batch::default(), Vec::<Flushed>::new());
+    fn walk_on(&mut self) -> SnapshotBatch {
+        let (mut batch, mut done) = (SnapshotBatch::default(), Vec::<Flushed>::new());
         let mut held = Held::lock(&self.keyspace.slots, self.shard);
         let turn = held.shard.walk_on(&self.keyspace.hasher, &mut batch, &mut done);
         drop(held);
         if let Turn::Finished(mut part) = turn {
             self.shard += 1;
-            // Nobody adds to them any more. They are handed on like any others.
+            // Nothing is added to them any more. They are handed on like any others.
             let copies = part.take_copies();
             if !copies.is_empty() {
                 self.backlog.push(copies);
@@ -294,7 +310,6 @@ impl fmt::Debug for Snapshot {
 
 impl Keyspace {
     /// Extra memory of the snapshot in progress; `None` if there is none.
-    #[must_use]
     pub fn snapshot_memory(&self) -> Option<SnapshotMemory> {
         let running = self.snapshot.lock();
         let backlog = running.as_ref()?;

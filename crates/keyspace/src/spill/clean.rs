@@ -1,10 +1,10 @@
-//! Moving values out of segments in which little else counts, so that these can go.
+//! Moves values out of segments with little live data, so that these can be removed.
 //!
-//! A value on disk does not know its key, which may have got another name since. So a pass over all keys
-//! finds those with a place in one of the segments. It reads memory only, and is worth while because
-//! many segments are cleaned by one pass.
+//! A value on disk does not know its key, which may have been renamed since. So a pass over all keys
+//! finds those with a location in one of the segments. It reads memory only, and pays because one pass
+//! cleans many segments.
 
-use tierce_cask::{ColdPlace, ColdRefusal};
+use tierce_cask::{ColdLocation, ColdRefusal};
 
 use super::gather::SpillBatch;
 use crate::db_index::DbIndex;
@@ -13,7 +13,7 @@ use crate::keyspace::Keyspace;
 /// Keys visited under one lock.
 const KEYS_PER_LOCK: usize = 64;
 
-/// A pass over all keys for those with a place in some segments.
+/// A pass over all keys for those with a location in some segments.
 #[derive(Debug)]
 pub struct Cleaning {
     /// Sorted.
@@ -31,12 +31,11 @@ pub struct Cleaning {
 struct Found {
     db: DbIndex,
     key: Vec<u8>,
-    place: ColdPlace,
+    location: ColdLocation,
 }
 
 impl Cleaning {
     /// Begins a pass for these segments.
-    #[must_use]
     pub fn begin(mut segments: Vec<u32>) -> Self {
         segments.sort_unstable();
         Self { segments, db: 0, shard: 0, position: 0, found: Vec::new() }
@@ -61,15 +60,15 @@ impl Cleaning {
             self.find(keyspace, bytes_max);
         }
         let next = self.take_next(bytes_max);
-        let places: Vec<ColdPlace> = next.iter().map(|found| found.place).collect();
-        for (found, value) in next.into_iter().zip(store.read_many(&places)) {
+        let locations: Vec<ColdLocation> = next.iter().map(|found| found.location).collect();
+        for (found, value) in next.into_iter().zip(store.read_many(&locations)) {
             let value = match value {
                 Ok(value) => value,
                 // It was changed or moved since, and its segment has gone.
                 Err(tierce_cask::Error::Missing { .. }) => continue,
                 Err(error) => return Err(error),
             };
-            match batch.push_moved(found.db, &found.key, found.place, &value) {
+            match batch.push_moved(found.db, &found.key, found.location, &value) {
                 Ok(()) | Err(ColdRefusal::TooLong) => {}
                 Err(ColdRefusal::Full) => self.found.push(found),
             }
@@ -82,9 +81,9 @@ impl Cleaning {
         let mut bytes = 0;
         while bytes < bytes_max {
             let Some(db) = keyspace.db_index(self.db) else { break };
-            bytes += self.look(keyspace, db);
+            bytes += self.clean_some(keyspace, db);
         }
-        let order = |found: &Found| (found.place.segment, found.place.stored_order());
+        let order = |found: &Found| (found.location.segment, found.location.stored_order());
         self.found.sort_by_key(|found| std::cmp::Reverse(order(found)));
     }
 
@@ -94,26 +93,26 @@ impl Cleaning {
         while bytes < bytes_max
             && let Some(found) = self.found.pop()
         {
-            bytes += found.place.stored_len() as usize;
+            bytes += found.location.stored_len() as usize;
             next.push(found);
         }
         next
     }
 
     /// Looks at some keys of one shard. Returns the bytes of the values that it found.
-    fn look(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
+    fn clean_some(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
         let mut bytes = 0;
         let (segments, found) = (&self.segments, &mut self.found);
-        let mut locker = keyspace.locker();
+        let mut locks = keyspace.locks();
         let visit = |entry: &crate::entry::Entry| {
-            let Some(place) = entry.place() else { return };
-            if segments.binary_search(&place.segment).is_ok() {
-                bytes += place.stored_len() as usize;
-                found.push(Found { db, key: entry.key().to_vec(), place });
+            let Some(location) = entry.location() else { return };
+            if segments.binary_search(&location.segment).is_ok() {
+                bytes += location.stored_len() as usize;
+                found.push(Found { db, key: entry.key().to_vec(), location });
             }
         };
-        self.position = locker.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, visit);
-        drop(locker);
+        self.position = locks.scan_shard(db, self.shard, self.position, KEYS_PER_LOCK, visit);
+        drop(locks);
         if self.position == 0 {
             self.shard = (self.shard + 1) % keyspace.shard_count();
             self.db += usize::from(self.shard == 0);

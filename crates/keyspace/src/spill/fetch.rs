@@ -1,9 +1,9 @@
-//! Values back into memory.
+//! Reads spilled values back into memory.
 
-use tierce_cask::{ColdBuffer, ColdPlace};
+use tierce_cask::{ColdBuffer, ColdLocation};
 
 use super::value;
-use crate::db::{Account, Db};
+use crate::db::{Accounting, Db};
 use crate::entry::{Attributes, Content, Entry};
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -14,7 +14,7 @@ use crate::keyspace::Keyspace;
 pub struct Fetched<'a>(Content<'a>);
 
 impl<'a> Fetched<'a> {
-    /// From the bytes of a place.
+    /// From the bytes of a location.
     ///
     /// # Errors
     ///
@@ -27,24 +27,24 @@ impl<'a> Fetched<'a> {
 impl Db<'_> {
     /// Where the value of a key is, if it is on disk only.
     #[inline]
-    pub fn spilled_at(&mut self, key: Key<'_>) -> Option<ColdPlace> {
-        self.find(key)?.spilled().map(|spilled| spilled.place)
+    pub fn spilled_at(&mut self, key: Key<'_>) -> Option<ColdLocation> {
+        self.find(key)?.spilled().map(|spilled| spilled.location)
     }
 
-    /// Puts a value back into memory that was read from `place`, if that is where the key has it.
-    pub fn restore(&mut self, key: Key<'_>, place: ColdPlace, value: Fetched<'_>) -> bool {
+    /// Puts a value back into memory that was read from `location`, if that is where the key has it.
+    pub fn restore(&mut self, key: Key<'_>, location: ColdLocation, value: Fetched<'_>) -> bool {
         let at = self.at;
         let Some(entry) = self.find(key) else { return false };
-        if entry.spilled().is_none_or(|spilled| spilled.place != place) {
+        if entry.spilled().is_none_or(|spilled| spilled.location != location) {
             return false;
         }
-        let before = Account::of(entry);
-        let attributes = Attributes { place: Some(place), ..entry.attributes() };
+        let before = Accounting::of(entry);
+        let attributes = Attributes { location: Some(location), ..entry.attributes() };
         let displaced = entry.replace(value.0, entry.deadline_ms(), attributes);
         debug_assert!(displaced.is_none(), "a value on disk owns nothing in memory");
-        entry.set_access(at.first_access());
-        let after = Account::of(entry);
-        self.settle(key.hash(), before, after);
+        at.track_undoable(entry, |entry| entry.set_access(at.first_access()));
+        let after = Accounting::of(entry);
+        self.account(key.hash(), before, after);
         at.stats.fetched.add(1);
         true
     }
@@ -53,12 +53,12 @@ impl Db<'_> {
     /// fetched it before.
     #[cold]
     pub(crate) fn fetch(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
-        let Some(place) = self.spilled_at(key) else { return Ok(self.find(key)) };
+        let Some(location) = self.spilled_at(key) else { return Ok(self.find(key)) };
         let keyspace = self.at.keyspace;
         let store = keyspace.cold_store().ok_or(Error::Unreadable)?;
         let mut buffer = ColdBuffer::default();
-        let bytes = store.read(place, &mut buffer).map_err(|_| Error::Unreadable)?;
-        self.restore(key, place, Fetched::new(bytes, keyspace)?);
+        let bytes = store.read(location, &mut buffer).map_err(|_| Error::Unreadable)?;
+        self.restore(key, location, Fetched::new(bytes, keyspace)?);
         self.at.stats.fetched_late.add(1);
         Ok(self.find(key))
     }

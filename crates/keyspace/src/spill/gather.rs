@@ -1,23 +1,24 @@
-//! Choosing cold values and copying them.
+//! Chooses cold values and copies them.
 //!
-//! The choice is that of eviction, a hand over the index ([`crate::coldest`]), but a few at a time: of
-//! some dozen entries whose values are in memory, the coldest quarter. A value that is on disk already
-//! is forgotten on the spot; the others are copied, to be written without any lock.
+//! The choice is that of eviction, a clock hand over the index ([`crate::coldest`]), but a few at a time: of
+//! some dozen entries whose values are in memory, the coldest quarter. A value that is on disk already is
+//! dropped from memory at once; the others are copied, to be written without any lock.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tierce_cask::{ColdBatch, ColdLimits, ColdPlace, ColdRefusal};
+use tierce_cask::{ColdBatch, ColdLimits, ColdLocation, ColdRefusal};
 use tierce_collections::Collection;
 
 use super::value;
-use crate::coldest::{Candidate, Look};
-use crate::db::{Account, Db};
+use crate::coldest::{Candidate, ColdSearch};
+use crate::db::{Accounting, Db};
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry, Kind, Spilled};
-use crate::locker::Locker;
 use crate::policy::{Measure, Scope};
 use crate::scan::mix;
+use crate::shard_locks::ShardLocks;
 use crate::value::StrView;
 
 /// Shorter strings stay in memory: what remembers where they are takes about as much.
@@ -43,6 +44,9 @@ pub struct SpillBatch {
     /// Large strings, whose bytes are not copied yet. There is room for all of them.
     blobs: Vec<(Item, Arc<Vec<u8>>)>,
     blob_bytes: usize,
+    /// The addresses of the entries whose values are copied. They stay in memory until the batch is written,
+    /// and would be the coldest of their shard again.
+    copied: HashSet<usize>,
 }
 
 /// When so much is to be written, no more is gathered: what a large string adds is copied.
@@ -54,29 +58,26 @@ pub(super) struct Item {
     pub(super) db: DbIndex,
     pub(super) key: Range<usize>,
     /// Where the value is already, if it is only moved.
-    pub(super) moved_from: Option<ColdPlace>,
+    pub(super) moved_from: Option<ColdLocation>,
 }
 
 impl SpillBatch {
     /// A batch that takes no more than `limits` say. What is longer stays in memory.
-    #[must_use]
     pub fn with_limits(limits: ColdLimits) -> Self {
         Self { values: ColdBatch::with_limits(limits), ..Self::default() }
     }
 
     /// Bytes to write, about.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.values.bytes() + self.blob_bytes
     }
 
     /// Whether there is nothing to write.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && self.blobs.is_empty()
     }
 
-    /// The values, in the order of the places that [`Locker::spill`] wants to know. Copies large strings.
+    /// The values, in the order of the locations that [`ShardLocks::spill`] wants to know. Copies large strings.
     pub fn values(&mut self) -> &mut ColdBatch {
         for (item, blob) in self.blobs.drain(..) {
             // One that is refused all the same stays in memory.
@@ -95,9 +96,10 @@ impl SpillBatch {
         self.keys.clear();
         self.blobs.clear();
         self.blob_bytes = 0;
+        self.copied.clear();
     }
 
-    fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdPlace>) -> Item {
+    fn item(&mut self, db: DbIndex, key: &[u8], moved_from: Option<ColdLocation>) -> Item {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         Item { db, key: start..self.keys.len(), moved_from }
@@ -124,7 +126,7 @@ impl SpillBatch {
         &mut self,
         db: DbIndex,
         key: &[u8],
-        from: ColdPlace,
+        from: ColdLocation,
         value: &[u8],
     ) -> Result<(), ColdRefusal> {
         self.values.push(|out| out.extend_from_slice(value))?;
@@ -134,7 +136,7 @@ impl SpillBatch {
     }
 }
 
-/// What [`Locker::gather_cold`] came to.
+/// What [`ShardLocks::gather_cold`] came to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gathered {
     /// Values that were copied.
@@ -143,24 +145,26 @@ pub struct Gathered {
     pub forgotten: usize,
 }
 
-impl Locker<'_> {
+impl ShardLocks<'_> {
     /// Forgets some cold values of one shard that are on disk already, and copies others. Releases the
     /// shard of the last request, and the one it has used.
     ///
     /// # Panics
     ///
-    /// Under a [`Many`](crate::Many).
+    /// Under a [`MultiShardGuard`](crate::MultiShardGuard).
     pub fn gather_cold(&mut self, batch: &mut SpillBatch, now_ms: i64) -> Gathered {
         let keyspace = self.keyspace();
         let tuning = keyspace.eviction().frequency;
         let turn = keyspace.pressure.turn();
         let random = mix(turn as u64 ^ now_ms as u64);
         let (scope, measure, want) = (Scope::All, Measure::Uses, LOOKS);
-        let mut look = Look { keyspace, scope, measure, tuning, now_ms, random, want };
+        let mut search = ColdSearch { keyspace, scope, measure, tuning, now_ms, random, want };
         let shard = keyspace.larger_shard(scope, turn, mix(random) as usize);
         let len_max = batch.values.limits().value_len_max;
-        let coldest =
-            look.coldest_few(self.held(shard), |entry| is_worth_it(entry, len_max, now_ms));
+        let coldest = search.coldest_few(self.held(shard), |entry| {
+            let is_new = batch.copied.is_empty() || !batch.copied.contains(&entry.address().addr());
+            is_new && is_worth_it(entry, len_max, now_ms)
+        });
         let mut gathered = Gathered::default();
         for candidate in coldest {
             if gathered.copied > 0 && batch.bytes() >= ENOUGH_BYTES {
@@ -189,22 +193,27 @@ impl Db<'_> {
         let hash = at.keyspace.hasher.table_hash(candidate.hash);
         let table = &mut self.present().table;
         let entry = table.find_mut(hash, |entry| entry.address() == candidate.address)?;
-        let Some(place) = entry.place() else {
-            return batch.push(candidate.db, entry).is_ok().then_some(Fate::Copied);
+        let Some(location) = entry.location() else {
+            batch.push(candidate.db, entry).ok()?;
+            batch.copied.insert(entry.address().addr());
+            return Some(Fate::Copied);
         };
-        let before = Account::of(entry);
-        let displaced = forget_value(entry, place);
-        let after = Account::of(entry);
-        self.settle(candidate.hash, before, after);
-        self.discard_annex(displaced);
+        let before = Accounting::of(entry);
+        let displaced = forget_value(entry, location);
+        let after = Accounting::of(entry);
+        self.account(candidate.hash, before, after);
+        self.at.keyspace.free_displaced(displaced);
         Some(Fate::Forgotten)
     }
 }
 
 /// Leaves the value of an entry to the disk. What the entry owned elsewhere is returned.
-pub(super) fn forget_value(entry: &mut Entry, place: ColdPlace) -> Option<crate::entry::Annex> {
-    let content = Content::Spilled(Spilled::of(entry, place));
-    let attributes = Attributes { place: None, ..entry.attributes() };
+pub(super) fn forget_value(
+    entry: &mut Entry,
+    location: ColdLocation,
+) -> Option<crate::entry::OutOfLine> {
+    let content = Content::Spilled(Spilled::of(entry, location));
+    let attributes = Attributes { location: None, ..entry.attributes() };
     entry.replace(content, entry.deadline_ms(), attributes)
 }
 
@@ -228,7 +237,7 @@ fn is_worth_it(entry: &Entry, len_max: usize, now_ms: i64) -> bool {
         Kind::Blob => entry.string().is_ok_and(|string| may_be_written(string.len())),
         Kind::Collection => {
             let may_go = entry.collection().is_some_and(|collection| may_go(&collection));
-            may_go && entry.save_id().is_none()
+            may_go && entry.snapshot_id().is_none()
         }
     };
     is_long && !entry.is_expired(now_ms)

@@ -19,17 +19,17 @@ pub struct LostValues {
 impl Keyspace {
     /// Goes over all keys for those whose values are on disk only, where there is no room for them: their
     /// file is missing, or too short. Names up to `examples_max` of them. Reads nothing from disk.
-    #[must_use]
     pub fn lost_values(&self, examples_max: usize) -> LostValues {
         let mut lost = LostValues::default();
         let Some(store) = self.cold_store() else { return lost };
-        let mut locker = self.locker();
+        let mut locks = self.locks();
         for db in self.db_indices() {
             for shard in 0..self.shard_count() {
                 let mut position = 0;
                 loop {
-                    position = locker.scan_shard(db, shard, position, KEYS_PER_LOCK, |entry| {
-                        if entry.spilled().is_some_and(|spilled| !store.may_have(spilled.place)) {
+                    position = locks.scan_shard(db, shard, position, KEYS_PER_LOCK, |entry| {
+                        if entry.spilled().is_some_and(|spilled| !store.may_have(spilled.location))
+                        {
                             lost.keys += 1;
                             if lost.examples.len() < examples_max {
                                 lost.examples.push((db, entry.key().to_vec()));

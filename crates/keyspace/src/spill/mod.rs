@@ -1,38 +1,38 @@
 //! Values on disk: how they leave memory, come back, and move.
 //!
 //! Keys, deadlines and all else stay in memory. A value goes to a [`ColdStore`], and its entry remembers
-//! what it is and where ([`Spilled`](crate::entry::Spilled)). Whoever needs the value fetches it; then the
+//! what it is and where ([`Spilled`](crate::entry::Spilled)). A command that needs the value fetches it; then the
 //! entry has it in memory and on disk, until it is changed, or until memory is needed and the value in
 //! memory is forgotten.
 //!
 //! * `value`: values as bytes on disk.
-//! * `gather`: choosing cold values and copying them, for somebody who writes them.
-//! * `settle`: what becomes of the entries when they are written.
+//! * `gather`: choosing cold values and copying them, for a caller that writes them.
+//! * `written`: what becomes of the entries when they are written.
 //! * `fetch`: back into memory.
 //! * `clean`: moving values out of segments in which little else counts.
 //! * `lost`: finding values that are gone.
 //!
 //! **Invariants:**
-//! - A place belongs to one entry. It is released by whoever changes or drops the entry, which
-//!   `Db::settle`, [`Keyspace::let_go`] and [`Flushed`](crate::flush::Flushed) do. An entry that
-//!   was taken out to be put under another key keeps its place.
-//! - An entry refers to a place only when its value is on the device, so that the log may say so.
+//! - A location belongs to one entry. It is released by the code that changes or drops the entry, which
+//!   `Db::account`, [`Keyspace::let_go`] and [`Flushed`](crate::flush::Flushed) do. An entry that
+//!   was taken out to be put under another key keeps its location.
+//! - An entry refers to a location only when its value is on the device, so that the log may say so.
 //! - The log holds nothing that changes a value on disk in part: what is changed is logged as a whole
-//!   ([`ColdAccount::change`]). So reading the log needs no value from disk.
-//! - Where a value is makes no difference to anybody who looks at the key: moving it is no change, counts
-//!   as no use, and concerns no snapshot.
+//!   ([`ColdAccounting::change`]). So reading the log needs no value from disk.
+//! - Where a value is makes no difference to readers of the key: moving it is not a change, does not
+//!   count as a use, and does not concern snapshots.
 
 mod clean;
 mod fetch;
 mod gather;
 mod lost;
-mod settle;
 mod value;
+mod written;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tierce_cask::{ColdPlace, ColdStore};
+use tierce_cask::{ColdLocation, ColdStore};
 
 use crate::change::Change;
 use crate::db::Db;
@@ -43,24 +43,26 @@ pub use clean::Cleaning;
 pub use fetch::Fetched;
 pub use gather::{Gathered, SpillBatch};
 pub use lost::LostValues;
+#[cfg(test)]
+pub(crate) use value::decode;
 pub(crate) use value::parts;
 
-/// What the figures have to know of an entry's place on disk.
+/// What the figures have to know of an entry's location on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ColdAccount {
-    place: Option<ColdPlace>,
+pub(crate) struct ColdAccounting {
+    location: Option<ColdLocation>,
     /// The value is nowhere else.
     is_spilled: bool,
-    /// The entry lives on elsewhere, and the place with it.
+    /// The entry lives on elsewhere, and the location with it.
     pub(crate) is_moved: bool,
 }
 
-impl ColdAccount {
-    pub(crate) const NONE: Self = Self { place: None, is_spilled: false, is_moved: false };
+impl ColdAccounting {
+    pub(crate) const NONE: Self = Self { location: None, is_spilled: false, is_moved: false };
 
     #[inline]
     pub(crate) fn of(entry: &Entry) -> Self {
-        Self { place: entry.place(), is_spilled: entry.is_spilled(), is_moved: false }
+        Self { location: entry.location(), is_spilled: entry.is_spilled(), is_moved: false }
     }
 
     /// What a change of an entry is to others, given what the entry was before. A value in memory that
@@ -68,7 +70,7 @@ impl ColdAccount {
     /// log do not know the old one.
     #[inline]
     pub(crate) fn change(self, entry: &mut Entry, change: Change) -> Change {
-        if self.place.is_none() { change } else { self.change_of_copied(entry, change) }
+        if self.location.is_none() { change } else { self.change_of_copied(entry, change) }
     }
 
     #[cold]
@@ -76,14 +78,14 @@ impl ColdAccount {
         if matches!(change, Change::Deadline | Change::Marked) || entry.is_spilled() {
             return change;
         }
-        if entry.place() == self.place {
+        if entry.location() == self.location {
             entry.forget_copy();
         }
         Change::Stored
     }
 
     fn spilled_len(self) -> Option<u64> {
-        self.place.filter(|_| self.is_spilled).map(|place| place.len.into())
+        self.location.filter(|_| self.is_spilled).map(|location| location.len.into())
     }
 }
 
@@ -97,7 +99,7 @@ pub struct SpillStats {
     pub bytes: u64,
     /// Values that were fetched so far.
     pub fetched: u64,
-    /// Of these, values for which whoever wanted them had to wait for the disk with a shard locked.
+    /// Of these, values that a command had to wait for with a shard locked.
     pub fetched_late: u64,
 }
 
@@ -109,27 +111,23 @@ impl Keyspace {
     }
 
     /// The store for values on disk.
-    #[must_use]
     #[inline]
     pub fn cold_store(&self) -> Option<&Arc<ColdStore>> {
         self.cold.get()
     }
 
     /// Bytes of memory as they count against the limit, give or take a 256th of that.
-    #[must_use]
     pub fn told_memory(&self) -> u64 {
         self.pressure.used_bytes()
     }
 
     /// Whether there may be values that are on disk only.
     #[inline]
-    #[must_use]
     pub fn has_spilled(&self) -> bool {
         self.has_spilled.load(Ordering::Relaxed)
     }
 
     /// Figures of values on disk, without a lock.
-    #[must_use]
     pub fn spill_stats(&self) -> SpillStats {
         let mut all = SpillStats::default();
         for slot in &self.slots {
@@ -143,32 +141,35 @@ impl Keyspace {
 
     /// An entry ends that is in no database any more.
     pub(crate) fn let_go(&self, entry: &Entry) {
-        if let Some(place) = entry.place() {
-            self.release(place);
+        if let Some(location) = entry.location() {
+            self.release(location);
         }
     }
 
-    fn release(&self, place: ColdPlace) {
+    pub(crate) fn release(&self, location: ColdLocation) {
         if let Some(store) = self.cold_store() {
-            store.release(place);
+            store.release(location);
         }
     }
 }
 
 impl Db<'_> {
-    /// Brings the figures up to date with an entry whose place has changed, and releases the old one.
+    /// Brings the figures up to date with an entry whose location has changed, and releases the old one.
     #[cold]
-    pub(crate) fn settle_cold(&mut self, before: ColdAccount, after: ColdAccount) {
+    pub(crate) fn account_cold(&mut self, before: ColdAccounting, after: ColdAccounting) {
         let at = self.at;
-        if let Some(place) = before.place
-            && after.place != before.place
+        if let Some(location) = before.location
+            && after.location != before.location
             && !before.is_moved
         {
-            at.keyspace.release(place);
+            match at.undo() {
+                None => at.keyspace.release(location),
+                Some(undo) => undo.release(location),
+            }
         }
         let cold = &mut self.db().cold;
-        cold.placed =
-            cold.placed - usize::from(before.place.is_some()) + usize::from(after.place.is_some());
+        cold.placed = cold.placed - usize::from(before.location.is_some())
+            + usize::from(after.location.is_some());
         if after.is_spilled && !at.keyspace.has_spilled() {
             at.keyspace.has_spilled.store(true, Ordering::Relaxed);
         }
@@ -187,7 +188,7 @@ impl Db<'_> {
 /// What a database in a shard has on disk.
 #[derive(Debug, Default)]
 pub(crate) struct ColdCounts {
-    /// Entries with a place, whether or not their values are in memory, too.
+    /// Entries with a location, whether or not their values are in memory, too.
     pub(crate) placed: usize,
     /// Entries whose values are on disk only.
     pub(crate) spilled_keys: u64,

@@ -36,7 +36,7 @@ pub(super) fn blob_len(len: usize) -> usize {
     len.saturating_add(1)
 }
 
-/// Whether `bytes` are what [`encode`] makes of the entry, which is in memory.
+/// Whether `bytes` are the result of [`encode`] for the entry, which is in memory.
 pub(super) fn is_value_of(entry: &Entry, bytes: &[u8]) -> bool {
     let Some((form, bytes)) = bytes.split_first() else { return false };
     match (entry.value(), *form) {
@@ -63,7 +63,7 @@ pub(crate) fn parts(bytes: &[u8]) -> (bool, &[u8]) {
 }
 
 /// The reverse of [`encode`]; `None` for bytes that it did not make.
-pub(super) fn decode<'a>(bytes: &'a [u8], limits: &LimitCells) -> Option<Content<'a>> {
+pub(crate) fn decode<'a>(bytes: &'a [u8], limits: &LimitCells) -> Option<Content<'a>> {
     let (form, bytes) = bytes.split_first()?;
     Some(match *form {
         STRING => Content::of_bytes(bytes, Kind::Embedded),

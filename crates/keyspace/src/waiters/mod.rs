@@ -1,26 +1,29 @@
-//! Those who wait for keys: blocked clients, in the order in which they came.
+//! Waiters for keys: blocked clients, in the order in which they came.
 //!
 //! A waiter is registered under each of its keys, with all of their shards locked, after it has found
-//! nothing there ([`Locker::wait`]). From then on whoever changes a key in such a shard notes the key as
-//! ready, and looks, when its command is through, who waits for it ([`Locker::take_ready`],
-//! [`Locker::claim_waiter`]). It serves them itself, in their order. How is not known here.
+//! nothing there ([`ShardLocks::wait`]). From then on a thread that changes a key in such a shard
+//! notes the key as ready, and looks up its waiters when the command is through
+//! ([`ShardLocks::take_ready`], [`ShardLocks::claim_waiter`]). It serves them itself, in their order;
+//! this module does not know how.
 //!
 //! **No wake-up is lost**: a waiter looks at its keys and is registered under the same locks. A change
-//! that comes later finds it registered. If that finds it claimed, it leaves a note (`claim`).
+//! that comes later finds it registered. If that change finds the waiter claimed, it leaves a note
+//! (`state`).
 //!
-//! **Everybody is served once**: see `claim`.
+//! **Every waiter is served once**: see `state`.
 //!
-//! **Nobody is passed over**: the lock is given up while somebody is being served, and others may leave
-//! the queue meanwhile. So the search goes on behind a [`Ticket`], not at a position.
+//! **No waiter is passed over**: the lock is given up while one is being served, and others may leave
+//! the queue meanwhile. So the search goes on behind a [`Sequence`], not at a position.
 //!
-//! Not everybody who changes keys can serve: what expires, is evicted, loaded or changed by a protocol
-//! without waiters is handed over when its locker is dropped ([`Keyspace::on_unserved`]).
+//! Not every thread that changes keys can serve: what expires, is evicted, loaded or changed by a protocol
+//! without waiters is handed over when its locks are dropped ([`Keyspace::on_unserved`]).
 //!
-//! Whoever gives a waiter its answer takes it out of its queues, with [`Locker::forget_waiter`].
+//! The thread that answers a waiter takes it out of its queues, with [`ShardLocks::forget_waiter`]. Where a shard
+//! is busy and the caller must not wait, the reaper does: until then its state keeps others from serving it.
 
-mod claim;
+mod state;
 
-/// What `claim` is made of; its model checker puts something else here.
+/// What `state` is made of; its model checker puts something else here.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 }
@@ -30,55 +33,59 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use claim::{Cancelled, Claim, Claimed, Reason, Returned};
+pub use state::{Cancelled, Claimed, Reason, Returned, WaiterState};
 
 use parking_lot::Mutex;
 
-use crate::db_index::DbIndex;
+use crate::busy::Busy;
+use crate::db_index::{DbIndex, DbSet};
+use crate::interest::Interest;
 use crate::key::Key;
 use crate::keyspace::Keyspace;
-use crate::locker::Locker;
+use crate::shard_locks::ShardLocks;
 
-/// A key that somebody may wait for, in its database.
+/// A key that clients may wait for, in its database.
 pub type WaitKey = (DbIndex, Box<[u8]>);
 
-/// When somebody began to wait: who came later has a higher one.
+/// The order of arrival: a later waiter has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct Sequence(u64);
 
-/// Gives out tickets, without end.
+/// Gives out sequence numbers, without end.
 #[derive(Debug, Default)]
-pub(crate) struct Tickets(AtomicU64);
+pub(crate) struct Sequences(AtomicU64);
 
-impl Tickets {
+impl Sequences {
     /// The next one. Waiters of the same key are given theirs under its lock, in their order.
-    fn next(&self) -> Ticket {
-        Ticket(self.0.fetch_add(1, Ordering::Relaxed))
+    fn next(&self) -> Sequence {
+        Sequence(self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// Somebody who waits for one of some keys.
+/// A client that waits for one of some keys.
 pub struct Waiter {
-    /// Who may answer it.
-    pub claim: Claim,
+    /// Which thread may answer it.
+    pub state: WaiterState,
     /// Whether it has to learn that a key is gone.
-    pub minds_removal: bool,
-    ticket: Ticket,
+    pub wake_on_delete: bool,
+    sequence: Sequence,
     keys: Box<[WaitKey]>,
+    /// It is in no queue any more.
+    is_forgotten: AtomicBool,
     about: Box<dyn Any + Send + Sync>,
 }
 
 impl Waiter {
     /// Its place in the order of arrival.
     #[must_use]
-    pub fn ticket(&self) -> Ticket {
-        self.ticket
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
     }
 
-    /// What was given for whoever serves it, if it is of this type.
+    /// What was given for serving it, if it is of this type.
     #[must_use]
     pub fn about<T: Any>(&self) -> Option<&T> {
         self.about.downcast_ref()
@@ -88,75 +95,97 @@ impl Waiter {
 impl fmt::Debug for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waiter")
-            .field("ticket", &self.ticket)
-            .field("claim", &self.claim)
+            .field("sequence", &self.sequence)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
 
-/// Those who wait for keys of one shard, behind its lock.
+/// The waiters for keys of one shard, behind its lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     queues: HashMap<WaitKey, Queue>,
     /// How many there are in all queues.
     len: usize,
     /// Queues with a waiter that has to learn that the key is gone.
-    minding: usize,
+    woken_on_delete: usize,
 }
 
-/// Those who wait for one key, in their order.
+/// The waiters for one key, in their order.
 #[derive(Debug, Default)]
 struct Queue {
-    waiters: BTreeMap<Ticket, Arc<Waiter>>,
+    waiters: BTreeMap<Sequence, Arc<Waiter>>,
     /// How many of them have to learn that the key is gone.
-    minding: usize,
+    woken_on_delete: usize,
 }
 
 impl Waiters {
     fn add(&mut self, key: WaitKey, waiter: Arc<Waiter>) {
         let queue = self.queues.entry(key).or_default();
-        let minds = waiter.minds_removal;
-        if queue.waiters.insert(waiter.ticket, waiter).is_some() {
+        let wakes = waiter.wake_on_delete;
+        if queue.waiters.insert(waiter.sequence, waiter).is_some() {
             return;
         }
         self.len += 1;
-        if minds {
-            queue.minding += 1;
-            self.minding += usize::from(queue.minding == 1);
+        if wakes {
+            queue.woken_on_delete += 1;
+            self.woken_on_delete += usize::from(queue.woken_on_delete == 1);
         }
     }
 
-    fn remove(&mut self, key: &WaitKey, ticket: Ticket) {
+    fn remove(&mut self, key: &WaitKey, sequence: Sequence) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        let Some(waiter) = queue.waiters.remove(&ticket) else { return };
+        let Some(waiter) = queue.waiters.remove(&sequence) else { return };
         self.len -= 1;
-        if waiter.minds_removal {
-            queue.minding -= 1;
-            self.minding -= usize::from(queue.minding == 0);
+        if waiter.wake_on_delete {
+            queue.woken_on_delete -= 1;
+            self.woken_on_delete -= usize::from(queue.woken_on_delete == 0);
         }
         if queue.waiters.is_empty() {
             self.queues.remove(key);
         }
     }
 
-    /// Those who wait for a key, in their order, from behind `after` on.
-    fn queue(&self, key: &WaitKey, after: Option<Ticket>) -> impl Iterator<Item = &Arc<Waiter>> {
+    /// The waiters for a key, in their order, those after `after`.
+    fn queue(&self, key: &WaitKey, after: Option<Sequence>) -> impl Iterator<Item = &Arc<Waiter>> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let queue = self.queues.get(key).into_iter();
         queue.flat_map(move |queue| queue.waiters.range(from)).map(|it| it.1)
     }
 
-    /// The keys of a database that somebody waits for.
-    pub(crate) fn keys_of(&self, db: DbIndex) -> impl Iterator<Item = &WaitKey> {
-        self.queues.keys().filter(move |(of, _)| *of == db)
+    /// All keys, each with what its waiters are about, in their order.
+    #[cfg(test)]
+    pub(crate) fn all<T: Any + Clone>(&self) -> Vec<(WaitKey, Vec<T>)> {
+        let about = |waiter: &Arc<Waiter>| waiter.about::<T>().expect("one type in a test").clone();
+        let queues = self.queues.iter();
+        queues.map(|(key, it)| (key.clone(), it.waiters.values().map(about).collect())).collect()
+    }
+
+    /// The keys of a database that have waiters.
+    pub(crate) fn keys_of(&self, dbs: &DbSet) -> impl Iterator<Item = &WaitKey> {
+        self.queues.keys().filter(|(db, _)| dbs.contains(*db))
     }
 }
 
-/// The keys that a thread has changed while somebody waited in their shards.
+/// The keys that a thread has changed while there were waiters in their shards.
 #[derive(Debug, Default)]
 pub(crate) struct Ready(RefCell<Vec<WaitKey>>);
 
 impl Ready {
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> Vec<WaitKey> {
+        self.0.borrow().clone()
+    }
+
+    /// Forgets all but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.get_mut().truncate(len);
+    }
+
     #[cold]
     pub(crate) fn note(&self, db: DbIndex, key: &[u8]) {
         let mut keys = self.0.borrow_mut();
@@ -166,72 +195,110 @@ impl Ready {
     }
 }
 
-/// Keys that were changed by somebody who does not serve those who wait for them.
+/// Keys that were changed by code that does not serve their waiters.
 #[derive(Default)]
 pub(crate) struct Unserved {
-    keys: Mutex<Vec<WaitKey>>,
-    /// Told when there are any.
-    alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    keys: Mutex<UnservedKeys>,
+    /// Told when some were handed over.
+    callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
+#[derive(Default)]
+struct UnservedKeys {
+    /// Handed over by threads that do not serve. The callback is called for the first of them.
+    handed_over: Vec<WaitKey>,
+    /// Left by workers that found the shard busy, which are woken when it is free. They are apart, because until
+    /// then no thread may look here.
+    left: Vec<WaitKey>,
+}
+
+/// Waiters that have their answer and still stand in queues of busy shards.
+#[derive(Default)]
+pub(crate) struct Forgotten(Mutex<Vec<Arc<Waiter>>>);
+
 impl Keyspace {
-    /// Has `alarm` called when keys were changed by somebody who does not serve those who wait for them.
-    /// It is to have somebody call [`Locker::take_unserved`] soon. A second call has no effect.
-    pub fn on_unserved(&self, alarm: impl Fn() + Send + Sync + 'static) {
-        let _ = self.unserved.alarm.set(Box::new(alarm));
+    /// Has `callback` called when keys were changed by code that does not serve their waiters.
+    /// It has to see to it that [`ShardLocks::take_unserved`] is called soon. A second call has no effect.
+    pub fn on_unserved(&self, callback: impl Fn() + Send + Sync + 'static) {
+        let _ = self.unserved.callback.set(Box::new(callback));
+    }
+
+    /// Leaves it to the reaper to take a waiter out of all queues that has its answer: for callers that may hold
+    /// shards. A second call does nothing.
+    pub fn forget_waiter_later(&self, waiter: &Arc<Waiter>) {
+        if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
+            self.leave_to_reaper(waiter);
+        }
+    }
+
+    fn leave_to_reaper(&self, waiter: &Arc<Waiter>) {
+        self.forgotten.0.lock().push(Arc::clone(waiter));
+        self.reaper_wakeup.notify();
     }
 }
 
-impl Locker<'_> {
-    /// Leaves the keys that nobody has served to others; no shard is held.
+impl ShardLocks<'_> {
+    /// Leaves unserved keys to other threads; no shard is held.
     #[cold]
     pub(crate) fn hand_over_ready(&mut self) {
-        let Unserved { keys, alarm } = &self.keyspace().unserved;
+        let Unserved { keys, callback } = &self.keyspace().unserved;
         // Without anybody to serve there are no waiters either.
-        let Some(alarm) = alarm.get() else { return };
+        let Some(callback) = callback.get() else { return };
         let was_empty = {
             let mut keys = keys.lock();
-            let was_empty = keys.is_empty();
-            keys.append(self.ready.0.get_mut());
+            let was_empty = keys.handed_over.is_empty();
+            keys.handed_over.append(self.thread.effects.ready.0.get_mut());
             was_empty
         };
         if was_empty {
-            alarm();
+            callback();
         }
+    }
+
+    /// Leaves a key to the next call of [`ShardLocks::take_unserved`], because it is in a busy shard. No thread is
+    /// told.
+    pub fn leave_unserved(&mut self, key: WaitKey) {
+        self.keyspace().unserved.keys.lock().left.push(key);
+    }
+
+    /// Notes a key as changed, which others have changed and not served.
+    pub fn note_ready(&self, (db, key): &WaitKey) {
+        self.thread.effects.ready.note(*db, key);
     }
 
     /// Takes over what others have changed and not served.
     pub fn take_unserved(&mut self) {
-        let unserved = std::mem::take(&mut *self.keyspace().unserved.keys.lock());
-        self.ready.0.get_mut().extend(unserved);
+        let UnservedKeys { handed_over, left } =
+            std::mem::take(&mut *self.keyspace().unserved.keys.lock());
+        self.thread.effects.ready.0.get_mut().extend(left.into_iter().chain(handed_over));
     }
 
-    /// Notes all keys as changed that somebody waits for: to be called when keys have come to be in a way
+    /// Notes all keys with waiters as changed: to be called when keys have come to be in a way
     /// that passes no change of each.
     pub fn note_all_waiters(&mut self) {
-        let dbs: Vec<DbIndex> = self.keyspace().db_indices().collect();
-        self.lock_all().locker().note_waiters_of(&dbs);
+        let dbs: DbSet = self.keyspace().db_indices().collect();
+        self.lock_all().locks().note_waiters_of(&dbs);
     }
 
-    /// Whether keys were changed with this locker that somebody may wait for.
+    /// Whether keys were changed with these locks that clients may wait for.
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {
-        !self.ready.0.borrow().is_empty()
+        !self.thread.effects.ready.0.borrow().is_empty()
     }
 
     /// These keys, in the order of their changes.
     #[must_use]
     pub fn take_ready(&mut self) -> Vec<WaitKey> {
-        std::mem::take(self.ready.0.get_mut())
+        std::mem::take(self.thread.effects.ready.0.get_mut())
     }
 
     /// Claims the first of those who wait for a key and came `after`. Where the key is gone only those come
-    /// into question who mind.
+    /// into question who mind. A worker reaches the shard of the key first.
     pub fn claim_waiter(
         &mut self,
         key: &WaitKey,
-        after: Option<Ticket>,
+        after: Option<Sequence>,
         now_ms: i64,
     ) -> Option<Arc<Waiter>> {
         let (db, bytes) = key;
@@ -240,27 +307,54 @@ impl Locker<'_> {
         let shard = self.keyspace().hasher.shard(hashed.hash());
         let waiters = self.held(shard).shard.waiters.as_ref()?;
         let claimed = waiters.queue(key, after).find(|waiter| {
-            (is_there || waiter.minds_removal) && waiter.claim.claim() == Claimed::Yes
+            (is_there || waiter.wake_on_delete) && waiter.state.claim() == Claimed::Yes
         });
         claimed.map(Arc::clone)
     }
 
-    /// Takes a waiter that has its answer out of all queues.
+    /// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Does
+    /// not wait for a busy shard if the locks are a worker's: the reaper does that.
     pub fn forget_waiter(&mut self, waiter: &Arc<Waiter>) {
+        if waiter.is_forgotten.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.try_forget(waiter).is_err() {
+            self.keyspace().leave_to_reaper(waiter);
+        }
+    }
+
+    /// Takes a waiter out that was registered under an undo log, as if it had never come.
+    pub(crate) fn withdraw_waiter(&mut self, waiter: &Waiter) {
+        waiter.state.withdraw();
+        if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
+            self.try_forget(waiter).expect("its shards are locked");
+        }
+    }
+
+    /// Takes waiters out of their queues that other threads could not.
+    pub(crate) fn forget_others(&mut self) {
+        let forgotten = std::mem::take(&mut *self.keyspace().forgotten.0.lock());
+        forgotten.iter().for_each(|waiter| self.try_forget(waiter).expect("it waits"));
+    }
+
+    fn try_forget(&mut self, waiter: &Waiter) -> Result<(), Busy> {
         for key in &waiter.keys {
             let shard = self.keyspace().hasher.shard(self.keyspace().hash(&key.1));
+            self.reach_shard(shard)?;
             let held = self.held(shard);
             if let Some(waiters) = &mut held.shard.waiters {
-                waiters.remove(key, waiter.ticket);
+                waiters.remove(key, waiter.sequence);
             }
             held.note_waiters();
         }
+        Ok(())
     }
 }
 
-impl Locker<'_> {
-    /// Registers somebody who waits for `keys` of a database, and who has looked under the same locks and
-    /// found nothing. `about` is for whoever serves it.
+impl ShardLocks<'_> {
+    /// Registers a waiter for `keys` of a database, which has looked under the same locks and
+    /// found nothing. `about` is for the thread that serves it. Under an undo log a rollback takes it out again;
+    /// until the commit no other thread must know of it.
     ///
     /// # Panics
     ///
@@ -269,15 +363,16 @@ impl Locker<'_> {
         &mut self,
         db: DbIndex,
         keys: &[Key<'_>],
-        minds_removal: bool,
+        wake_on_delete: bool,
         about: impl Any + Send + Sync,
     ) -> Arc<Waiter> {
         self.assert_together(keys);
         let waiter = Arc::new(Waiter {
-            claim: Claim::new(),
-            minds_removal,
-            ticket: self.keyspace().tickets.next(),
+            state: WaiterState::new(),
+            wake_on_delete,
+            sequence: self.keyspace().sequences.next(),
             keys: keys.iter().map(|key| (db, key.bytes().into())).collect(),
+            is_forgotten: AtomicBool::new(false),
             about: Box::new(about),
         });
         for (key, wait_key) in keys.iter().zip(&waiter.keys) {
@@ -287,21 +382,24 @@ impl Locker<'_> {
             waiters.add(wait_key.clone(), Arc::clone(&waiter));
             held.note_waiters();
         }
+        if let Some(undo) = &self.thread.undo {
+            undo.waits(Arc::clone(&waiter));
+        }
         waiter
     }
 }
 
 impl crate::shard::Held<'_> {
-    /// Lets those who change keys of the shard know whether anybody waits.
+    /// Tells threads that change keys of the shard whether there is a waiter.
     fn note_waiters(&mut self) {
         let waiters = self.shard.waiters.as_ref();
-        let [count, keys, minding] =
-            waiters.map_or([0; 3], |waiters| [waiters.len, waiters.queues.len(), waiters.minding]);
+        let [count, keys, woken_on_delete] = waiters
+            .map_or([0; 3], |waiters| [waiters.len, waiters.queues.len(), waiters.woken_on_delete]);
         if count == 0 {
             self.shard.waiters = None;
         }
-        self.stats.waiters.set(count as u64);
+        self.stats.interest.set(Interest::WAITERS, count > 0);
         self.stats.awaited_keys.set(keys as u64);
-        self.stats.awaited_removals.set(minding as u64);
+        self.stats.awaited_removals.set(woken_on_delete as u64);
     }
 }

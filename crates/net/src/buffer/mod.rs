@@ -1,7 +1,4 @@
-//! Buffers that connections own for a while, from a pool of their worker.
+//! Input buffers that outlive a turn.
 
 pub(crate) mod apart;
-mod arena;
-mod buddy;
-pub(crate) mod pool;
 pub(crate) mod rest;

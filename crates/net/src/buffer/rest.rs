@@ -1,12 +1,11 @@
 //! Input that has arrived and waits for more: the incomplete rest of a request, or whole requests
 //! of a suspended session.
 //!
-//! - Owns nothing while empty.
+//! - Owns nothing while empty. When requests were consumed, owns at most [`SLACK_FACTOR`] times the bytes that are
+//!   left, or [`SLACK_BYTES_MAX`]: an idle connection does not keep the memory of its last request.
 //! - Whatever length a request announces, room is made for at most [`READ_AHEAD_FACTOR`] times the
 //!   bytes that have arrived, and at most [`READ_AHEAD_BYTES_MAX`] more than have arrived or twice
 //!   as many.
-
-use super::pool::{BLOCK_BYTES_MAX, Block, Pool};
 
 /// Room made for announced bytes before they arrive. A peer that announces much and sends little
 /// costs no more than this.
@@ -17,45 +16,23 @@ pub const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
 /// get the smallest block each.
 pub(crate) const READ_AHEAD_FACTOR: usize = 16;
 
-#[derive(Debug, Default)]
-enum Storage {
-    #[default]
-    None,
-    Pooled(Block),
-    /// Larger than the pool gives in one piece; the length of the vector is the room.
-    Heap(Vec<u8>),
-}
+/// The least room made. A session with an incomplete request costs at least this much.
+const ROOM_BYTES_MIN: usize = 256;
 
-impl Storage {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Storage::None => &[],
-            Storage::Pooled(block) => block,
-            Storage::Heap(bytes) => bytes,
-        }
-    }
+/// Memory that may stay unused behind requests that were consumed. No more bytes than these are moved to the
+/// worker's buffer when the next ones arrive (`REJOIN_BYTES_MAX`), so keeping more memory for them would save nothing.
+const SLACK_BYTES_MAX: usize = 4 * 1024;
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Storage::None => &mut [],
-            Storage::Pooled(block) => block,
-            Storage::Heap(bytes) => bytes,
-        }
-    }
+/// The same as a multiple of the bytes that are left. Growing leaves at most half of the memory unused. So between a
+/// move to larger memory and one to smaller memory at least as many bytes are consumed as are left, and all moves add
+/// up to a small multiple of the bytes that arrive.
+const SLACK_FACTOR: usize = 4;
 
-    fn with_room(room: usize, pool: &Pool) -> Storage {
-        if room <= BLOCK_BYTES_MAX {
-            Storage::Pooled(pool.take(room))
-        } else {
-            Storage::Heap(vec![0; room])
-        }
-    }
-}
-
-/// The unconsumed input of one connection: `start <= end <= storage.bytes().len()`.
+/// The unconsumed input of one connection: `start <= end <= memory.len()`.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    storage: Storage,
+    /// As long as it was written to at any time.
+    memory: Vec<u8>,
     start: usize,
     end: usize,
     /// Bytes the session expects its first request to have; 0 if it does not know.
@@ -64,7 +41,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.storage.bytes()[self.start..self.end]
+        &self.memory[self.start..self.end]
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,17 +50,20 @@ impl Rest {
 
     /// Memory owned.
     pub(crate) fn capacity(&self) -> usize {
-        self.storage.bytes().len()
+        self.memory.capacity()
     }
 
-    /// Drops the first `count` bytes; gives the memory back with the last one.
+    /// Drops the first `count` bytes; gives the memory back with the last one, or when few are left. Only what is
+    /// consumed gives memory back: room made ahead stays until it is used.
     pub(crate) fn discard(&mut self, count: usize, wanted: usize) {
         debug_assert!(count <= self.len());
         self.start += count;
-        self.wanted = wanted;
         if self.start == self.end {
             *self = Rest::default();
+        } else if count > 0 && self.capacity() > SLACK_BYTES_MAX.max(SLACK_FACTOR * self.len()) {
+            self.truncate(self.len());
         }
+        self.wanted = wanted;
     }
 
     pub(crate) fn clear(&mut self) {
@@ -91,83 +71,72 @@ impl Rest {
     }
 
     /// Appends a copy of `bytes`.
-    pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize, pool: &Pool) {
+    pub(crate) fn append(&mut self, bytes: &[u8], wanted: usize) {
         if bytes.is_empty() {
             return;
         }
         self.wanted = wanted;
         if self.room() < bytes.len() {
-            self.make_room(bytes.len(), pool);
+            self.make_room(bytes.len());
         }
-        self.storage.bytes_mut()[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
+        self.memory.truncate(self.end);
+        self.memory.extend_from_slice(bytes);
+        self.end = self.memory.len();
     }
 
     /// Room behind the bytes, to receive into: at least `min` bytes.
-    pub(crate) fn spare(&mut self, min: usize, pool: &Pool) -> &mut [u8] {
+    pub(crate) fn spare(&mut self, min: usize) -> &mut [u8] {
         if self.room() < min {
-            self.make_room(min, pool);
+            self.make_room(min);
         }
-        &mut self.storage.bytes_mut()[self.end..]
+        // Cleared once, and not again each time that something is received.
+        self.memory.resize(self.memory.capacity(), 0);
+        &mut self.memory[self.end..]
     }
 
     /// Tells that `count` bytes were written to the beginning of [`spare`](Rest::spare).
     pub(crate) fn extend(&mut self, count: usize) {
-        assert!(count <= self.room(), "received more than there was room");
+        assert!(count <= self.memory.len() - self.end, "received more than there was room");
         self.end += count;
     }
 
-    /// Drops all but the first `count` bytes, which are copied to a block of their size.
-    pub(crate) fn truncate(&mut self, count: usize, pool: &Pool) {
+    /// Drops all but the first `count` bytes, which are copied to memory of their size.
+    pub(crate) fn truncate(&mut self, count: usize) {
         let rest = std::mem::take(self);
-        self.append(&rest.bytes()[..count], 0, pool);
+        self.append(&rest.bytes()[..count], 0);
     }
 
     /// Puts `bytes` between the first `at` bytes and the others.
     pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
         let (front, back) = self.bytes().split_at(at);
         let joined = [front, bytes, back].concat();
-        *self = Rest { start: 0, end: joined.len(), storage: Storage::Heap(joined), wanted: 0 };
+        *self = Rest { start: 0, end: joined.len(), memory: joined, wanted: 0 };
     }
 
     fn room(&self) -> usize {
-        self.storage.bytes().len() - self.end
+        self.capacity() - self.end
     }
 
-    /// Moves the bytes to storage with room for `more`, at least doubling in size so that the
-    /// moves of a growing request add up to less than twice its length. Where its length is known, a
-    /// vector grows in small steps and no further: large blocks grow where they are, and what is received
-    /// into memory that was just cleared finds it in the cache.
-    fn make_room(&mut self, more: usize, pool: &Pool) {
+    /// Makes room for `more` behind the bytes, and for what the session expects. Memory at least doubles, so that
+    /// the moves of a growing request add up to less than twice its length. Where it is large and the length is
+    /// known, it grows in small steps and no further: large allocations grow where they are.
+    fn make_room(&mut self, more: usize) {
         let len = self.len();
-        let capacity = self.capacity();
+        let fits = len + more <= self.capacity();
+        self.memory.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, len);
         // Room at the front suffices if at least half is free: then moving is paid for by the
         // bytes that were consumed.
-        if len + more <= capacity && len <= capacity / 2 {
-            self.storage.bytes_mut().copy_within(self.start..self.end, 0);
-        } else {
-            let arrived = len + more;
-            let ahead_max = READ_AHEAD_BYTES_MAX.min((READ_AHEAD_FACTOR - 1) * arrived);
-            let expected = self.wanted.min(arrived + ahead_max);
-            if let Storage::Heap(bytes) = &mut self.storage
-                && self.start == 0
-            {
-                let room = if expected >= arrived { expected } else { arrived + ahead_max };
-                if room > bytes.capacity() {
-                    // Of what is set aside only what is needed is touched.
-                    let doubled = if expected >= arrived { room } else { room.max(2 * len) };
-                    bytes.reserve_exact(doubled - bytes.len());
-                }
-                bytes.resize(room, 0);
-                return;
-            }
-            let room = (2 * len).max(arrived).max(expected);
-            let mut storage = Storage::with_room(room, pool);
-            storage.bytes_mut()[..len].copy_from_slice(self.bytes());
-            self.storage = storage;
+        if fits && len <= self.capacity() / 2 {
+            return;
         }
-        self.start = 0;
-        self.end = len;
+        let arrived = len + more;
+        let ahead_max = READ_AHEAD_BYTES_MAX.min((READ_AHEAD_FACTOR - 1) * arrived);
+        let expected = self.wanted.min(arrived + ahead_max);
+        let is_known = len >= READ_AHEAD_BYTES_MAX && expected >= arrived;
+        let room = if is_known { expected } else { expected.max(arrived).max(2 * len) };
+        self.memory.truncate(len);
+        self.memory.reserve_exact(room.max(ROOM_BYTES_MIN) - len);
     }
 }
 
@@ -195,6 +164,9 @@ mod tests {
         ]
     }
 
+    /// How often a byte is moved on average, at most.
+    const MOVES_MAX: usize = 4;
+
     proptest! {
         #![proptest_config(ProptestConfig {
             cases: if cfg!(miri) { 4 } else { 256 },
@@ -203,80 +175,102 @@ mod tests {
         })]
         #[test]
         fn keeps_the_bytes_like_a_queue(steps in prop::collection::vec(step(), 1..40)) {
-            let pool = Pool::default();
             let mut rest = Rest::default();
             let mut model: VecDeque<u8> = VecDeque::new();
             let mut bytes = (0..=250u8).cycle();
             let mut next = |count: usize| -> Vec<u8> { bytes.by_ref().take(count).collect() };
+            let (mut arrived, mut moved) = (0, 0);
             for step in steps {
+                let capacity = rest.capacity();
                 match step {
                     Step::Append(count) => {
                         let new = next(count);
-                        rest.append(&new, 0, &pool);
+                        rest.append(&new, 0);
+                        arrived += new.len();
                         model.extend(new);
                     }
                     Step::Receive { min, count } => {
-                        let spare = rest.spare(min, &pool);
+                        let spare = rest.spare(min);
                         prop_assert!(spare.len() >= min);
                         let new = next(count.min(spare.len()));
                         spare[..new.len()].copy_from_slice(&new);
                         rest.extend(new.len());
+                        arrived += new.len();
                         model.extend(new);
                     }
                     Step::Discard { count, wanted } => {
                         let count = count.min(rest.len());
                         rest.discard(count, wanted);
                         model.drain(..count);
+                        let kept_max = SLACK_BYTES_MAX.max(SLACK_FACTOR * model.len());
+                        prop_assert!(count == 0 || rest.capacity() <= kept_max);
                     }
                 }
                 prop_assert!(model.iter().eq(rest.bytes()));
                 prop_assert_eq!(model.len(), rest.len());
+                moved += if rest.capacity() == capacity { 0 } else { rest.len() };
+                prop_assert!(moved <= MOVES_MAX * arrived, "{moved} of {arrived}");
             }
             rest.clear();
-            prop_assert_eq!(pool.stats().used_bytes, 0);
+            prop_assert_eq!(rest.capacity(), 0);
         }
     }
 
     #[test]
     fn owns_nothing_while_empty() {
-        let pool = Pool::default();
         let mut rest = Rest::default();
-        rest.append(b"GET ", 0, &pool);
+        rest.append(b"GET ", 0);
         assert_eq!(rest.capacity(), 256);
         rest.discard(4, 0);
-        assert_eq!((rest.capacity(), pool.stats().used_bytes), (0, 0));
+        assert_eq!(rest.capacity(), 0);
+    }
+
+    #[test]
+    fn the_beginning_of_a_request_does_not_keep_the_memory_of_the_one_before() {
+        let mut rest = Rest::default();
+        let request = vec![1; 16 * 1024 * 1024];
+        rest.append(&request, 0);
+        rest.append(b"*2\r\n$3\r\nGE", 0);
+        rest.discard(request.len(), 0);
+        assert_eq!((rest.bytes(), rest.capacity()), (&b"*2\r\n$3\r\nGE"[..], 256));
+    }
+
+    #[test]
+    fn room_made_ahead_is_kept_while_nothing_is_consumed() {
+        let mut rest = Rest::default();
+        rest.append(&[0; 10_000], 1024 * 1024);
+        let capacity = rest.capacity();
+        assert!(capacity > SLACK_BYTES_MAX.max(SLACK_FACTOR * rest.len()));
+        rest.discard(0, 1024 * 1024);
+        assert_eq!(rest.capacity(), capacity);
     }
 
     #[test]
     fn an_announced_length_reserves_only_so_much_ahead() {
-        let pool = Pool::default();
         let announced = 512 * 1024 * 1024;
         let mut rest = Rest::default();
-        rest.append(b"*3 $512m", announced, &pool);
+        rest.append(b"*3 $512m", announced);
         assert_eq!(rest.capacity(), 256);
         for _ in 0..64 {
-            rest.append(&[0; 64 * 1024], announced, &pool);
+            rest.append(&[0; 64 * 1024], announced);
             let (arrived, capacity) = (rest.len(), rest.capacity());
             assert!(capacity >= 1024 * 1024, "{capacity} for {arrived}");
-            // The next power of two, while the pool has blocks of the size.
             assert!(capacity <= 2 * (arrived + READ_AHEAD_BYTES_MAX), "{capacity} for {arrived}");
         }
     }
 
     #[test]
     fn a_growing_request_is_moved_few_times() {
-        let pool = Pool::default();
         let mut rest = Rest::default();
         let (mut moves, mut capacity) = (0, 0);
         let piece = [1; 16 * 1024];
         for _ in 0..1024 {
-            rest.append(&piece, 0, &pool);
+            rest.append(&piece, 0);
             moves += usize::from(rest.capacity() != capacity);
             capacity = rest.capacity();
         }
         assert_eq!(rest.len(), 16 * 1024 * 1024);
-        // Up to a block of the pool it doubles; beyond, a MiB more each time is a mapping that grows.
-        assert!(moves <= 7 + 16, "{moves} moves");
+        assert!(moves <= 12, "{moves} moves");
         assert!(rest.capacity() <= 2 * rest.len());
     }
 }

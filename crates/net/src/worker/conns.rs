@@ -1,11 +1,11 @@
-//! The connections of a worker as the service sees them in messages and at the end of a turn.
+//! The connections of a worker as the service sees them, in messages and at the end of a turn.
 
 use super::{Core, Token};
 use crate::clock::Now;
 use crate::connection::{ConnInfo, ConnKey, Phase};
-use crate::output::Output;
 use crate::service::{CloseReason, WorkerId};
 use crate::timer::TimerKind;
+use tierce_output::Output;
 
 /// All connections of one worker.
 pub struct Conns<'a, S> {
@@ -181,7 +181,7 @@ impl<S> ConnMut<'_, S> {
 
     /// Closes the connection without sending what waits.
     pub fn close(&mut self) {
-        self.core.doom(self.token, CloseReason::Service);
+        self.core.schedule_close(self.token, CloseReason::Service);
     }
 
     /// Closes the connection when everything written so far is sent.

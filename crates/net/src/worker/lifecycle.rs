@@ -1,15 +1,17 @@
-//! How connections begin and end.
+//! Opening and closing connections.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::event::epoll::{self, EventData};
 use rustix::net::Shutdown;
 
 use super::send::READ_EVENTS;
-use super::{Core, Doomed, Ending, Token, Worker, count_down};
+use super::{Core, Ending, PendingClose, Token, Worker, count_down};
 use crate::acceptor::Accepted;
 use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
-use crate::service::{CloseReason, Service};
+use crate::listener::Encryption;
+use crate::service::{CloseReason, OnHangup, Service};
 use crate::timer::TimerKind;
 
 /// How long a connection that is to be closed may read nothing of its last output. We notice that it
@@ -40,27 +42,31 @@ impl<S: Service> Worker<S> {
             return count_down(&self.handle, &info);
         }
         core.metrics.accepted += 1;
+        if accepted.encryption == Encryption::Tls {
+            return self.open_encrypted(info, accepted.socket);
+        }
         let (session, refusal) = match self.service.open(&mut self.state, &info, core.now) {
             Ok(session) => (Some(session), None),
             Err(refusal) => (None, Some(refusal)),
         };
-        let data = EventData::new_u64(token.0);
-        let watched = epoll::add(&core.epoll, &accepted.socket, data, READ_EVENTS);
-        core.conns.insert(Conn::new(info, accepted.socket, session));
-        if let Err(errno) = watched {
-            core.doom(token, CloseReason::Io(errno.into()));
-        } else if let Some(last_words) = refusal {
-            core.begin_output(token);
-            core.output.buffer().extend_from_slice(&last_words);
-            core.begin_flushing(token);
-            core.dispatch_output(token);
+        core.insert(Conn::new(info, accepted.socket, session));
+        if let Some(last_words) = refusal {
+            core.refuse(token, &last_words);
         }
     }
 
     /// Ends the connections that were found to have ended, and tells the service.
-    pub(super) fn close_doomed(&mut self) {
-        while !self.core.doomed.is_empty() {
-            let Doomed { token, reason, ending } = self.core.doomed.remove(0);
+    #[inline(always)]
+    pub(super) fn run_pending_closes(&mut self) {
+        if !self.core.pending_closes.is_empty() {
+            self.close_all_pending();
+        }
+    }
+
+    #[cold]
+    fn close_all_pending(&mut self) {
+        while !self.core.pending_closes.is_empty() {
+            let PendingClose { token, reason, ending } = self.core.pending_closes.remove(0);
             if self.core.conn(token).is_some() {
                 self.end(token, reason, ending);
             }
@@ -78,6 +84,10 @@ impl<S: Service> Worker<S> {
             count_down(&self.handle, &info);
         }
         if let Some(session) = session {
+            if matches!(&reason, CloseReason::Io(error) if error.kind() == io::ErrorKind::InvalidData)
+            {
+                self.core.metrics.tls.failed += 1;
+            }
             self.service.close(&mut self.state, session, &info, reason);
         }
     }
@@ -87,14 +97,17 @@ impl<S: Service> Worker<S> {
         let token = Token::new(conn.info.key);
         match conn.phase {
             Phase::Open | Phase::Suspended(_) => self.core.judge(token),
+            Phase::Handshaking => self.give_up_handshake(token),
             // It has done what it can, and the end of the wait is certain.
             Phase::Flushing if conn.control.gates.is_some() => self.core.give_time_to_flush(token),
-            Phase::Flushing | Phase::Lingering => self.core.doom(token, CloseReason::Service),
+            Phase::Flushing | Phase::Lingering => {
+                self.core.schedule_close(token, CloseReason::Service);
+            }
         }
-        self.close_doomed();
+        self.run_pending_closes();
     }
 
-    /// Serves no more requests; lets outputs drain and then ends the loop.
+    /// Stops serving requests; lets outputs drain and then ends the loop.
     pub(super) fn drain(&mut self, within_ms: u64) {
         let until_ms = self.core.now.monotonic_ms.saturating_add(within_ms);
         self.drain_until_ms = Some(until_ms);
@@ -103,12 +116,12 @@ impl<S: Service> Worker<S> {
         for token in tokens {
             let Some(conn) = self.core.conn(token) else { continue };
             if !conn.has_output() {
-                self.core.doom(token, CloseReason::Shutdown);
+                self.core.schedule_close(token, CloseReason::Shutdown);
             } else {
                 self.core.begin_flushing(token);
             }
         }
-        self.close_doomed();
+        self.run_pending_closes();
     }
 
     /// Closes what is left at the end of the loop.
@@ -123,12 +136,48 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
-    /// Has the connection closed as soon as no call to the service is under way.
-    pub(super) fn doom(&mut self, token: Token, reason: CloseReason) {
-        self.doomed.push(Doomed { token, reason, ending: Ending::Now });
+    /// Adds a connection to the poller and the others.
+    pub(super) fn insert(&mut self, conn: Conn<S>) {
+        let token = Token::new(conn.info.key);
+        let data = EventData::new_u64(token.0);
+        let watched = epoll::add(&self.epoll, &conn.socket, data, READ_EVENTS);
+        self.conns.insert(conn);
+        if let Err(errno) = watched {
+            self.schedule_close(token, CloseReason::Io(errno.into()));
+        }
     }
 
-    /// Serves no more requests of a connection, and closes it when its output is sent.
+    /// Turns away a connection that the service does not want.
+    pub(super) fn refuse(&mut self, token: Token, last_words: &[u8]) {
+        self.begin_output(token);
+        self.output.buffer().extend_from_slice(last_words);
+        self.begin_flushing(token);
+        self.dispatch_output(token);
+    }
+
+    /// Has the connection closed as soon as no call to the service is under way.
+    pub(super) fn schedule_close(&mut self, token: Token, reason: CloseReason) {
+        self.pending_closes.push(PendingClose { token, reason, ending: Ending::Now });
+    }
+
+    /// The socket has failed. The connection is closed at once, unless requests that it has sent are certain to be
+    /// executed: then it goes on without output, and is closed behind the last of them.
+    pub(super) fn fail(&mut self, token: Token, error: io::Error) {
+        let Some(conn) = self.conn(token) else { return };
+        let has_more = match conn.phase {
+            Phase::Open => conn.call_again,
+            Phase::Suspended(on_hangup) => on_hangup == OnHangup::Wait,
+            Phase::Handshaking | Phase::Flushing | Phase::Lingering => false,
+        };
+        if !has_more {
+            return self.schedule_close(token, CloseReason::Io(error));
+        }
+        (conn.hung_up, conn.readable) = (true, false);
+        conn.queue = None;
+        (conn.control.gates, conn.control.is_cut) = (None, true);
+    }
+
+    /// Stops serving a connection, and closes it when its output is sent.
     pub(super) fn begin_flushing(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };
         if !matches!(conn.phase, Phase::Open | Phase::Suspended(_)) {
@@ -141,26 +190,36 @@ impl<S> Core<S> {
         self.give_time_to_flush(token);
     }
 
-    /// Begins to wait anew for a peer that is to read its last output.
+    /// Restarts the wait for a peer to read its last output.
     pub(super) fn give_time_to_flush(&mut self, token: Token) {
         let at_ms = self.now.monotonic_ms + FLUSH_IDLE_MS_MAX;
         self.timers.set(token.slot(), TimerKind::Worker, at_ms);
     }
 
     /// Ends a connection that is being closed, if all its output is sent.
+    #[inline]
     pub(super) fn finish_flushing(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
-        if conn.phase != Phase::Flushing || conn.has_output() {
-            return;
+        if conn.phase == Phase::Flushing && !conn.has_output() {
+            self.end_flushed(token);
         }
+    }
+
+    #[cold]
+    fn end_flushed(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        conn.transport.close(conn.socket.as_fd(), &mut self.tls.buffers);
         let (reason, ending) = if conn.hung_up {
             (CloseReason::Peer, Ending::Now)
-        } else if self.lingering < LINGERING_MAX {
-            (CloseReason::Service, Ending::Linger)
         } else {
-            (CloseReason::Service, Ending::Now)
+            (CloseReason::Service, self.ending_of_flushed())
         };
-        self.doomed.push(Doomed { token, reason, ending });
+        self.pending_closes.push(PendingClose { token, reason, ending });
+    }
+
+    /// How a connection ends whose peer has yet to read what was sent.
+    pub(super) fn ending_of_flushed(&self) -> Ending {
+        if self.lingering < LINGERING_MAX { Ending::Linger } else { Ending::Now }
     }
 
     /// Shuts our end, and waits for the peer to shut its own.
@@ -185,8 +244,10 @@ impl<S> Core<S> {
         let Some(conn) = self.conns.remove(token.slot()) else { return };
         self.timers.remove(token.slot());
         self.metrics.closed += 1;
-        if conn.phase == Phase::Lingering {
-            self.lingering -= 1;
+        match conn.phase {
+            Phase::Lingering => self.lingering -= 1,
+            Phase::Handshaking => self.end_handshake(),
+            Phase::Open | Phase::Suspended(_) | Phase::Flushing => {}
         }
     }
 

@@ -1,15 +1,15 @@
 //! A worker: one thread, one epoll instance, the connections it owns, and the loop over them.
 //!
-//! - A connection stays with its worker; nothing of it is shared, so nothing of it is locked.
-//! - A turn costs one `epoll_wait`, and one `recv` and one `send` for each ready connection. There
-//!   is no second `recv` to see that nothing is left when the first one did not fill its buffer:
-//!   sockets are watched edge-triggered, so bytes arriving after it are reported anew.
-//! - A connection with more input than one `recv` takes goes on in the next turn, after the others.
-//! - Without anything to do the worker sleeps until its next timer, or for good.
-//! - An event for a connection that is gone never reaches the one that got its slot: events carry
-//!   the low half of the connection's id, and ids are not reused.
+//! - A connection stays with its worker; nothing of it is shared, so nothing is locked.
+//! - A turn costs one `epoll_wait`, and one `recv` and one `send` for each ready connection. A `recv` that did
+//!   not fill its buffer needs no second one: sockets are edge-triggered, so later bytes are reported anew.
+//! - A connection with more input than one `recv` takes continues in the next turn, after the others.
+//! - A worker without work sleeps until its next timer, if any.
+//! - An event for a closed connection never reaches the next one in its slot: events carry the low half of the
+//!   connection's id, and ids are not reused.
 
 pub(crate) mod conns;
+mod handshake;
 mod lifecycle;
 mod receive;
 mod send;
@@ -22,18 +22,17 @@ use std::sync::atomic::Ordering;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use crate::buffer::pool::Pool;
 use crate::clock::{Clock, Now};
 use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
 use crate::io::Io;
 use crate::metrics::LocalMetrics;
-use crate::output::limits::OutputLimits;
-use crate::output::{Output, Part};
 use crate::runtime::{Handle, Mail};
 use crate::service::{CloseReason, Flow, NextTurn, Service, WorkerId};
 use crate::slab::Slab;
 use crate::timer::{TimerKind, Timers};
+use crate::tls::{Handshakes, TlsSettings};
 use conns::Conns;
+use tierce_output::{Output, OutputLimits, Part};
 
 /// Events taken from the poller at once. More than this many ready connections are served in
 /// several turns.
@@ -78,7 +77,7 @@ enum Ending {
 
 /// A connection that has ended without the service knowing yet.
 #[derive(Debug)]
-struct Doomed {
+struct PendingClose {
     token: Token,
     reason: CloseReason,
     ending: Ending,
@@ -90,7 +89,6 @@ pub(crate) struct Core<S> {
     epoll: OwnedFd,
     conns: Slab<Conn<S>>,
     timers: Timers,
-    pool: Pool,
     output: Output,
     now: Now,
     metrics: LocalMetrics,
@@ -100,9 +98,11 @@ pub(crate) struct Core<S> {
     flush: Vec<Token>,
     deferred: Vec<Deferred>,
     /// Connections that ended during a call to the service, which must be told afterwards.
-    doomed: Vec<Doomed>,
+    pending_closes: Vec<PendingClose>,
     /// Connections in [`Phase::Lingering`].
     lingering: usize,
+    /// What encrypted connections share.
+    tls: Handshakes,
     suspended_input_bytes_max: usize,
 }
 
@@ -111,6 +111,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) input_buffer_bytes: usize,
     pub(crate) suspended_input_bytes_max: usize,
     pub(crate) limits: OutputLimits,
+    pub(crate) tls: Option<TlsSettings>,
     pub(crate) clock: Clock,
 }
 
@@ -156,15 +157,15 @@ impl<S: Service> Worker<S> {
             epoll,
             conns: Slab::new(),
             timers: Timers::default(),
-            pool: Pool::default(),
             output,
             now: config.clock.now(),
             metrics: LocalMetrics::default(),
             ready: Vec::new(),
             flush: Vec::new(),
             deferred: Vec::new(),
-            doomed: Vec::new(),
+            pending_closes: Vec::new(),
             lingering: 0,
+            tls: Handshakes::with(config.tls),
             suspended_input_bytes_max: config.suspended_input_bytes_max,
         };
         Worker {
@@ -242,10 +243,13 @@ impl<S: Service> Worker<S> {
             NextTurn::At(at_ms) => Some(at_ms),
             NextTurn::WhenReady => None,
         };
-        let earliest_ms = [service_ms, self.core.timers.next_ms(), self.drain_until_ms]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let or_never = |at_ms: Option<u64>| at_ms.unwrap_or(u64::MAX);
+        let earliest_ms = or_never(service_ms)
+            .min(or_never(self.core.timers.next_ms()))
+            .min(or_never(self.drain_until_ms));
+        if earliest_ms == u64::MAX {
+            return None;
+        }
         // A moment that passed since the turn began gives 0. The bound keeps far-away deadlines
         // inside the range of the system call.
         let now_ms = self.core.now.monotonic_ms;
@@ -254,6 +258,7 @@ impl<S: Service> Worker<S> {
 
     fn turn(&mut self, events: &[Event]) {
         self.core.now = self.clock.now();
+        self.core.tls.begin_turn();
         self.service.turn_start(&mut self.state, self.core.now);
         // The list is taken first: what becomes ready during this turn has its place in the next.
         let ready = std::mem::take(&mut self.core.ready);
@@ -270,7 +275,6 @@ impl<S: Service> Worker<S> {
         self.fire_timers();
         self.end_turn();
         self.core.metrics.turns += 1;
-        self.core.metrics.pool = self.core.pool.stats();
         self.core.metrics.publish(self.handle.metrics_of(self.core.id));
     }
 
@@ -278,10 +282,10 @@ impl<S: Service> Worker<S> {
         let now = self.core.now;
         let mut conns = Conns::new(&mut self.core);
         self.next_turn = self.service.turn_end(&mut self.state, &mut conns, now);
-        self.close_doomed();
+        self.run_pending_closes();
         self.send_deferred();
         self.flush_queues();
-        self.close_doomed();
+        self.run_pending_closes();
         self.core.output.reset();
     }
 
@@ -298,12 +302,15 @@ impl<S: Service> Worker<S> {
                     let mut conns = Conns::new(&mut self.core);
                     self.service.message(&mut self.state, message, &mut conns);
                 }
-                Mail::Close(key) => self.core.doom(Token::new(key), CloseReason::Requested),
+                Mail::Close(key) => {
+                    self.core.schedule_close(Token::new(key), CloseReason::Requested);
+                }
                 Mail::Resume(key) => self.core.resume(key),
                 Mail::OutputLimits(limits) => self.core.output.set_limits(limits),
+                Mail::Tls(settings) => self.core.tls.set(settings),
                 Mail::Drain { within_ms } => self.drain(within_ms),
             }
-            self.close_doomed();
+            self.run_pending_closes();
         }
         self.mail = mail;
     }
@@ -348,11 +355,12 @@ impl<S: Service> Worker<S> {
     }
 
     /// Applies what a call to the session has decided.
+    #[inline]
     fn after_call(&mut self, token: Token, flow: Flow) {
         self.core.apply(token, flow);
         self.core.dispatch_output(token);
         self.core.finish_hung_up(token);
-        self.close_doomed();
+        self.run_pending_closes();
     }
 }
 

@@ -1,4 +1,4 @@
-//! From the event of a socket to the call of its session.
+//! From a socket event to the call of its session.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,10 +6,11 @@ use std::os::fd::AsFd;
 use rustix::event::epoll::EventFlags;
 
 use super::{Core, Token, Worker};
-use crate::buffer::pool::Pool;
 use crate::connection::{Conn, Phase, Writable};
 use crate::io::Io;
 use crate::service::{CloseReason, Flow, OnHangup, Service};
+use crate::tls::Buffers;
+use crate::transport;
 
 /// A rest up to this size is moved back in front of the worker's buffer, so that the next `recv`
 /// has the whole buffer behind it. Larger ones stay where they are and grow there: moving them for
@@ -21,6 +22,10 @@ const SPARE_BYTES_MIN: usize = 4 * 1024;
 
 /// Most bytes received for one connection in one turn.
 const RECEIVE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The same for a value that is received apart. Fewer and longer calls cost the kernel less, and this many bytes
+/// take a millisecond or two, which others wait for.
+const RECEIVE_APART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Where the input of a connection is found after receiving.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +63,13 @@ impl<S: Service> Worker<S> {
         let waits_in_vain = match conn.phase {
             Phase::Open => false,
             Phase::Suspended(OnHangup::Close) => hang_up,
-            // Both directions are gone: no reply can reach the peer.
-            Phase::Suspended(OnHangup::Wait) | Phase::Flushing | Phase::Lingering => broken,
+            // No reply can reach the peer, but what it has asked for is done.
+            Phase::Suspended(OnHangup::Wait) => false,
+            Phase::Handshaking | Phase::Flushing | Phase::Lingering => broken,
         };
         if waits_in_vain {
-            self.core.doom(token, CloseReason::Peer);
-            self.close_doomed();
+            self.core.schedule_close(token, CloseReason::Peer);
+            self.run_pending_closes();
         } else if !conn.in_ready {
             // One that is listed is served anyway.
             self.serve(token);
@@ -76,6 +82,7 @@ impl<S: Service> Worker<S> {
         match conn.phase {
             Phase::Open => self.serve_open(token),
             Phase::Suspended(on_hangup) => self.keep_input(token, on_hangup),
+            Phase::Handshaking => self.shake_hands(token),
             Phase::Flushing => {}
             Phase::Lingering => self.discard_input(token),
         }
@@ -89,7 +96,7 @@ impl<S: Service> Worker<S> {
             return;
         }
         let received = if conn.readable {
-            receive(conn, &mut self.scratch, &core.pool)
+            receive(conn, &mut self.scratch, &mut core.tls.buffers)
         } else {
             Received::Nothing
         };
@@ -106,9 +113,9 @@ impl<S: Service> Worker<S> {
             Received::Nothing => {}
             Received::HangUp if conn.call_again => self.call(token, Place::Rest),
             Received::HangUp => core.finish_hung_up(token),
-            Received::Failed(error) => core.doom(token, CloseReason::Io(error)),
+            Received::Failed(error) => core.fail(token, error),
         }
-        self.close_doomed();
+        self.run_pending_closes();
     }
 
     /// Calls the session with its input.
@@ -127,18 +134,33 @@ impl<S: Service> Worker<S> {
         let mut io = Io { input, apart: conn.apart.take(), ..without };
         let flow = self.service.input(&mut self.state, session, &mut io);
         let (consumed, wanted, joined) = (io.consumed, io.wanted, io.joined);
+        let mail_first = io.mail_first;
         conn.apart = io.apart;
         match place {
             Place::Scratch(len) if consumed == len => {}
             Place::Scratch(len) => {
-                conn.rest.append(&self.scratch[consumed..len], wanted, &core.pool);
+                conn.rest.append(&self.scratch[consumed..len], wanted);
             }
             Place::Rest => conn.rest.discard(consumed, wanted),
         }
         if conn.apart.is_some() {
-            settle_apart(conn, joined, &core.pool);
+            settle_apart(conn, joined);
+        }
+        if mail_first {
+            return self.send_mail_first(token, flow);
         }
         self.after_call(token, flow);
+    }
+
+    /// Ends a call whose output is behind what the worker's mail leads to.
+    #[cold]
+    fn send_mail_first(&mut self, token: Token, flow: Flow) {
+        self.core.output.hold_for_turn();
+        self.after_call(token, flow);
+        self.read_mail();
+        self.flush_queues();
+        self.send_deferred();
+        self.run_pending_closes();
     }
 
     /// Receives for a suspended session, which is not called, up to a bound.
@@ -149,33 +171,34 @@ impl<S: Service> Worker<S> {
             return;
         }
         debug_assert!(!conn.is_receiving_apart(), "a session is not suspended inside a value");
-        let result = conn.transport.receive(conn.socket.as_fd(), &mut self.scratch);
+        let buffers = &mut core.tls.buffers;
+        let result = conn.transport.receive(conn.socket.as_fd(), &mut self.scratch, buffers);
         if let Ok(count) = result {
             conn.received(count, self.scratch.len());
         }
         match result {
-            Ok(0) if on_hangup == OnHangup::Close => core.doom(token, CloseReason::Peer),
+            Ok(0) if on_hangup == OnHangup::Close => core.schedule_close(token, CloseReason::Peer),
             Ok(0) => {}
             Ok(count) => {
                 core.metrics.bytes_in += count as u64;
                 conn.last_input_ms = core.now.monotonic_ms;
-                conn.rest.append(&self.scratch[..count], 0, &core.pool);
+                conn.rest.append(&self.scratch[..count], 0);
                 if conn.readable {
                     core.make_ready(token);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => conn.readable = false,
-            Err(error) => core.doom(token, CloseReason::Io(error)),
+            Err(error) => core.fail(token, error),
         }
-        self.close_doomed();
+        self.run_pending_closes();
     }
 
     /// Throws away what a peer still sends after its connection's end.
     fn discard_input(&mut self, token: Token) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
-        match conn.transport.receive(conn.socket.as_fd(), &mut self.scratch) {
-            Ok(0) => core.doom(token, CloseReason::Peer),
+        match transport::receive(conn.socket.as_fd(), &mut self.scratch) {
+            Ok(0) => core.schedule_close(token, CloseReason::Peer),
             Ok(count) => {
                 conn.received(count, self.scratch.len());
                 if conn.readable {
@@ -183,19 +206,31 @@ impl<S: Service> Worker<S> {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => conn.readable = false,
-            Err(error) => core.doom(token, CloseReason::Io(error)),
+            Err(error) => core.schedule_close(token, CloseReason::Io(error)),
         }
-        self.close_doomed();
+        self.run_pending_closes();
     }
 }
 
 impl<S> Core<S> {
     /// Applies the flow a session has chosen.
+    #[inline]
     pub(super) fn apply(&mut self, token: Token, flow: Flow) {
+        if let Some(conn) = self.conns.get(token.slot())
+            && flow == Flow::Continue
+            && conn.phase == Phase::Open
+        {
+            return;
+        }
+        self.change_phase(token, flow);
+    }
+
+    fn change_phase(&mut self, token: Token, flow: Flow) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         match (flow, conn.phase) {
             // The connection is being closed already.
-            (_, Phase::Flushing | Phase::Lingering) | (Flow::Continue, Phase::Open) => {}
+            (_, Phase::Handshaking | Phase::Flushing | Phase::Lingering)
+            | (Flow::Continue, Phase::Open) => {}
             (Flow::Yield, _) | (Flow::Continue, Phase::Suspended(_)) => {
                 conn.phase = Phase::Open;
                 conn.call_again = true;
@@ -205,7 +240,7 @@ impl<S> Core<S> {
                 conn.phase = Phase::Suspended(on_hangup);
                 let hang_up = conn.hang_up_reported || conn.hung_up;
                 if hang_up && on_hangup == OnHangup::Close {
-                    self.doom(token, CloseReason::Peer);
+                    self.schedule_close(token, CloseReason::Peer);
                 }
             }
             (Flow::Close, _) => self.begin_flushing(token),
@@ -214,19 +249,25 @@ impl<S> Core<S> {
 
     /// If the peer has sent all it will, and all complete requests in it were served: close as soon
     /// as the replies are sent. It may have shut only its sending half and be waiting for them.
+    #[inline]
     pub(super) fn finish_hung_up(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if conn.hung_up && conn.phase == Phase::Open && !conn.call_again {
-            self.begin_flushing(token);
-            self.finish_flushing(token);
+            self.flush_hung_up(token);
         }
+    }
+
+    #[cold]
+    fn flush_hung_up(&mut self, token: Token) {
+        self.begin_flushing(token);
+        self.finish_flushing(token);
     }
 }
 
 /// Receives once, into the worker's buffer or into the connection's own.
-fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
+fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], tls: &mut Buffers) -> Received {
     if conn.is_receiving_apart() {
-        return receive_apart(conn);
+        return receive_apart(conn, tls);
     }
     let kept = conn.rest.len();
     let socket = conn.socket.as_fd();
@@ -236,12 +277,12 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
         front.copy_from_slice(conn.rest.bytes());
         room
     } else {
-        let spare = conn.rest.spare(SPARE_BYTES_MIN, pool);
+        let spare = conn.rest.spare(SPARE_BYTES_MIN);
         let room = spare.len().min(RECEIVE_BYTES_MAX);
         &mut spare[..room]
     };
     let room = buffer.len();
-    let result = conn.transport.receive(socket, buffer);
+    let result = conn.transport.receive(socket, buffer, tls);
     if let Ok(count) = result {
         conn.received(count, room);
     }
@@ -249,7 +290,9 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
         Ok(0) => Received::HangUp,
         Ok(count) => {
             if into_scratch {
-                conn.rest.clear();
+                if kept > 0 {
+                    conn.rest.clear();
+                }
                 Received::Bytes { count, place: Place::Scratch(kept + count) }
             } else {
                 conn.rest.extend(count);
@@ -265,9 +308,10 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], pool: &Pool) -> Received {
 }
 
 /// Receives once into the value that is received apart.
-fn receive_apart<S>(conn: &mut Conn<S>) -> Received {
+fn receive_apart<S>(conn: &mut Conn<S>, tls: &mut Buffers) -> Received {
     let Some(apart) = &mut conn.apart else { return Received::Nothing };
-    let (room, result) = apart.receive(conn.transport, conn.socket.as_fd(), RECEIVE_BYTES_MAX);
+    let (room, result) =
+        apart.receive(&mut conn.transport, conn.socket.as_fd(), RECEIVE_APART_BYTES_MAX, tls);
     if let Ok(count) = result {
         conn.received(count, room);
     }
@@ -285,7 +329,7 @@ fn receive_apart<S>(conn: &mut Conn<S>) -> Received {
 /// Does after a call what the session has asked for: moves the beginning of a value out of the input, or
 /// the value back into it.
 #[cold]
-fn settle_apart<S>(conn: &mut Conn<S>, joined: bool, pool: &Pool) {
+fn settle_apart<S>(conn: &mut Conn<S>, joined: bool) {
     let Some(apart) = &mut conn.apart else { return };
     if apart.is_complete() {
         if joined {
@@ -294,6 +338,6 @@ fn settle_apart<S>(conn: &mut Conn<S>, joined: bool, pool: &Pool) {
         }
     } else if apart.bytes().is_empty() {
         apart.append(&conn.rest.bytes()[apart.at()..]);
-        conn.rest.truncate(apart.at(), pool);
+        conn.rest.truncate(apart.at());
     }
 }

@@ -1,4 +1,4 @@
-//! From what a session wrote to the socket.
+//! From a session's output to the socket.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -7,11 +7,11 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Core, Deferred, Token, Worker};
 use crate::connection::{Conn, Phase, Writable};
-use crate::output::limits::Verdict;
-use crate::output::{Output, Part};
 use crate::service::{CloseReason, Service};
 use crate::timer::TimerKind;
+use crate::tls::Buffers;
 use crate::transport::SLICES_MAX;
+use tierce_output::{Output, Part, Verdict};
 
 /// Events a connection is always watched for.
 pub(super) const READ_EVENTS: EventFlags =
@@ -37,7 +37,7 @@ impl<S: Service> Worker<S> {
         self.core.deferred = deferred;
     }
 
-    /// Sends the queues that got something to send or the room for it.
+    /// Sends the queues that got more to send, or room for it.
     pub(super) fn flush_queues(&mut self) {
         if self.core.flush.is_empty() {
             return;
@@ -61,7 +61,39 @@ impl<S: Service> Worker<S> {
 impl<S> Core<S> {
     /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
     /// turn, or queues it.
+    #[inline]
     pub(super) fn dispatch_output(&mut self, token: Token) {
+        if !self.send_at_once(token) {
+            self.sort_output(token);
+        }
+    }
+
+    /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
+    /// is not the case, and nothing has been done.
+    fn send_at_once(&mut self, token: Token) -> bool {
+        let Some(bytes) = self.output.plain_call() else { return false };
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return true };
+        if !conn.may_send_at_once() {
+            return false;
+        }
+        if bytes.is_empty() {
+            return true;
+        }
+        let result = conn.transport.send(conn.socket.as_fd(), bytes, &mut self.tls.buffers);
+        if let Ok(sent) = result
+            && sent == bytes.len()
+        {
+            self.metrics.bytes_out += sent as u64;
+            self.output.take_back_plain();
+        } else {
+            self.note_sent(token, self.output.part(), result);
+            self.output.discard_part();
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn sort_output(&mut self, token: Token) {
         if self.output.is_condemned() {
             return self.condemn(token);
         }
@@ -69,7 +101,7 @@ impl<S> Core<S> {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if conn.control.hold.is_some() {
             self.set_gate(token);
-            return self.dispatch_output(token);
+            return self.sort_output(token);
         }
         if part.len() > 0 {
             if conn.control.is_cut {
@@ -116,14 +148,14 @@ impl<S> Core<S> {
     fn condemn(&mut self, token: Token) {
         let pending = self.output.condemned_bytes();
         self.output.discard_part();
-        self.doom(token, CloseReason::OutputLimit { pending });
+        self.schedule_close(token, CloseReason::OutputLimit { pending });
     }
 
     fn queue_part(&mut self, token: Token, part: Part) {
         self.queue_deferred(token);
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let queue = conn.queue.get_or_insert_default();
-        queue.push_part(&self.output, part, 0, &self.pool);
+        queue.push_part(&self.output, part, 0);
         self.list_for_flush(token);
         self.judge(token);
     }
@@ -135,7 +167,7 @@ impl<S> Core<S> {
             && let Some(earlier) = self.deferred[index as usize].part.take()
         {
             let queue = conn.queue.get_or_insert_default();
-            queue.push_part(&self.output, earlier, 0, &self.pool);
+            queue.push_part(&self.output, earlier, 0);
         }
     }
 
@@ -182,17 +214,24 @@ impl<S> Core<S> {
     /// Sends a part; what the socket does not take is queued.
     fn send_part(&mut self, token: Token, part: Part) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
-        let sent = match send_once(conn, &self.output, part) {
+        let result = send_once(conn, &self.output, part, &mut self.tls.buffers);
+        self.note_sent(token, part, result);
+    }
+
+    /// Goes on after a part was given to the socket, which has taken some of it.
+    fn note_sent(&mut self, token: Token, part: Part, result: io::Result<usize>) {
+        let sent = match result {
             Ok(sent) => sent,
-            Err(error) => return self.doom(token, CloseReason::Io(error)),
+            Err(error) => return self.fail(token, error),
         };
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         self.metrics.bytes_out += sent as u64;
         if sent == part.len() {
             return self.finish_flushing(token);
         }
-        let is_full = sent < first_slices_len(&self.output, part);
+        let is_full = conn.transport.is_full(sent, first_slices_len(&self.output, part));
         let queue = conn.queue.get_or_insert_default();
-        queue.push_part(&self.output, part, sent, &self.pool);
+        queue.push_part(&self.output, part, sent);
         if is_full {
             self.wait_for_room(token);
         } else {
@@ -216,37 +255,39 @@ impl<S> Core<S> {
                 return;
             }
             let sendable = conn.sendable_bytes();
-            let Some(queue) = conn.queue.as_mut() else { return };
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = queue.slices(&mut slices, sendable);
+            let count = conn.queue.as_ref().map_or(0, |queue| queue.slices(&mut slices, sendable));
             let slices = &slices[..count];
             let len: usize = slices.iter().map(|slice| slice.len()).sum();
-            let socket = conn.socket.as_fd();
+            let (socket, tls) = (conn.socket.as_fd(), &mut self.tls.buffers);
             let sent = match slices {
-                [only] => conn.transport.send(socket, only),
-                _ => conn.transport.send_slices(socket, slices),
+                [only] => conn.transport.send(socket, only, tls),
+                _ => conn.transport.send_slices(socket, slices, tls),
             };
             let sent = match sent {
                 Ok(sent) => sent,
-                Err(error) => return self.doom(token, CloseReason::Io(error)),
+                Err(error) => return self.fail(token, error),
             };
-            queue.advance(sent);
+            if let Some(queue) = conn.queue.as_mut() {
+                queue.advance(sent);
+            }
             if let Some(gates) = conn.control.gates.as_mut() {
                 gates.advance(sent);
             }
             self.metrics.bytes_out += sent as u64;
             let is_last_output = conn.phase == Phase::Flushing;
-            if queue.bytes() == 0 {
+            if conn.queued_bytes() == 0 {
                 conn.queue = None;
             }
-            if sent == sendable {
+            let is_full = conn.transport.is_full(sent, len);
+            if sent == sendable && !is_full {
                 self.stop_waiting_for_room(token);
                 return self.finish_flushing(token);
             }
             if is_last_output && sent > 0 {
                 self.give_time_to_flush(token);
             }
-            if sent < len {
+            if is_full {
                 self.wait_for_room(token);
                 return self.judge(token);
             }
@@ -254,7 +295,7 @@ impl<S> Core<S> {
         self.list_for_flush(token);
     }
 
-    /// Watches the socket for room, for it is full.
+    /// Watches the full socket for room.
     fn wait_for_room(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         conn.writable = Writable::WhenPolled;
@@ -277,7 +318,7 @@ impl<S> Core<S> {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let data = EventData::new_u64(token.0);
         if let Err(errno) = epoll::modify(&self.epoll, &conn.socket, data, events) {
-            self.doom(token, CloseReason::Io(errno.into()));
+            self.schedule_close(token, CloseReason::Io(errno.into()));
         }
     }
 
@@ -300,20 +341,25 @@ impl<S> Core<S> {
                     self.timers.set(token.slot(), TimerKind::Worker, at_ms);
                 }
             }
-            Verdict::Exceeded => self.doom(token, CloseReason::OutputLimit { pending }),
+            Verdict::Exceeded => self.schedule_close(token, CloseReason::OutputLimit { pending }),
         }
     }
 }
 
 /// One system call for a part.
-fn send_once<S>(conn: &Conn<S>, output: &Output, part: Part) -> io::Result<usize> {
+fn send_once<S>(
+    conn: &mut Conn<S>,
+    output: &Output,
+    part: Part,
+    tls: &mut Buffers,
+) -> io::Result<usize> {
     let socket = conn.socket.as_fd();
     if let Some(bytes) = output.plain_bytes(part) {
-        return conn.transport.send(socket, bytes);
+        return conn.transport.send(socket, bytes, tls);
     }
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let count = output.slices(part, &mut slices);
-    conn.transport.send_slices(socket, &slices[..count])
+    conn.transport.send_slices(socket, &slices[..count], tls)
 }
 
 /// Bytes of a part that one system call covers.

@@ -32,7 +32,7 @@ use tierce_net::{
 /// Longest wait for anything that is certain to happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for something that is certain to become true, and that nobody announces.
+/// Waits for something that is certain to become true, and that is not announced.
 #[track_caller]
 pub fn eventually(mut is_true: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;

@@ -1,8 +1,8 @@
-//! The manifest of an append-only directory: which files count, and in which order.
+//! The manifest of an append-only directory: its current files, in order.
 //!
-//! A line a file: `file <name> seq <number> type <b|i|h>`, for base, increment and history. History
-//! is what Redis will delete. A name with special bytes is quoted. Lines that begin with `#` are
-//! remarks. Pairs of other words are of later versions and ignored.
+//! A line per file: `file <name> seq <number> type <b|i|h>`, for base, increment and history. History is what
+//! Redis will delete. A name with special bytes is quoted. Lines that begin with `#` are comments. Other key-value
+//! pairs come from later versions and are ignored.
 
 use std::fmt::Write;
 
@@ -39,7 +39,6 @@ pub struct ManifestError {
 impl Manifest {
     /// The manifest of a new directory: a base in RDB format and an empty increment. The prefix is
     /// that of the directive `appendfilename`.
-    #[must_use]
     pub fn fresh(prefix: &str) -> Self {
         let base = Member { name: format!("{prefix}.1.base.rdb"), seq: 1 };
         let increment = Member { name: format!("{prefix}.1.incr.aof"), seq: 1 };
@@ -47,7 +46,6 @@ impl Manifest {
     }
 
     /// The name of the manifest itself.
-    #[must_use]
     pub fn file_name(prefix: &str) -> String {
         format!("{prefix}.manifest")
     }
@@ -96,7 +94,6 @@ impl Manifest {
     }
 
     /// The manifest as text.
-    #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut put = |members: &[Member], kind: char| {
@@ -139,7 +136,7 @@ fn file_name(name: &[u8]) -> Result<String, &'static str> {
     if leads_out { Err("the name of a file in this directory") } else { Ok(name.to_owned()) }
 }
 
-/// Words between spaces, of which some are in double quotes; `None` if a quote is not closed.
+/// Words between spaces, possibly in double quotes; `None` if a quote is not closed.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii();

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::MAGIC;
 use crate::input::{Input, Summing};
 use crate::reader::{self, Event};
-use crate::value::{Part, Value};
+use crate::value::{Value, ValuePart};
 
 /// Longest line: a length, or an annotation. Redis reads lines of 128 bytes.
 const LINE_LEN_MAX: usize = 1024;
@@ -17,7 +17,7 @@ const LINE_LEN_MAX: usize = 1024;
 pub enum Item {
     /// Of the RDB file at the beginning.
     Rdb(Event),
-    /// A command with its arguments, of which there is at least one.
+    /// A command with its arguments, at least one.
     Command(Vec<Vec<u8>>),
     /// When the commands that follow were given, in seconds since 1970.
     Timestamp(u64),
@@ -68,7 +68,6 @@ impl<R: Read> Reader<R> {
     }
 
     /// How many bytes were read so far, for a progress bar.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         match &self.stage {
             Stage::Rdb(rdb) => rdb.offset(),
@@ -78,7 +77,6 @@ impl<R: Read> Reader<R> {
     }
 
     /// How many bytes of the file can be kept if what follows them is cut off.
-    #[must_use]
     pub fn complete_up_to(&self) -> u64 {
         self.complete_up_to
     }
@@ -140,7 +138,7 @@ impl<R: Read> Reader<R> {
     /// Those of that method.
     pub fn visit_value<E: From<Error>>(
         &mut self,
-        visit: impl FnMut(Part<'_>) -> Result<(), E>,
+        visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         match &mut self.stage {
             Stage::Rdb(rdb) => rdb.visit_value(visit),

@@ -1,6 +1,6 @@
 //! From bytes to values, for files and DUMP payloads alike.
 //!
-//! In each function, `visit` gets the parts of the value. Its error ends reading and is returned.
+//! In each function, `visit` gets the parts of the value. If it fails, reading ends with its error.
 
 mod module;
 mod pack;
@@ -15,13 +15,13 @@ use crate::error::{Error, Result};
 use crate::format::Encoding;
 use crate::input::Input;
 use crate::packed::Packing;
-use crate::value::{Part, Value};
+use crate::value::{Value, ValuePart};
 
 /// Reads a value of an encoding.
 pub(crate) fn value<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     encoding: Encoding,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     use Encoding as Form;
     match encoding {

@@ -1,8 +1,7 @@
-//! What modules wrote: only they can decode it, but anybody can pass over it.
+//! Skipping values of modules, which only the module can decode.
 //!
-//! A module's data begin with a number of 64 bits, of which 54 are the name of the type, nine
-//! characters of 6 bits, and 10 a version. Then come numbers and strings, each behind a code that
-//! says what it is, up to the code 0.
+//! A module's data begin with a 64-bit number: 54 bits for the name of the type, nine characters of 6 bits, and 10
+//! for a version. Then come numbers and strings, each behind a type code, up to the code 0.
 
 use std::io::Read;
 

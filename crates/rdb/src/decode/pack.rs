@@ -1,4 +1,4 @@
-//! Values packed into one string, or into a few.
+//! Values packed into one or a few strings.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use crate::decode::time_ms;
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::packed::{Item, Items, Malformed, Packing};
-use crate::value::Part;
+use crate::value::ValuePart;
 
 /// Nodes of a list of Redis 7: one large element, or a listpack.
 const NODE_PLAIN: u64 = 1;
@@ -64,21 +64,21 @@ impl Pack {
 
 pub(super) fn list<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let pack = Pack::read(input, Packing::Ziplist)?;
-    pack.each_string(&mut |element| visit(Part::Element(element)))
+    pack.each_string(&mut |element| visit(ValuePart::Element(element)))
 }
 
 /// A list as ziplists.
 pub(super) fn quicklist<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut pack = Pack { bytes: Vec::new(), packing: Packing::Ziplist, end: 0 };
     for _ in 0..input.length("the number of nodes of a list")? {
         pack.read_next(input)?;
-        pack.each_string(&mut |element| visit(Part::Element(element)))?;
+        pack.each_string(&mut |element| visit(ValuePart::Element(element)))?;
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ pub(super) fn quicklist<R: Read, E: From<Error>>(
 /// A list as listpacks and single large elements.
 pub(super) fn quicklist2<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut pack = Pack { bytes: Vec::new(), packing: Packing::Listpack, end: 0 };
     for _ in 0..input.length("the number of nodes of a list")? {
@@ -96,11 +96,11 @@ pub(super) fn quicklist2<R: Read, E: From<Error>>(
                 if pack.bytes.is_empty() {
                     return Err(input.corrupt("an element of a list that is large").into());
                 }
-                visit(Part::Element(&pack.bytes))?;
+                visit(ValuePart::Element(&pack.bytes))?;
             }
             NODE_PACKED => {
                 pack.read_next(input)?;
-                pack.each_string(&mut |element| visit(Part::Element(element)))?;
+                pack.each_string(&mut |element| visit(ValuePart::Element(element)))?;
             }
             _ => return Err(input.corrupt("a node of a list, plain or packed").into()),
         }
@@ -111,16 +111,16 @@ pub(super) fn quicklist2<R: Read, E: From<Error>>(
 pub(super) fn set<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     packing: Packing,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let pack = Pack::read(input, packing)?;
-    pack.each_string(&mut |member| visit(Part::Member(member)))
+    pack.each_string(&mut |member| visit(ValuePart::Member(member)))
 }
 
 pub(super) fn sorted_set<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     packing: Packing,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let pack = Pack::read(input, packing)?;
     pack.each(&mut |[member, score]| {
@@ -130,26 +130,26 @@ pub(super) fn sorted_set<R: Read, E: From<Error>>(
         };
         let expected = "scores that are numbers before it";
         let score = score.ok_or(Error::Corrupt { offset: pack.end, expected })?;
-        visit(Part::Scored { member: member.bytes(&mut itoa::Buffer::new()), score })
+        visit(ValuePart::Scored { member: member.bytes(&mut itoa::Buffer::new()), score })
     })
 }
 
 pub(super) fn hash<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     packing: Packing,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     Pack::read(input, packing)?.each(&mut |[name, value]| {
         let (mut names, mut values) = (itoa::Buffer::new(), itoa::Buffer::new());
         let (name, value) = (name.bytes(&mut names), value.bytes(&mut values));
-        visit(Part::Field { name, value, expiry_ms: None })
+        visit(ValuePart::Field { name, value, expiry_ms: None })
     })
 }
 
-/// Names, values and deadlines. Before them stands the earliest deadline, of which we make nothing.
+/// Names, values and deadlines. The earliest deadline comes first, and is ignored.
 pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     time_ms(input, "the earliest expiry of a field")?;
     hash_expiring_unreleased(input, visit)
@@ -157,7 +157,7 @@ pub(super) fn hash_expiring<R: Read, E: From<Error>>(
 
 pub(super) fn hash_expiring_unreleased<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let pack = Pack::read(input, Packing::Listpack)?;
     pack.each(&mut |[name, value, expiry]| {
@@ -166,6 +166,6 @@ pub(super) fn hash_expiring_unreleased<R: Read, E: From<Error>>(
         let expiry = expiry.integer().and_then(|expiry| u64::try_from(expiry).ok());
         let expiry = expiry.filter(|&expiry| expiry <= FIELD_EXPIRY_MAX);
         let expiry_ms = Some(expiry.ok_or_else(|| pack.malformed())?).filter(|&expiry| expiry != 0);
-        visit(Part::Field { name, value, expiry_ms })
+        visit(ValuePart::Field { name, value, expiry_ms })
     })
 }

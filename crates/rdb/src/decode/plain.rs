@@ -1,13 +1,13 @@
-//! Values whose elements stand one after the other, each as a string of its own.
+//! Values whose elements are stored one after the other, each as a string.
 
 use std::io::Read;
 
 use crate::decode::time_ms;
 use crate::error::{Error, Result};
 use crate::input::Input;
-use crate::value::Part;
+use crate::value::ValuePart;
 
-/// Lengths of a score as text that stand for what is no number of digits.
+/// Lengths of a textual score with a special meaning.
 const SCORE_NAN: u8 = 253;
 const SCORE_INFINITY: u8 = 254;
 const SCORE_NEGATIVE_INFINITY: u8 = 255;
@@ -17,23 +17,23 @@ pub(super) const FIELD_EXPIRY_MAX: u64 = (1 << 48) - 1;
 
 pub(super) fn string<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    visit(Part::String(&input.owned_string("a string")?))
+    visit(ValuePart::String(&input.owned_string("a string")?))
 }
 
 pub(super) fn list<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    each_string(input, "an element of a list", &mut |string| visit(Part::Element(string)))
+    each_string(input, "an element of a list", &mut |string| visit(ValuePart::Element(string)))
 }
 
 pub(super) fn set<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    each_string(input, "a member of a set", &mut |string| visit(Part::Member(string)))
+    each_string(input, "a member of a set", &mut |string| visit(ValuePart::Member(string)))
 }
 
 fn each_string<R: Read, E: From<Error>>(
@@ -51,21 +51,21 @@ fn each_string<R: Read, E: From<Error>>(
 
 pub(super) fn sorted_set<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     each_scored(input, visit, |input| Ok(f64::from_le_bytes(input.array("a score")?)))
 }
 
 pub(super) fn sorted_set_text<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     each_scored(input, visit, score_text)
 }
 
 fn each_scored<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
     score: impl Fn(&mut Input<R>) -> Result<f64>,
 ) -> Result<(), E> {
     let mut member = Vec::new();
@@ -75,7 +75,7 @@ fn each_scored<R: Read, E: From<Error>>(
         if score.is_nan() {
             return Err(input.corrupt("a score that is a number").into());
         }
-        visit(Part::Scored { member: &member, score })?;
+        visit(ValuePart::Scored { member: &member, score })?;
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(super) fn parse_score(text: &[u8]) -> Option<f64> {
 
 pub(super) fn hash<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     each_field(input, visit, |_| Ok(None))
 }
@@ -107,13 +107,13 @@ pub(super) fn hash<R: Read, E: From<Error>>(
 /// Deadlines are relative to the earliest of them, which comes first.
 pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let earliest = time_ms(input, "the earliest expiry of a field")?;
     each_field(input, visit, |input| match input.length("the expiry of a field")? {
         0 => Ok(None),
         relative => match earliest.saturating_add(relative - 1) {
-            // Nowhere else does zero stand for a deadline.
+            // Only here does zero mean a deadline.
             0 => Err(input.corrupt("an expiry of a field after 1970")),
             expiry => field_expiry(input, expiry).map(Some),
         },
@@ -122,7 +122,7 @@ pub(super) fn hash_expiring<R: Read, E: From<Error>>(
 
 pub(super) fn hash_expiring_unreleased<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     each_field(input, visit, |input| match input.length("the expiry of a field")? {
         0 => Ok(None),
@@ -138,7 +138,7 @@ fn field_expiry<R: Read>(input: &Input<R>, expiry: u64) -> Result<u64> {
 
 fn each_field<R: Read, E: From<Error>>(
     input: &mut Input<R>,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
     expiry: impl Fn(&mut Input<R>) -> Result<Option<u64>>,
 ) -> Result<(), E> {
     let (mut name, mut value) = (Vec::new(), Vec::new());
@@ -146,7 +146,7 @@ fn each_field<R: Read, E: From<Error>>(
         let expiry_ms = expiry(input)?;
         input.string(&mut name, "a field of a hash")?;
         input.string(&mut value, "the value of a field")?;
-        visit(Part::Field { name: &name, value: &value, expiry_ms })?;
+        visit(ValuePart::Field { name: &name, value: &value, expiry_ms })?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Streams: entries in listpacks, then what is known beside them, then groups.
+//! Streams: entries in listpacks, then metadata, then groups.
 //!
-//! A listpack begins with a master entry, whose identity stands outside and whose fields lend their
-//! names to the entries that have the same ones. Entries have their identity as a difference to it.
+//! A listpack begins with a master entry; its ID is stored outside, and entries with the same field names refer to
+//! its fields. Entry IDs are stored as differences from the master's.
 //!
-//! What is said twice has to agree: numbers of entries and elements, the last identity, names of groups
-//! and consumers, pending entries.
+//! Redundant data must agree: counts of entries and elements, the last ID, names of groups and consumers, pending
+//! entries.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::format::Encoding;
 use crate::input::Input;
 use crate::packed::{Items, Malformed, Packing};
-use crate::value::{Consumer, Group, Part, Pending, StreamEntry, StreamId, StreamState};
+use crate::value::{Consumer, Group, Pending, StreamEntry, StreamId, StreamState, ValuePart};
 
 /// Flags of an entry in a listpack.
 const DELETED: i64 = 1;
@@ -24,7 +24,7 @@ const SAME_FIELDS: i64 = 2;
 pub(super) fn stream<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     encoding: Encoding,
-    visit: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut pack = Vec::new();
     let (mut previous, mut len) = (None, 0);
@@ -41,7 +41,7 @@ pub(super) fn stream<R: Read, E: From<Error>>(
                 return Err(Error::Corrupt { offset: end, expected }.into());
             }
             len += 1;
-            visit(Part::StreamEntry(entry))
+            visit(ValuePart::StreamEntry(entry))
         })?;
     }
     let (state, announced) = state(input, encoding)?;
@@ -51,11 +51,11 @@ pub(super) fn stream<R: Read, E: From<Error>>(
     if previous.is_some_and(|last| last > state.last_id) {
         return Err(input.corrupt("a last identity not below that of an entry").into());
     }
-    visit(Part::StreamState(&state))?;
+    visit(ValuePart::StreamState(&state))?;
     let mut names = HashSet::new();
     for _ in 0..input.length("the number of groups of a stream")? {
         let group = group(input, encoding)?;
-        visit(Part::Group(&group))?;
+        visit(ValuePart::Group(&group))?;
         if !names.insert(group.name) {
             return Err(input.corrupt("a group of a name of its own").into());
         }
@@ -63,7 +63,7 @@ pub(super) fn stream<R: Read, E: From<Error>>(
     Ok(())
 }
 
-/// An identity as it stands in keys and lists of pending entries.
+/// An identity as it is in keys and lists of pending entries.
 fn id_from_bytes(bytes: [u8; 16]) -> StreamId {
     let number = u128::from_be_bytes(bytes);
     StreamId { ms: (number >> 64) as u64, seq: number as u64 }
@@ -156,7 +156,7 @@ fn id<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<StreamId>
     Ok(StreamId { ms: input.length(expected)?, seq: input.length(expected)? })
 }
 
-/// What is known beside the entries, and how many of them there should be.
+/// The metadata of a stream, and the expected number of entries.
 fn state<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<(StreamState, u64)> {
     let len = input.length("the length of a stream")?;
     let last_id = id(input, "the last identity of a stream")?;

@@ -1,16 +1,15 @@
 //! From values to bytes, for files and DUMP payloads alike.
 //!
-//! Collections that are handed over element by element are written in the plain forms, which every
-//! version of Redis reads. Whole values that are small are written packed, since Redis takes those
-//! over as they are.
+//! Collections passed element by element are written in the plain forms, which every version of Redis reads. Small
+//! values passed whole are written packed, since Redis adopts these without conversion.
 
-mod pieces;
+mod collection;
 mod small;
 mod stream;
 
 use std::io::Write;
 
-pub use self::pieces::CollectionWriter;
+pub use self::collection::CollectionWriter;
 
 use crate::error::{Error, Result};
 use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, opcode};
@@ -34,7 +33,7 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         ValueWriter { output, key }
     }
 
-    /// Writes what stands before a value.
+    /// Writes what is before a value.
     fn begin(&mut self, encoding: Encoding) -> Result<()> {
         let output = &mut *self.output;
         let Some((key, attributes)) = self.key else {

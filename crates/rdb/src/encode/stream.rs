@@ -1,4 +1,4 @@
-//! Streams. `crate::decode` says what they look like.
+//! Streams, in the layout that `crate::decode` describes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<'a> Iterator for Nodes<'a> {
     }
 }
 
-/// The listpack of some entries, of which the first lends its field names.
+/// The listpack of some entries; the first provides the field names.
 fn pack(entries: &[StreamEntry]) -> Result<Vec<u8>> {
     let mut builder = Builder::new();
     let master = &entries[0];

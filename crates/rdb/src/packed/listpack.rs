@@ -1,8 +1,7 @@
-//! Listpack: what ziplists became in Redis 5 and 7.
+//! Listpack: the successor of the ziplist in Redis 5 and 7.
 //!
-//! Length in bytes (4), number of elements (2, 65535 for "more than that"), elements, 255. An element
-//! is its encoding, its bytes, and the length of both so that it can be found from behind; that
-//! length takes 7 bits a byte.
+//! Length in bytes (4), number of elements (2, 65535 for "more than that"), elements, 255. An element is its encoding,
+//! its bytes, and the length of both, 7 bits a byte, for walking backwards.
 
 use super::{Cursor, Item, Malformed, i24};
 
@@ -13,7 +12,7 @@ const INT_24: u8 = 0xf2;
 const INT_32: u8 = 0xf3;
 const INT_64: u8 = 0xf4;
 
-/// The header's number of elements when they are too many for it.
+/// The header's element count if there are too many to count.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 /// Length and number of elements.
 const HEADER_LEN: usize = 6;
@@ -64,7 +63,7 @@ impl<'a> Items<'a> {
         let integer = match first {
             0x00..=0x7f => first.into(),
             0x80..=0xbf => return Ok(Item::Bytes(rest.take((first & 0x3f).into())?)),
-            // 13 bits with sign, of which the first byte has the upper 5.
+            // 13 bits with sign; the first byte has the upper 5.
             0xc0..=0xdf => {
                 i64::from(i16::from_be_bytes([first << 3, 0]) >> 3 | i16::from(rest.byte()?))
             }

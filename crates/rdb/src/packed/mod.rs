@@ -1,7 +1,7 @@
 //! Collections packed into one string: intset, listpack, ziplist, zipmap.
 //!
-//! All are sequences of integers and byte strings. Reading one never looks outside its bytes, and
-//! finds that a header disagrees with them.
+//! All are sequences of integers and byte strings. Reading one never looks outside its bytes, and detects a header
+//! that disagrees with them.
 
 pub(crate) mod intset;
 pub(crate) mod listpack;

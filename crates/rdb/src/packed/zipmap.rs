@@ -1,8 +1,7 @@
 //! Zipmap: the packed form of hashes before Redis 2.6.
 //!
-//! Number of fields (1, 254 for "count them"), names and values, 255. Each is its length (1
-//! byte, or 254 and 4 bytes) and its bytes. Between a value's length and its bytes stands how many
-//! unused bytes follow it.
+//! Number of fields (1, 254 for "count them"), names and values, 255. Each is its length (1 byte, or 254 and 4
+//! bytes) and its bytes. Between a value's length and its bytes is the number of unused bytes after it.
 
 use super::{Cursor, Item, Malformed};
 

@@ -1,8 +1,7 @@
 //! Commands for operators: `slabs`, `lru`, `lru_crawler`, `cache_memlimit`, `watch`.
 //!
-//! There are no slabs and no lists of recent use here, so what only tunes these is checked and accepted
-//! without effect, as a script that sets up a server goes on then. What would show or move something that
-//! is not there is refused.
+//! Tierce has no slabs and no LRU lists. Commands that only tune these are checked and accepted without
+//! effect, so that scripts that set up a server work. Commands that would show or move them are refused.
 
 use tierce_wire::memcached::text::Reply;
 
@@ -52,7 +51,7 @@ impl Run<'_, '_> {
     }
 
     fn lru_crawler(&mut self, words: &[&str], reply: Reply) {
-        let shared = &self.server.memcached;
+        let shared = self.server.memcached;
         let line = match words {
             ["enable"] => {
                 shared.enable_crawler(true);
@@ -99,8 +98,8 @@ impl Run<'_, '_> {
             (_, MEMLIMIT_MIN..=MEMLIMIT_MAX) => {
                 let limit = format!("{megabytes}mb");
                 let peer = self.session.client.peer();
-                // Whoever watches the limit may have to look at all shards.
-                self.locker.release();
+                // Enforcing the limit may take a look at all shards.
+                self.release();
                 match self.server.config.set(&[(b"maxmemory", limit.as_bytes())], peer) {
                     Ok(_) => "OK",
                     Err(_) => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",

@@ -1,27 +1,46 @@
-//! Passwords in protocols that have none, and SASL PLAIN.
-//!
-//! There is one user, `default`, whose password is `requirepass`.
+//! Passwords in protocols that have none, and SASL PLAIN. The users are those of ACL.
 
-use crate::server::Server;
+use super::Host;
+use crate::acl::{Origin, Rights};
+use crate::clients::Client;
 
-const USER: &[u8] = b"default";
-
-fn check(server: &Server, user: &[u8], password: &[u8]) -> bool {
-    // The password is compared in any case, so that time does not tell which of the two was wrong.
-    server.is_password(password) & (user == USER)
+/// Who a client says it is.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    user: &'a [u8],
+    password: &'a [u8],
 }
 
-/// `user password`, the value of the `set` by which a client of the text protocol says who it is; `None`
-/// if it is something else.
-pub fn check_words(server: &Server, words: &[u8]) -> Option<bool> {
-    let blank = words.iter().position(|&byte| byte == b' ')?;
-    Some(check(server, &words[..blank], &words[blank + 1..]))
-}
+impl<'a> Credentials<'a> {
+    /// `user password`, the value of the `set` by which a client of the text protocol says who it is; `None` if it is
+    /// something else.
+    pub fn of_words(words: &'a [u8]) -> Option<Self> {
+        let blank = words.iter().position(|&byte| byte == b' ')?;
+        Some(Self { user: &words[..blank], password: &words[blank + 1..] })
+    }
 
-/// The message of SASL PLAIN: whom to act as, who one is, and the password, zeros between them.
-pub fn check_plain(server: &Server, message: &[u8]) -> bool {
-    let mut parts = message.splitn(3, |&byte| byte == 0);
-    let mut next = || parts.next().unwrap_or_default();
-    let (act_as, user, password) = (next(), next(), next());
-    (act_as.is_empty() || act_as == user) & check(server, user, password)
+    /// The message of SASL PLAIN: whom to act as, who one is, and the password, zeros between them. `None` if the
+    /// client wants to act as somebody else.
+    pub fn of_plain(message: &'a [u8]) -> Option<Self> {
+        let mut parts = message.splitn(3, |&byte| byte == 0);
+        let mut next = || parts.next().unwrap_or_default();
+        let (act_as, user, password) = (next(), next(), next());
+        (act_as.is_empty() || act_as == user).then_some(Self { user, password })
+    }
+
+    /// The rights of that user, if the password is right. If not, that is logged as an attempt by `called`.
+    pub fn check(
+        self,
+        server: Host<'_>,
+        client: &Client,
+        called: &str,
+        now_ms: i64,
+    ) -> Option<Rights> {
+        let rights = server.authenticate(client, self.user, self.password, now_ms);
+        if rights.is_none() {
+            let object = called.as_bytes();
+            server.log_wrong_password(client, called, object, self.user, Origin::TopLevel);
+        }
+        rights
+    }
 }

@@ -1,6 +1,6 @@
 //! The commands of the binary protocol.
 //!
-//! A reply has the version of the value in its header, for whom it may concern; see
+//! Every reply has the version of the value in its header, whether or not the client uses it; see
 //! [`VersionFor::Anybody`].
 
 use tierce_keyspace::{Adjusted, Condition, End, Error, Key, Stored, VersionFor};
@@ -8,13 +8,16 @@ use tierce_wire::memcached::binary::{
     DO_NOT_CREATE, Loudness, Mode, Operation, Reply, Request, Status,
 };
 
+use super::auth::Credentials;
 use super::counters::Count;
 use super::expiry::{self, from_frame};
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
-use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth};
-use crate::foreign::write_value;
+use super::{MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, WRONG_TYPE};
+use crate::command::Access;
+use crate::front_ends::{Outcome, write_value};
+use crate::gates::Fault;
 
 /// A key that says which keys a client knows to hash; the only mechanism.
 const MECHANISMS: &[u8] = b"PLAIN";
@@ -39,8 +42,8 @@ impl Run<'_, '_> {
         if !self.may() && !is_open_to_all(&operation) {
             return self.fail(request, Status::AuthError);
         }
-        if self.refuses_writes && is_write(&operation) {
-            return self.fail_with(request, Refusal::NotLogged);
+        if let Some(fault) = self.stages.fault.filter(Fault::is_for_all) {
+            return self.fail_with(request, Refusal::Server(fault));
         }
         match operation {
             Operation::Get { with_key, touch } => self.get_frame(request, key, with_key, touch),
@@ -51,7 +54,7 @@ impl Run<'_, '_> {
             Operation::Delete => {
                 self.note(key, Use::Delete);
                 let stored = self.delete(key, wanted(request));
-                self.tell(request, Ok(stored), Status::NotFound, 0);
+                self.tell(request, Ok(stored), Status::NotFound);
             }
             Operation::Adjust { up, delta, initial, expiry } => {
                 self.adjust_frame(request, key, up, delta, initial, expiry);
@@ -59,8 +62,9 @@ impl Run<'_, '_> {
             Operation::Touch { expiry } => self.touch_frame(request, key, expiry),
             Operation::Flush { .. } if !self.may_flush() => self.fail(request, Status::AuthError),
             Operation::Flush { delay } => {
-                self.flush(from_frame(delay));
-                self.done(request, 0);
+                if self.flush(from_frame(delay)) {
+                    self.done(request, 0);
+                }
             }
             Operation::Noop => self.done(request, 0),
             Operation::Version => self.done_with(request, MEMCACHED_VERSION.as_bytes()),
@@ -71,15 +75,14 @@ impl Run<'_, '_> {
             }
             // Clients that have a password in their settings go on without.
             Operation::SaslList | Operation::SaslAuth { .. } | Operation::SaslStep
-                if self.server.is_open() =>
+                if self.server.acl.users.need_not_authenticate() =>
             {
                 self.fail(request, Status::UnknownCommand);
             }
             Operation::SaslList => self.done_with(request, MECHANISMS),
             Operation::SaslAuth { mechanism, message } => {
-                let granted = mechanism == MECHANISMS && auth::check_plain(self.server, message);
-                self.note_authentication(granted);
-                match granted {
+                let credentials = (mechanism == MECHANISMS).then(|| Credentials::of_plain(message));
+                match self.authenticate(credentials.flatten(), "sasl") {
                     true => self.done_with(request, b"Authenticated"),
                     false => self.fail(request, Status::AuthError),
                 }
@@ -94,6 +97,9 @@ impl Run<'_, '_> {
     pub fn too_large(&mut self, request: &Request<'_>) {
         match request.operation() {
             Ok(Operation::Store { mode: Mode::Set, .. }) if self.session.authenticated => {
+                if let Some(fault) = self.stages.fault {
+                    return self.fail_with(request, Refusal::Server(fault));
+                }
                 self.drop_outdated(request.key);
             }
             Ok(Operation::Store { .. } | Operation::Extend { .. } | Operation::SaslAuth { .. }) => {
@@ -104,11 +110,12 @@ impl Run<'_, '_> {
         self.fail(request, Status::TooLarge);
     }
 
-    /// Refuses a request for what it looks like. Nobody knows what a client takes the bytes for whose
+    /// Refuses a malformed request. It is unknown what a client takes the bytes for whose
     /// requests have parts of the wrong lengths, so its connection ends.
     #[cold]
     fn refuse_frame(&mut self, request: &Request<'_>, status: Status) {
         self.fail(request, status);
+        self.stages.note_malformed();
         self.closing = status == Status::InvalidArguments;
     }
 
@@ -128,7 +135,7 @@ impl Run<'_, '_> {
         with_key: bool,
         touch: Option<u32>,
     ) {
-        let mut db = self.locker.db(self.db, key.hash(), self.now_ms);
+        let mut db = self.guard.db(self.stages.db, key.hash(), self.stages.now_ms);
         let expired_before = db.expired_so_far();
         let item = match db.item(key, VersionFor::Anybody) {
             Ok(Some(item)) => item,
@@ -217,6 +224,8 @@ impl Run<'_, '_> {
         self.tell_stored_frame(request, key, stored, Status::NotStored);
     }
 
+    /// Tells what became of a store, with the version of the new value.
+    #[inline(always)]
     fn tell_stored_frame(
         &mut self,
         request: &Request<'_>,
@@ -224,14 +233,15 @@ impl Run<'_, '_> {
         stored: Result<Stored, Refusal>,
         absent: Status,
     ) {
-        let version = match stored {
-            // Who asks for no reply needs no version.
-            Ok(Stored::Done) if request.loudness() == Loudness::Loud => {
-                self.open(key).version_of_store(key)
+        match stored {
+            // A request without a reply needs no version.
+            Ok(Stored::Done) if request.loudness() == Loudness::Quiet => {}
+            Ok(Stored::Done) => {
+                let version = self.open(key).version_of_store(key);
+                self.done(request, version);
             }
-            _ => 0,
-        };
-        self.tell(request, stored, absent, version);
+            _ => self.tell(request, stored, absent),
+        }
     }
 
     fn adjust_frame(
@@ -256,7 +266,10 @@ impl Run<'_, '_> {
                 }
             }
             Ok(Adjusted::OtherVersion) => return self.fail(request, Status::Exists),
-            Ok(Adjusted::NotANumber) => return self.fail(request, Status::NotANumber),
+            Ok(Adjusted::NotANumber) => {
+                self.stages.note_error(Outcome::Failed, "CLIENT_ERROR");
+                return self.fail(request, Status::NotANumber);
+            }
             Err(refusal) => return self.fail_with(request, refusal),
         };
         if request.loudness() == Loudness::Loud {
@@ -287,16 +300,10 @@ impl Run<'_, '_> {
         self.done(request, 0);
     }
 
-    /// Tells what became of a store.
-    fn tell(
-        &mut self,
-        request: &Request<'_>,
-        stored: Result<Stored, Refusal>,
-        absent: Status,
-        version: u64,
-    ) {
+    /// Tells what became of a store or delete.
+    fn tell(&mut self, request: &Request<'_>, stored: Result<Stored, Refusal>, absent: Status) {
         match stored {
-            Ok(Stored::Done) => self.done(request, version),
+            Ok(Stored::Done) => self.done(request, 0),
             Ok(Stored::Absent) => self.fail(request, absent),
             Ok(Stored::Present | Stored::OtherVersion) => self.fail(request, Status::Exists),
             Err(refusal) => self.fail_with(request, refusal),
@@ -328,14 +335,17 @@ impl Run<'_, '_> {
 
     #[cold]
     fn fail_with(&mut self, request: &Request<'_>, refusal: Refusal) {
+        self.note_refusal(refusal);
         let (status, text) = match refusal {
             Refusal::Data(Error::ValueTooLong { .. }) => {
                 return self.fail(request, Status::TooLarge);
             }
             Refusal::Data(Error::WrongType) => (Status::NotSupported, WRONG_TYPE),
             Refusal::Data(_) => return self.fail(request, Status::Internal),
-            Refusal::OutOfMemory => return self.fail(request, Status::OutOfMemory),
-            Refusal::NotLogged => (Status::Temporary, NOT_LOGGED),
+            Refusal::Server(Fault::OutOfMemory) => return self.fail(request, Status::OutOfMemory),
+            Refusal::Server(Fault::NotLogged) => (Status::Temporary, NOT_LOGGED),
+            Refusal::Server(Fault::NotSaved) => (Status::Temporary, NOT_SAVED),
+            Refusal::Server(Fault::NoPermission) => return self.fail(request, Status::AuthError),
         };
         reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());
     }
@@ -352,13 +362,26 @@ fn is_open_to_all(operation: &Operation<'_>) -> bool {
     matches!(operation, Noop | Quit | SaslAuth { .. } | SaslList | SaslStep | Version)
 }
 
-/// Whether a request may change data.
-fn is_write(operation: &Operation<'_>) -> bool {
+/// What a request does to the data; `None` if it has nothing to do with them.
+pub fn access_of(request: &Request<'_>) -> Option<Access> {
     use Operation as Op;
-    match operation {
-        Op::Get { touch, .. } => touch.is_some(),
-        Op::Touch { .. } | Op::Store { .. } | Op::Extend { .. } | Op::Delete => true,
-        Op::Adjust { .. } | Op::Flush { .. } => true,
-        _ => false,
-    }
+    Some(match request.operation().ok()? {
+        Op::Get { touch: None, .. } => Access::READ,
+        Op::Get { touch: Some(_), .. } | Op::Touch { .. } => Access::CHANGE,
+        Op::Store { .. } | Op::Extend { .. } | Op::Adjust { .. } => Access::ADD,
+        Op::Delete | Op::Flush { .. } => Access::CHANGE,
+        Op::Noop
+        | Op::Version
+        | Op::Stat
+        | Op::Quit
+        | Op::SaslList
+        | Op::SaslAuth { .. }
+        | Op::SaslStep => return None,
+    })
+}
+
+/// The same for a request whose value is too large: one that would have replaced a value removes it.
+pub fn access_of_too_large(request: &Request<'_>) -> Option<Access> {
+    let replaces = matches!(request.operation(), Ok(Operation::Store { mode: Mode::Set, .. }));
+    replaces.then_some(Access::CHANGE)
 }

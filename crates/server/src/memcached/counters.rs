@@ -1,4 +1,4 @@
-//! What `stats` tells of commands: one set for each worker, which alone writes to it.
+//! The counters of commands that `stats` reports: one set per worker, written only by that worker.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -3,15 +3,16 @@
 //!
 //! A dump is written in pieces, and the next one only when the client has taken most of what there is: it
 //! costs as much memory for a million keys as for a thousand, and other clients of the worker have their
-//! turns in between. A key that is there all the time is told once; one that comes or goes meanwhile may be
-//! told or not. Keys that clients of memcached could not read are left out: those of other types, and those
-//! that are too long.
+//! turns in between. A key that exists all the time is listed once; one that comes or goes meanwhile may or
+//! may not be listed. Keys that clients of memcached could not read are left out: those of other types, and
+//! those that are too long.
 
-use tierce_keyspace::{DbIndex, Locker, Summary, VersionFor};
-use tierce_net::Output;
+use tierce_keyspace::{Busy, DbIndex, Summary, VersionFor};
+use tierce_output::Output;
 use tierce_wire::memcached::{KEY_LEN_MAX, base64};
 
 use super::stats::SLAB_CLASS;
+use crate::execute::Guard;
 
 /// Keys that are looked at together, under few locks.
 const KEYS_AT_ONCE: usize = 128;
@@ -60,6 +61,8 @@ pub enum Progress {
     NextTurn,
     /// When the client has read more.
     WhenRead,
+    /// When another thread does not hold this shard any more.
+    WhenFree(Busy),
 }
 
 impl Dump {
@@ -70,7 +73,7 @@ impl Dump {
     /// Writes the next piece.
     pub fn advance(
         &mut self,
-        locker: &mut Locker<'_>,
+        guard: &mut Guard<'_, '_>,
         db: DbIndex,
         now_ms: i64,
         output: &mut Output,
@@ -80,13 +83,12 @@ impl Dump {
         }
         let before = output.written();
         loop {
-            let mut keys = Vec::new();
-            self.cursor = scan(locker, db, self.cursor, KEYS_AT_ONCE, now_ms, &mut keys);
-            for key in keys {
-                let Some(summary) = look_at(locker, db, &key, now_ms) else { continue };
-                match self.form {
-                    Form::Facts => write_facts(&key, &summary, now_ms, output.buffer()),
-                    Form::Commands => write_command(&key, output.buffer()),
+            let begin = output.mark();
+            match self.advance_some(guard, db, now_ms, output) {
+                Ok(cursor) => self.cursor = cursor,
+                Err(busy) => {
+                    output.truncate(begin);
+                    return Progress::WhenFree(busy);
                 }
             }
             if self.cursor == 0 {
@@ -100,28 +102,54 @@ impl Dump {
     }
 }
 
+impl Dump {
+    /// Writes some keys, and returns where to go on.
+    fn advance_some(
+        &self,
+        guard: &mut Guard<'_, '_>,
+        db: DbIndex,
+        now_ms: i64,
+        output: &mut Output,
+    ) -> Result<u64, Busy> {
+        let mut keys = Vec::new();
+        let cursor = scan(guard, db, self.cursor, KEYS_AT_ONCE, now_ms, &mut keys)?;
+        for key in keys {
+            let Some(summary) = summary_of(guard, db, &key, now_ms)? else { continue };
+            match self.form {
+                Form::Facts => write_facts(&key, &summary, now_ms, output.buffer()),
+                Form::Commands => write_command(&key, output.buffer()),
+            }
+        }
+        Ok(cursor)
+    }
+}
+
 /// Adds some keys from a cursor on, and returns the next one.
 fn scan(
-    locker: &mut Locker<'_>,
+    guard: &mut Guard<'_, '_>,
     db: DbIndex,
     cursor: u64,
     count: usize,
     now_ms: i64,
     keys: &mut Vec<Vec<u8>>,
-) -> u64 {
-    let cursor = locker.scan(db, cursor, count, now_ms, |entry| {
+) -> Result<u64, Busy> {
+    guard.scan(db, cursor, count, now_ms, |entry| {
         if entry.key().len() <= KEY_LEN_MAX {
             keys.push(entry.key().to_vec());
         }
-    });
-    locker.release();
-    cursor
+    })
 }
 
 /// What is known of a string; `None` if the key holds none, or is gone.
-fn look_at(locker: &mut Locker<'_>, db: DbIndex, key: &[u8], now_ms: i64) -> Option<Summary> {
-    let key = locker.keyspace().key(key);
-    locker.db(db, key.hash(), now_ms).summary(key, VersionFor::Anybody)
+fn summary_of(
+    guard: &mut Guard<'_, '_>,
+    db: DbIndex,
+    key: &[u8],
+    now_ms: i64,
+) -> Result<Option<Summary>, Busy> {
+    let key = guard.keyspace().key(key);
+    guard.reach(key.hash())?;
+    Ok(guard.db(db, key.hash(), now_ms).summary(key, VersionFor::Anybody))
 }
 
 fn write_facts(key: &[u8], summary: &Summary, now_ms: i64, out: &mut Vec<u8>) {
@@ -169,18 +197,18 @@ fn write_command(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `stats cachedump`: up to so many keys, with the lengths of their values and when they expire.
-pub fn cachedump(locker: &mut Locker<'_>, db: DbIndex, limit: usize, now_ms: i64) -> Vec<u8> {
+/// `stats cachedump`: up to so many keys, which are not in shards that are held for long, with the lengths of their values and when they expire.
+pub fn cachedump(guard: &mut Guard<'_, '_>, db: DbIndex, limit: usize, now_ms: i64) -> Vec<u8> {
     let (mut out, mut cursor, mut told) = (Vec::new(), 0, 0);
     loop {
         let mut keys = Vec::new();
-        cursor = scan(locker, db, cursor, KEYS_AT_ONCE, now_ms, &mut keys);
+        cursor = scan(guard, db, cursor, KEYS_AT_ONCE, now_ms, &mut keys).unwrap_or(0);
         for key in keys {
             if told >= limit || out.len() + KEY_LEN_MAX + 64 > CACHEDUMP_BYTES_MAX {
                 cursor = 0;
                 break;
             }
-            let Some(summary) = look_at(locker, db, &key, now_ms) else { continue };
+            let Ok(Some(summary)) = summary_of(guard, db, &key, now_ms) else { continue };
             out.extend_from_slice(b"ITEM ");
             out.extend_from_slice(&key);
             let expires = summary.deadline_ms.map_or(0, |at_ms| at_ms.div_euclid(1000));

@@ -1,6 +1,6 @@
 //! What memcached's times mean.
 
-use tierce_keyspace::{Db, DeadlineSet, Expiry, Key};
+use tierce_keyspace::{Db, DeadlineSet, Event, Expiry, Key};
 
 /// Longer times are points in time.
 const RELATIVE_SECONDS_MAX: i64 = 30 * 24 * 60 * 60;
@@ -26,11 +26,15 @@ pub fn from_frame(expiry: u32) -> i64 {
 /// Gives a key another time to live; `false` if there is no such key.
 pub fn touch(db: &mut Db<'_>, key: Key<'_>, exptime: i64) -> bool {
     match expiry(exptime, db.now_ms()) {
-        Expiry::At(deadline_ms) => db.set_deadline(key, deadline_ms) != DeadlineSet::Absent,
+        Expiry::At(deadline_ms) => {
+            let set = db.set_deadline(key, deadline_ms);
+            db.event_of_deadline(key, set);
+            set != DeadlineSet::Absent
+        }
         Expiry::Never | Expiry::Keep => {
             let exists = db.peek(key).is_some();
-            if exists {
-                db.clear_deadline(key);
+            if exists && db.clear_deadline(key) {
+                db.event(Event::Persist, key);
             }
             exists
         }

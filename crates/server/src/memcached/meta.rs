@@ -1,11 +1,13 @@
 //! The meta commands.
 //!
-//! How a herd of readers is kept from storing the same value anew: an item that is out of date (`md`
-//! with `I`), about to expire (`mg` with `R`) or was missing and created empty (`mg` with `N`) tells
-//! one reader that it has won (W) and all others that somebody has (Z), until it is stored again.
+//! How a thundering herd of readers is avoided: an item that is out of date (`md` with `I`), about
+//! to expire (`mg` with `R`) or was missing and created empty (`mg` with `N`) tells one reader that
+//! it has won (W) and may store the new value, and all others that another one has (Z), until the
+//! item is stored again.
 
 use tierce_keyspace::{
-    Adjusted, Condition, Db, End, Expiry, Item, Key, Marks, NewString, Stored, Touch, VersionFor,
+    Adjusted, Condition, Db, End, Event, Expiry, Item, Key, Marks, NewString, Stored, Touch,
+    VersionFor,
 };
 use tierce_wire::memcached::KEY_LEN_MAX;
 use tierce_wire::memcached::meta::{Options, Request, Verb};
@@ -15,7 +17,7 @@ use super::counters::Count;
 use super::expiry::{self, seconds_left};
 use super::run::{Run, Store};
 use super::stats::SLAB_CLASS;
-use crate::foreign::write_value;
+use crate::front_ends::write_value;
 
 /// What the flags of a reply may ask for.
 #[derive(Default)]
@@ -29,7 +31,7 @@ struct Told {
 }
 
 fn version_for(options: &Options) -> VersionFor {
-    if options.version { VersionFor::Comparison } else { VersionFor::Nobody }
+    if options.version { VersionFor::Comparison } else { VersionFor::None }
 }
 
 impl Run<'_, '_> {
@@ -57,12 +59,12 @@ impl Run<'_, '_> {
     fn meta_get(&mut self, request: &Request<'_>, key: Key<'_>) {
         let options = &request.options;
         if options.no_touch {
-            self.locker.set_touch(Touch::No);
+            self.guard.set_touch(Touch::No);
         }
         let found = self.meta_read(request, key, Created::No);
         let found = found || options.vivify.is_some() && self.vivify(request, key);
         if options.no_touch {
-            self.locker.set_touch(Touch::Yes);
+            self.guard.set_touch(Touch::Yes);
         }
         if found && options.ttl.is_some() {
             self.count_touch(true);
@@ -78,7 +80,7 @@ impl Run<'_, '_> {
     fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
         // Its time to live is set where the flags are gone through.
         if let Err(refusal) = self.create(key, b"", 0) {
-            self.refused(refusal);
+            self.refused(Reply::Wanted, refusal);
             return true;
         }
         self.meta_read(request, key, Created::Yes)
@@ -88,13 +90,13 @@ impl Run<'_, '_> {
     #[inline]
     fn meta_read(&mut self, request: &Request<'_>, key: Key<'_>, created: Created) -> bool {
         let options = &request.options;
-        let now_ms = self.now_ms;
-        let mut db = self.locker.db(self.db, key.hash(), now_ms);
+        let now_ms = self.stages.now_ms;
+        let mut db = self.guard.db(self.stages.db, key.hash(), now_ms);
         let item = match db.item(key, version_for(options)) {
             Ok(Some(item)) => item,
             Ok(None) => return false,
             Err(error) => {
-                self.refused(error.into());
+                self.refused(Reply::Wanted, error.into());
                 return true;
             }
         };
@@ -180,7 +182,7 @@ impl Run<'_, '_> {
             Ok(Stored::OtherVersion) => "EX",
             Ok(Stored::Absent) if matches!(condition, Condition::Version(_)) => "NF",
             Ok(Stored::Absent | Stored::Present) => "NS",
-            Err(refusal) => return self.refused(refusal),
+            Err(refusal) => return self.refused(Reply::Wanted, refusal),
         };
         if let (Some(given), "HD") = (options.given, status) {
             self.open(key).set_version(key, given);
@@ -196,7 +198,7 @@ impl Run<'_, '_> {
         for (letter, token) in request.flags() {
             if b"Okc".contains(&letter) {
                 let told = Told { version, ..Told::default() };
-                write_flag(letter, token, request, &told, self.now_ms, self.output.buffer());
+                write_flag(letter, token, request, &told, self.stages.now_ms, self.output.buffer());
             }
         }
         self.write("\r\n");
@@ -210,14 +212,13 @@ impl Run<'_, '_> {
         if !matches!(store.condition, Condition::Version(version) if version < present) {
             return false;
         }
-        // If somebody has been told to store a new value, nobody else shall.
+        // Only one client may store a new value.
         let mut won = false;
         self.open(key).mark(key, |marks| won = marks.won);
         // It lives as long as the present one would have.
         let (value, flags) = (NewString::new(store.value), store.flags);
         let always = Condition::Always;
-        let stored = self.make_room().is_ok()
-            && self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
+        let stored = self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
         self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
         if stored {
             // It was counted as one that did not fit.
@@ -284,18 +285,15 @@ impl Run<'_, '_> {
                     created = Created::Yes;
                     match self.create(key, options.initial.to_string().as_bytes(), 0) {
                         Ok(_) => options.initial,
-                        Err(refusal) => return self.refused(refusal),
+                        Err(refusal) => return self.refused(Reply::Wanted, refusal),
                     }
                 }
             },
             Ok(Adjusted::OtherVersion) => return self.status("EX", request),
-            Ok(Adjusted::NotANumber) => {
-                let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
-                return self.line(Reply::Wanted, line);
-            }
-            Err(refusal) => return self.refused(refusal),
+            Ok(Adjusted::NotANumber) => return self.not_a_number(Reply::Wanted),
+            Err(refusal) => return self.refused(Reply::Wanted, refusal),
         };
-        let now_ms = self.now_ms;
+        let now_ms = self.stages.now_ms;
         let mut db = self.open(key);
         if let Some(given) = options.given {
             db.set_version(key, given);
@@ -310,7 +308,7 @@ impl Run<'_, '_> {
             let after = told.deadline_after_all(request, created, now_ms);
             set_deadline(&mut db, key, after);
         }
-        // That a number is new is told in any case.
+        // A new number is reported in any case.
         if options.quiet && created == Created::No {
             return;
         }
@@ -343,7 +341,7 @@ impl Run<'_, '_> {
     /// For people; the last two figures have no meaning here but a place.
     fn meta_debug(&mut self, request: &Request<'_>, key: Key<'_>) {
         self.counters.add(Count::Meta, 1);
-        let now_ms = self.now_ms;
+        let now_ms = self.stages.now_ms;
         let line = match self.open(key).summary(key, VersionFor::Anybody) {
             Some(item) => format!(
                 "ME {} exp={} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
@@ -425,8 +423,12 @@ impl Told {
 
 fn set_deadline(db: &mut Db<'_>, key: Key<'_>, deadline_ms: Option<i64>) {
     match deadline_ms {
-        Some(deadline_ms) => _ = db.set_deadline(key, deadline_ms),
-        None => _ = db.clear_deadline(key),
+        Some(deadline_ms) => {
+            let set = db.set_deadline(key, deadline_ms);
+            db.event_of_deadline(key, set);
+        }
+        None if db.clear_deadline(key) => db.event(Event::Persist, key),
+        None => {}
     }
 }
 

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `session` | the state of one connection |
 //! | `serve` | what arrived together: find the language, parse, prefetch, execute |
-//! | `run` | what executing a request needs, and what all languages do alike |
+//! | `run` | what executing a request needs, and what all protocols have in common |
 //! | `text`, `meta`, `binary` | the commands of each language |
 //! | `admin` | commands for operators |
 //! | `dump` | all keys, for tools |
 //! | `auth` | passwords in a protocol that has none, and SASL |
 //! | `expiry` | what memcached's times mean |
-//! | `counters`, `prefixes`, `stats` | accounts |
+//! | `operations` | names under which requests are counted |
+//! | `counters`, `prefixes`, `stats` | memcached's own statistics |
 //! | `shared` | what the workers share |
 
 mod admin;
@@ -20,6 +21,7 @@ mod counters;
 mod dump;
 mod expiry;
 mod meta;
+mod operations;
 mod prefixes;
 mod run;
 mod serve;
@@ -28,16 +30,23 @@ mod shared;
 mod stats;
 mod text;
 
-pub use counters::Totals;
+pub use operations::NAMES as OPERATIONS;
 pub use serve::{BatchMemory, serve};
 pub use session::Session;
-pub use shared::Shared;
+pub use shared::{Host, Shared};
 
 /// The version of memcached whose replies these are. Some client libraries want to know one.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
 
-/// What a writer is told while the log cannot take writes.
+/// The error for a writer while the log cannot take writes.
 const NOT_LOGGED: &str = "the log cannot be written, and writes are refused until it can";
 
-/// What a reader of a key is told that holds no string.
+/// The error for a writer while snapshots cannot be written, and `stop-writes-on-bgsave-error` is
+/// on.
+const NOT_SAVED: &str = "snapshots cannot be written, and writes are refused until they can";
+
+/// The error for what the user may not do.
+const NO_PERMISSION: &str = "the user has no permission for that";
+
+/// The error for a reader of a key that holds no string.
 const WRONG_TYPE: &str = "the key holds no string";

@@ -1,4 +1,4 @@
-//! What `stats detail` tells: how keys are used, by what stands before the first colon in them.
+//! What `stats detail` reports: how keys are used, by their prefix before the first colon.
 //!
 //! Off until a client asks for it. All workers count in one table under a lock, which a request takes only
 //! while this is on.

@@ -1,35 +1,36 @@
-//! What executing a request needs, and what all languages do alike.
+//! What executing a request needs, and what all protocols have in common.
 
 use tierce_keyspace::{
-    Adjust, Adjusted, Condition, Db, DbIndex, End, Freeing, Key, Locker, NewString, Stored,
-    VersionFor,
+    Adjust, Adjusted, Busy, Condition, Db, End, Event, Freeing, Key, NewString, Stored, VersionFor,
 };
-use tierce_net::Output;
+use tierce_output::Output;
 
+use super::Host;
 use super::counters::{Count, Counters};
 use super::expiry;
 use super::prefixes::Use;
 use super::session::Session;
-use crate::eviction::Room;
-use crate::server::Server;
+use crate::clients::Client;
+use crate::execute::Guard;
+use crate::front_ends::{Outcome, Stages};
+use crate::gates::Fault;
+use crate::waiting::Waits;
 
 /// Runs the requests of a batch, one after the other.
 pub struct Run<'a, 'k> {
-    pub server: &'k Server,
+    pub server: Host<'k>,
     pub session: &'a mut Session,
-    pub locker: &'a mut Locker<'k>,
+    pub guard: Guard<'a, 'k>,
     pub output: &'a mut Output,
     pub counters: &'k Counters,
-    pub db: DbIndex,
-    pub now_ms: i64,
-    /// The log cannot take writes.
-    pub refuses_writes: bool,
-    /// There is a limit on memory.
-    pub is_limited: bool,
+    /// What requests pass.
+    pub stages: Stages<'k>,
     /// Uses are counted by prefix.
     pub detailed: bool,
     /// Set by a request after which the connection ends.
     pub closing: bool,
+    /// Set by a request that could not run, since another thread holds a shard for long.
+    pub busy: Option<Busy>,
 }
 
 /// Why a request is refused that is right in itself.
@@ -37,10 +38,8 @@ pub struct Run<'a, 'k> {
 pub enum Refusal {
     /// The data does not allow it.
     Data(tierce_keyspace::Error),
-    /// Memory is beyond its limit, and nothing may be evicted.
-    OutOfMemory,
-    /// The log cannot take writes.
-    NotLogged,
+    /// The server is in no state for it.
+    Server(Fault),
 }
 
 impl From<tierce_keyspace::Error> for Refusal {
@@ -58,23 +57,32 @@ pub struct Store<'a> {
     pub condition: Condition,
 }
 
-impl<'k> Run<'_, 'k> {
+impl<'a, 'k> Run<'a, 'k> {
+    /// What the stages lead a request through.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut Stages<'k>, &mut Guard<'a, 'k>, &mut Waits, &Client) {
+        let Session { waits, client, .. } = &mut *self.session;
+        (&mut self.stages, &mut self.guard, waits, client)
+    }
+
+    /// Whether the last request has run.
+    #[inline]
+    pub fn take_busy(&mut self) -> Result<(), Busy> {
+        self.busy.take().map_or(Ok(()), Err)
+    }
+
     /// The database, open at the shard of `key`.
     #[inline]
     pub fn open(&mut self, key: Key<'_>) -> Db<'_> {
-        self.locker.db(self.db, key.hash(), self.now_ms)
+        self.guard.db(self.stages.db, key.hash(), self.stages.now_ms)
     }
 
-    /// Makes room before something that may add data.
+    /// Whether something may be added; a read that creates what it does not find goes as far as that.
     #[inline]
-    pub fn make_room(&mut self) -> Result<(), Refusal> {
-        let is_short =
-            self.is_limited && self.server.make_room(self.locker, self.now_ms) == Room::None;
-        if is_short {
-            self.counters.add(Count::NoMemory, 1);
-            return Err(Refusal::OutOfMemory);
-        }
-        Ok(())
+    fn may_add(&self) -> Result<(), Refusal> {
+        let Some(fault) = self.stages.fault else { return Ok(()) };
+        self.counters.add(Count::NoMemory, 1);
+        Err(Refusal::Server(fault))
     }
 
     /// Adds bytes to a string.
@@ -85,7 +93,7 @@ impl<'k> Run<'_, 'k> {
         end: End,
         version: Option<u64>,
     ) -> Result<Stored, Refusal> {
-        self.make_room()?;
+        self.may_add()?;
         let len_max = self.server.config.live().item_size_max() as usize;
         let stored = self.open(key).extend(key, bytes, end, version, len_max)?;
         // A version that does not fit is not counted here.
@@ -111,9 +119,9 @@ impl<'k> Run<'_, 'k> {
 
     #[inline]
     fn put(&mut self, store: &Store<'_>) -> Result<Stored, Refusal> {
-        self.make_room()?;
+        self.may_add()?;
         let Store { key, flags, condition, .. } = *store;
-        let expiry = expiry::expiry(store.exptime, self.now_ms);
+        let expiry = expiry::expiry(store.exptime, self.stages.now_ms);
         // A large value is copied before the shard is locked.
         let value = NewString::new(store.value);
         Ok(self.open(key).store(key, value, flags, expiry, condition)?)
@@ -143,7 +151,10 @@ impl<'k> Run<'_, 'k> {
             Some(version) if db.version(key, VersionFor::Comparison) != version => {
                 Stored::OtherVersion
             }
-            _ if db.remove(key) => Stored::Done,
+            _ if db.remove(key) => {
+                db.event(Event::Del, key);
+                Stored::Done
+            }
             _ => Stored::Absent,
         };
         match outcome {
@@ -162,7 +173,7 @@ impl<'k> Run<'_, 'k> {
         delta: u64,
         version: Option<u64>,
     ) -> Result<Adjusted, Refusal> {
-        self.make_room()?;
+        self.may_add()?;
         let by = if up { Adjust::Up(delta) } else { Adjust::Down(delta) };
         let adjusted = self.open(key).adjust(key, by, version)?;
         let count = match (adjusted, up) {
@@ -198,6 +209,16 @@ impl<'k> Run<'_, 'k> {
         self.counters.add(Count::GetMisses, misses);
     }
 
+    /// Counts an error that the request has for its reply.
+    #[cold]
+    pub fn note_refusal(&mut self, refusal: Refusal) {
+        let outcome = match refusal {
+            Refusal::Data(_) => Outcome::Failed,
+            Refusal::Server(_) => Outcome::Refused,
+        };
+        self.stages.note_error(outcome, "SERVER_ERROR");
+    }
+
     /// Counts a use of a key by its prefix, if that is wanted.
     #[inline]
     pub fn note(&self, key: Key<'_>, used: Use) {
@@ -206,9 +227,16 @@ impl<'k> Run<'_, 'k> {
         }
     }
 
+    /// Unlocks the shard of the request before, for one that is not about keys.
+    pub fn release(&mut self) {
+        if let Some(locks) = self.guard.apart() {
+            locks.release();
+        }
+    }
+
     /// Forgets all that was counted.
     pub fn reset_stats(&mut self) {
-        self.locker.release();
+        self.release();
         self.server.reset_stats();
         self.server.memcached.reset();
     }
@@ -219,25 +247,39 @@ impl<'k> Run<'_, 'k> {
         self.server.config.live().memcached_flush_all()
     }
 
-    /// Removes everything, now or after so many seconds.
-    pub fn flush(&mut self, delay: i64) {
-        let shared = &self.server.memcached;
-        match expiry::expiry(delay, self.now_ms) {
-            tierce_keyspace::Expiry::At(at_ms) if at_ms > self.now_ms => shared.flush_at(at_ms),
+    /// Removes everything, now or after this many seconds. `false` if that has to be tried again.
+    pub fn flush(&mut self, delay: i64) -> bool {
+        let shared = self.server.memcached;
+        match expiry::expiry(delay, self.stages.now_ms) {
+            tierce_keyspace::Expiry::At(at_ms) if at_ms > self.stages.now_ms => {
+                shared.flush_at(at_ms);
+            }
             _ => {
                 shared.flush_at(i64::MAX);
-                self.locker.flush([self.db], Freeing::Later);
+                self.busy =
+                    self.guard.flush([self.stages.db], Freeing::Later, || Ok::<(), Busy>(())).err();
             }
         }
+        self.busy.is_none()
     }
 
-    /// Removes the old value of a key whose new one was too large: nobody shall take it for the
+    /// Removes the old value of a key whose new one was too large, so that it is not taken for the
     /// new one.
     #[cold]
     pub fn drop_outdated(&mut self, key: &[u8]) {
         self.counters.add(Count::TooLarge, 1);
         let key = self.server.keyspace.key(key);
-        self.open(key).remove(key);
+        let mut db = self.open(key);
+        if db.remove(key) {
+            db.event(Event::Del, key);
+        }
+    }
+
+    /// Until when an attempt to authenticate waits, if it has to.
+    #[cold]
+    pub fn attempt_waits(&mut self) -> Option<i64> {
+        let Session { attempt, client, .. } = &mut *self.session;
+        attempt.waits_until(&self.server.acl.guesses, client.host(), self.stages.now_ms)
     }
 
     /// Whether the client may use commands.

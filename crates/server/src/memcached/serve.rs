@@ -1,31 +1,46 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed in order.
 
-use tierce_keyspace::{Key, Locker};
-use tierce_net::{Flow, Io, OnHangup};
-use tierce_wire::memcached::text::Command;
-use tierce_wire::memcached::{BINARY_MAGIC, LINE_LEN_MAX, Limits, binary, meta, text};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::Range;
 
+use tierce_keyspace::{Busy, Key, KeyHash, Origin, ShardLocks, Source};
+use tierce_net::{Flow, Io};
+use tierce_wire::memcached::text::Command;
+use tierce_wire::memcached::{BINARY_MAGIC, KEY_LEN_MAX, LINE_LEN_MAX, Limits, binary, meta, text};
+
+use super::Host;
+use super::binary::{access_of as access_of_frame, access_of_too_large};
 use super::counters::Count;
 use super::dump::Progress;
+use super::operations::{
+    equivalent_of_command, equivalent_of_frame, of_command, of_opcode, words_of_command,
+    words_of_frame,
+};
 use super::run::Run;
 use super::session::{Language, Session};
-use crate::clients::output_class;
-use crate::fetch::Fetcher;
-use crate::foreign::{prefetch, recycle};
-use crate::server::Server;
-use crate::stats::Stat;
+use super::text::access_of as access_of_line;
+use crate::acl::Rights;
+use crate::clients::{Client, output_class};
+use crate::command::{Access, Operation, Operations};
+use crate::execute::Guard;
+use crate::fetcher::Fetcher;
+use crate::front_ends::{self, Equivalent, Runner, Stages, Stop, lead, prefetch, recycle};
+use crate::gates::{Admission, Gates};
+use crate::suspend::{hold, suspend};
+use crate::waiting::{Obstacle, Patience, Waits};
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
 /// overlap, and few enough for what is parsed to stay in the first-level cache.
 pub const REQUESTS_MAX: usize = 64;
 
-/// No more requests are parsed once a batch has so many keys.
+/// No more requests are parsed once a batch has this many keys.
 const KEYS_MAX: usize = 256;
 
 /// How long a dump waits for a client that does not read, before it looks again.
 const DUMP_PAUSE_MS: u64 = 10;
 
-/// The longest value of somebody who has not said the password, which is the password.
+/// The longest value before authentication, which is the password.
 const UNAUTHENTICATED_VALUE_LEN_MAX: usize = 1024;
 
 /// Memory that the batches of one worker use one after the other.
@@ -36,11 +51,12 @@ pub struct BatchMemory {
     keys: Vec<Key<'static>>,
 }
 
-/// A line and its part of the batch's keys.
-#[derive(Clone, Copy)]
+/// A line and the places of its keys among those of the batch.
 struct Line<'a> {
     step: text::Step<'a>,
-    keys_end: usize,
+    keys: Range<u32>,
+    /// Of its first key, which need not be among those: see [`add_keys`].
+    hash: Option<KeyHash>,
 }
 
 /// A frame and its key, which is empty if it has none.
@@ -50,34 +66,36 @@ struct Frame<'a> {
     key: Key<'a>,
 }
 
+impl Frame<'_> {
+    fn authenticates(&self) -> bool {
+        matches!(self.step, binary::Step::Request(request) if request.opcode == binary::opcode::SASL_AUTH)
+    }
+}
+
 /// What ended the parsing of a batch.
 enum End {
     /// There is more.
     Full,
     /// What follows has to wait until what was parsed has run.
     OfBatch,
-    /// The rest is the beginning of a request, which lacks at least so many bytes.
+    /// The rest is the beginning of a request, which lacks at least this many bytes.
     NeedMore(usize),
+    /// A request, and with it all behind it, has to wait.
+    Stopped(Stop),
 }
 
 /// Executes all complete requests of the input.
 pub fn serve(
-    server: &Server,
+    server: Host<'_>,
     worker: usize,
     memory: &mut BatchMemory,
     fetcher: &mut Fetcher,
     session: &mut Session,
     io: &mut Io<'_>,
 ) -> Flow {
-    session.waits.fetches.underway = false;
-    if let Some(flow) = session.waits.for_pause(server, io) {
-        return flow;
-    }
-    if let Some(flow) = session.waits.for_device(server, io) {
-        return flow;
-    }
-    if let Some(flow) = session.waits.for_room(server, io) {
-        return flow;
+    session.waits.go_on();
+    if session.rights.are_old(&server.acl.users) && !session.rights.renew(&server.acl.users) {
+        return Flow::Close;
     }
     let now_ms = io.now().unix_ms as i64;
     if let Language::Unknown = session.language {
@@ -87,35 +105,29 @@ pub fn serve(
             Some(_) => Language::Text(text::Parser::default()),
         };
     }
-    let mut locker = server.keyspace.locker();
+    let mut locks = server.keyspace.worker_locks(worker as u16);
+    locks.set_origin(Origin { source: Source::Memcached, client: session.client.id });
     loop {
         if session.dump.is_some()
-            && let Some(flow) = dump(server, session, &mut locker, io)
+            && let Some(flow) = dump(server, session, &mut locks, io)
         {
             return flow;
         }
         let limits = limits(server, session);
-        if server.keyspace.has_spilled()
-            && let Some(flow) = fetch(server, fetcher, session, &mut locker, &limits, io)
-        {
-            return flow;
-        }
         let (input, output) = io.split();
         let replied_before = output.mark();
         let mut run = Run {
             server,
             session: &mut *session,
-            locker: &mut locker,
+            guard: Guard::new(&mut locks),
             output,
             counters: server.memcached.counters(worker),
-            db: server.memcached.db,
-            now_ms,
-            refuses_writes: server.durability.refuses_writes(),
-            is_limited: server.keyspace.has_memory_limit(),
+            stages: server.stages(worker, now_ms),
             detailed: server.memcached.prefixes.is_on(),
             closing: false,
+            busy: None,
         };
-        let (end, consumed, requests) = match run.session.language {
+        let (end, consumed) = match run.session.language {
             Language::Text(ref mut parser) => {
                 let mut parser = std::mem::take(parser);
                 let result = serve_lines(&mut run, memory, &mut parser, input, &limits);
@@ -131,11 +143,8 @@ pub fn serve(
             Language::Unknown => unreachable!("found out above"),
         };
         let closing = run.closing;
-        server.counters(worker).add(Stat::Commands, requests as u64);
         io.consume(consumed);
-        // Nobody else shall wait for this shard while replies are sent.
-        locker.release();
-        if locker.take_logged() && !session.waits.note_logged(server) {
+        if !front_ends::commit(&mut session.waits, server.kernel, &mut locks) {
             io.output().truncate(replied_before);
             return Flow::Close;
         }
@@ -143,6 +152,12 @@ pub fn serve(
             _ if closing => return Flow::Close,
             End::Full => server.memcached.counters(worker).add(Count::Yields, 1),
             End::OfBatch => {}
+            End::Stopped(Stop::Held(cause)) => {
+                return hold(&mut session.waits, server.kernel, cause, io);
+            }
+            End::Stopped(Stop::Values(wanted)) => {
+                return fetcher.fetch(server.kernel, &mut session.waits, io, wanted);
+            }
             End::NeedMore(hint) => {
                 if hint > 0 {
                     io.expect(io.input().len() + hint);
@@ -160,81 +175,272 @@ pub fn serve(
     }
 }
 
+impl front_ends::Request for Line<'_> {
+    fn access(&self) -> Option<Access> {
+        match &self.step {
+            text::Step::Command(command) => access_of_line(command),
+            text::Step::Refused(refused) => refused.outdated.map(|_| Access::CHANGE),
+            text::Step::NeedMore { .. } => None,
+        }
+    }
+
+    fn for_each_key_read(&self, mut each: impl FnMut(&[u8])) {
+        match &self.step {
+            text::Step::Command(Command::Get { keys, .. }) => keys.iter().for_each(each),
+            text::Step::Command(Command::Store(store))
+                if matches!(store.mode, text::Mode::Append | text::Mode::Prepend) =>
+            {
+                each(store.key);
+            }
+            text::Step::Command(Command::Adjust { key, .. }) => each(key),
+            text::Step::Command(Command::Meta(request)) => {
+                let reads = match request.verb {
+                    // In all modes but two it overwrites what is there.
+                    meta::Verb::Set(_) => request.flags.contains(&b'M'),
+                    verb => verb != meta::Verb::Delete,
+                };
+                if reads {
+                    each(request.key(&mut [0; KEY_LEN_MAX]));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn equivalent(&self) -> Option<Equivalent> {
+        match &self.step {
+            text::Step::Command(command) => equivalent_of_command(command),
+            text::Step::Refused(refused) => refused.outdated.map(|_| Equivalent::SET),
+            text::Step::NeedMore { .. } => None,
+        }
+    }
+
+    fn for_each_key(&self, mut each: impl FnMut(&[u8])) {
+        match &self.step {
+            text::Step::Command(Command::Get { keys, .. }) => keys.iter().for_each(each),
+            text::Step::Command(Command::Store(store)) => each(store.key),
+            text::Step::Command(
+                Command::Delete { key, .. }
+                | Command::Adjust { key, .. }
+                | Command::Touch { key, .. },
+            ) => each(key),
+            text::Step::Command(Command::Meta(request)) => {
+                each(request.key(&mut [0; KEY_LEN_MAX]));
+            }
+            text::Step::Refused(refused) => refused.outdated.into_iter().for_each(each),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn operation(&self, operations: Operations) -> Option<Operation> {
+        match &self.step {
+            text::Step::Command(command) => Some(of_command(command).operation(operations)),
+            _ => None,
+        }
+    }
+
+    fn words(&self) -> Vec<Cow<'_, [u8]>> {
+        match &self.step {
+            text::Step::Command(command) => words_of_command(command),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl front_ends::Request for Frame<'_> {
+    fn access(&self) -> Option<Access> {
+        match &self.step {
+            binary::Step::Request(request) => access_of_frame(request),
+            binary::Step::TooLarge(request) => access_of_too_large(request),
+            _ => None,
+        }
+    }
+
+    fn for_each_key_read(&self, mut each: impl FnMut(&[u8])) {
+        if let binary::Step::Request(request) = &self.step
+            && reads_value(request.opcode)
+        {
+            each(request.key);
+        }
+    }
+
+    fn equivalent(&self) -> Option<Equivalent> {
+        match &self.step {
+            binary::Step::Request(request) => equivalent_of_frame(request),
+            binary::Step::TooLarge(request) => {
+                access_of_too_large(request).map(|_| Equivalent::SET)
+            }
+            _ => None,
+        }
+    }
+
+    fn for_each_key(&self, mut each: impl FnMut(&[u8])) {
+        if let binary::Step::Request(request) | binary::Step::TooLarge(request) = &self.step {
+            each(request.key);
+        }
+    }
+
+    #[inline]
+    fn operation(&self, operations: Operations) -> Option<Operation> {
+        match &self.step {
+            binary::Step::Request(request) => {
+                Some(of_opcode(request.opcode)?.operation(operations))
+            }
+            _ => None,
+        }
+    }
+
+    fn words(&self) -> Vec<Cow<'_, [u8]>> {
+        match &self.step {
+            binary::Step::Request(request) => words_of_frame(request),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Runs lines, whose keys these are.
+struct Lines<'r, 'q, 'a, 'k> {
+    run: &'r mut Run<'a, 'k>,
+    keys: &'r [Key<'q>],
+}
+
+impl<'q, 'a, 'k> Runner<'a, 'k> for Lines<'_, 'q, 'a, 'k> {
+    type Request = Line<'q>;
+
+    #[inline]
+    fn parts(&mut self) -> (&mut Stages<'k>, &mut Guard<'a, 'k>, &mut Waits, &Client) {
+        self.run.parts()
+    }
+
+    #[inline]
+    fn may(&mut self) -> bool {
+        self.run.may()
+    }
+
+    #[inline]
+    fn rights(&self) -> &Rights {
+        &self.run.session.rights
+    }
+
+    fn authenticates(&mut self, line: &Line<'q>) -> bool {
+        matches!(line.step, text::Step::Command(Command::Store(_))) && !self.run.may()
+    }
+
+    fn attempt_waits(&mut self) -> Option<i64> {
+        self.run.attempt_waits()
+    }
+
+    #[inline]
+    fn first_key(&self, line: &Line<'q>) -> Option<KeyHash> {
+        line.hash
+    }
+
+    #[inline(always)]
+    fn run(&mut self, line: &Line<'q>) -> Result<(), Busy> {
+        match &line.step {
+            text::Step::Command(command) => {
+                let keys = &self.keys[line.keys.start as usize..line.keys.end as usize];
+                self.run.command(command, keys);
+            }
+            text::Step::Refused(refused) => self.run.refuse(refused),
+            text::Step::NeedMore { .. } => {}
+        }
+        self.run.take_busy()
+    }
+
+    #[inline]
+    fn closing(&self) -> bool {
+        self.run.closing
+    }
+}
+
+/// Runs frames.
+struct Frames<'r, 'q, 'a, 'k> {
+    run: &'r mut Run<'a, 'k>,
+    frames: PhantomData<Frame<'q>>,
+}
+
+impl<'q, 'a, 'k> Runner<'a, 'k> for Frames<'_, 'q, 'a, 'k> {
+    type Request = Frame<'q>;
+
+    #[inline]
+    fn parts(&mut self) -> (&mut Stages<'k>, &mut Guard<'a, 'k>, &mut Waits, &Client) {
+        self.run.parts()
+    }
+
+    #[inline]
+    fn may(&mut self) -> bool {
+        self.run.may()
+    }
+
+    #[inline]
+    fn rights(&self) -> &Rights {
+        &self.run.session.rights
+    }
+
+    fn authenticates(&mut self, frame: &Frame<'q>) -> bool {
+        frame.authenticates()
+    }
+
+    fn attempt_waits(&mut self) -> Option<i64> {
+        self.run.attempt_waits()
+    }
+
+    #[inline]
+    fn first_key(&self, frame: &Frame<'q>) -> Option<KeyHash> {
+        (!frame.key.bytes().is_empty()).then(|| frame.key.hash())
+    }
+
+    #[inline(always)]
+    fn run(&mut self, frame: &Frame<'q>) -> Result<(), Busy> {
+        match &frame.step {
+            binary::Step::Request(request) => self.run.frame(request, frame.key),
+            binary::Step::TooLarge(request) => self.run.too_large(request),
+            &binary::Step::Broken { opaque, opcode } => self.run.broken(opaque, opcode),
+            binary::Step::NoRequest => self.run.closing = true,
+            binary::Step::NeedMore { .. } => {}
+        }
+        self.run.take_busy()
+    }
+
+    #[inline]
+    fn closing(&self) -> bool {
+        self.run.closing
+    }
+}
+
 /// Goes on with the reply that is being written; until it is complete the session is to come back this
 /// way.
 #[cold]
 fn dump(
-    server: &Server,
+    server: Host<'_>,
     session: &mut Session,
-    locker: &mut Locker<'_>,
+    locks: &mut ShardLocks<'_>,
     io: &mut Io<'_>,
 ) -> Option<Flow> {
     let now_ms = io.now().unix_ms as i64;
-    let progress = session.dump.as_mut()?.advance(locker, server.memcached.db, now_ms, io.output());
-    locker.release();
+    let (gates, mut guard) = (Gates::read_for_all(server.kernel, now_ms), Guard::new(locks));
+    if let Admission::Held(cause) =
+        front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ))
+    {
+        return Some(hold(&mut session.waits, server.kernel, cause, io));
+    }
+    let (dump, db) = (session.dump.as_mut()?, server.memcached.db);
+    let progress = dump.advance(&mut guard, db, now_ms, io.output());
+    locks.release();
     match progress {
         Progress::Done => {
             session.dump = None;
             None
         }
         Progress::NextTurn => Some(Flow::Yield),
+        Progress::WhenFree(busy) => Some(hold(&mut session.waits, server.kernel, busy.into(), io)),
         Progress::WhenRead => {
-            session.waits.held = true;
-            io.set_timer(io.now().monotonic_ms + DUMP_PAUSE_MS);
-            Some(Flow::Suspend(OnHangup::Wait))
+            session.waits.retry_after(Obstacle::Reader, Patience::Ms(DUMP_PAUSE_MS));
+            Some(suspend(&session.waits, io))
         }
     }
-}
-
-/// Whether the session has to wait for values on disk: then it is to be suspended this way, and the
-/// requests are parsed again afterwards.
-#[cold]
-fn fetch(
-    server: &Server,
-    fetcher: &mut Fetcher,
-    session: &mut Session,
-    locker: &mut Locker<'_>,
-    limits: &Limits,
-    io: &Io<'_>,
-) -> Option<Flow> {
-    let keys = match &session.language {
-        Language::Text(parser) => text_keys(parser.clone(), io.input(), limits),
-        Language::Binary(parser) => binary_keys(parser.clone(), io.input(), limits),
-        Language::Unknown => return None,
-    };
-    session.waits.for_values(server, fetcher, locker, server.memcached.db, keys.into_iter(), io)
-}
-
-/// The keys of the next batch of lines whose values are needed.
-fn text_keys<'a>(mut parser: text::Parser, input: &'a [u8], limits: &Limits) -> Vec<&'a [u8]> {
-    let (mut keys, mut consumed) = (Vec::new(), 0);
-    for _ in 0..REQUESTS_MAX {
-        let (step, len) = parser.next(&input[consumed..], limits);
-        consumed += len;
-        match step {
-            text::Step::NeedMore { .. } => break,
-            text::Step::Command(Command::Get { keys: all, .. }) => keys.extend(all.iter()),
-            text::Step::Command(Command::Store(store))
-                if matches!(store.mode, text::Mode::Append | text::Mode::Prepend) =>
-            {
-                keys.push(store.key);
-            }
-            text::Step::Command(Command::Adjust { key, .. }) => keys.push(key),
-            text::Step::Command(Command::Meta(request)) if !request.options.base64 => {
-                let reads = match request.verb {
-                    // In all modes but two it overwrites what is there.
-                    meta::Verb::Set(_) => request.flags.contains(&b'M'),
-                    verb => verb != meta::Verb::Delete,
-                };
-                keys.extend(reads.then_some(request.key_text));
-            }
-            text::Step::Command(_) | text::Step::Refused(_) => {}
-        }
-        if keys.len() >= KEYS_MAX {
-            break;
-        }
-    }
-    keys
 }
 
 /// Whether a request with this code looks at the value there is.
@@ -246,24 +452,7 @@ fn reads_value(code: u8) -> bool {
     !overwrites.contains(&code) && ![STAT, SASL_AUTH, SASL_STEP].contains(&code)
 }
 
-/// The same for frames.
-fn binary_keys<'a>(mut parser: binary::Parser, input: &'a [u8], limits: &Limits) -> Vec<&'a [u8]> {
-    let (mut keys, mut consumed) = (Vec::new(), 0);
-    for _ in 0..REQUESTS_MAX {
-        let (step, len) = parser.next(&input[consumed..], limits);
-        consumed += len;
-        match step {
-            binary::Step::NeedMore { .. }
-            | binary::Step::Broken { .. }
-            | binary::Step::NoRequest => break,
-            binary::Step::Request(request) if reads_value(request.opcode) => keys.push(request.key),
-            binary::Step::Request(_) | binary::Step::TooLarge(_) => {}
-        }
-    }
-    keys
-}
-
-fn limits(server: &Server, session: &Session) -> Limits {
+fn limits(server: Host<'_>, session: &Session) -> Limits {
     if !session.authenticated && !server.is_open() {
         return Limits {
             value_len_max: UNAUTHENTICATED_VALUE_LEN_MAX,
@@ -274,8 +463,8 @@ fn limits(server: &Server, session: &Session) -> Limits {
     Limits { value_len_max, ..Limits::default() }
 }
 
-/// What a batch came to: why it ended, bytes done with, requests.
-type Served = (End, usize, usize);
+/// What a batch came to: why it ended, and bytes done with.
+type Served = (End, usize);
 
 fn serve_lines<'a>(
     run: &mut Run<'_, '_>,
@@ -287,62 +476,70 @@ fn serve_lines<'a>(
     // An empty vector of a shorter life is as good as one of a longer life.
     let mut lines: Vec<Line<'a>> = std::mem::take(&mut memory.lines);
     let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
-    let mut consumed = 0;
+    let (begin, mut consumed) = (parser.clone(), 0);
     // The first line may be the one that says the password.
     let (requests_max, mut end) =
         if run.may() { (REQUESTS_MAX, End::Full) } else { (1, End::OfBatch) };
     while lines.len() < requests_max && keys.len() < KEYS_MAX {
-        let (step, len) = parser.next(&input[consumed..], limits);
-        consumed += len;
-        match &step {
+        let keys_start = keys.len() as u32;
+        // A step is large: it is moved once, to its place.
+        let parsed = parser.next(&input[consumed..], limits);
+        consumed += parsed.1;
+        let hash = match &parsed.0 {
             text::Step::NeedMore { hint } => {
                 end = End::NeedMore(*hint);
                 break;
             }
             text::Step::Command(command) => add_keys(run.server, command, &mut keys),
-            text::Step::Refused(_) => {}
-        }
-        let may_take_turns = matches!(step, text::Step::Command(Command::Admin { .. }));
-        lines.push(Line { step, keys_end: keys.len() });
+            text::Step::Refused(refused) => {
+                refused.outdated.map(|key| run.server.keyspace.hash(key))
+            }
+        };
+        let may_take_turns = matches!(parsed.0, text::Step::Command(Command::Admin { .. }));
+        lines.push(Line { step: parsed.0, keys: keys_start..keys.len() as u32, hash });
         if may_take_turns {
             end = End::OfBatch;
             break;
         }
     }
-    prefetch(run.locker, run.db, keys.iter().copied());
-    let mut keys_start = 0;
-    for line in &lines {
-        let line_keys = &keys[keys_start..line.keys_end];
-        keys_start = line.keys_end;
-        match &line.step {
-            text::Step::Command(command) => run.command(command, line_keys),
-            text::Step::Refused(refused) => run.refuse(refused),
-            text::Step::NeedMore { .. } => {}
-        }
-        if run.closing {
-            break;
-        }
+    prefetch(&mut run.guard, run.stages.db, keys.iter().copied());
+    let (through, stop) = lead(&mut Lines { run, keys: &keys }, &lines, 0..lines.len());
+    if let Some(stop) = stop {
+        *parser = begin;
+        consumed = (0..through).fold(0, |at, _| at + parser.next(&input[at..], limits).1);
+        end = End::Stopped(stop);
     }
-    let requests = lines.len();
     (memory.lines, memory.keys) = (recycle(lines), recycle(keys));
-    (end, consumed, requests)
+    (end, consumed)
 }
 
-/// The keys of a command with their hashes; a meta command with a key in base64 has none here.
-fn add_keys<'a>(server: &Server, command: &Command<'a>, keys: &mut Vec<Key<'a>>) {
+/// Adds the keys of a command with their hashes, and returns the hash of the first one. A key in base64 is not
+/// added: it stands nowhere in the input.
+#[inline]
+fn add_keys<'a>(
+    server: Host<'_>,
+    command: &Command<'a>,
+    keys: &mut Vec<Key<'a>>,
+) -> Option<KeyHash> {
     let key = match command {
         Command::Get { keys: all, .. } => {
+            let first = keys.len();
             keys.extend(all.iter().map(|key| server.keyspace.key(key)));
-            return;
+            return keys.get(first).map(|key| key.hash());
         }
         Command::Store(store) => store.key,
         Command::Delete { key, .. } | Command::Adjust { key, .. } | Command::Touch { key, .. } => {
             key
         }
-        Command::Meta(request) if !request.options.base64 => request.key_text,
-        _ => return,
+        Command::Meta(request) if request.options.base64 => {
+            return Some(server.keyspace.hash(request.key(&mut [0; KEY_LEN_MAX])));
+        }
+        Command::Meta(request) => request.key_text,
+        _ => return None,
     };
-    keys.push(server.keyspace.key(key));
+    let key = server.keyspace.key(key);
+    keys.push(key);
+    Some(key.hash())
 }
 
 fn serve_frames<'a>(
@@ -353,8 +550,7 @@ fn serve_frames<'a>(
     limits: &Limits,
 ) -> Served {
     let mut frames: Vec<Frame<'a>> = std::mem::take(&mut memory.frames);
-    let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
-    let mut consumed = 0;
+    let (begin, mut consumed) = (parser.clone(), 0);
     let (requests_max, mut end) =
         if run.may() { (REQUESTS_MAX, End::Full) } else { (1, End::OfBatch) };
     while frames.len() < requests_max {
@@ -370,27 +566,23 @@ fn serve_frames<'a>(
             }
             binary::Step::Broken { .. } | binary::Step::NoRequest => run.server.keyspace.key(b""),
         };
-        keys.push(key);
-        frames.push(Frame { step, key });
+        let frame = Frame { step, key };
+        frames.push(frame);
+        if frame.authenticates() {
+            end = End::OfBatch;
+            break;
+        }
         if matches!(step, binary::Step::Broken { .. } | binary::Step::NoRequest) {
             break;
         }
     }
-    prefetch(run.locker, run.db, keys.iter().copied());
-    keys.clear();
-    for frame in &frames {
-        match &frame.step {
-            binary::Step::Request(request) => run.frame(request, frame.key),
-            binary::Step::TooLarge(request) => run.too_large(request),
-            &binary::Step::Broken { opaque, opcode } => run.broken(opaque, opcode),
-            binary::Step::NoRequest => run.closing = true,
-            binary::Step::NeedMore { .. } => {}
-        }
-        if run.closing {
-            break;
-        }
+    prefetch(&mut run.guard, run.stages.db, frames.iter().map(|frame| frame.key));
+    let (through, stop) = lead(&mut Frames { run, frames: PhantomData }, &frames, 0..frames.len());
+    if let Some(stop) = stop {
+        *parser = begin;
+        consumed = (0..through).fold(0, |at, _| at + parser.next(&input[at..], limits).1);
+        end = End::Stopped(stop);
     }
-    let requests = frames.len();
-    (memory.frames, memory.keys) = (recycle(frames), recycle(keys));
-    (end, consumed, requests)
+    memory.frames = recycle(frames);
+    (end, consumed)
 }

@@ -1,11 +1,17 @@
 //! What the workers share for the protocols of memcached.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use tierce_keyspace::{DbIndex, Freeing, Keyspace};
+use parking_lot::Mutex;
+use tierce_keyspace::{DbIndex, Freeing};
 
 use super::counters::{Counters, Totals};
 use super::prefixes::Prefixes;
+use crate::command::{Access, Operations};
+use crate::front_ends::Stages;
+use crate::gates::{Admission, Gates};
+use crate::kernel::Kernel;
 
 /// No flush is to come.
 const NEVER: i64 = i64::MAX;
@@ -14,7 +20,12 @@ const NEVER: i64 = i64::MAX;
 pub struct Shared {
     /// The database these protocols see.
     pub db: DbIndex,
+    /// Where the Unix socket is; empty if there is none.
+    pub unix_path: String,
+    operations: Operations,
     counters: Box<[Counters]>,
+    /// What was counted when statistics were last reset.
+    baseline: Mutex<Totals>,
     /// What `stats detail` tells.
     pub(super) prefixes: Prefixes,
     /// Clients may have all keys dumped.
@@ -26,11 +37,14 @@ pub struct Shared {
 impl Shared {
     /// For so many workers.
     #[must_use]
-    pub fn new(db: DbIndex, workers: usize) -> Self {
+    pub fn new(db: DbIndex, unix_path: String, operations: Operations, workers: usize) -> Self {
         let counters = (0..workers).map(|_| Counters::default()).collect();
         Self {
             db,
+            unix_path,
+            operations,
             counters,
+            baseline: Mutex::default(),
             prefixes: Prefixes::default(),
             has_crawler: AtomicBool::new(true),
             flush_at_ms: AtomicI64::new(NEVER),
@@ -43,9 +57,16 @@ impl Shared {
         &self.counters[worker]
     }
 
-    /// What all workers counted.
+    /// What clients did since the start, or since statistics were reset.
     pub fn totals(&self) -> Totals {
-        Totals::sum(&self.counters)
+        // The baseline first: what is counted after it was taken is more.
+        let baseline = self.baseline.lock();
+        Totals::sum(&self.counters).since(&baseline)
+    }
+
+    /// Statistics are being reset.
+    pub fn reset_totals(&self) {
+        *self.baseline.lock() = Totals::sum(&self.counters);
     }
 
     /// Forgets what was counted besides by the workers.
@@ -66,11 +87,48 @@ impl Shared {
         self.flush_at_ms.store(at_ms, Relaxed);
     }
 
-    /// Flushes if it is time to. Called once a second, which is how precise memcached is.
-    pub fn flush_if_due(&self, keyspace: &Keyspace, now_ms: i64) {
-        if self.flush_at_ms.load(Relaxed) <= now_ms {
-            self.flush_at_ms.store(NEVER, Relaxed);
-            keyspace.locker().flush([self.db], Freeing::Later);
+    /// Flushes if it is time to, and the gates let a flush pass; otherwise the next call does. Called once a
+    /// second, which is how precise memcached is.
+    pub fn flush_if_due(&self, kernel: &Kernel, now_ms: i64) {
+        let at_ms = self.flush_at_ms.load(Relaxed);
+        if at_ms > now_ms {
+            return;
         }
+        let mut locks = kernel.keyspace.locks();
+        let gates = Gates::read_for_all(kernel, now_ms);
+        match gates.admit(kernel, &mut locks, Access::CHANGE, || false) {
+            // Unless a client has just asked for another time.
+            Admission::Passes
+                if self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok() =>
+            {
+                locks.flush([self.db], Freeing::Later);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A kernel, and what the workers share for these protocols.
+#[derive(Clone, Copy)]
+pub struct Host<'k> {
+    pub kernel: &'k Kernel,
+    pub memcached: &'k Shared,
+}
+
+impl Deref for Host<'_> {
+    type Target = Kernel;
+
+    #[inline]
+    fn deref(&self) -> &Kernel {
+        self.kernel
+    }
+}
+
+impl<'k> Host<'k> {
+    /// The stages of a batch of this worker.
+    #[inline]
+    pub(super) fn stages(self, worker: usize, now_ms: i64) -> Stages<'k> {
+        let Shared { db, operations, .. } = *self.memcached;
+        Stages::new(self.kernel, self.kernel.counters(worker), operations, db, now_ms)
     }
 }

@@ -1,11 +1,12 @@
-//! What `stats` reports: the rows of memcached 1.6.18, in its order. There are no slabs here; where
-//! memcached reports them, there is one, so that tools that read the figures find some. A row of something
-//! that is not here at all is 0 or says no.
+//! What `stats` reports: the rows of memcached 1.6.18, in its order. Tierce has no slabs; it reports a
+//! single one, so that tools find the figures that they read. A row without a counterpart in Tierce is 0
+//! or `no`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_keyspace::Policy;
 
+use super::Host;
 use super::MEMCACHED_VERSION;
 use super::counters::{COUNTS, Count};
 use super::dump::cachedump;
@@ -13,7 +14,6 @@ use super::run::Run;
 use super::serve::REQUESTS_MAX;
 use crate::config::DirectiveId;
 use crate::process::cpu_times;
-use crate::server::Server;
 use crate::stats::Stat;
 
 /// The number of the one class of slabs that tools see.
@@ -39,7 +39,7 @@ pub enum Report {
     Done(&'static str),
     /// It is not; the line says why.
     Refused(&'static str),
-    /// Nobody knows what that is.
+    /// Unknown.
     Unknown,
 }
 
@@ -99,7 +99,7 @@ impl Run<'_, '_> {
             // Nothing is in there.
             _ => 0,
         };
-        Report::Dump(cachedump(self.locker, self.db, limit, self.now_ms))
+        Report::Dump(cachedump(&mut self.guard, self.stages.db, limit, self.stages.now_ms))
     }
 }
 
@@ -115,9 +115,9 @@ fn yes_or_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn general(server: &Server) -> Figures {
+fn general(server: Host<'_>) -> Figures {
     let (totals, traffic) = (server.totals(), server.traffic());
-    let mine = server.memcached_totals();
+    let mine = server.memcached.totals();
     let cpu = cpu_times();
     let mut figures = vec![
         figure("pid", std::process::id()),
@@ -216,17 +216,17 @@ fn general(server: &Server) -> Figures {
 }
 
 /// Keys of the database that these clients see.
-fn keys(server: &Server) -> u64 {
+fn keys(server: Host<'_>) -> u64 {
     server.keyspace.db_stats(server.memcached.db, crate::clock::unix_ms()).keys
 }
 
-fn settings(server: &Server) -> Figures {
+fn settings(server: Host<'_>) -> Figures {
     const fn id(name: &str) -> DirectiveId {
         DirectiveId::of(name)
     }
     let live = server.config.live();
     let settings = server.config.settings();
-    let unix_path = match server.memcached_unix_path.as_str() {
+    let unix_path = match server.memcached.unix_path.as_str() {
         "" => "NULL",
         path => path,
     };
@@ -295,12 +295,12 @@ fn settings(server: &Server) -> Figures {
 }
 
 /// Nothing without items, as in memcached.
-fn items(server: &Server) -> Figures {
+fn items(server: Host<'_>) -> Figures {
     let number = keys(server);
     if number == 0 {
         return Figures::new();
     }
-    let mine = server.memcached_totals();
+    let mine = server.memcached.totals();
     let rows: &[(&str, u64)] = &[
         ("number", number),
         ("number_hot", 0),
@@ -335,9 +335,9 @@ fn items(server: &Server) -> Figures {
 }
 
 /// One class, whose chunks are as large as a key costs on average.
-fn slabs(server: &Server) -> Figures {
+fn slabs(server: Host<'_>) -> Figures {
     let (used, memory) = (keys(server), server.keyspace.memory());
-    let mine = server.memcached_totals();
+    let mine = server.memcached.totals();
     let chunk_size = memory.entries.checked_div(used).unwrap_or(0);
     let rows: &[(&str, u64)] = &[
         ("chunk_size", chunk_size),
@@ -365,7 +365,7 @@ fn slabs(server: &Server) -> Figures {
 }
 
 /// All clients, of whatever protocol, by the numbers of their descriptors.
-fn conns(server: &Server, asking: u64) -> Figures {
+fn conns(server: Host<'_>, asking: u64) -> Figures {
     let now_ms = crate::clock::unix_ms();
     let mut figures = Figures::new();
     for client in server.clients.all() {

@@ -4,12 +4,15 @@ use tierce_keyspace::{Condition, End, Error, Key, Stored, VersionFor};
 use tierce_wire::memcached::meta::Verb;
 use tierce_wire::memcached::text::{self, Command, Mode, Refused, Reply};
 
+use super::auth::Credentials;
 use super::counters::Count;
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
-use super::{MEMCACHED_VERSION, NOT_LOGGED, WRONG_TYPE, auth, expiry};
-use crate::foreign::write_value;
+use super::{MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, WRONG_TYPE, expiry};
+use crate::command::Access;
+use crate::front_ends::{Outcome, write_value};
+use crate::gates::Fault;
 
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
@@ -20,8 +23,8 @@ impl Run<'_, '_> {
         if !self.may() {
             return self.unauthenticated(command);
         }
-        if self.refuses_writes && is_write(command) {
-            return self.refused(Refusal::NotLogged);
+        if let Some(fault) = self.stages.fault.filter(Fault::is_for_all) {
+            return self.refused(command.reply(), Refusal::Server(fault));
         }
         match *command {
             Command::Get { with_version, touch, .. } => self.get(keys, with_version, touch),
@@ -41,8 +44,9 @@ impl Run<'_, '_> {
                 self.line(reply, "CLIENT_ERROR flush_all not allowed");
             }
             Command::FlushAll { delay, reply } => {
-                self.flush(delay);
-                self.line(reply, "OK");
+                if self.flush(delay) {
+                    self.line(reply, "OK");
+                }
             }
             Command::Verbosity { reply } => self.line(reply, "OK"),
             Command::Version => {
@@ -71,6 +75,9 @@ impl Run<'_, '_> {
             return self.line(Reply::Wanted, UNAUTHENTICATED);
         }
         if let Some(key) = refused.outdated {
+            if let Some(fault) = self.stages.fault {
+                return self.refused(refused.reply, Refusal::Server(fault));
+            }
             self.drop_outdated(key);
         }
         if refused.line == text::BAD_CHUNK {
@@ -82,11 +89,19 @@ impl Run<'_, '_> {
 
     #[inline]
     fn get(&mut self, keys: &[Key<'_>], with_version: bool, touch: Option<i64>) {
-        let wanted = if with_version { VersionFor::Comparison } else { VersionFor::Nobody };
+        let wanted = if with_version { VersionFor::Comparison } else { VersionFor::None };
         let start = self.output.mark();
         let (mut hits, mut expired) = (0, 0);
-        for &key in keys {
-            let mut db = self.locker.db(self.db, key.hash(), self.now_ms);
+        for (number, &key) in keys.iter().enumerate() {
+            // The shard of the first one is locked.
+            if number > 0
+                && let Err(busy) = self.guard.reach(key.hash())
+            {
+                self.output.truncate(start);
+                self.busy = Some(busy);
+                return;
+            }
+            let mut db = self.guard.db(self.stages.db, key.hash(), self.stages.now_ms);
             let expired_before = db.expired_so_far();
             let item = match db.item(key, wanted) {
                 Ok(Some(item)) => item,
@@ -97,7 +112,7 @@ impl Run<'_, '_> {
                 }
                 Err(error) => {
                     self.output.truncate(start);
-                    return self.refused(Refusal::Data(error));
+                    return self.refused(Reply::Wanted, Refusal::Data(error));
                 }
             };
             hits += 1;
@@ -111,7 +126,7 @@ impl Run<'_, '_> {
             }
             self.note(key, Use::Get { hit: true });
             if !self.output.cut_if_long() || self.output.is_condemned() {
-                // Nobody gets the rest.
+                // The rest is dropped.
                 return;
             }
         }
@@ -156,7 +171,7 @@ impl Run<'_, '_> {
             Ok(Stored::OtherVersion) => "EXISTS",
             Ok(Stored::Absent) if matches!(condition, Condition::Version(_)) => "NOT_FOUND",
             Ok(Stored::Absent | Stored::Present) => "NOT_STORED",
-            Err(refusal) => return self.refused(refusal),
+            Err(refusal) => return self.refused(reply, refusal),
         };
         self.line(reply, line);
     }
@@ -174,11 +189,8 @@ impl Run<'_, '_> {
                 self.count_adjust_miss(up);
                 self.line(reply, "NOT_FOUND");
             }
-            Ok(Adjusted::NotANumber | Adjusted::OtherVersion) => {
-                let line = "CLIENT_ERROR cannot increment or decrement non-numeric value";
-                self.line(reply, line);
-            }
-            Err(refusal) => self.refused(refusal),
+            Ok(Adjusted::NotANumber | Adjusted::OtherVersion) => self.not_a_number(reply),
+            Err(refusal) => self.refused(reply, refusal),
         }
     }
 
@@ -204,13 +216,9 @@ impl Run<'_, '_> {
     fn unauthenticated(&mut self, command: &Command<'_>) {
         match command {
             Command::Store(store) if store.mode == Mode::Set => {
-                let granted = auth::check_words(self.server, store.data);
-                if granted.is_some() {
-                    self.note_authentication(granted == Some(true));
-                }
-                let line = match granted {
-                    Some(true) => "STORED",
-                    Some(false) => "CLIENT_ERROR authentication failure",
+                let line = match Credentials::of_words(store.data) {
+                    Some(credentials) if self.authenticate(Some(credentials), "set") => "STORED",
+                    Some(_) => "CLIENT_ERROR authentication failure",
                     None => "CLIENT_ERROR bad authentication token format",
                 };
                 self.line(Reply::Wanted, line);
@@ -219,35 +227,43 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Takes note of how an authentication ended.
-    pub fn note_authentication(&mut self, granted: bool) {
+    /// Authenticates the client, if these credentials are right, which came by this command. Whether it is.
+    pub fn authenticate(&mut self, credentials: Option<Credentials<'_>>, called: &str) -> bool {
         self.counters.add(Count::AuthCmds, 1);
-        if granted {
-            self.session.authenticated = true;
-        } else {
-            self.counters.add(Count::AuthErrors, 1);
+        let (client, now_ms) = (&self.session.client, self.stages.now_ms);
+        let rights = credentials.and_then(|said| said.check(self.server, client, called, now_ms));
+        let is_granted = rights.is_some();
+        match rights {
+            Some(rights) => self.session.become_user(rights),
+            None => self.counters.add(Count::AuthErrors, 1),
         }
+        is_granted
+    }
+
+    /// Tells that what is to be counted up or down is no number.
+    #[cold]
+    pub fn not_a_number(&mut self, reply: Reply) {
+        self.stages.note_error(Outcome::Failed, "CLIENT_ERROR");
+        self.line(reply, "CLIENT_ERROR cannot increment or decrement non-numeric value");
     }
 
     /// Tells why a request is refused.
     #[cold]
-    pub fn refused(&mut self, refusal: Refusal) {
-        match refusal {
-            Refusal::Data(Error::WrongType) => self.server_error(WRONG_TYPE),
-            Refusal::Data(Error::ValueTooLong { .. }) => {
-                self.server_error("object too large for cache");
-            }
-            Refusal::Data(error) => self.server_error(&error.to_string()),
-            Refusal::OutOfMemory => self.server_error("out of memory storing object"),
-            Refusal::NotLogged => self.server_error(NOT_LOGGED),
+    pub fn refused(&mut self, reply: Reply, refusal: Refusal) {
+        let reason = match refusal {
+            Refusal::Data(Error::WrongType) => WRONG_TYPE,
+            Refusal::Data(Error::ValueTooLong { .. }) => "object too large for cache",
+            Refusal::Data(error) => &error.to_string(),
+            Refusal::Server(Fault::OutOfMemory) => "out of memory storing object",
+            Refusal::Server(Fault::NotLogged) => NOT_LOGGED,
+            Refusal::Server(Fault::NotSaved) => NOT_SAVED,
+            Refusal::Server(Fault::NoPermission) => NO_PERMISSION,
+        };
+        self.note_refusal(refusal);
+        if reply == Reply::Wanted {
+            self.write("SERVER_ERROR ");
+            self.line(reply, reason);
         }
-    }
-
-    #[cold]
-    fn server_error(&mut self, reason: &str) {
-        self.server.errors.count("SERVER_ERROR");
-        self.write("SERVER_ERROR ");
-        self.line(Reply::Wanted, reason);
     }
 
     #[inline]
@@ -266,22 +282,26 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether a command may change data.
-fn is_write(command: &Command<'_>) -> bool {
+/// What a command does to the data; `None` if it has nothing to do with them.
+pub fn access_of(command: &Command<'_>) -> Option<Access> {
     use Command as C;
-    match command {
-        C::Get { touch, .. } => touch.is_some(),
+    Some(match command {
+        C::Get { touch: None, .. } => Access::READ,
+        C::Get { touch: Some(_), .. } => Access::CHANGE,
         C::Meta(request) => match request.verb {
-            Verb::Get => request.options.ttl.is_some() || request.options.vivify.is_some(),
-            Verb::Debug => false,
-            Verb::Set(_) | Verb::Delete | Verb::Arithmetic => true,
+            Verb::Get if request.options.vivify.is_some() => Access::ADD,
+            Verb::Get if request.options.ttl.is_some() => Access::CHANGE,
+            Verb::Get | Verb::Debug => Access::READ,
+            Verb::Set(_) | Verb::Arithmetic => Access::ADD,
+            Verb::Delete => Access::CHANGE,
         },
-        C::Store(_)
-        | C::Delete { .. }
-        | C::Adjust { .. }
-        | C::Touch { .. }
-        | C::FlushAll { .. } => true,
-        C::Admin { .. } => false,
-        C::MetaNoop | C::Version | C::Verbosity { .. } | C::Stats { .. } | C::Quit => false,
-    }
+        C::Store(_) | C::Adjust { .. } => Access::ADD,
+        C::Delete { .. } | C::Touch { .. } | C::FlushAll { .. } => Access::CHANGE,
+        C::Admin { .. }
+        | C::MetaNoop
+        | C::Version
+        | C::Verbosity { .. }
+        | C::Stats { .. }
+        | C::Quit => return None,
+    })
 }

@@ -13,16 +13,35 @@ mod run;
 mod serve;
 mod session;
 
+use tierce_keyspace::DbIndex;
 use tierce_wire::pedrokv::Failure;
+
+use crate::command::Operations;
 
 pub use serve::{BatchMemory, serve};
 pub use session::Session;
 
-/// What clients are told while there is a password, for which this protocol has no place.
+/// What requests are accounted for as.
+pub const OPERATIONS: &[&str] = &["pedrokv|get", "pedrokv|put", "pedrokv|delete"];
+
+/// What the workers share for this protocol.
+pub struct Shared {
+    /// The database that it sees.
+    pub db: DbIndex,
+    /// Where its Unix socket is; empty if there is none.
+    pub unix_path: String,
+    /// As what its requests are accounted for.
+    pub operations: Operations,
+}
+
+/// The error for clients while a password is set, which this protocol cannot carry.
 const PASSWORD: &str = "err: there is a password, which this protocol cannot say";
 
-/// What a writer is told when memory is beyond its limit and nothing may be evicted.
+/// The error for a writer when memory is beyond its limit and nothing may be evicted.
 const OUT_OF_MEMORY: &str = "err: out of memory";
 
-/// What a reader is told of a key that holds no string, or a string that fits no frame.
+/// The error for what the default user, who all clients of this protocol are, may not do.
+const NO_PERMISSION: &str = "err: the default user has no permission for that";
+
+/// The error for a reader of a key that holds no string, or a string that fits no frame.
 const NOT_A_VALUE: &str = Failure::NotSupported.text();

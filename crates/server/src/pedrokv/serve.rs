@@ -1,20 +1,25 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed.
 //!
-//! They are executed in order, but for many Puts and nothing else, which is how a store is filled: those
-//! go shard by shard, so that a lock and a record of the log serve several. Nobody can tell, since
-//! the order of Puts of one key stays, and who cares for the order of two keys waits for the response to
-//! the first. The responses come in the order of the requests.
+//! They are executed in order, except for batches of many Puts and nothing else, which is how a store is
+//! filled. Those are executed shard by shard, so that several share a lock and a record of the log. Puts
+//! of one key keep their order, and responses come in the order of the requests. A client that needs an
+//! order between two keys waits for the first response.
 
-use tierce_keyspace::{Keyspace, Locker};
+use std::marker::PhantomData;
+
+use tierce_keyspace::{Keyspace, Origin, Source};
 use tierce_net::{Flow, Io};
 use tierce_wire::pedrokv::{Kind, Request, Step, is_http};
 
-use super::run::{Keyed, Run};
+use super::Shared;
+use super::run::{Keyed, Puts, Run};
 use super::session::Session;
-use crate::fetch::Fetcher;
-use crate::foreign::{prefetch, recycle};
-use crate::server::Server;
-use crate::stats::{Counters, Stat};
+use crate::execute::Guard;
+use crate::fetcher::Fetcher;
+use crate::front_ends::{self, Stages, Stop, lead, prefetch, recycle};
+use crate::kernel::Kernel;
+use crate::stats::Counters;
+use crate::suspend::hold;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
 /// overlap, and few enough for what is parsed to stay in the first-level cache.
@@ -23,7 +28,7 @@ const REQUESTS_MAX: usize = 128;
 /// The same as long as all of them are Puts: the more there are, the more go to the same shard.
 const PUTS_MAX: usize = 1 << PLACE_BITS;
 
-/// So many Puts are worth being put in order.
+/// This many Puts are worth being put in order.
 const PUTS_MIN: usize = 64;
 
 /// Bits of a place among the Puts of a batch.
@@ -49,81 +54,68 @@ struct Parsed {
 enum End {
     /// There is more.
     Full,
-    /// The rest is the beginning of a request, which lacks at least so many bytes.
+    /// The rest is the beginning of a request, which lacks at least this many bytes.
     NeedMore(usize),
-    /// Nobody knows where the next request begins.
+    /// It is unknown where the next request begins.
     Broken,
+    /// A request, and with it all behind it, has to wait.
+    Stopped(Stop),
 }
 
 /// Executes all complete requests of the input.
 pub fn serve(
-    server: &Server,
+    kernel: &Kernel,
+    shared: &Shared,
     counters: &Counters,
     memory: &mut BatchMemory,
     fetcher: &mut Fetcher,
     session: &mut Session,
     io: &mut Io<'_>,
 ) -> Flow {
-    session.waits.fetches.underway = false;
-    if let Some(flow) = session.waits.for_pause(server, io) {
-        return flow;
-    }
-    if let Some(flow) = session.waits.for_device(server, io) {
-        return flow;
-    }
-    if let Some(flow) = session.waits.for_room(server, io) {
-        return flow;
-    }
+    session.waits.go_on();
     let now_ms = io.now().unix_ms as i64;
-    let db = server.pedrokv_db;
-    let may = session.may(server);
-    let mut locker = server.keyspace.locker();
+    session.look_whether_it_may(kernel);
+    let mut locks = kernel.keyspace.worker_locks(session.client.conn.worker);
+    locks.set_origin(Origin { source: Source::PedroKv, client: session.client.id });
     loop {
-        if server.keyspace.has_spilled()
-            && let Some(flow) = fetch(server, fetcher, session, &mut locker, io)
-        {
-            return flow;
-        }
         let (input, output) = io.split();
         let replied_before = output.mark();
         let mut requests = recycle(std::mem::take(&mut memory.requests));
-        let Parsed { end, consumed, only_puts } = parse(&server.keyspace, input, &mut requests);
-        let goes_by_shard = only_puts && may && requests.len() >= PUTS_MIN;
-        if goes_by_shard {
-            order_by_shard(&requests, &mut memory.order);
-            let keys = memory.order.iter().map(|at| requests[place(*at)].key);
-            prefetch(&mut locker, db, keys);
+        let puts_max = if session.puts.count > 0 { session.puts.count } else { PUTS_MAX };
+        let Parsed { mut end, mut consumed, only_puts } =
+            parse(&kernel.keyspace, input, puts_max, &mut requests);
+        let goes_by_shard =
+            session.puts.count > 0 || only_puts && session.may && requests.len() >= PUTS_MIN;
+        let guard = Guard::new(&mut locks);
+        let stages = Stages::new(kernel, counters, shared.operations, shared.db, now_ms);
+        let mut run = Run { guard, session, output, stages, requests: PhantomData };
+        let stop = if goes_by_shard {
+            let order = &mut memory.order;
+            order_by_shard(&requests, order);
+            put_by_shard(&mut run, &requests, order).map(|stop| (0, stop))
         } else {
-            let keys = requests.iter().map(|request| request.key);
-            prefetch(&mut locker, db, keys);
-        }
-        let mut run = Run {
-            server,
-            locker: &mut locker,
-            output,
-            db,
-            now_ms,
-            may,
-            refuses_writes: server.durability.refuses_writes(),
-            is_limited: server.keyspace.has_memory_limit(),
+            prefetch(&mut run.guard, shared.db, requests.iter().map(|request| request.key));
+            let (through, stop) = lead(&mut run, &requests, 0..requests.len());
+            stop.map(|stop| (len_of(input, through), stop))
         };
-        if goes_by_shard {
-            run.puts(&requests, memory.order.iter().map(|at| place(*at)));
-        } else {
-            requests.iter().for_each(|request| run.request(request));
+        if let Some((through, stop)) = stop {
+            (end, consumed) = (End::Stopped(stop), through);
         }
-        counters.add(Stat::Commands, requests.len() as u64);
         memory.requests = recycle(requests);
         io.consume(consumed);
-        // Nobody else shall wait for this shard while responses are sent.
-        locker.release();
-        if locker.take_logged() && !session.waits.note_logged(server) {
+        if !front_ends::commit(&mut session.waits, kernel, &mut locks) {
             io.output().truncate(replied_before);
             return Flow::Close;
         }
         match end {
             End::Full if io.output().exceeds_limit() => return Flow::Close,
             End::Full => {}
+            End::Stopped(Stop::Held(cause)) => {
+                return hold(&mut session.waits, kernel, cause, io);
+            }
+            End::Stopped(Stop::Values(wanted)) => {
+                return fetcher.fetch(kernel, &mut session.waits, io, wanted);
+            }
             End::NeedMore(hint) => {
                 if hint > 0 {
                     io.expect(io.input().len() + hint);
@@ -132,7 +124,7 @@ pub fn serve(
             }
             End::Broken => {
                 if is_http(io.input()) {
-                    server.log.warning(format_args!(
+                    kernel.log.warning(format_args!(
                         "Closed {}: a request of HTTP on the port for clients of PedroKV",
                         session.client.addr
                     ));
@@ -143,28 +135,34 @@ pub fn serve(
     }
 }
 
-/// Whether the session has to wait for values on disk: then it is to be suspended this way, and the
-/// requests are parsed again afterwards.
-#[cold]
-fn fetch(
-    server: &Server,
-    fetcher: &mut Fetcher,
-    session: &mut Session,
-    locker: &mut Locker<'_>,
-    io: &Io<'_>,
-) -> Option<Flow> {
-    let mut requests = Vec::new();
-    parse(&server.keyspace, io.input(), &mut requests);
-    let reads = requests.iter().filter(|request| request.kind == Kind::Get);
-    let keys = reads.map(|request| request.key.bytes());
-    session.waits.for_values(server, fetcher, locker, server.pedrokv_db, keys, io)
+/// Runs Puts in the order of their shards, those of them that have not run yet, and responds when all have. Why
+/// they have to wait, if they have to.
+fn put_by_shard<'q>(
+    run: &mut Run<'_, '_, 'q>,
+    requests: &[Keyed<'q>],
+    order: &[u64],
+) -> Option<Stop> {
+    let rest = &order[run.session.puts.done..];
+    let db = run.stages.db;
+    prefetch(&mut run.guard, db, rest.iter().map(|at| requests[place(*at)].key));
+    let (_, stop) = lead(&mut Puts(run), requests, rest.iter().map(|at| place(*at)));
+    match stop {
+        Some(_) => run.session.puts.count = requests.len(),
+        None => run.respond_to_puts(requests, order),
+    }
+    stop
 }
 
-/// Finds the requests of one batch.
-fn parse<'a>(keyspace: &Keyspace, input: &'a [u8], requests: &mut Vec<Keyed<'a>>) -> Parsed {
+/// Finds the requests of one batch: so many, if all of them are Puts.
+fn parse<'a>(
+    keyspace: &Keyspace,
+    input: &'a [u8],
+    puts_max: usize,
+    requests: &mut Vec<Keyed<'a>>,
+) -> Parsed {
     let (mut consumed, mut only_puts) = (0, true);
     let end = loop {
-        if requests.len() == if only_puts { PUTS_MAX } else { REQUESTS_MAX } {
+        if requests.len() == if only_puts { puts_max } else { REQUESTS_MAX } {
             break End::Full;
         }
         match Request::read(&input[consumed..]) {
@@ -187,6 +185,15 @@ fn parse<'a>(keyspace: &Keyspace, input: &'a [u8], requests: &mut Vec<Keyed<'a>>
     Parsed { end, consumed, only_puts }
 }
 
+/// The length of the first this many requests of an input, which has them all.
+#[cold]
+fn len_of(input: &[u8], requests: usize) -> usize {
+    (0..requests).fold(0, |at, _| match Request::read(&input[at..]) {
+        Step::Frame { len, .. } => at + len,
+        Step::NeedMore { .. } | Step::Broken => unreachable!("it was parsed before"),
+    })
+}
+
 /// The places of the requests by their hashes, of which the upper bits are the shard. A place takes the
 /// lowest bits, so that requests of one key stay in order.
 fn order_by_shard(requests: &[Keyed<'_>], order: &mut Vec<u64>) {
@@ -197,6 +204,6 @@ fn order_by_shard(requests: &[Keyed<'_>], order: &mut Vec<u64>) {
     order.sort_unstable();
 }
 
-fn place(at: u64) -> usize {
+pub(super) fn place(at: u64) -> usize {
     (at & (PUTS_MAX as u64 - 1)) as usize
 }

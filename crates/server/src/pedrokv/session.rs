@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::acl::{Rights, Users};
 use crate::clients::Client;
-use crate::foreign::Waits;
-use crate::server::Server;
+use crate::kernel::Kernel;
+use crate::waiting::Waits;
 
 /// What a connection remembers from one request to the next.
 pub struct Session {
@@ -12,28 +13,62 @@ pub struct Session {
     pub client: Arc<Client>,
     /// What it waits for.
     pub waits: Waits,
-    /// There was no password at some time since it came.
-    is_let_in: bool,
+    /// What the default user may do: the protocol knows no other.
+    pub(super) rights: Rights,
+    /// The client may use the data, as far as was known when it was served last.
+    pub(super) may: bool,
+    /// Puts at the front of the input of which some have run.
+    pub(super) puts: SortedPuts,
+}
+
+/// Puts that go shard by shard. When one has to wait, none of them is responded to, and those that have run must
+/// not run again: a client that got its response from another connection in between would see its value
+/// overwritten.
+#[derive(Default)]
+pub(super) struct SortedPuts {
+    /// How many belong together; 0 if none of them waits.
+    pub(super) count: usize,
+    /// So many have run, in the order of their shards.
+    pub(super) done: usize,
+    /// Those that failed, by their place in that order, and the responses to them.
+    pub(super) failed: Vec<(usize, &'static str)>,
+}
+
+impl SortedPuts {
+    /// Notes how the next one went.
+    #[inline]
+    pub(super) fn note(&mut self, outcome: Result<(), &'static str>) {
+        if let Err(text) = outcome {
+            self.failed.push((self.done, text));
+        }
+        self.done += 1;
+    }
 }
 
 impl Session {
-    /// A fresh session; `is_let_in` when no password is set.
+    /// A fresh session, which may use the data while the default user needs no password.
     #[must_use]
-    pub fn new(client: Arc<Client>, is_let_in: bool) -> Self {
-        Self { client, waits: Waits::default(), is_let_in }
+    pub fn new(client: Arc<Client>, users: &Users) -> Self {
+        let rights = Rights::of_default_user(users);
+        client.set_user(rights.user());
+        let (may, waits, puts) = (users.is_open(), Waits::default(), SortedPuts::default());
+        Self { client, waits, rights, may, puts }
     }
 
     /// Whether the client was not let in when it was served last.
     #[inline]
     pub fn is_stranger(&self) -> bool {
-        !self.is_let_in
+        !self.may
     }
 
-    /// Whether the client may use the data. As with the other protocols, a password that is set
-    /// later shuts out nobody who is in.
+    /// Looks whether the client may use the data. Its protocol has no place for a password, so it is let in while
+    /// there is none, and shut out from the moment on when there is one.
     #[inline]
-    pub(super) fn may(&mut self, server: &Server) -> bool {
-        self.is_let_in = self.is_let_in || server.is_open();
-        self.is_let_in
+    pub(super) fn look_whether_it_may(&mut self, kernel: &Kernel) {
+        let users = &kernel.acl.users;
+        self.may = users.is_open();
+        if self.rights.are_old(users) {
+            self.rights.renew(users);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Which files make up what is to be imported.
+//! Finds the files of an append-only log that is to be imported.
 
 use std::fs;
 use std::path::{Path, PathBuf};

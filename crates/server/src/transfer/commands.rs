@@ -1,29 +1,27 @@
 //! Executes commands of an append-only file, by the server's own table.
 //!
-//! Time stands still before every deadline: what follows in the file was done while a key was still
-//! there, and Redis writes a DEL when one has expired. Only commands whose time counts from now, which
+//! The clock is stopped before every deadline: the file's commands ran while their keys still existed,
+//! and Redis writes a DEL when a key has expired. Only commands whose time counts from now, which
 //! Redis rewrites before they get into a file, see the clock.
 
 use std::sync::Arc;
 
 use tierce_keyspace::Keyspace;
-use tierce_net::{ConnInfo, Output};
+use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
 
 use super::error::TransferError;
-use crate::blocking;
-use crate::clients::Client;
+use crate::caller::Caller;
+use crate::clients::{Client, Origin};
 use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::Flags;
+use crate::commands;
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
-use crate::execute::{self, Context, Guard};
-use crate::listening::Listening;
+use crate::execute;
+use crate::kernel::Kernel;
 use crate::log::Log;
-use crate::reply::Reply;
-use crate::server::Server;
-use crate::session::Session;
 
 /// Why a command was not executed.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +32,10 @@ pub(crate) enum Refusal {
     Failed(String),
 }
 
-/// A server that serves nobody.
+/// A kernel of its own, and who executes commands with it.
 pub(crate) struct Executor {
-    server: Server,
-    session: Session,
+    kernel: Kernel,
+    caller: Caller,
     output: Output,
 }
 
@@ -45,18 +43,17 @@ impl Executor {
     pub(crate) fn new(keyspace: Arc<Keyspace>) -> Result<Self, TransferError> {
         let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
         let config = Arc::new(Config::new(Settings::default()));
-        let listening = Listening::nowhere();
         let durability = Durability::without_log();
         let engine = Arc::new(Engine::new(config, keyspace, durability, log));
-        let server = Server::new(engine, 1, listening);
-        let client = Client::new(&ConnInfo::of_nobody(), "", STOPPED_MS);
-        let session = Session::new(Arc::new(client), true);
-        Ok(Self { server, session, output: Output::new() })
+        let kernel = Kernel::new(engine, commands::table(), 1);
+        let client = Client::new(Origin::default(), STOPPED_MS);
+        let caller = Caller::new(Arc::new(client), true);
+        Ok(Self { kernel, caller, output: Output::new() })
     }
 
     /// Commands of the next file begin in the first database.
     pub(super) fn begin_file(&mut self) {
-        self.session.select(tierce_keyspace::DbIndex::ZERO);
+        self.caller.select(tierce_keyspace::DbIndex::ZERO);
     }
 
     /// Executes one command.
@@ -66,7 +63,7 @@ impl Executor {
             owned.push(arg).map_err(|error| Refusal::Failed(error.to_string()))?;
         }
         let args = owned.as_args();
-        let command = match execute::resolve(&self.server, args) {
+        let command = match execute::resolve(&self.kernel, args) {
             Ok(command) => command,
             Err(refused) if refused.command.is_none() => return Err(Refusal::Unknown),
             Err(refused) => return Err(Refusal::Failed(refused.error.as_str().to_owned())),
@@ -77,24 +74,7 @@ impl Executor {
         let now_ms =
             if is_relative(command.spec.name, args.iter()) { unix_ms() } else { STOPPED_MS };
         let begin = self.output.mark();
-        let (server, counters) = (&self.server, self.server.counters(0));
-        let mut locker = server.keyspace.locker();
-        let reply = Reply::new(&mut self.output, self.session.proto);
-        let (session, mode) = (&mut self.session, blocking::Mode::Never);
-        Context {
-            server,
-            session,
-            guard: Guard::new(&mut locker),
-            reply,
-            command,
-            counters,
-            now_ms,
-            mode,
-            large: None,
-            hashed: None,
-        }
-        .run(args);
-        drop(locker);
+        self.kernel.run(command, &mut self.caller, args, &mut self.output, now_ms);
         let reply = self.output.buffer();
         let failed = reply.strip_prefix(b"-").map(|text| {
             Refusal::Failed(String::from_utf8_lossy(text.trim_ascii_end()).into_owned())
@@ -144,7 +124,7 @@ mod tests {
         assert_eq!(refused, Err(Refusal::Failed("ERR no such key".to_owned())));
         let db = keyspace.db_index(0).unwrap();
         let mut values = Vec::new();
-        keyspace.locker().for_each(db, 2000, |entry| values.push(entry.string().unwrap().to_vec()));
+        keyspace.locks().for_each(db, 2000, |entry| values.push(entry.string().unwrap().to_vec()));
         assert_eq!(values, [b"6"]);
         assert_eq!(keyspace.len(keyspace.db_index(3).unwrap()), 1);
     }
@@ -161,8 +141,8 @@ mod tests {
             assert_eq!(execute(&mut executor, line), Ok(()), "{line}");
         }
         let key = keyspace.key(b"s");
-        let mut locker = keyspace.locker();
-        let mut db = locker.db(tierce_keyspace::DbIndex::ZERO, key.hash(), STOPPED_MS);
+        let mut locks = keyspace.locks();
+        let mut db = locks.db(tierce_keyspace::DbIndex::ZERO, key.hash(), STOPPED_MS);
         let stream = db.collection::<Stream>(key).unwrap().expect("a stream");
         let group = stream.group(b"g").expect("a group");
         let pending = group.pending_entry(StreamId::new(1, 1)).expect("a pending entry");

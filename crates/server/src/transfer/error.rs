@@ -31,7 +31,7 @@ pub enum TransferError {
         keys: u64,
     },
     /// There is no log to export.
-    #[error("{} holds no data of Tierce", dir.display())]
+    #[error("{} contains no Tierce data", dir.display())]
     NoData {
         /// The data directory.
         dir: PathBuf,
@@ -72,7 +72,7 @@ pub enum TransferError {
     },
     /// A command that this server does not know.
     #[error(
-        "{}: the command {name} at offset {offset} is unknown here (--skip-unknown passes over it)",
+        "{}: the command {name} at offset {offset} is unknown (--skip-unknown skips it)",
         path.display()
     )]
     UnknownCommand {
@@ -85,7 +85,7 @@ pub enum TransferError {
     },
     /// A command that cannot be executed.
     #[error(
-        "{}: the command {name} at offset {offset} failed: {reason} (--skip-unknown passes over it)",
+        "{}: the command {name} at offset {offset} failed: {reason} (--skip-unknown skips it)",
         path.display()
     )]
     FailedCommand {
@@ -127,7 +127,7 @@ pub enum TransferError {
         path: PathBuf,
     },
     /// What was to be written has the place of a file of the data directory.
-    #[error("{} is a place of the server's own files", path.display())]
+    #[error("{} is one of the server's own files", path.display())]
     OwnFile {
         /// The file or directory.
         path: PathBuf,

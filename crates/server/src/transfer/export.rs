@@ -1,10 +1,10 @@
-//! A data directory into files that Redis loads.
+//! Writes a data directory as files that Redis loads.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tierce_keyspace::{Piece, Snapshot};
+use tierce_keyspace::{Snapshot, SnapshotPiece};
 use tierce_rdb::aof::{BASE_REMARK, Manifest};
 use tierce_rdb::{Writer, WriterOptions};
 
@@ -12,10 +12,7 @@ use super::error::TransferError;
 use super::store::Store;
 use super::{Progress, Stage};
 use crate::durability;
-use crate::persistence::file::{Install, NewFile, Syncing};
-use crate::persistence::save::Encoder;
-use crate::persistence::values;
-use crate::persistence::{OwnFiles, SaveError};
+use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
 
 /// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
 const AOF_NAME: &str = "appendonly.aof";
@@ -86,7 +83,7 @@ fn write_snapshot(
 ) -> Result<Exported, TransferError> {
     let total = store.keys();
     let mut snapshot =
-        Snapshot::begin(&store.keyspace, &mut store.keyspace.locker(), crate::clock::unix_ms())
+        Snapshot::begin(&store.keyspace, &mut store.keyspace.locks(), crate::clock::unix_ms())
             .map_err(SaveError::from)?;
     let file = NewFile::create(target, Syncing::Incremental)?;
     let path = file.path().to_owned();
@@ -97,16 +94,17 @@ fn write_snapshot(
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     let used = store.keyspace.memory().total();
     encoder.remarks(used, aof_base).map_err(explain)?;
+    encoder.code(snapshot.code()).map_err(explain)?;
     let mut keys = 0;
     while let Some(piece) = snapshot.next().map_err(SaveError::from)? {
         match piece {
-            Piece::Batch(batch) => {
+            SnapshotPiece::Batch(batch) => {
                 for entry in &batch {
                     encoder.entry(&entry).map_err(explain)?;
                 }
                 keys += batch.len() as u64;
             }
-            Piece::Large(large) => {
+            SnapshotPiece::Large(large) => {
                 encoder.large(large, explain, |_| Ok(()))?;
                 keys += 1;
             }

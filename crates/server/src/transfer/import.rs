@@ -1,22 +1,22 @@
-//! Files of Redis into a data directory.
+//! Imports Redis' files into a data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tierce_keyspace::{Expiry, Freeing, ItemNote, Locker};
+use tierce_keyspace::{CodeKind, Expiry, Freeing, ItemNote, ShardLocks};
 use tierce_rdb::aof::{Item, Reader};
-use tierce_rdb::{Entry, Error, Event, Kind, Part};
+use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
 
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::store::{Made, Store};
 use super::{Progress, Stage, aof};
 use crate::persistence::values::{self, Assembly, Flaw};
-use crate::persistence::{Unfit, lacking};
+use crate::persistence::{NamedScript, Unfit, lacking, library_name};
 
-/// Progress is told once for so many items of a file.
+/// Progress is reported once for this many items of a file.
 const TELL_EVERY: u64 = 1024;
 
 /// What becomes of keys that are there already.
@@ -65,7 +65,7 @@ pub struct Imported {
     pub bytes: u64,
     /// Keys that were left out because their collection has no elements.
     pub empty: u64,
-    /// Keys of types that this version lacks, libraries of functions, and data of modules.
+    /// Keys of types that this version lacks, libraries of functions for another engine, and data of modules.
     pub unsupported: BTreeMap<&'static str, u64>,
     /// Commands passed over, by name.
     pub commands_skipped: BTreeMap<String, u64>,
@@ -92,8 +92,13 @@ pub fn import(
             return Err(TransferError::HasData { dir: options.dir.clone(), keys });
         }
         ImportMode::Replace => {
-            let mut locker = store.keyspace.locker();
-            locker.flush(store.keyspace.db_indices(), Freeing::Now);
+            let mut locks = store.keyspace.locks();
+            locks.flush(store.keyspace.db_indices(), Freeing::Now);
+            for kind in CodeKind::ALL {
+                for (name, _) in store.keyspace.code().all().of(kind) {
+                    locks.edit_code().remove(kind, name);
+                }
+            }
         }
         ImportMode::IntoEmpty | ImportMode::Merge => {}
     }
@@ -118,7 +123,7 @@ pub fn import(
     report.bytes = total;
     let before = store.keys();
     // What had expired when a file was written stays so, whatever the clock says.
-    store.keyspace.locker().expire_due(crate::clock::unix_ms().max(written_ms));
+    store.keyspace.locks().expire_due(crate::clock::unix_ms().max(written_ms));
     report.keys = store.keys();
     report.expired = before - report.keys;
     store.replace(total, &mut progress)?;
@@ -158,7 +163,7 @@ impl Import<'_> {
         }
         let mut in_snapshot = begins_with_snapshot(&file);
         let mut reader = Reader::new(file).map_err(format)?;
-        let mut locker = Some(self.store.keyspace.locker());
+        let mut locks = Some(self.store.keyspace.locks());
         for count in 1.. {
             let offset = reader.offset();
             let item = match reader.next_item() {
@@ -178,7 +183,7 @@ impl Import<'_> {
             match item {
                 Item::Rdb(Event::End { .. }) => in_snapshot = false,
                 Item::Rdb(event) => {
-                    let locker = locker.get_or_insert_with(|| self.store.keyspace.locker());
+                    let locks = locks.get_or_insert_with(|| self.store.keyspace.locks());
                     match event {
                         Event::Entry(entry) if is_unfit(entry.kind(), self.store) => {
                             // The reader passes over the value by itself.
@@ -188,7 +193,7 @@ impl Import<'_> {
                         Event::Entry(entry) => {
                             entry_of(
                                 &mut self.report,
-                                locker,
+                                locks,
                                 self.store,
                                 path,
                                 &mut reader,
@@ -196,10 +201,13 @@ impl Import<'_> {
                                 std::mem::take(&mut self.note),
                             )?;
                         }
-                        Event::Aux { name, value } => self.remark(path, offset, &name, &value)?,
-                        Event::Function(_) => {
-                            self.leave_out(path, offset, "function library", "function library")?;
+                        Event::Aux { name, value } => {
+                            self.remark(locks, path, offset, &name, &value)?;
                         }
+                        Event::Function(source) => match library_name(&source) {
+                            Ok(name) => locks.edit_code().put(CodeKind::Library, &name, source),
+                            Err(what) => self.leave_out(path, offset, "function library", &what)?,
+                        },
                         Event::ModuleAux { name } => {
                             let what = format!("data of the module {name}");
                             self.leave_out(path, offset, "data of a module", &what)?;
@@ -208,7 +216,7 @@ impl Import<'_> {
                     }
                 }
                 Item::Command(args) => {
-                    locker = None;
+                    locks = None;
                     self.command(path, offset, args)?;
                 }
                 _ => {}
@@ -224,6 +232,7 @@ impl Import<'_> {
 
     fn remark(
         &mut self,
+        locks: &mut ShardLocks<'_>,
         path: &Path,
         offset: u64,
         name: &[u8],
@@ -231,6 +240,9 @@ impl Import<'_> {
     ) -> Result<(), TransferError> {
         match values::Remark::read(name, text) {
             Ok(values::Remark::Item(note)) => self.note = note,
+            Ok(values::Remark::Script(NamedScript { name, source })) => {
+                locks.edit_code().put(CodeKind::Script, name, source);
+            }
             Ok(values::Remark::Written { ms }) => {
                 self.written_ms = self.written_ms.max(ms.min(self.written_ms_max));
             }
@@ -309,7 +321,7 @@ fn begins_with_snapshot(file: &File) -> bool {
 /// Stores the key that a snapshot has next.
 fn entry_of(
     report: &mut Imported,
-    locker: &mut Locker<'_>,
+    locks: &mut ShardLocks<'_>,
     store: &Store,
     path: &Path,
     reader: &mut Reader<File>,
@@ -327,11 +339,11 @@ fn entry_of(
     })?;
     let deadline_ms = entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
     let key = store.keyspace.key(&entry.key);
-    let (mut db, mut stored) = (locker.db(db, key.hash(), crate::clock::STOPPED_MS), Ok(()));
+    let (mut db, mut stored) = (locks.db(db, key.hash(), crate::clock::STOPPED_MS), Ok(()));
     let visited = reader.visit_value(|part| {
         match (&mut loading, part) {
             (Some(loading), part) => loading.add(part)?,
-            (None, Part::String(bytes)) => {
+            (None, ValuePart::String(bytes)) => {
                 let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
                 stored = db.restore_item(key, bytes, expiry, note);
             }
@@ -384,29 +396,5 @@ fn type_name(kind: Kind) -> &'static str {
         Kind::Hash => "hash",
         Kind::Stream => "stream",
         _ => "module value",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_dir::TestDir;
-
-    #[test]
-    fn what_had_expired_stays_so_whatever_the_clock_says() {
-        values::tests::what_had_expired_when_a_file_was_written_stays_so("import", |path| {
-            let dir = TestDir::new("imported");
-            let options = ImportOptions {
-                source: path.to_owned(),
-                dir: dir.path().join("data"),
-                databases: 1,
-                mode: ImportMode::IntoEmpty,
-                skip_unknown: false,
-                unfit: Unfit::Refuse,
-                accepts_cut_off: false,
-            };
-            let imported = import(&options, |_| {}).unwrap();
-            (imported.keys, imported.expired)
-        });
     }
 }

@@ -1,28 +1,28 @@
-//! Data of Redis into a data directory that no server uses, and back: `tierce import` and
-//! `tierce export`.
+//! Imports Redis' files into a data directory that no server uses, and exports them: `tierce
+//! import` and `tierce export`.
 //!
 //! What they guarantee:
 //! - The log of the data directory is locked meanwhile, so that no server runs on it.
-//! - An import is there as a whole or not at all: it is loaded into memory first, then written as a
-//!   log of its own, which takes the place of the present one in one step (`store.rs`).
-//! - An export never overwrites anything, and what has its true name is complete.
+//! - An import is all or nothing: it is loaded into memory first, then written as a new log, which
+//!   replaces the present one in one step (`store.rs`).
+//! - An export never overwrites anything, and a file with its final name is complete.
 //!
-//! `adopt.rs` is the import that a start makes by itself, of files beside an unused log.
+//! `first_import.rs` is the import that a start makes by itself, of files beside an unused log.
 //!
-//! Like a server, all of it needs memory for all the data.
+//! Like a server, both need memory for all the data.
 
-mod adopt;
 mod aof;
 mod commands;
 mod error;
 mod export;
+mod first_import;
 mod import;
 mod store;
 
-pub(crate) use adopt::{AdoptError, adopt, find_data_of_redis};
 pub(crate) use commands::Executor;
 pub use error::TransferError;
 pub use export::{ExportFormat, ExportOptions, Exported, export};
+pub(crate) use first_import::{FirstImportError, find_data_of_redis, first_import};
 pub use import::{ImportMode, ImportOptions, Imported, import};
 
 pub use crate::persistence::Unfit;

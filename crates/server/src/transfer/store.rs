@@ -1,7 +1,7 @@
-//! The data of a directory that no server uses, in memory, and the way back to disk.
+//! Loads the data of a directory that no server uses into memory, and writes it back.
 //!
-//! A new log is written beside the present one, and then both are exchanged by one call of the
-//! system. The lock of the present log is held from before it is read until after that.
+//! A new log is written beside the present one, and one system call exchanges the two. The lock of
+//! the present log is held from before it is read until after that.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use super::{Progress, Stage};
 use crate::durability::{self, Losses, RecoveryError};
 use crate::persistence::unfinished_import;
 
-/// Progress is told once for so many bytes of a log.
+/// Progress is reported once for this many bytes of a log.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
 
 /// Where changes go while the new log is written.
@@ -70,7 +70,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // What cannot be removed is an empty log, which does no harm. A directory in which somebody has
+        // What cannot be removed is an empty log, which does no harm. A directory in which another process has
         // put something meanwhile is not empty and stays.
         if let Some(log_dir) = &self.log_dir {
             let _ = fs::remove_dir_all(log_dir);
@@ -130,7 +130,7 @@ impl Store {
 
     /// How many keys there are.
     pub(super) fn keys(&self) -> u64 {
-        self.keyspace.db_indices().map(|db| self.keyspace.len(db)).sum()
+        self.keyspace.total_len()
     }
 
     /// Makes what is in memory the content of the directory. `bytes` is a guess at how much that is.

@@ -1,13 +1,15 @@
 //! CLIENT: who is there, and what can be done to them.
 
-use crate::support::{Client, TestServer};
+use std::time::Instant;
+
+use crate::support::{Client, PATIENCE, TestServer};
 
 fn id_of(client: &mut Client) -> i64 {
     client.value("CLIENT ID").as_int().unwrap()
 }
 
 #[test]
-fn a_line_of_client_list_has_the_fields_of_7_2_in_their_order() {
+fn a_line_of_client_list_has_the_fields_of_7_2_and_watch_of_7_4_in_their_order() {
     let server = TestServer::start();
     let mut client = server.client();
     client.check(&[
@@ -23,7 +25,7 @@ fn a_line_of_client_list_has_the_fields_of_7_2_in_their_order() {
     let names: Vec<_> = fields.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names.join(" "),
-        "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem \
+        "id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem \
          multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver"
     );
     let value = |wanted| fields.iter().find(|(name, _)| *name == wanted).unwrap().1;
@@ -60,8 +62,6 @@ fn list_shows_whom_it_is_asked_for() {
         ("CLIENT LIST ID x", "-ERR Invalid client ID"),
         ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"),
         ("CLIENT LIST ID", "-ERR syntax error"),
-        ("CLIENT TRACKING on", "-ERR unknown subcommand 'TRACKING'. Try CLIENT HELP."),
-        ("CLIENT CACHING yes", "-ERR unknown subcommand 'CACHING'. Try CLIENT HELP."),
     ]);
 }
 
@@ -91,7 +91,7 @@ fn kill_ends_those_who_meet_all_conditions() {
     three.check(&[("PING", "PONG")]);
     one.check(&[(&format!("CLIENT KILL LADDR 127.0.0.1:{} SKIPME yes", server.port), ":1")]);
     assert_eq!(three.next(), "(closed)");
-    // Whoever ends itself still gets the reply.
+    // A client that ends itself still gets the reply.
     one.check(&[(&format!("CLIENT KILL ID {own} SKIPME no"), ":1")]);
     assert_eq!(one.next(), "(closed)");
 }
@@ -127,6 +127,80 @@ fn reply_off_and_skip_leave_out_exactly_what_they_say() {
     }
 }
 
+/// As redis-server 7.0.15 does.
+#[test]
+fn reply_off_leaves_out_no_confirmation_of_a_subscription_in_a_transaction() {
+    let server = TestServer::start();
+    for (protocol, sign) in [(2, ""), (3, ">")] {
+        let mut client = server.client();
+        assert!(client.call(&format!("HELLO {protocol}")).contains("proto"));
+        for line in [
+            "CLIENT REPLY OFF",
+            "MULTI",
+            "SUBSCRIBE a b",
+            "ECHO 1",
+            "PUBLISH a m",
+            "UNSUBSCRIBE a",
+            "EXEC",
+            "UNSUBSCRIBE b",
+            "MULTI",
+            "GET",
+            "SUBSCRIBE c",
+            "EXEC",
+            "CLIENT REPLY ON",
+        ] {
+            client.send(line);
+        }
+        for expected in [
+            "[subscribe, a, :1]",
+            "[subscribe, b, :2]",
+            "[unsubscribe, a, :1]",
+            "[message, a, m]",
+            "[unsubscribe, b, :0]",
+        ] {
+            assert_eq!(client.next(), format!("{sign}{expected}"));
+        }
+        assert_eq!(client.next(), "OK");
+    }
+}
+
+#[test]
+fn an_idle_connection_with_half_a_request_keeps_little_of_the_one_before() {
+    const HALF: &[u8] = b"*2\r\n$3\r\nGE";
+    let server = TestServer::start();
+    let mut operator = server.client();
+    let values = format!("$3\r\nkey\r\n$50000\r\n{}\r\n", "v".repeat(50_000)).repeat(64);
+    let many = format!("*129\r\n$4\r\nMSET\r\n{values}");
+    let large = "v".repeat(3 << 20);
+    let one = format!("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n${}\r\n{large}\r\n", large.len());
+    let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send_raw(if number % 2 == 0 { many.as_bytes() } else { one.as_bytes() });
+        client.send_raw(HALF);
+        assert_eq!(client.next(), "OK");
+    }
+    // The server takes note of the capacity once a second.
+    let little = |list: &str| {
+        let lines = list.lines().filter(|line| line.contains(&format!(" qbuf={} ", HALF.len())));
+        let is_little = |line: &&str| {
+            let field = |name: &str| -> usize {
+                let (_, value) = line.split_once(name).unwrap();
+                value.split(' ').next().unwrap().parse().unwrap()
+            };
+            (1..4096).contains(&field(" qbuf-free=")) && field(" tot-mem=") < 8192
+        };
+        lines.filter(is_little).count()
+    };
+    let begin = Instant::now();
+    while little(&operator.call("CLIENT LIST")) < clients.len() {
+        assert!(begin.elapsed() < PATIENCE, "{}", operator.call("CLIENT LIST"));
+    }
+    for client in &mut clients {
+        client.send_raw(b"T\r\n$6\r\nnosuch\r\n");
+        assert_eq!(client.next(), "(nil)");
+    }
+}
+
 #[test]
 fn a_pause_holds_back_what_it_says_until_it_ends() {
     let server = TestServer::start();
@@ -150,9 +224,32 @@ fn a_pause_holds_back_what_it_says_until_it_ends() {
     client.send("PING");
     operator.check(&[("CLIENT UNPAUSE", "OK")]);
     assert_eq!(client.next(), "PONG");
-    // A pause that nobody ends is over by itself.
+    // A pause that is not ended is over by itself.
     operator.check(&[("CLIENT PAUSE 20 ALL", "OK")]);
     client.check(&[("PING", "PONG")]);
+}
+
+#[test]
+fn a_long_command_that_runs_when_a_pause_begins_writes_after_it() {
+    let server = TestServer::start();
+    let (mut operator, mut client) = (server.client(), server.client());
+    for base in (0..60_000).step_by(1000) {
+        let members = |from| -> String { (from..from + 1000).map(|n| format!(" {n}")).collect() };
+        operator.check(&[
+            (&format!("SADD a{}", members(base)), ":1000"),
+            (&format!("SADD b{}", members(base + 60_000)), ":1000"),
+        ]);
+    }
+    client.send("SUNIONSTORE union a b");
+    while !operator.call("CLIENT LIST").contains("cmd=sunionstore") {}
+    operator.check(&[("CLIENT PAUSE 100000 WRITE", "OK")]);
+    let exists = operator.call("EXISTS union");
+    // Longer than to compute it: these go through as many elements.
+    for _ in 0..3 {
+        operator.check(&[("SINTERCARD 2 a b", ":0"), ("EXISTS union", &exists)]);
+    }
+    operator.check(&[("CLIENT UNPAUSE", "OK")]);
+    assert_eq!(client.next(), ":120000");
 }
 
 #[test]
@@ -168,4 +265,47 @@ fn unblock_knows_its_words() {
             "-ERR unknown subcommand or wrong number of arguments for 'UNBLOCK'. Try CLIENT HELP.",
         ),
     ]);
+}
+
+#[test]
+fn a_request_without_arguments_is_one_that_client_reply_skips() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    for empty in ["*0\r\n", "*-1\r\n", "\r\n", "  \r\n"] {
+        client.send_raw(format!("CLIENT REPLY SKIP\r\n{empty}ECHO {}\r\n", empty.len()).as_bytes());
+        assert_eq!(client.next(), empty.len().to_string(), "{empty:?}");
+        // Arriving on its own.
+        client.send_raw(b"CLIENT REPLY SKIP\r\n");
+        client.send_raw(empty.as_bytes());
+        client.check(&[("ECHO told", "told")]);
+        client.send_raw(format!("{empty}CLIENT REPLY SKIP\r\nECHO skipped\r\n").as_bytes());
+    }
+}
+
+#[test]
+fn a_client_without_replies_gets_no_protocol_error() {
+    let server = TestServer::start();
+    for mode in ["OFF", "SKIP"] {
+        let mut client = server.client();
+        client.send_raw(format!("CLIENT REPLY {mode}\r\n*x\r\n").as_bytes());
+        assert_eq!(client.next(), "(closed)", "{mode}");
+    }
+    let mut client = server.client();
+    client.send_raw(b"*x\r\n");
+    assert_eq!(client.next(), "-ERR Protocol error: invalid multibulk length");
+    assert_eq!(client.next(), "(closed)");
+}
+
+#[test]
+fn a_pipeline_that_lowers_the_threshold_of_the_slow_log_is_judged_by_it() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let slow = "CONFIG SET slowlog-log-slower-than";
+    client.send_raw(format!("SET a 1\r\n{slow} 0\r\nGET a\r\n{slow} -1\r\nGET a\r\n").as_bytes());
+    for reply in ["OK", "OK", "1", "OK", "1"] {
+        assert_eq!(client.next(), reply);
+    }
+    client.check(&[("SLOWLOG LEN", ":2")]);
+    let log = client.call("SLOWLOG GET");
+    assert!(log.contains("[GET, a]") && log.contains("[CONFIG, SET, slowlog-log-slower-than, 0]"));
 }

@@ -49,7 +49,7 @@ impl Gate {
         let mut state = self.state.lock();
         while !state.is_waiting {
             let timeout = self.changed.wait_for(&mut state, PATIENCE);
-            assert!(!timeout.timed_out(), "nobody syncs");
+            assert!(!timeout.timed_out(), "there is no sync");
         }
     }
 

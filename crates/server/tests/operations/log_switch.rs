@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use tierce_cask::disk::{Fault, SimDisk};
+use tierce_engine::durability::{LogDirectory, LogOptions, Operator, Severity, WalHandle, recover};
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
-use tierce_server::durability::{Journal, LogHome, LogOptions, Operator, Severity, recover};
 
 use crate::support::{Client, TestServer, free_port, settings, show};
 
@@ -193,7 +193,10 @@ fn a_log_that_heals_is_not_called_failed() {
     // A device that fails is another matter.
     disk.inject(Fault::Sync, 0);
     wait_until("the sync fails", || {
-        client.call("SET k v");
+        // A write that cannot be acknowledged ends its connection.
+        let mut writer = server.client();
+        writer.send("SET k v");
+        writer.read();
         is(&mut client, "aof_last_write_status", "err")
     });
     for command in ["CONFIG SET appendonly yes", "BGREWRITEAOF"] {
@@ -202,7 +205,7 @@ fn a_log_that_heals_is_not_called_failed() {
     }
 }
 
-/// The end of the server finds keys that have expired and that nobody has looked at: the log says so, and an
+/// The end of the server finds keys that have expired and that were not read since: the log says so, and an
 /// earlier clock at the next start does not bring them back.
 #[test]
 fn what_has_expired_at_the_end_is_gone_from_the_log() {
@@ -213,13 +216,13 @@ fn what_has_expired_at_the_end_is_gone_from_the_log() {
     assert_eq!(client.call("SET other 1"), "OK");
     assert_eq!(client.call("SET mortal 1 PX 1"), "OK");
     let set = SystemTime::now();
-    // Whoever asks for it removes it.
+    // A read removes it.
     wait_until("its time has come", || set.elapsed().is_ok_and(|time| time.as_millis() > 2));
     drop(server);
-    let journal = Arc::<Journal>::default();
+    let wal_handle = Arc::<WalHandle>::default();
     let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
-    let home = LogHome::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
-    recover(&journal, &keyspace, &home, &Silent, false).unwrap();
+    let home = LogDirectory::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
+    recover(&wal_handle, &keyspace, &home, &Silent, false).unwrap();
     // Time stands still while a log is loaded.
     assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }
@@ -291,7 +294,7 @@ fn a_start_without_the_log_that_counts_refuses() {
     assert_eq!(values(&start(&disk, "yes"), "key"), "[1]");
 }
 
-/// Somebody writes and waits for the device all the time; every reply comes.
+/// A client writes and waits for the device all the time; every reply comes.
 #[test]
 fn clients_go_on_while_the_log_comes_and_goes() {
     let disk = SimDisk::new(3);

@@ -2,6 +2,7 @@
 //! logged, and what CLIENT, INFO and the like tell.
 
 mod access;
+mod accounts;
 mod clients;
 mod command_table;
 mod debug;
@@ -10,9 +11,12 @@ mod gated_disk;
 mod info;
 mod listening;
 mod log_switch;
+mod notifications;
 mod process;
-mod secrets;
+mod redaction;
+mod set_aside;
 mod slow_syncs;
 mod spill;
 mod support;
+mod transactions;
 mod waiters;

@@ -256,6 +256,39 @@ fn a_client_may_ask_for_everysec_where_others_do_without() {
     slow.gate.await_sync();
 }
 
+/// Also for a write that another client's command leads to.
+#[test]
+fn a_write_that_was_waited_for_is_as_durable_as_its_client_has_asked() {
+    for (line, pending) in [
+        ("BLMOVE a b LEFT LEFT 0", "blocked_clients:1\r\n"),
+        ("NBLMOVE a b LEFT LEFT 0 0", "pending_results:1\r\n"),
+    ] {
+        let slow = start("--appendfsync no");
+        let (mut client, mut other) = (slow.server.client(), slow.server.client());
+        client.check(&[("CLIENT DURABILITY everysec", "OK")]);
+        client.send(line);
+        while !other.call("INFO clients").contains(pending) {
+            std::thread::yield_now();
+        }
+        slow.gate.close();
+        other.check(&[("RPUSH a x", ":1")]);
+        assert_eq!(client.next(), "x");
+        slow.gate.await_sync();
+    }
+}
+
+#[test]
+fn a_level_ends_with_reset_and_a_new_one_is_for_later_writes() {
+    let slow = start("--appendfsync always");
+    let mut client = slow.server.client();
+    client.check(&[("CLIENT DURABILITY no", "OK"), ("SET a 1", "OK"), ("RESET", "RESET")]);
+    slow.gate.close();
+    client.send_raw(b"SET b 1\r\nCLIENT DURABILITY no\r\n");
+    slow.gate.await_sync();
+    slow.gate.open();
+    assert_eq!((client.next(), client.next()), ("OK".to_owned(), "OK".to_owned()));
+}
+
 #[test]
 fn long_replies_that_wait_for_the_device_close_nothing() {
     let slow = start("--appendfsync always --client-output-buffer-limit normal 1mb 0 0");
@@ -301,7 +334,7 @@ fn no_reply_is_sent_that_a_failed_close_has_lost() {
     slow.await_writes(2);
     let mut operator = slow.server.client();
     operator.send("CONFIG SET appendonly no");
-    // The sync of `a` succeeds, the one of `b` does not, whoever makes it.
+    // The sync of `a` succeeds, the one of `b` does not, on any thread.
     slow.disk.disk.inject(Fault::Sync, 1);
     slow.gate.open();
     assert_eq!(first.next(), "OK");

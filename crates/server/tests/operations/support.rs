@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
-use tierce_server::config::{Invocation, Settings, parse};
-use tierce_server::{Instance, Stopper, SyncClock};
+use tierce_config::{Invocation, Settings, parse};
+use tierce_server::{Instance, Shards, Stopper, SyncClock};
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
 
 /// Long enough for any reply of a server that works, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server on a port of its own, ended when this is dropped.
 pub struct TestServer {
@@ -25,6 +25,8 @@ pub struct TestServer {
     pub dir: PathBuf,
     /// By which it is decided whether a sync takes too long.
     pub clock: SyncClock,
+    /// To hold shards as a long command does.
+    pub shards: Shards,
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,8 +60,9 @@ impl TestServer {
         );
         let instance = Instance::start_limited(settings(&line), disk, spilled).unwrap();
         let (stopper, clock) = (instance.stopper(), instance.sync_clock());
+        let shards = instance.shards();
         let thread = Some(std::thread::spawn(move || instance.wait()));
-        Self { port, dir, clock, stopper, thread }
+        Self { port, dir, clock, shards, stopper, thread }
     }
 
     pub fn client(&self) -> Client {
@@ -217,7 +220,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Whether nobody listens there.
+/// Whether the port is free.
 pub fn is_closed(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }

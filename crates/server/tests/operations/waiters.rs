@@ -1,4 +1,4 @@
-//! Clients that wait for keys hear of changes by whomever: time, the limit of memory, other protocols,
+//! Clients that wait for keys hear of every change: by time, the limit of memory, other protocols,
 //! loads. And what a client wanted that has gone is not done.
 
 use std::io::Write;
@@ -6,7 +6,9 @@ use std::net::TcpStream;
 
 use tierce_wire::pedrokv::{Kind, Request};
 
+use crate::set_aside::{MANY, key_beside, workers_serve};
 use crate::support::{Client, TestServer, free_port};
+use crate::transactions::with_busy_threads;
 
 /// A client that waits for entries of the stream `s`, which is there.
 fn reader(server: &TestServer) -> Client {
@@ -81,7 +83,7 @@ fn a_reader_hears_what_clients_of_pedrokv_do() {
 fn who_waits_for_a_key_is_served_when_it_is_loaded() {
     let server = TestServer::with("--enable-debug-command yes --appendonly no");
     let mut client = server.client();
-    // In the snapshot, not in memory, and somebody waits for it.
+    // In the snapshot, not in memory, and a client waits for it.
     client.check(&[("RPUSH list a", ":1"), ("SAVE", "OK"), ("DEL list", ":1")]);
     let mut waiting = server.client();
     waiting.send("BLPOP list 0");
@@ -106,4 +108,96 @@ fn a_request_that_a_pause_holds_back_is_dropped_with_its_client() {
         std::thread::yield_now();
     }
     other.check(&[("CLIENT UNPAUSE", "OK"), ("SET after 1", "OK"), ("EXISTS held", ":0")]);
+}
+
+/// Makes a list, a sorted set and a stream of [`MANY`] elements under these names.
+fn make_large(client: &mut Client, [list, scores, stream]: [&str; 3]) {
+    client.check(&[(&format!("XGROUP CREATE {stream} g 0 MKSTREAM"), "OK")]);
+    for from in (0..MANY).step_by(1000) {
+        let numbers = from..MANY.min(from + 1000);
+        let words: Vec<String> = numbers.clone().map(|number| number.to_string()).collect();
+        let scored: Vec<String> = numbers.map(|number| format!("{number} {number}")).collect();
+        client.value(&format!("RPUSH {list} {}", words.join(" ")));
+        client.value(&format!("ZADD {scores} {}", scored.join(" ")));
+        client.send_raw(format!("XADD {stream} * n 1\r\n").repeat(words.len()).as_bytes());
+        words.iter().for_each(|_| assert!(client.next().contains('-')));
+    }
+}
+
+#[test]
+fn who_waits_takes_nothing_once_a_pause_has_begun() {
+    let server = TestServer::start();
+    let (mut waiting, mut other) = (server.client(), server.client());
+    let source = key_beside(&server, &["held"]);
+    let wanted = key_beside(&server, &["held", &source]);
+    make_large(&mut other, [&source, "scores", "stream"]);
+    waiting.send(&format!("BLMPOP 0 1 {wanted} LEFT COUNT {MANY}"));
+    while !other.call("INFO clients").contains("blocked_clients:1\r\n") {
+        std::thread::yield_now();
+    }
+    with_busy_threads(&server, || {
+        other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
+        other.check(&[("CLIENT PAUSE 1000000 WRITE", "OK")]);
+    });
+    // These come behind it on the same threads.
+    for _ in 0..5 {
+        let all = other.call(&format!("LRANGE {wanted} 0 -1"));
+        assert_eq!(all.matches(", ").count(), MANY - 1);
+    }
+    other.check(&[("CLIENT UNPAUSE", "OK")]);
+    assert!(waiting.next().contains(&format!("{wanted}, [0, 1, 2, ")));
+    other.check(&[(&format!("EXISTS {wanted}"), ":0")]);
+}
+
+/// They get their elements on another thread, in the order in which they came, and the worker goes on meanwhile.
+#[test]
+fn who_waits_for_many_elements_is_served_away_from_the_worker() {
+    let server = TestServer::start();
+    let mut other = server.client();
+    let mut names = (0..).map(|number| format!("free:{number}"));
+    let mut free =
+        || names.find(|name| server.shards.of(name) != server.shards.of("held")).unwrap();
+    let [list, scores, stream, wanted] = [(); 4].map(|()| free());
+    make_large(&mut other, [&list, &scores, &stream]);
+    for (source, command, next, begin) in [
+        (list, format!("BLMPOP 0 1 {wanted} LEFT COUNT {MANY}"), "BLPOP", "[0, 1, 2, "),
+        (scores, format!("BZMPOP 0 1 {wanted} MIN COUNT {MANY}"), "BZPOPMIN", "[[0, 0], [1, 1], "),
+        (stream, format!("XREAD BLOCK 0 STREAMS {wanted} 0"), "", "["),
+    ] {
+        let mut waiting = [server.client(), server.client()];
+        let mut calls = vec![command];
+        if !next.is_empty() {
+            calls.push(format!("{next} {wanted} 0"));
+        }
+        for (number, (client, call)) in waiting.iter_mut().zip(&calls).enumerate() {
+            client.send(call);
+            let blocked = format!("blocked_clients:{}\r\n", number + 1);
+            while !other.call("INFO clients").contains(&blocked) {
+                std::thread::yield_now();
+            }
+        }
+        with_busy_threads(&server, || {
+            other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
+            let more = match next {
+                "BLPOP" => "RPUSH wanted last",
+                "BZPOPMIN" => "ZADD wanted 99999 last",
+                _ => "XADD wanted * n 1",
+            };
+            other.value(&more.replace("wanted", &wanted));
+            workers_serve(&server);
+            assert!(other.call("INFO clients").contains(&format!("_clients:{}\r\n", calls.len())));
+        });
+        let reply = waiting[0].next();
+        assert!(reply.contains(&format!("{wanted}, {begin}")), "{reply:.100}");
+        let last = match next {
+            "BLPOP" => format!("[{wanted}, last]"),
+            "BZPOPMIN" => format!("[{wanted}, last, 99999]"),
+            _ => {
+                other.check(&[(&format!("DEL {wanted}"), ":1")]);
+                continue;
+            }
+        };
+        assert_eq!(waiting[1].next(), last);
+        other.check(&[(&format!("EXISTS {wanted}"), ":0")]);
+    }
 }

@@ -1,8 +1,7 @@
-//! The binary protocol: frames of a header of 24 bytes, extras, key and value.
+//! The binary protocol: frames of a 24-byte header, extras, key and value.
 //!
-//! All numbers are big-endian. Where a frame ends is known from its header, so a request that makes
-//! no sense inside its frame is refused and the connection goes on; only lengths that contradict
-//! each other, or a first byte that begins no request, leave no place to go on from.
+//! All numbers are big-endian. The header determines where a frame ends, so a nonsensical request is refused and
+//! the connection goes on; only contradictory lengths, or a first byte that begins no request, end it.
 
 use super::{BINARY_MAGIC, KEY_LEN_MAX, Limits};
 
@@ -78,7 +77,6 @@ pub enum Status {
 
 impl Status {
     /// The text that clients and people know it by.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::Ok => "",
@@ -116,12 +114,12 @@ pub struct Request<'a> {
     pub value: &'a [u8],
 }
 
-/// Whether success is told.
+/// Whether success gets a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loudness {
     /// It is.
     Loud,
-    /// Only what is not to be expected is told: errors, and for reads what was found.
+    /// Quiet: only errors get a reply, and reads that found something.
     Quiet,
 }
 
@@ -201,8 +199,7 @@ enum Key {
 }
 
 impl<'a> Request<'a> {
-    /// Whether success is told.
-    #[must_use]
+    /// Whether success gets a reply.
     pub fn loudness(&self) -> Loudness {
         use opcode::*;
         match self.opcode {
@@ -217,7 +214,8 @@ impl<'a> Request<'a> {
     ///
     /// [`Status::UnknownCommand`], and [`Status::InvalidArguments`] if a part has not the length that
     /// it has to have.
-    #[inline]
+    // Always in line, so that a caller that matches on the result does that here.
+    #[inline(always)]
     pub fn operation(&self) -> Result<Operation<'a>, Status> {
         use Operation as Op;
         use opcode::*;
@@ -346,7 +344,7 @@ impl Parser {
     }
 }
 
-/// What the header of a reply says besides lengths.
+/// The header fields of a reply besides lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
     /// That of the request.
@@ -360,8 +358,9 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Appends the header of a reply whose body has parts of these lengths.
-    #[inline]
+    /// Appends the header of a reply whose body has parts of these lengths. In line, so that lengths that are known
+    /// cost nothing.
+    #[inline(always)]
     pub fn header(&self, extras_len: usize, key_len: usize, value_len: usize, out: &mut Vec<u8>) {
         let mut header = [0; HEADER_LEN];
         header[0] = REPLY_MAGIC;

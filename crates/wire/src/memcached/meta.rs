@@ -1,7 +1,7 @@
-//! Meta commands: a verb, a key, and flags that say what to do and what to tell.
+//! Meta commands: a verb, a key, and flags that say what to do and what to return.
 //!
-//! A flag is a letter, some with a token behind it. Those that ask for something are answered in the
-//! order they came in. Each may come once.
+//! A flag is a letter, some with a token behind it. Return flags are answered in request order. Each may come
+//! once.
 
 use std::num::NonZeroU64;
 
@@ -67,7 +67,7 @@ pub struct Options {
     pub ttl: Option<i64>,
     /// `N`: create what is missing, with so many seconds to live.
     pub vivify: Option<i64>,
-    /// `R`: let one reader store anew what lives less than so many seconds.
+    /// `R`: let one reader refresh an item that expires within so many seconds.
     pub recache: Option<i64>,
     /// `F`: client flags.
     pub client_flags: u32,
@@ -115,7 +115,6 @@ const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 impl<'a> Request<'a> {
     /// The key, decoded into `room` if need be.
     #[inline]
-    #[must_use]
     pub fn key<'r>(&self, room: &'r mut [u8; KEY_LEN_MAX]) -> &'r [u8]
     where
         'a: 'r,
@@ -185,7 +184,7 @@ impl Options {
     #[inline]
     fn parse(&mut self, flags: &[u8]) -> Result<(), Refused> {
         self.take_all(flags).map_err(|error| {
-            // That there are too many is told before what is wrong with one of them.
+            // An excess of flags is reported before an error in one of them.
             if words(flags).count() > FLAGS_MAX { TOO_MANY_FLAGS } else { error }
         })
     }

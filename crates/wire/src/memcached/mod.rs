@@ -1,12 +1,12 @@
 //! The protocols of memcached: requests of clients, replies of the server.
 //!
-//! The byte layouts stand in `docs/formats/memcached.md`. A connection speaks one of two languages,
-//! told apart by its first byte: [`BINARY_MAGIC`] begins binary frames, anything else begins a line.
-//! Lines are [`text`] commands, or the newer [`meta`] commands, mixed at will.
+//! The byte layouts are in `docs/formats/memcached.md`. The first byte of a connection selects its protocol:
+//! [`BINARY_MAGIC`] begins binary frames, anything else a line. Lines are [`text`] commands or the newer [`meta`]
+//! commands, freely mixed.
 //!
-//! A parser is handed what has arrived and returns one request at a time, whose keys and values are
-//! slices of the input. A value that is longer than the caller's limit is never waited for: the
-//! request is refused as soon as it says so, and its bytes are skipped as they come.
+//! A parser takes the bytes received so far and returns one request at a time, whose keys and values are slices of
+//! the input. A value longer than the caller's limit is never waited for: the request is refused at once, and its
+//! bytes are skipped as they come.
 
 pub mod base64;
 pub mod binary;

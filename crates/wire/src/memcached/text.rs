@@ -1,8 +1,8 @@
 //! Lines: the classic commands, and the meta commands among them.
 //!
-//! A line ends in LF, with or without CR before it; blanks separate its words. Commands that store
-//! are followed by the value and CR LF. Where memcached and this differ: a value whose command is
-//! refused is skipped whenever its length could be read, so that a value is never taken for commands.
+//! A line ends in LF or CR LF; blanks separate its words. Storage commands are followed by the value and CR LF.
+//! Unlike memcached, we skip the value of a refused command whenever its length could be read, so a value is never
+//! taken for commands.
 
 use memchr::memchr;
 
@@ -79,7 +79,7 @@ impl<'a> Keys<'a> {
         self.first.into_iter().chain(words(self.others))
     }
 
-    /// The words of `line`, none of which is too long for a key.
+    /// The words of `line`, all short enough for a key.
     #[inline]
     fn parse(line: &'a [u8]) -> Result<Self, &'static str> {
         let (first, others) = first_word(line);
@@ -107,9 +107,9 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], exptime: i64, reply: Reply },
     /// `flush_all`
     FlushAll { delay: i64, reply: Reply },
-    /// `stats`, with all that stands behind it.
+    /// `stats`, with all that is behind it.
     Stats { what: &'a [u8] },
-    /// A command for operators: its name, what stands behind it, and whether a reply is wanted.
+    /// A command for operators: its name, what is behind it, and whether a reply is wanted.
     Admin { name: &'a [u8], rest: &'a [u8], reply: Reply },
     /// `version`
     Version,
@@ -121,6 +121,22 @@ pub enum Command<'a> {
     MetaNoop,
     /// `mg`, `ms`, `md`, `ma`, `me`
     Meta(meta::Request<'a>),
+}
+
+impl Command<'_> {
+    /// Whether the client wants to hear how it went.
+    pub fn reply(&self) -> Reply {
+        match self {
+            Self::Store(store) => store.reply,
+            Self::Delete { reply, .. }
+            | Self::Adjust { reply, .. }
+            | Self::Touch { reply, .. }
+            | Self::FlushAll { reply, .. }
+            | Self::Admin { reply, .. }
+            | Self::Verbosity { reply } => *reply,
+            _ => Reply::Wanted,
+        }
+    }
 }
 
 /// A command that is answered with an error and nothing else.
@@ -206,14 +222,26 @@ impl Parser {
     /// Those that are not have to be at the front of the next input.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
-        let skipped = self.skip.min(input.len());
-        self.skip -= skipped;
-        let rest = &input[skipped..];
-        if rest.len() < self.needed {
-            return (Step::NeedMore { hint: self.needed - rest.len() }, skipped);
+        if self.skip > 0 {
+            return self.next_behind_skipped(input, limits);
+        }
+        if input.len() < self.needed {
+            return (Step::NeedMore { hint: self.needed - input.len() }, 0);
         }
         self.needed = 0;
-        let (step, len) = self.command(rest, limits);
+        // A step is large, so it is handed on as it is.
+        self.command(input, limits)
+    }
+
+    /// The same behind a value that is not wanted.
+    #[cold]
+    fn next_behind_skipped<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
+        let skipped = self.skip.min(input.len());
+        self.skip -= skipped;
+        if self.skip > 0 {
+            return (Step::NeedMore { hint: 0 }, skipped);
+        }
+        let (step, len) = self.next(&input[skipped..], limits);
         (step, skipped + len)
     }
 

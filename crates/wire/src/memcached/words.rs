@@ -1,10 +1,9 @@
-//! The words of a line, which blanks separate.
+//! Splitting a line at blanks.
 
 /// The words of a line, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(&'a [u8]);
 
-/// The words of `line`.
 #[inline]
 pub(super) fn words(line: &[u8]) -> Words<'_> {
     Words(line)

@@ -1,4 +1,4 @@
-//! Natural numbers of any size, with the few operations that converting to and from decimal needs.
+//! Natural numbers of any size, with the few operations that decimal conversion needs.
 
 /// Little-endian digits in base 2^32, without leading zeros: an empty one is zero.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,6 @@ impl Big {
         }
     }
 
-    /// Multiplies by a power of five.
     pub(super) fn multiply_five_power(&mut self, exponent: u32) {
         for _ in 0..exponent / FIVE_POWER_EXPONENT {
             self.multiply_add(FIVE_POWER, 0);

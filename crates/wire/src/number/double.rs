@@ -7,7 +7,6 @@ use std::ops::Deref;
 use super::rounding::{Format, Unrounded};
 use super::spelling::{Magnitude, Spelling};
 
-/// The format of `f64`.
 const FORMAT: Format = Format { precision: 53, exponent_min: -1074, exponent_max: 971 };
 
 /// Bits of the mantissa that are stored; the leading one is implied.

@@ -1,4 +1,4 @@
-//! Integers in their one canonical spelling.
+//! Integers in canonical form.
 
 /// Digits that any integer of 64 bits has at most, so that accumulating them cannot overflow a
 /// `u64`: 10^19 - 1 < 2^64.

@@ -1,15 +1,14 @@
 //! The arithmetic of `INCRBYFLOAT` and `HINCRBYFLOAT`.
 //!
-//! Redis adds in C's `long double` and prints 17 decimals. On x86-64 that type has a mantissa of 64
-//! bits, which is why 0.1 + 0.2 comes out as 0.3. Here the same arithmetic is done in integers, so
-//! results are equal to the last digit, on machines without that type too.
+//! Redis adds in C's `long double` and prints 17 decimals. On x86-64 that type has a 64-bit mantissa, which is why
+//! 0.1 + 0.2 gives 0.3. This file does the same arithmetic in integers, so results agree to the last digit on every
+//! machine.
 //!
-//! The obvious design, decimal fixed point with 17 places, gives the same texts for small numbers.
-//! It was dropped because large ones, or many decimals, would have needed a second way with results
-//! of its own.
+//! Decimal fixed point with 17 places gives the same texts for small numbers. We dropped it because large numbers,
+//! or many decimals, would have needed a second implementation with different results.
 //!
-//! Reading two common numbers, adding them and printing the sum takes less than a microsecond. The
-//! cost grows with the square of the digits, to about a millisecond at the ends of the range.
+//! Reading two common numbers, adding them and printing the sum takes less than a microsecond. The cost grows with
+//! the square of the digits, to about a millisecond at the ends of the range.
 
 use std::cmp::Ordering;
 

@@ -1,12 +1,12 @@
 //! Numbers as Redis reads and prints them.
 //!
-//! Clients depend on the exact texts: what counts as an integer decides whether `INCR` works, and
-//! a float comes back as the characters that were computed. So every function here follows Redis
-//! 7.2 on x86-64, on any machine, and says where it does not.
+//! Clients depend on the exact texts: what counts as an integer decides whether `INCR` works, and a float is
+//! returned as the computed characters. So every function here follows Redis 7.2 on x86-64, on any machine, and
+//! documents its exceptions.
 //!
 //! | what | read | printed |
 //! |---|---|---|
-//! | integers | [`parse_i64`], [`parse_u64`]: canonical spelling only | `itoa` |
+//! | integers | [`parse_i64`], [`parse_u64`]: canonical form only | `itoa` |
 //! | doubles: scores, coordinates | [`parse_f64`] | [`format_f64`]: shortest digits |
 //! | `INCRBYFLOAT` and its like | [`LongDouble::parse`] | [`LongDouble::to_text`]: 17 decimals |
 

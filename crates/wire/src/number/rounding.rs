@@ -1,4 +1,4 @@
-//! Rounding a binary number to a floating-point format, to nearest and halves to even.
+//! Rounding a binary number to a floating-point format, to nearest, ties to even.
 
 use super::spelling::Digits;
 
@@ -42,7 +42,7 @@ impl Unrounded {
         (exponent <= format.exponent_max).then_some((mantissa as u64, exponent))
     }
 
-    /// What hexadecimal digits stand for: they are bits already.
+    /// The value of hexadecimal digits, which are bits already.
     pub(super) fn from_hexadecimal(digits: &Digits<'_>) -> Unrounded {
         let mut bits: u128 = 0;
         let mut exponent = digits.exponent.saturating_sub(digits.fraction_len().saturating_mul(4));

@@ -1,8 +1,8 @@
-//! How C's `strtod` family lets a number be spelled, which is what Redis accepts.
+//! The number syntax of C's `strtod` family, which Redis accepts.
 //!
-//! A sign; then `inf`, `infinity` or `nan` in any case, or decimal digits with at most one point
-//! and an exponent, or `0x`, hexadecimal digits with at most one point and a binary exponent. What
-//! Redis asks besides holds here too: nothing before or after the number, spaces included.
+//! A sign; then `inf`, `infinity` or `nan` in any case, or decimal digits with at most one point and an exponent,
+//! or `0x`, hexadecimal digits with at most one point and a binary exponent. Like Redis, it allows nothing before
+//! or after the number, spaces included.
 
 /// A text that spells a number.
 #[derive(Debug, PartialEq)]
@@ -79,7 +79,7 @@ impl<'a> Digits<'a> {
         self.whole.iter().chain(self.fraction).copied().skip_while(|&digit| digit == b'0')
     }
 
-    /// How many digits stand behind the point.
+    /// How many digits are behind the point.
     pub(super) fn fraction_len(&self) -> i32 {
         // A fraction of 2^31 digits is longer than any argument may be.
         i32::try_from(self.fraction.len()).unwrap_or(i32::MAX)

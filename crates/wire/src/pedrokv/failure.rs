@@ -24,8 +24,7 @@ impl Failure {
         Self::ServerClosed,
     ];
 
-    /// What is sent for it.
-    #[must_use]
+    /// The text sent for it.
     pub const fn text(self) -> &'static str {
         match self {
             Self::NotFound => "err: not found",
@@ -38,7 +37,6 @@ impl Failure {
     }
 
     /// The failure that has been sent as this text, if it is one of these.
-    #[must_use]
     pub fn from_text(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|failure| failure.text().as_bytes() == text)
     }

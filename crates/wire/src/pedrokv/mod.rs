@@ -1,11 +1,11 @@
 //! The protocol of PedroKV: requests and responses in short binary frames.
 //!
-//! The byte layouts stand in `docs/formats/pedrokv.md`. A frame begins with its own length in two
-//! bytes, so nothing in this protocol is longer than [`FRAME_LEN_MAX`]. There is no handshake, and
-//! any number of requests may be under way; a client knows the response to a request by its id.
+//! The byte layouts are in `docs/formats/pedrokv.md`. A frame begins with its own length in two bytes, so no frame
+//! is longer than [`FRAME_LEN_MAX`]. There is no handshake, and any number of requests may be in flight; a client
+//! matches responses by id.
 //!
-//! Both directions are read and written here, for servers and clients alike. A reader is a function
-//! of what has arrived and keeps no state: an incomplete frame is handed in again with what follows.
+//! Both directions are read and written here, for servers and clients alike. Readers are stateless functions of the
+//! bytes received so far: pass an incomplete frame again with what follows.
 //!
 //! ```
 //! use tierce_wire::pedrokv::{Kind, Request, Response, Status, Step};
@@ -39,7 +39,6 @@ pub const KEY_LEN_MAX: usize = u8::MAX as usize;
 pub const DATA_LEN_MAX: usize = FRAME_LEN_MAX - response::HEADER_LEN;
 
 /// The longest value that a request can have next to a key of this length.
-#[must_use]
 pub const fn value_len_max(key_len: usize) -> usize {
     (FRAME_LEN_MAX - request::HEADER_LEN).saturating_sub(key_len)
 }

@@ -1,4 +1,4 @@
-//! What clients send.
+//! Requests.
 
 use super::{Step, TooLong, announced_len, length_field, need_length};
 
@@ -10,9 +10,9 @@ pub(super) const HEADER_LEN: usize = 8;
 pub enum Kind {
     /// The value of a key.
     Get,
-    /// That a key have this value.
+    /// Stores a value.
     Put,
-    /// That a key be no more.
+    /// Deletes a key.
     Delete,
     /// Something that this protocol does not have.
     Unknown(u8),
@@ -21,7 +21,6 @@ pub enum Kind {
 impl Kind {
     /// The kind that a request means by this byte.
     #[inline]
-    #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Get,
@@ -31,9 +30,8 @@ impl Kind {
         }
     }
 
-    /// The byte for it.
+    /// Its code.
     #[inline]
-    #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             Self::Get => 1,
@@ -60,7 +58,6 @@ pub struct Request<'a> {
 /// Whether an input is the beginning of a request of HTTP. As a frame it would be of an unknown kind and of
 /// some 20,000 bytes, with whatever its sender liked behind it.
 #[cold]
-#[must_use]
 pub fn is_http(input: &[u8]) -> bool {
     const METHODS: [&[u8]; 9] = [
         b"GET ",
@@ -79,7 +76,6 @@ pub fn is_http(input: &[u8]) -> bool {
 impl<'a> Request<'a> {
     /// Reads the request at the front of `input`.
     #[inline]
-    #[must_use]
     pub fn read(input: &'a [u8]) -> Step<Self> {
         let Some(len) = announced_len(input) else { return need_length(input) };
         let Some((header, _)) = input.split_first_chunk::<HEADER_LEN>() else {

@@ -1,4 +1,4 @@
-//! What the server answers.
+//! Responses.
 
 use super::{Step, TooLong, announced_len, length_field, need_length};
 
@@ -30,7 +30,6 @@ impl<'a> Response<'a> {
     /// Reads the response at the front of `input`. A status that does not exist is as broken as a
     /// length that is too short: the peer speaks another protocol.
     #[inline]
-    #[must_use]
     pub fn read(input: &'a [u8]) -> Step<Self> {
         let Some(len) = announced_len(input) else { return need_length(input) };
         let status = match input.get(2) {

@@ -1,8 +1,8 @@
-//! Replies, appended to a buffer of the caller.
+//! Replies, appended to the caller's buffer.
 //!
-//! Every method appends one whole value, or the header of an aggregate whose elements the caller
-//! appends next. What version 3 has and version 2 lacks is written as Redis 7.2 writes it for
-//! version 2, so that a command states what it answers once, for both.
+//! Every method appends one whole value, or the header of an aggregate whose elements the caller appends next. Types
+//! that only version 3 has are written for version 2 as Redis 7.2 writes them, so a command states its reply once
+//! for both.
 
 use super::Proto;
 use crate::number::format_f64;
@@ -13,17 +13,35 @@ const HEADER_LEN_MAX: usize = 24;
 /// Length of the format name of a verbatim string, a colon behind it.
 const VERBATIM_PREFIX_LEN: usize = 4;
 
+/// A number of up to three digits as text; zeros behind it.
+#[derive(Clone, Copy)]
+struct Digits {
+    text: [u8; 3],
+    len: u8,
+}
+
+/// The numbers below 1000: four kilobytes, of which a load of values of similar lengths uses a cache line
+/// or two.
+static SHORT_NUMBERS: [Digits; 1000] = {
+    let mut numbers = [Digits { text: [0; 3], len: 0 }; 1000];
+    let mut value = 0;
+    while value < numbers.len() {
+        let (hundreds, tens) = (b'0' + (value / 100) as u8, b'0' + (value / 10 % 10) as u8);
+        let units = b'0' + (value % 10) as u8;
+        numbers[value] = match value {
+            0..10 => Digits { text: [units, 0, 0], len: 1 },
+            10..100 => Digits { text: [tens, units, 0], len: 2 },
+            _ => Digits { text: [hundreds, tens, units], len: 3 },
+        };
+        value += 1;
+    }
+    numbers
+};
+
 /// Writes replies in one version of the protocol.
 pub struct Encoder<'a> {
     out: &'a mut Vec<u8>,
     proto: Proto,
-}
-
-/// The place of an aggregate whose number of elements is known at its end only.
-#[must_use = "without its header the reply is broken"]
-#[derive(Debug)]
-pub struct Deferred {
-    at: usize,
 }
 
 impl<'a> Encoder<'a> {
@@ -97,12 +115,6 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn crlf(&mut self) {
         self.out.extend_from_slice(b"\r\n");
-    }
-
-    /// An integer in the form of a string.
-    #[inline]
-    pub fn bulk_int(&mut self, value: i64) {
-        self.bulk(itoa::Buffer::new().format(value).as_bytes());
     }
 
     /// No value. In version 2, no string.
@@ -205,35 +217,6 @@ impl<'a> Encoder<'a> {
         self.crlf();
     }
 
-    /// Begins an aggregate whose length is not known yet. Its elements are moved once when the
-    /// header is put in front of them, so state the length beforehand where it can be had.
-    #[inline]
-    pub fn begin_deferred(&self) -> Deferred {
-        Deferred { at: self.out.len() }
-    }
-
-    /// Puts the head of an array of `len` values in front of what was written since.
-    pub fn end_array(&mut self, deferred: Deferred, len: usize) {
-        self.insert_header(deferred, |encoder| encoder.array(len));
-    }
-
-    /// Puts the head of a map of `pairs` keys and values in front of what was written since.
-    pub fn end_map(&mut self, deferred: Deferred, pairs: usize) {
-        self.insert_header(deferred, |encoder| encoder.map(pairs));
-    }
-
-    /// Puts the head of a set of `len` values in front of what was written since.
-    pub fn end_set(&mut self, deferred: Deferred, len: usize) {
-        self.insert_header(deferred, |encoder| encoder.set(len));
-    }
-
-    fn insert_header(&mut self, deferred: Deferred, write: impl FnOnce(&mut Self)) {
-        let end = self.out.len();
-        write(self);
-        let header_len = self.out.len() - end;
-        self.out[deferred.at..].rotate_right(header_len);
-    }
-
     #[inline]
     fn either(&self, resp2: u8, resp3: u8) -> u8 {
         match self.proto {
@@ -242,18 +225,35 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A type byte, a number and CRLF. Numbers of up to seven digits, which nearly all lengths and
-    /// results have, are written without a detour.
+    /// A type byte, a number and CRLF.
     #[inline]
     fn header(&mut self, marker: u8, value: usize) {
         match value {
-            0..10 => self.short_header::<4>(marker, value),
-            10..100 => self.short_header::<5>(marker, value),
-            100..1000 => self.short_header::<6>(marker, value),
-            1000..10_000 => self.short_header::<7>(marker, value),
-            10_000..100_000 => self.short_header::<8>(marker, value),
-            100_000..1_000_000 => self.short_header::<9>(marker, value),
-            1_000_000..10_000_000 => self.short_header::<10>(marker, value),
+            0..1000 => self.short_header(marker, value),
+            _ => self.middle_header(marker, value),
+        }
+    }
+
+    /// A header with up to three digits, which most lengths and results have. It is put together in a
+    /// register, and always appended as eight bytes, so that nothing depends on the number of digits.
+    #[inline]
+    fn short_header(&mut self, marker: u8, value: usize) {
+        const CRLF: u64 = u16::from_le_bytes(*b"\r\n") as u64;
+        let Digits { text, len } = SHORT_NUMBERS[value];
+        let digits = u64::from(u32::from_le_bytes([text[0], text[1], text[2], 0]));
+        let header = u64::from(marker) | digits << 8 | CRLF << (8 + 8 * u32::from(len));
+        let end = self.out.len() + 3 + usize::from(len);
+        self.out.extend_from_slice(&header.to_le_bytes());
+        self.out.truncate(end);
+    }
+
+    /// A header with up to seven digits.
+    fn middle_header(&mut self, marker: u8, value: usize) {
+        match value {
+            0..10_000 => self.header_of_len::<7>(marker, value),
+            10_000..100_000 => self.header_of_len::<8>(marker, value),
+            100_000..1_000_000 => self.header_of_len::<9>(marker, value),
+            1_000_000..10_000_000 => self.header_of_len::<10>(marker, value),
             _ => self.long_header(marker, value),
         }
     }
@@ -261,7 +261,7 @@ impl<'a> Encoder<'a> {
     /// A header of `LEN` bytes, of which all but three are digits. With the number of digits known the
     /// loop unrolls, and what is appended has a fixed size.
     #[inline]
-    fn short_header<const LEN: usize>(&mut self, marker: u8, value: usize) {
+    fn header_of_len<const LEN: usize>(&mut self, marker: u8, value: usize) {
         let mut header = [marker; LEN];
         let mut rest = value as u32;
         for digit in header[1..LEN - 2].iter_mut().rev() {
@@ -321,6 +321,9 @@ mod tests {
         check_same(|e| e.int(999), ":999\r\n");
         check_same(|e| e.int(1234), ":1234\r\n");
         check_same(|e| e.int(10_000), ":10000\r\n");
+        for value in 0..1100 {
+            check_same(|e| e.int(value), &format!(":{value}\r\n"));
+        }
         for digits in 1..=18 {
             let power = 10i64.pow(digits);
             for value in [power - 1, power, power + power / 7] {
@@ -331,7 +334,6 @@ mod tests {
         check_same(|e| e.int(i64::MIN), ":-9223372036854775808\r\n");
         check_same(|e| e.int(i64::MAX), ":9223372036854775807\r\n");
         check_same(|e| e.unsigned(u64::MAX), ":18446744073709551615\r\n");
-        check_same(|e| e.bulk_int(-12), "$3\r\n-12\r\n");
     }
 
     #[test]
@@ -368,20 +370,5 @@ mod tests {
         check(|e| e.big_number("-12"), "$3\r\n-12\r\n", "(-12\r\n");
         check(|e| e.verbatim(b"txt", b"ab"), "$2\r\nab\r\n", "=6\r\ntxt:ab\r\n");
         check(|e| e.attribute(1, |e| e.map(0)), "", "|1\r\n%0\r\n");
-    }
-
-    #[test]
-    fn deferred_headers_come_first() {
-        let write = |e: &mut Encoder<'_>| {
-            let outer = e.begin_deferred();
-            let inner = e.begin_deferred();
-            e.int(1);
-            e.int(200);
-            e.end_map(inner, 1);
-            let empty = e.begin_deferred();
-            e.end_set(empty, 0);
-            e.end_array(outer, 2);
-        };
-        check(write, "*2\r\n*2\r\n:1\r\n:200\r\n*0\r\n", "*2\r\n%1\r\n:1\r\n:200\r\n~0\r\n");
     }
 }

@@ -1,6 +1,6 @@
 //! RESP, the Redis protocol: requests of clients, replies of the server.
 //!
-//! The byte layouts stand in `docs/formats/resp.md`. Versions 2 and 3 differ in replies only: a
+//! The byte layouts are in `docs/formats/resp.md`. Versions 2 and 3 differ in replies only: a
 //! request is an array of bulk strings in both, or an inline line of words.
 //!
 //! | module | direction | what it does |
@@ -13,11 +13,11 @@ mod encode;
 mod reply;
 mod request;
 
-pub use encode::{Deferred, Encoder};
+pub use encode::Encoder;
 pub use reply::{DEPTH_MAX, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value};
 pub use request::{
-    Args, ArgsTooLarge, AuthState, Batch, Limits, OwnedArgs, Parsed, Parser, ProtocolError, Status,
-    parse_apart,
+    Args, ArgsTooLarge, AuthState, Batch, KeptRequests, Limits, OwnedArgs, Parsed, Parser,
+    ProtocolError, Rest, Status, parse_apart,
 };
 
 /// The protocol version a connection speaks, chosen by `HELLO`.

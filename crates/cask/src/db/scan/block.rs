@@ -1,7 +1,7 @@
-//! Neighbouring records in memory, ascending by key.
+//! Adjacent records in memory, ascending by key.
 //!
-//! A block is written by several loading threads in any order and never changes once it is
-//! sealed. Its values share one buffer, which lives until the last value is dropped.
+//! Several loading threads fill a block in any order; once sealed it never changes. Its values share one
+//! buffer, which lives until the last of them is dropped.
 
 use super::cut::Cut;
 use crate::compression::decompress_into;
@@ -31,10 +31,10 @@ pub(crate) struct Block {
 struct Item {
     key_end: u32,
     location: Location,
-    state: State,
+    content: Content,
 }
 
-enum State {
+enum Content {
     /// Not loaded: the reader has to look itself.
     Apart,
     Ready {
@@ -86,7 +86,7 @@ impl Block {
     pub(crate) fn push(&mut self, key: &[u8], location: Location) {
         self.keys.extend_from_slice(key);
         let key_end = self.keys.len() as u32;
-        self.items.push(Item { key_end, location, state: State::Apart });
+        self.items.push(Item { key_end, location, content: Content::Apart });
     }
 
     /// Whether the next key should go into another block, if the records of this one take
@@ -105,7 +105,7 @@ impl Block {
         self.bytes = Arc::new(bytes);
     }
 
-    /// The buffer of a block that nobody needs any more, emptied.
+    /// The buffer of a block that is no longer needed, emptied.
     pub(crate) fn into_spare(self) -> Option<Vec<u8>> {
         let mut bytes = Arc::into_inner(self.bytes)?;
         bytes.clear();
@@ -114,7 +114,7 @@ impl Block {
 
     /// Takes over a record's value. One that does not decompress is left to the reader.
     pub(crate) fn fill(&mut self, at: usize, record: &Record<'_>) {
-        let bytes = Arc::get_mut(&mut self.bytes).expect("nobody reads a block being filled");
+        let bytes = Arc::get_mut(&mut self.bytes).expect("a block being filled is not shared");
         let start = bytes.len();
         match record.header.compression {
             0 => bytes.extend_from_slice(record.value),
@@ -131,7 +131,7 @@ impl Block {
         else {
             return;
         };
-        self.items[at].state = State::Ready { start, len, seq: header.seq, attributes };
+        self.items[at].content = Content::Ready { start, len, seq: header.seq, attributes };
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -145,9 +145,9 @@ impl Block {
 
     pub(crate) fn get(&self, at: usize) -> Found<'_> {
         let item = &self.items[at];
-        match &item.state {
-            State::Apart => Found::Apart(item.location),
-            State::Ready { start, len, seq, attributes } => Found::Ready(Loaded {
+        match &item.content {
+            Content::Apart => Found::Apart(item.location),
+            Content::Ready { start, len, seq, attributes } => Found::Ready(Loaded {
                 bytes: &self.bytes,
                 start: *start as usize,
                 len: *len as usize,
@@ -157,8 +157,8 @@ impl Block {
         }
     }
 
-    /// The places whose keys lie between two cuts.
-    pub(crate) fn places(&self, lower: &Cut, upper: &Cut) -> std::ops::Range<usize> {
+    /// The positions whose keys lie between two cuts.
+    pub(crate) fn positions(&self, lower: &Cut, upper: &Cut) -> std::ops::Range<usize> {
         let start = if *lower <= self.lower { 0 } else { self.first_above(lower) };
         let end = if *upper >= self.upper { self.len() } else { self.first_above(upper) };
         start..end.max(start)

@@ -1,4 +1,4 @@
-//! Copying keys and locations out of the index, with what a snapshot sees put back.
+//! Copying keys and locations out of the index, restoring what a snapshot sees.
 
 use super::cut::Cut;
 use crate::db::snapshot::View;
@@ -38,7 +38,7 @@ fn copy_past(
 ) {
     let mut current = Run::default();
     index.run(lower.as_lower(), upper.as_upper(), side, &mut current);
-    // The history is consulted for exactly the stretch of keys this run speaks for.
+    // The history is consulted for exactly the range of keys this run speaks for.
     let (mut low, mut high) = (lower.clone(), upper.clone());
     match (side, current.len().checked_sub(1)) {
         (Side::Lower, Some(last)) => high = Cut::after(current.get(last).0),

@@ -1,23 +1,23 @@
-//! Where one range is among the stretches.
+//! The position of one range among the windows.
 
 use super::block::Block;
 use super::pass::{Passes, Request};
-use super::stretch::Stretch;
+use super::window::ScanWindow;
 use crate::disk::span::ReadBuf;
 use crate::index::ordered::Side;
 use std::sync::Arc;
 
-/// A range's place in a pass, and its share in keeping that in memory.
+/// A range's position in a pass, and its share in keeping that in memory.
 pub(crate) struct Cursor {
     passes: Arc<Passes>,
-    stretch: Option<Arc<Stretch>>,
+    window: Option<Arc<ScanWindow>>,
     buf: ReadBuf,
 }
 
 impl Cursor {
     pub(crate) fn new(passes: &Arc<Passes>) -> Self {
         passes.register();
-        Cursor { passes: passes.clone(), stretch: None, buf: ReadBuf::default() }
+        Cursor { passes: passes.clone(), window: None, buf: ReadBuf::default() }
     }
 
     /// The block in which a range finds its next keys. `None` when there are none, or no memory
@@ -25,27 +25,27 @@ impl Cursor {
     pub(crate) fn block(&mut self, request: &Request<'_>) -> Option<Arc<Block>> {
         let mut request = *request;
         loop {
-            if let Some(stretch) = &self.stretch
-                && stretch.serves(&request.audience, request.position())
+            if let Some(window) = &self.window
+                && window.serves(&request.audience, request.position())
             {
-                match stretch.blocks(&mut self.buf, |blocks| choose(blocks, &request)) {
+                match window.blocks(&mut self.buf, |blocks| choose(blocks, &request)) {
                     Some(block) => {
-                        stretch.touch(self.passes.now_ms());
+                        window.touch(self.passes.now_ms());
                         return block;
                     }
                     // Taken away, since this range was too slow: another pass begins here.
                     None => request.after = None,
                 }
             } else {
-                request.after = self.stretch.as_ref().map(|left| (left.place, left.bytes));
+                request.after = self.window.as_ref().map(|left| (left.id, left.bytes));
             }
-            // The next is entered before this one is left, so that it is needed all the time.
+            // Enter the next one before leaving this one, so that it stays in use.
             let entered = self.passes.enter(&request);
-            let left = std::mem::replace(&mut self.stretch, entered);
+            let left = std::mem::replace(&mut self.window, entered);
             if let Some(left) = left {
                 self.passes.leave(&left);
             }
-            let entered = self.stretch.as_ref()?;
+            let entered = self.window.as_ref()?;
             self.passes.load_ahead(entered, &request);
         }
     }
@@ -53,8 +53,8 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        if let Some(stretch) = &self.stretch {
-            self.passes.leave(stretch);
+        if let Some(window) = &self.window {
+            self.passes.leave(window);
         }
         self.passes.unregister();
     }

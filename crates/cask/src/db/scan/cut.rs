@@ -1,11 +1,11 @@
 //! A point between keys.
 //!
-//! Bounds of a range say what is inside and differ for the two ends; a cut is the same thing seen
-//! from both, so cuts can be compared with each other.
+//! The two bounds of a range differ in what they include. A cut is the same point seen from either side, so
+//! cuts can be compared with each other.
 
 use std::ops::Bound;
 
-/// A point on the axis of keys that no key stands at.
+/// A point on the axis of keys that no key is at.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Cut {
     At(Vec<u8>, Edge),

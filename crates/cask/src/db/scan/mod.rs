@@ -1,28 +1,24 @@
-//! Ordered passes over the disk that several ranges share.
+//! Ordered passes over the disk, shared by several ranges.
 //!
-//! Records lie in their segments in the order they were written, so a range in key order jumps
-//! about on the disk, and many ranges over the same keys would each do it again. Here a
-//! *stretch* of neighbouring keys is loaded at once: its records are read in the order of the
-//! disk, neighbours in one read, many reads at a time, each verified once; the values are put in
-//! key order into *blocks*, from which every range in that region takes them. The next stretches
-//! are loaded ahead.
+//! Segments hold records in write order, so a range in key order reads all over the disk, and each range over
+//! the same keys would do that again. Instead, a *window* of adjacent keys is loaded at once: its records are
+//! read in disk order, neighbours in one read, many reads at a time, each verified once. Their values go in
+//! key order into *blocks*, from which every range in the region takes them. The next windows are loaded ahead.
 //!
-//! * [`cut`], [`copy`]: places between keys, and copying keys out of the index.
-//! * [`block`]: neighbouring records in memory.
-//! * [`plan`]: which reads make a stretch, and doing them.
-//! * [`stretch`]: a run of blocks, being loaded or there.
-//! * [`pass`]: which stretches there are, within a budget of memory, and the threads that load.
-//! * [`cursor`]: where one range is in all this.
+//! * [`cut`], [`copy`]: points between keys, and copying keys out of the index.
+//! * [`block`]: adjacent records in memory.
+//! * [`plan`]: the reads that fill a window, and doing them.
+//! * [`window`]: a run of blocks, loading or loaded.
+//! * [`pass`]: which windows exist, within a memory budget, and the threads that load.
+//! * [`cursor`]: the position of one range.
 //!
-//! What sharing changes for a range: nothing. A stretch serves only ranges for which it is as good
-//! as one they would load themselves: the same snapshot, or none and no write finished between the
-//! copying of the index for the stretch and the beginning of the range. A record that could not be
-//! loaded, be it damaged, moved by compaction or too long, is left out of the block and read by
-//! each range itself, which so reports what it finds at the right key.
+//! Sharing does not change what a range sees. A window serves a range only if it is as good as one the range
+//! would load itself: the same snapshot, or none and no write finished between copying the index for the window
+//! and the start of the range. A record that could not be loaded (damaged, moved by compaction, too long) is left
+//! out of the block; each range reads it itself and reports any error at the right key.
 //!
-//! Ranges wait for each other only when memory is short, and never for one that does not move:
-//! what was not touched for [`pass::PATIENCE`] is let go of, and a range that finds its stretch
-//! gone begins another pass.
+//! Ranges wait for each other only when memory is short, and never for a stalled one: windows not touched for
+//! [`pass::PATIENCE`] are dropped, and a range that finds its window gone starts another pass.
 
 pub(crate) mod block;
 pub(crate) mod copy;
@@ -30,4 +26,4 @@ pub(crate) mod cursor;
 pub(crate) mod cut;
 pub(crate) mod pass;
 pub(crate) mod plan;
-pub(crate) mod stretch;
+pub(crate) mod window;

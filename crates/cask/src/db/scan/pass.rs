@@ -1,24 +1,23 @@
-//! Which stretches are in memory, and who loads them.
+//! Which windows are in memory, and who loads them.
 //!
-//! A *pass* is a row of stretches that follow each other. Ranges that begin in the same region
-//! within a stretch of each other are in one pass; whoever is first plans what follows and the
-//! others find it there. The first stretch of a pass is small and each following one
-//! [`GROWTH`] times larger, up to a quarter of the budget, so that a short range loads little more
-//! than it needs; only from the second on is anything loaded ahead.
+//! A *pass* is a sequence of windows. Ranges that begin within a window of each other share one pass; the first
+//! plans the windows ahead, the others find them there. The first window of a pass is small and each next one
+//! [`GROWTH`] times larger, up to a quarter of the budget, so a short range loads little more than it needs;
+//! loading ahead starts with the second.
 //!
-//! * The memory of all stretches stays within the budget, except for the last record of a stretch,
-//!   what decompresses to more than it was, and the blocks that ranges stand in.
-//! * A stretch goes when no range of its pass is in it or before it. When that gives no room, the
-//!   range that wants some waits for the others, at most [`PATIENCE`] since one of them last moved,
-//!   and at most [`WAIT_MAX`] in all; then it reads alone.
-//! * With the last range, everything goes.
-//! * No lock is held while reading; nobody waits for a range while holding a lock.
+//! * All windows stay within the budget, except for the last record of a window, values that decompress to
+//!   more than their size on disk, and the blocks that ranges are in.
+//! * A window goes when no range of its pass is in it or before it. If memory is still short, a range waits for
+//!   the others, at most [`PATIENCE`] since one of them last moved and at most [`WAIT_MAX`] in all; then it
+//!   reads alone.
+//! * The last range to leave frees everything.
+//! * No lock is held while reading; no thread waits for a range while it holds a lock.
 
 use super::block::Block;
 use super::copy::copy_leaf;
 use super::cut::Cut;
 use super::plan::Plan;
-use super::stretch::{Audience, Place, Stretch};
+use super::window::{Audience, ScanWindow, WindowId};
 use crate::db::snapshot::View;
 use crate::db::store::Store;
 use crate::disk::span::ReadBuf;
@@ -28,26 +27,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a range may stand still before its stretch can be taken away. With 64 busy threads on
+/// How long a range may stand still before its window can be taken away. With 64 busy threads on
 /// two cores, a thread may have to wait 100 ms for its turn.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 /// How long a range waits for memory at most.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long it sleeps before it looks again.
 const WAIT_STEP: Duration = Duration::from_millis(10);
-/// Memory of the first stretch of a pass.
+/// Memory of the first window of a pass.
 const FIRST_BYTES: usize = 64 << 10;
-/// How much larger the next stretch is.
+/// How much larger the next window is.
 const GROWTH: usize = 4;
-/// A stretch takes at most this part of the budget: one is read from, one is loaded, one lies
+/// A window takes at most this part of the budget: one is read from, one is loaded, one lies
 /// ready between them, and one is for those who are behind.
-const STRETCHES: usize = 4;
-/// Stretches that are loaded ahead.
+const WINDOWS: usize = 4;
+/// Windows that are loaded ahead.
 const AHEAD: u64 = 2;
 /// Reads in flight at a time, beside those of waiting ranges.
 const THREADS_MAX: usize = 24;
-/// Parts for which one more thread is worth waking.
-const PARTS_A_THREAD: usize = 2;
+/// Reads for which one more thread is worth waking.
+const READS_A_THREAD: usize = 2;
 /// A thread that had nothing to do for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
@@ -57,18 +56,18 @@ pub(crate) struct Passes {
     threads_max: usize,
     patience: Duration,
     begun: Instant,
-    state: Mutex<State>,
+    state: Mutex<Windows>,
     /// Told when there may be room, or a thread less.
     freed: Condvar,
     /// Told when there is something to load.
     work: Condvar,
-    /// One plan at a time, so that nobody plans what another is just planning.
+    /// One plan at a time, so that no two ranges plan the same.
     planning: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
-    stretches: Vec<Arc<Stretch>>,
+struct Windows {
+    windows: Vec<Arc<ScanWindow>>,
     bytes: usize,
     /// Buffers of blocks that are gone, for new ones: given back to the allocator by one thread
     /// and asked for by another, they would come to take several times the budget.
@@ -89,8 +88,8 @@ pub(crate) struct Request<'a> {
     /// What the range has not met yet lies between these.
     pub(crate) lower: &'a Cut,
     pub(crate) upper: &'a Cut,
-    /// The stretch it comes from.
-    pub(crate) after: Option<(Place, usize)>,
+    /// The window it comes from.
+    pub(crate) after: Option<(WindowId, usize)>,
 }
 
 impl<'a> Request<'a> {
@@ -144,7 +143,7 @@ impl Passes {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// Memory of all stretches.
+    /// Memory of all windows.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state.lock().bytes
     }
@@ -163,9 +162,9 @@ impl Passes {
         self.freed.notify_all();
     }
 
-    /// The stretch that a range finds its next keys in, which it is in from now on. `None` when
+    /// The window that a range finds its next keys in, which it is in from now on. `None` when
     /// there are no more keys, or no memory.
-    pub(crate) fn enter(self: &Arc<Self>, request: &Request<'_>) -> Option<Arc<Stretch>> {
+    pub(crate) fn enter(self: &Arc<Self>, request: &Request<'_>) -> Option<Arc<ScanWindow>> {
         let begun = Instant::now();
         let size = self.next_size(request.after);
         loop {
@@ -178,10 +177,10 @@ impl Passes {
                     return Some(found);
                 }
                 if self.make_room(&mut self.state.lock(), size, Force::Stale) == Room::Made {
-                    let stretch = self.plan(request, size)?;
-                    stretch.visitors.fetch_add(1, Ordering::Relaxed);
-                    self.insert(stretch.clone());
-                    return Some(stretch);
+                    let window = self.plan(request, size)?;
+                    window.visitors.fetch_add(1, Ordering::Relaxed);
+                    self.insert(window.clone());
+                    return Some(window);
                 }
             }
             if begun.elapsed() >= WAIT_MAX {
@@ -191,19 +190,19 @@ impl Passes {
         }
     }
 
-    /// A range has left a stretch.
-    pub(crate) fn leave(&self, stretch: &Stretch) {
-        if stretch.visitors.fetch_sub(1, Ordering::Relaxed) == 1 {
+    /// A range has left a window.
+    pub(crate) fn leave(&self, window: &ScanWindow) {
+        if window.visitors.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.freed.notify_all();
         }
     }
 
-    /// Has what follows a stretch loaded, as far as there is room and the range will need it.
-    pub(crate) fn load_ahead(self: &Arc<Self>, stretch: &Arc<Stretch>, request: &Request<'_>) {
-        if self.threads_max == 0 || stretch.place.number == 0 {
+    /// Has what follows a window loaded, as far as there is room and the range will need it.
+    pub(crate) fn load_ahead(self: &Arc<Self>, window: &Arc<ScanWindow>, request: &Request<'_>) {
+        if self.threads_max == 0 || window.id.number == 0 {
             return;
         }
-        let mut last = stretch.clone();
+        let mut last = window.clone();
         for _ in 0..AHEAD {
             let (mut lower, mut upper) = (request.lower, request.upper);
             match request.audience.side {
@@ -213,18 +212,17 @@ impl Passes {
             if lower >= upper {
                 return;
             }
-            let request =
-                Request { lower, upper, after: Some((last.place, last.bytes)), ..*request };
+            let request = Request { lower, upper, after: Some((last.id, last.bytes)), ..*request };
             let Some(next) = self.find_or_plan_ahead(&request) else { return };
             last = next;
         }
     }
 
-    fn find_or_plan_ahead(self: &Arc<Self>, request: &Request<'_>) -> Option<Arc<Stretch>> {
+    fn find_or_plan_ahead(self: &Arc<Self>, request: &Request<'_>) -> Option<Arc<ScanWindow>> {
         if let Some(there) = self.state.lock().find(request) {
             return Some(there);
         }
-        // Somebody else is at it; one is enough.
+        // Another range is at it; one is enough.
         let _planning = self.planning.try_lock()?;
         let size = self.next_size(request.after);
         {
@@ -236,38 +234,38 @@ impl Passes {
                 return None;
             }
         }
-        let stretch = self.plan(request, size)?;
-        self.insert(stretch.clone());
-        Some(stretch)
+        let window = self.plan(request, size)?;
+        self.insert(window.clone());
+        Some(window)
     }
 
-    fn next_size(&self, after: Option<(Place, usize)>) -> usize {
+    fn next_size(&self, after: Option<(WindowId, usize)>) -> usize {
         let grown = after.map_or(FIRST_BYTES, |(_, bytes)| bytes.saturating_mul(GROWTH));
-        grown.max(FIRST_BYTES).min(self.budget / STRETCHES).max(1)
+        grown.max(FIRST_BYTES).min(self.budget / WINDOWS).max(1)
     }
 
-    fn find(&self, request: &Request<'_>) -> Option<Arc<Stretch>> {
+    fn find(&self, request: &Request<'_>) -> Option<Arc<ScanWindow>> {
         let state = self.state.lock();
         let found = state.find(request)?;
         found.visitors.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
 
-    fn insert(self: &Arc<Self>, stretch: Arc<Stretch>) {
-        stretch.touch(self.now_ms());
-        // The first stretch is small and perhaps the only one: threads are not worth waking.
-        let parts = match stretch.place.number {
+    fn insert(self: &Arc<Self>, window: Arc<ScanWindow>) {
+        window.touch(self.now_ms());
+        // The first window is small and perhaps the only one: threads are not worth waking.
+        let reads = match window.id.number {
             0 => 0,
-            _ => stretch.work().map_or(0, |plan| plan.part_count()),
+            _ => window.work().map_or(0, |plan| plan.read_count()),
         };
         let mut state = self.state.lock();
-        state.bytes += stretch.bytes;
-        state.stretches.push(stretch);
-        self.wake(&mut state, parts);
+        state.bytes += window.bytes;
+        state.windows.push(window);
+        self.wake(&mut state, reads);
     }
 
-    fn make_room(&self, state: &mut State, need: usize, force: Force) -> Room {
-        while state.bytes + need > self.budget && !state.stretches.is_empty() {
+    fn make_room(&self, state: &mut Windows, need: usize, force: Force) -> Room {
+        while state.bytes + need > self.budget && !state.windows.is_empty() {
             let stale = self.now_ms().saturating_sub(self.patience.as_millis() as u64);
             let victim = state.unneeded().or_else(|| match force {
                 Force::Unneeded => None,
@@ -282,7 +280,7 @@ impl Passes {
     }
 
     /// Copies keys from the index and plans to load their records.
-    fn plan(&self, request: &Request<'_>, size: usize) -> Option<Arc<Stretch>> {
+    fn plan(&self, request: &Request<'_>, size: usize) -> Option<Arc<ScanWindow>> {
         // Read before the index is: what was applied by then is seen. Acquire, so that it is.
         let stamp = request.store.applied.load(Ordering::Acquire);
         let copied = copy(request, size);
@@ -290,7 +288,7 @@ impl Passes {
             Side::Lower => (request.lower.clone(), copied.end),
             Side::Upper => (copied.end, request.upper.clone()),
         };
-        let record_len_max = (self.budget / STRETCHES / 2) as u64;
+        let record_len_max = (self.budget / WINDOWS / 2) as u64;
         let mut spares = std::mem::take(&mut self.state.lock().spares);
         let (blocks, bytes) = blocks_of(&copied.runs, &lower, &upper, record_len_max, &mut spares);
         self.state.lock().take_back(spares, self.budget.saturating_sub(bytes));
@@ -299,21 +297,21 @@ impl Passes {
         }
         let seq_max = request.view.map_or(u64::MAX, |view| view.seq);
         let plan = Plan::new(request.store, blocks, seq_max, record_len_max);
-        let place = match request.after {
-            Some((before, _)) => Place { pass: before.pass, number: before.number + 1 },
+        let id = match request.after {
+            Some((before, _)) => WindowId { pass: before.pass, number: before.number + 1 },
             None => {
                 let mut state = self.state.lock();
                 state.passes += 1;
-                Place { pass: state.passes, number: 0 }
+                WindowId { pass: state.passes, number: 0 }
             }
         };
         let audience = Audience { stamp, ..request.audience };
-        Some(Arc::new(Stretch::new(audience, place, lower, upper, bytes, plan)))
+        Some(Arc::new(ScanWindow::new(audience, id, lower, upper, bytes, plan)))
     }
 
     /// Gets threads to work, as many as are worth it. Without any, ranges load for themselves.
-    fn wake(self: &Arc<Self>, state: &mut MutexGuard<'_, State>, parts: usize) {
-        let wanted = (parts / PARTS_A_THREAD).min(self.threads_max);
+    fn wake(self: &Arc<Self>, state: &mut MutexGuard<'_, Windows>, reads: usize) {
+        let wanted = (reads / READS_A_THREAD).min(self.threads_max);
         for _ in 0..wanted.min(state.idle) {
             self.work.notify_one();
         }
@@ -336,10 +334,10 @@ impl Passes {
         let mut buf = ReadBuf::default();
         let mut state = self.state.lock();
         while !state.stopped {
-            let work = state.stretches.iter().find_map(|s| Some((s.clone(), s.work()?)));
-            if let Some((stretch, plan)) = work {
+            let work = state.windows.iter().find_map(|s| Some((s.clone(), s.work()?)));
+            if let Some((window, plan)) = work {
                 MutexGuard::unlocked(&mut state, || {
-                    stretch.load(&plan, &mut buf);
+                    window.load(&plan, &mut buf);
                     drop(plan);
                 });
                 continue;
@@ -356,7 +354,7 @@ impl Passes {
         self.freed.notify_all();
     }
 
-    /// Ends all threads and lets go of everything.
+    /// Ends all threads and frees everything.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -368,31 +366,31 @@ impl Passes {
     }
 }
 
-impl State {
-    fn find(&self, request: &Request<'_>) -> Option<Arc<Stretch>> {
+impl Windows {
+    fn find(&self, request: &Request<'_>) -> Option<Arc<ScanWindow>> {
         // The newest first: it is the one most others are near.
         let position = request.position();
-        let mut newest = self.stretches.iter().rev();
-        newest.find(|stretch| stretch.serves(&request.audience, position)).cloned()
+        let mut newest = self.windows.iter().rev();
+        newest.find(|window| window.serves(&request.audience, position)).cloned()
     }
 
-    /// A stretch that all ranges of its pass have left behind.
+    /// A window that all ranges of its pass have left behind.
     fn unneeded(&self) -> Option<usize> {
-        self.stretches.iter().position(|stretch| {
-            let is_needed_by = |other: &Arc<Stretch>| {
-                other.place.pass == stretch.place.pass
-                    && other.place.number <= stretch.place.number
+        self.windows.iter().position(|window| {
+            let is_needed_by = |other: &Arc<ScanWindow>| {
+                other.id.pass == window.id.pass
+                    && other.id.number <= window.id.number
                     && other.visitors.load(Ordering::Relaxed) > 0
             };
-            !self.stretches.iter().any(is_needed_by) && !stretch.is_loading()
+            !self.windows.iter().any(is_needed_by) && !window.is_loading()
         })
     }
 
-    /// The stretch that was not touched for the longest time, if not after `before_ms`.
+    /// The window that was not touched for the longest time, if not after `before_ms`.
     fn stale(&self, before_ms: u64) -> Option<usize> {
-        let touched = |at: &usize| self.stretches[*at].touched_ms.load(Ordering::Relaxed);
-        (0..self.stretches.len())
-            .filter(|&at| !self.stretches[at].is_loading())
+        let touched = |at: &usize| self.windows[*at].touched_ms.load(Ordering::Relaxed);
+        (0..self.windows.len())
+            .filter(|&at| !self.windows[at].is_loading())
             .min_by_key(touched)
             .filter(|at| touched(at) <= before_ms)
     }
@@ -409,19 +407,19 @@ impl State {
     }
 
     fn remove(&mut self, at: usize) {
-        let gone = self.stretches.remove(at);
+        let gone = self.windows.remove(at);
         self.bytes -= gone.bytes;
         self.spares.extend(gone.clear());
     }
 
     fn clear(&mut self) {
         self.bytes = 0;
-        self.stretches.drain(..).for_each(|stretch| drop(stretch.clear()));
+        self.windows.drain(..).for_each(|window| drop(window.clear()));
         self.spares = Vec::new();
     }
 }
 
-/// Keys copied for a stretch.
+/// Keys copied for a window.
 struct Copied {
     /// In the order of the keys.
     runs: Vec<Run>,
@@ -430,7 +428,7 @@ struct Copied {
 }
 
 /// Copies keys until their records take `size`, or up to where another log's records begin: the
-/// records of one log lie together, so a stretch of one whole log is read from end to end.
+/// records of one log lie together, so a window of one whole log is read from end to end.
 fn copy(request: &Request<'_>, size: usize) -> Copied {
     let side = request.audience.side;
     let (mut lower, mut upper) = (request.lower.clone(), request.upper.clone());
@@ -453,7 +451,7 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
             };
             let (key, location) = run.get(at);
             let lane = request.store.home_lane(key);
-            // A log's worth of keys should not be divided among stretches.
+            // A log's worth of keys should not be divided among windows.
             if lane != std::mem::replace(&mut home, lane) && bytes >= size / 2 {
                 break;
             }

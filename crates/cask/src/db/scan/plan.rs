@@ -1,8 +1,8 @@
-//! Which reads make a stretch, and doing them.
+//! The reads that fill a window, and doing them.
 //!
-//! Locations are sorted as they lie on the disk, and neighbours are fetched by one read: reading
-//! over a gap of [`GAP_LEN_MAX`] costs a disk less than another request. Each read is a *part*, done
-//! by whoever takes it: a thread of the store or a range that has nothing better to do.
+//! Locations are sorted in disk order, and neighbours are fetched by one read: reading over a gap of
+//! [`GAP_LEN_MAX`] costs less than another request. A planned read is done by a thread of the store,
+//! or a range that would otherwise wait.
 
 use super::block::Block;
 use crate::db::store::Store;
@@ -16,23 +16,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Unwanted bytes that are read to save a request. A request costs a fast disk about as much as
-/// 10 KiB, and buffered reads leave the gap in the page cache, where a later stretch finds it.
+/// 10 KiB, and buffered reads leave the gap in the page cache, where a later window finds it.
 const GAP_LEN_MAX: u64 = 16 << 10;
 /// A read does not become longer by joining. Disks reach their full speed at a quarter of this.
 const READ_LEN_MAX: u64 = 512 << 10;
 /// Ranges only help as long as fewer are at it: each needs a buffer.
 const HELPERS_MAX: usize = 8;
-/// The reads of a stretch and the blocks they fill.
+/// The reads of a window and the blocks they fill.
 pub(crate) struct Plan {
     pub(crate) blocks: Vec<Mutex<Block>>,
     wanted: Vec<Wanted>,
-    parts: Vec<Part>,
+    reads: Vec<PlannedRead>,
     segments: Vec<Arc<Segment>>,
     /// What the view may see at most, all numbers without one.
     seq_max: u64,
     next: AtomicUsize,
     left: AtomicUsize,
-    /// Threads that are taking parts.
+    /// Threads that are taking reads.
     workers: AtomicUsize,
 }
 
@@ -46,20 +46,20 @@ struct Wanted {
 
 /// A run of `wanted` that one read fetches.
 #[derive(Clone, Copy)]
-struct Part {
+struct PlannedRead {
     segment: u32,
     first: u32,
     count: u32,
     len: u32,
 }
 
-/// What doing a part came to.
+/// What doing a read came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     Done,
-    /// The last part that was missing is done.
+    /// The last read that was missing is done.
     Complete,
-    /// All parts are taken, perhaps not done yet.
+    /// All reads are taken, perhaps not done yet.
     NothingLeft,
 }
 
@@ -82,12 +82,12 @@ impl Plan {
             }
         }
         wanted.sort_unstable_by_key(|wanted| wanted.location);
-        let (segments, parts) = divide(store, &wanted);
+        let (segments, reads) = divide(store, &wanted);
         Plan {
             blocks: blocks.into_iter().map(Mutex::new).collect(),
             wanted,
-            left: AtomicUsize::new(parts.len()),
-            parts,
+            left: AtomicUsize::new(reads.len()),
+            reads,
             segments,
             seq_max,
             next: AtomicUsize::new(0),
@@ -95,16 +95,16 @@ impl Plan {
         }
     }
 
-    pub(crate) fn part_count(&self) -> usize {
-        self.parts.len()
+    pub(crate) fn read_count(&self) -> usize {
+        self.reads.len()
     }
 
-    /// Whether there are parts that nobody has taken.
+    /// Whether there are reads that are not taken yet.
     pub(crate) fn has_work(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.parts.len()
+        self.next.load(Ordering::Relaxed) < self.reads.len()
     }
 
-    /// Does parts until none is left to take.
+    /// Does reads until none is left to take.
     pub(crate) fn work(&self, buf: &mut ReadBuf) -> Progress {
         self.workers.fetch_add(1, Ordering::Relaxed);
         loop {
@@ -118,29 +118,29 @@ impl Plan {
         }
     }
 
-    /// Whether one more range should help. Never refused by all: somebody is at it then.
+    /// Whether one more range should help. Never refused by all: another is at it then.
     pub(crate) fn wants_help(&self) -> bool {
         self.has_work() && self.workers.load(Ordering::Relaxed) < HELPERS_MAX
     }
 
-    /// Takes a part and does it.
+    /// Takes a read and does it.
     fn work_once(&self, buf: &mut ReadBuf) -> Progress {
-        // Relaxed: the number only says who does what.
+        // Relaxed: the number only distributes work.
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(&part) = self.parts.get(taken) else { return Progress::NothingLeft };
-        self.read(part, buf);
+        let Some(&read) = self.reads.get(taken) else { return Progress::NothingLeft };
+        self.do_read(read, buf);
         match self.left.fetch_sub(1, Ordering::AcqRel) {
             1 => Progress::Complete,
             _ => Progress::Done,
         }
     }
 
-    /// Reads a part and fills in its records. What fails is left to the ranges.
-    fn read(&self, part: Part, buf: &mut ReadBuf) {
-        let segment = &self.segments[part.segment as usize];
-        let wanted = &self.wanted[part.first as usize..][..part.count as usize];
+    /// Does a read and fills in its records. What fails is left to the ranges.
+    fn do_read(&self, read: PlannedRead, buf: &mut ReadBuf) {
+        let segment = &self.segments[read.segment as usize];
+        let wanted = &self.wanted[read.first as usize..][..read.count as usize];
         let start = wanted[0].location.offset();
-        if segment.read_into(start, part.len as usize, buf).is_err() {
+        if segment.read_into(start, read.len as usize, buf).is_err() {
             return;
         }
         let bytes = buf.as_slice();
@@ -158,23 +158,23 @@ impl Plan {
 
 /// Finds the segments and the reads. Records of segments that compaction has taken out of use
 /// are left out.
-fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<Part>) {
+fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<PlannedRead>) {
     let mut numbers: HashMap<SegmentId, Option<u32>> = HashMap::new();
     let mut segments = Vec::new();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut reads: Vec<PlannedRead> = Vec::new();
     let mut end = 0;
     let mut last = None;
-    for (place, wanted) in wanted.iter().enumerate() {
+    for (index, wanted) in wanted.iter().enumerate() {
         let (offset, len) = (wanted.location.offset(), wanted.location.len_bound());
         let id = wanted.location.segment();
         if last == Some(id)
-            && let Some(part) = parts.last_mut()
+            && let Some(read) = reads.last_mut()
             && offset <= end + GAP_LEN_MAX
-            && u64::from(part.len) + (offset + len).saturating_sub(end) <= READ_LEN_MAX
+            && u64::from(read.len) + (offset + len).saturating_sub(end) <= READ_LEN_MAX
         {
             // Length bounds may overlap the next record, so the end never goes back.
-            part.len += (offset + len).saturating_sub(end) as u32;
-            part.count += 1;
+            read.len += (offset + len).saturating_sub(end) as u32;
+            read.count += 1;
             end = end.max(offset + len);
             continue;
         }
@@ -185,9 +185,9 @@ fn divide(store: &Store, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<Part>) {
         });
         last = number.map(|_| id);
         if let Some(segment) = number {
-            parts.push(Part { segment, first: place as u32, count: 1, len: len as u32 });
+            reads.push(PlannedRead { segment, first: index as u32, count: 1, len: len as u32 });
             end = offset + len;
         }
     }
-    (segments, parts)
+    (segments, reads)
 }

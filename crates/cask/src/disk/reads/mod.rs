@@ -1,11 +1,11 @@
-//! Reads that go on while the thread does something else.
+//! Asynchronous reads.
 //!
-//! A [`ReadQueue`] belongs to one thread, which begins reads, hands all of them to the disk at once
-//! ([`ReadQueue::submit`]) and takes what has been read ([`ReadQueue::take`]). In between it may sleep
-//! until [`ReadQueue::descriptor`] is readable.
+//! A [`ReadQueue`] belongs to one thread, which prepares reads, submits them together ([`ReadQueue::submit`])
+//! and takes the results ([`ReadQueue::take`]). In between it may sleep until [`ReadQueue::descriptor`] is
+//! readable.
 //!
-//! * `ring`: the kernel reads (io_uring), which wakes no thread.
-//! * `threads`: a pool of threads reads, where the kernel forbids that, or for comparison.
+//! * `ring`: the kernel reads (io_uring); no thread is woken.
+//! * `threads`: a thread pool, for kernels that forbid io_uring, or for comparison.
 
 mod ring;
 mod threads;
@@ -20,11 +20,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// At most so many reads of one queue are with the disk at the same time: a few more than it takes to
+/// At most this many reads of one queue are with the disk at the same time: a few more than it takes to
 /// keep a disk busy. The others wait in the queue of the caller.
 pub(crate) const DEPTH_MAX: usize = 128;
 
-/// Who carries out reads that nobody waits for.
+/// The drivers of asynchronous reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadDriver {
     /// The kernel, by io_uring.
@@ -43,7 +43,6 @@ impl ReadDriver {
     }
 
     /// As configuration and figures call it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "io_uring",
@@ -54,7 +53,7 @@ impl ReadDriver {
 
 /// A read to carry out.
 pub(super) struct Job {
-    /// The caller's word for it.
+    /// The caller's tag for the read.
     token: u32,
     file: Arc<dyn DiskFile>,
     span: Span,

@@ -1,13 +1,11 @@
-//! Reads carried out by the kernel: io_uring.
+//! Asynchronous reads by io_uring.
 //!
-//! The only unsafe code about it, with these invariants:
-//! * While the kernel may write into a buffer, the buffer and the open file are in a slot of the ring,
-//!   where nobody touches them. A slot is freed when the completion of its read was taken, and that is
-//!   when the kernel is through with it.
-//! * A ring that is dropped cancels what it can and waits for the rest. If waiting fails, the slots are
-//!   leaked and never freed.
-//! * There are as many slots as submissions fit, and the kernel has room for twice as many
-//!   completions; so neither queue overflows.
+//! The invariants of the unsafe code:
+//! * While the kernel may write into a buffer, a slot of the ring owns the buffer and the open file, and nothing
+//!   else touches them. A slot is freed when the completion of its read is taken.
+//! * Dropping a ring cancels what it can and waits for the rest. If waiting fails, the slots are leaked.
+//! * There are as many slots as submissions fit, and room for twice as many completions, so neither queue
+//!   overflows.
 #![allow(unsafe_code, reason = "memory that the kernel writes to; the invariants are above")]
 
 use super::{DEPTH_MAX, Done, Job};
@@ -43,7 +41,7 @@ struct Slot {
 
 impl Ring {
     /// # Errors
-    /// What the kernel says if it does not know or allow this, or has no memory for it.
+    /// The kernel's error if it does not know or allow io_uring, or has no memory for it.
     pub(super) fn new() -> io::Result<Self> {
         let entries = DEPTH_MAX as u32;
         // The kernel finishes completions whenever this thread is in it anyway, and wakes it from its
@@ -202,7 +200,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nobody is told any more.
+        // The results are not delivered any more.
         for slot in self.slots.iter_mut().flatten() {
             slot.token = None;
         }

@@ -1,7 +1,7 @@
-//! Reads carried out by threads, for kernels without io_uring.
+//! Asynchronous reads by threads, for kernels without io_uring.
 //!
-//! There are many of them, because a disk is fast only when it has many requests at a time. They start
-//! when they are needed for the first time, and are shared by all queues.
+//! There are many threads, because a disk is fast only with many requests in flight. They start on first use,
+//! and all queues share them.
 
 use super::{Done, Job};
 use parking_lot::{Condvar, Mutex};
@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
-/// At most so many reads at the same time, each by a thread.
+/// At most this many reads at the same time, each by a thread.
 const THREADS_MAX: usize = 64;
 
-/// The threads; they end when this is dropped, and nobody waits for them.
+/// The threads; they end when this is dropped, which does not wait for them.
 #[derive(Default)]
 pub(crate) struct ReadThreads(Arc<Pool>);
 

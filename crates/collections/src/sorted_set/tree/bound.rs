@@ -1,8 +1,8 @@
-//! Points between the entries of a tree, and how a node finds them.
+//! Points between the entries of a tree, and finding them in a node.
 
 use std::cmp::Ordering;
 
-/// On which side of the entries that it names a point lies.
+/// The side of its entries that a point is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sorted_set) enum Side {
     Before,
@@ -10,7 +10,7 @@ pub(in crate::sorted_set) enum Side {
 }
 
 impl Side {
-    /// Whether an entry that compares like this with the one that is named lies before the point.
+    /// Whether an entry that compares like this with the named one is before the point.
     #[inline]
     pub(in crate::sorted_set) fn is_behind(self, entry: Ordering) -> bool {
         match self {
@@ -33,7 +33,7 @@ pub(in crate::sorted_set) enum Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// How many of the entries of a node lie before this point; they are in order.
+    /// The number of a node's ordered entries before this point.
     #[inline]
     pub(super) fn partition<'m>(
         &self,

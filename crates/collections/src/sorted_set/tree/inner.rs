@@ -1,4 +1,4 @@
-//! A node above the leaves: its children, with the number of entries and the first entry of each.
+//! An inner node: its children, with the entry count and the first entry of each.
 
 use super::bound::{Bound, Side};
 use super::{Edge, Key, Node, NodeCounts, Route, slots};
@@ -67,9 +67,9 @@ impl Inner {
         if self.len == 1 { self.children[0].take() } else { None }
     }
 
-    /// The child in which a point lies, and the number of entries in the children before that.
+    /// The child that contains a point, and the number of entries in the children before it.
     ///
-    /// If the point lies between two children, it is the end of the first.
+    /// A point between two children counts as the end of the first.
     #[inline]
     pub(super) fn locate(&self, bound: &Bound<'_>) -> (usize, usize) {
         let at = self.partition(bound).saturating_sub(1);

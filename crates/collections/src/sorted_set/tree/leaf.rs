@@ -1,4 +1,4 @@
-//! A leaf: some entries in order, their scores beside the handles of the members.
+//! A leaf: entries in order, their scores beside the handles of the members.
 
 use super::bound::{Bound, Side};
 use super::{Edge, Key, Route, slots};

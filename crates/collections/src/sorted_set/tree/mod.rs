@@ -1,16 +1,14 @@
-//! The order of a large sorted set: a B+ tree of its members by score and bytes, which counts.
+//! The order of a large sorted set: a counting B+ tree of its members by score and bytes.
 //!
-//! Every inner node knows how many entries are below each of its children, so that the rank of an
-//! entry and the entry of a rank are found on one way from the root to a leaf. A range is the ranks
-//! between two points. Leaves are not linked: a walk goes to the next leaf by its rank, which
-//! costs one more such way for dozens of entries.
+//! Every inner node knows the entry count below each child, so one descent finds the rank of an entry or the
+//! entry of a rank. A range is the ranks between two points. Leaves are not linked: a walk reaches the next leaf by
+//! its rank, one more descent for dozens of entries.
 //!
-//! Scores stand in arrays of their own, in inner nodes and leaves, so that a search reads some cache
-//! lines of a node and follows the handle of a member only where scores are equal.
+//! Scores are in arrays of their own, in inner nodes and leaves, so a search reads some cache lines of a node and
+//! follows a member's handle only where scores are equal.
 //!
-//! Nodes split when they are full, and at the two ends of the tree so that the old one stays full:
-//! scores often come in order. They are joined with a neighbour when both together are at most three
-//! quarters full.
+//! Nodes split when full; at the two ends of the tree the old node stays full, since scores often come in order.
+//! Neighbours are joined when both together are at most three quarters full.
 
 mod bound;
 mod inner;
@@ -38,14 +36,14 @@ impl Key {
     }
 }
 
-/// The way to an entry that shall be taken out.
+/// The way to an entry that is to be removed.
 #[derive(Clone, Copy)]
 enum Route<'a> {
     Rank(usize),
     Entry {
         score: f64,
         bytes: &'a [u8],
-        /// Another score, which it shall have instead if its place remains the same.
+        /// Another score, which it gets instead if its position remains the same.
         new: Option<f64>,
     },
 }
@@ -158,7 +156,6 @@ impl Node {
     }
 }
 
-/// See the head of this file.
 pub(super) struct Tree {
     /// None when the tree is empty. An inner root has two children at least.
     root: Option<Node>,

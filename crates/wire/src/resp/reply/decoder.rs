@@ -25,7 +25,7 @@ pub enum Value {
     Int(i64),
     /// A string.
     Bulk(Vec<u8>),
-    /// No value, of whichever version and type.
+    /// Null, of any version and type.
     Null,
     /// Values in order.
     Array(Vec<Value>),

@@ -27,7 +27,7 @@ pub enum ReplyError {
     /// A carriage return without its line feed, or a string longer than it said.
     #[error("CRLF is missing in a reply")]
     CrlfMissing,
-    /// A string or aggregate whose length is told at its end.
+    /// A string or aggregate whose length comes at its end.
     #[error("streamed replies are not supported")]
     Streamed,
     /// More values announced than can be counted.

@@ -1,11 +1,11 @@
 //! Replies as a client reads them, in both versions.
 //!
-//! [`ReplyScanner`] passes over replies without storing anything, which is what a load generator
-//! wants: it counts. [`ReplyDecoder`] turns each into a [`Value`]. Both accept any cut of the
-//! input, and treat the server as just another peer: what it sends leads to an error, never to a
-//! panic or to memory beyond a fixed multiple of what arrived.
+//! [`ReplyScanner`] skips replies without storing anything, for load generators, which only count.
+//! [`ReplyDecoder`] turns each into a [`Value`]. Both accept the input in any pieces and do not trust the server:
+//! whatever it sends leads at worst to an error, never to a panic or to memory beyond a fixed multiple of what
+//! arrived.
 //!
-//! Streamed strings and aggregates, which version 3 describes and no server sends, are refused.
+//! Streamed strings and aggregates, which version 3 specifies and no server sends, are refused.
 
 mod decoder;
 mod error;

@@ -1,4 +1,4 @@
-//! Passing over replies.
+//! Skipping replies.
 
 use super::error::ReplyError;
 use super::token::{Aggregate, Blob, CRLF_LEN, Token, read_token};
@@ -18,7 +18,7 @@ pub struct ReplyScanner {
     kind: Kind,
 }
 
-/// What can stand at the top level.
+/// What can be at the top level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing of it has arrived, or attributes only.
@@ -112,7 +112,7 @@ impl ReplyScanner {
         }
     }
 
-    /// Takes what there is of the string begun.
+    /// Takes the available part of the string begun.
     #[inline]
     fn skip_string(&mut self, input: &[u8]) -> usize {
         let taken = self.skip.min(input.len() as u64);

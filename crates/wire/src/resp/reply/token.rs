@@ -1,4 +1,4 @@
-//! The lines replies are made of.
+//! The lines that make up replies.
 
 use memchr::memchr;
 
@@ -55,7 +55,7 @@ pub(super) enum Aggregate {
 }
 
 impl Aggregate {
-    /// How many values its length stands for.
+    /// The number of values in an aggregate of this length.
     pub(super) fn values(self, len: u64) -> Result<u64, ReplyError> {
         let factor = match self {
             Aggregate::Map | Aggregate::Attribute => 2,

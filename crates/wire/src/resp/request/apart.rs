@@ -1,7 +1,7 @@
-//! A request of which one large argument is kept out of the input.
+//! A request whose one large argument is kept out of the input.
 //!
-//! It is received where it stays, so the parser sees the request without it. Its length has been checked
-//! when it was announced.
+//! The argument is received into its final place, so the parser sees the request without it. Its length was
+//! checked when it was announced.
 
 use memchr::memrchr;
 
@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::limits::Limits;
 use super::parser::{Parsed, Parser, Status};
 
-/// What stands in place of the argument while the others are parsed.
+/// What is in place of the argument while the others are parsed.
 const EMPTY_ARGUMENT: &[u8] = b"$0\r\n";
 
 /// Parses the one request that `input` begins with, of which an argument of `len` bytes was taken out at

@@ -1,11 +1,11 @@
 //! The arguments of one request, as slices of the bytes they arrived in.
 
 use std::fmt;
-use std::ops::Index;
+use std::ops::{Index, Range};
 
 use thiserror::Error;
 
-/// Where an argument stands in its bytes.
+/// Where an argument is in its bytes.
 ///
 /// Four bytes each instead of a slice's eight keep the spans of a deep pipeline in the L1 cache;
 /// the price is that one request cannot exceed 4 GiB.
@@ -57,7 +57,7 @@ impl<'a> Args<'a> {
         Args { bytes, apart: &[], spans }
     }
 
-    /// The same for spans of which some lie behind the end of `bytes`, in `apart`.
+    /// The same for spans that may refer to bytes in `apart`, behind the end of `bytes`.
     #[inline]
     pub(super) fn in_two(bytes: &'a [u8], apart: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args { bytes, apart, spans }
@@ -98,16 +98,70 @@ impl<'a> Args<'a> {
 
     /// All arguments in order.
     #[inline]
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
-        let Args { bytes, apart, .. } = *self;
-        self.spans.iter().map(move |span| span.slice(bytes, apart))
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
+        let Args { bytes, apart, spans } = self;
+        spans.iter().map(move |span| span.slice(bytes, apart))
     }
 
-    /// Copies the arguments out of the input, for a request that outlives it: one queued by
-    /// `MULTI`, or one that waits.
+    /// The first `N` arguments and those behind them, if there are so many.
+    #[inline]
+    pub fn split_first_chunk<const N: usize>(&self) -> Option<([&'a [u8]; N], Args<'a>)> {
+        let (first, rest) = self.spans.split_first_chunk::<N>()?;
+        let Args { bytes, apart, .. } = *self;
+        Some((first.map(|span| span.slice(bytes, apart)), Args { spans: rest, ..*self }))
+    }
+
+    /// The first `count` arguments and those behind them, if there are so many.
+    #[inline]
+    pub(super) fn split_at_checked(&self, count: usize) -> Option<(Args<'a>, Args<'a>)> {
+        let (left, right) = self.spans.split_at_checked(count)?;
+        Some((Args { spans: left, ..*self }, Args { spans: right, ..*self }))
+    }
+
+    /// The arguments in groups of `N`, without what is left over.
+    #[inline]
+    pub(super) fn chunks<const N: usize>(
+        self,
+    ) -> impl ExactSizeIterator<Item = [&'a [u8]; N]> + DoubleEndedIterator + Clone {
+        let Args { bytes, apart, spans } = self;
+        let (chunks, _) = spans.as_chunks::<N>();
+        chunks.iter().map(move |chunk| chunk.map(|span| span.slice(bytes, apart)))
+    }
+
+    /// How many bytes they have together.
+    #[inline]
+    pub fn bytes_len(&self) -> usize {
+        self.spans.iter().map(|span| span.len as usize).sum()
+    }
+
+    /// Where all arguments are together, with what stands between them, if that is one piece of the bytes.
+    #[inline]
+    pub(super) fn extent(&self) -> Option<Range<usize>> {
+        let (first, last) = (self.spans.first()?, self.spans.last()?);
+        let (start, end) = (first.start, last.start.checked_add(last.len)?);
+        let is_inside = |span: &Span| span.start >= start && span.len <= end - span.start.min(end);
+        let is_one = end as usize <= self.bytes.len() && self.spans.iter().all(is_inside);
+        is_one.then_some(start as usize..end as usize)
+    }
+
+    /// The bytes in `extent`, and each argument's place in these.
+    #[inline]
+    pub(super) fn cut_out(
+        self,
+        extent: Range<usize>,
+    ) -> (&'a [u8], impl ExactSizeIterator<Item = Range<usize>> + 'a) {
+        let start = extent.start;
+        let places = self.spans.iter().map(move |span| {
+            let at = span.start as usize - start;
+            at..at + span.len as usize
+        });
+        (&self.bytes[extent], places)
+    }
+
+    /// Copies the arguments out of the input, for a request that waits.
     pub fn to_owned(&self) -> OwnedArgs {
         let mut owned = OwnedArgs {
-            bytes: Vec::with_capacity(self.iter().map(<[u8]>::len).sum()),
+            bytes: Vec::with_capacity(self.bytes_len()),
             spans: Vec::with_capacity(self.len()),
         };
         for arg in self.iter() {
@@ -157,6 +211,12 @@ impl OwnedArgs {
         }
         self.append(arg);
         Ok(())
+    }
+
+    /// Forgets the arguments, and keeps their memory for others.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
     }
 
     fn append(&mut self, arg: &[u8]) {

@@ -1,6 +1,7 @@
 //! The complete requests of one input.
 
 use super::args::{Args, Span};
+use super::opening::Opening;
 
 /// Spans whose memory a batch keeps for the next input (128 KiB). A batch that grew beyond, by a
 /// request of a million arguments, gives the excess back.
@@ -18,6 +19,9 @@ pub struct Batch {
     /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
     /// of the input. Also what stood around an argument that is apart.
     pub(super) unescaped: Vec<u8>,
+    /// How the latest request with a short name began; kept from call to call.
+    pub(super) opening: Opening,
+    pub(super) follows_empty: bool,
     requests: Vec<Request>,
 }
 
@@ -59,6 +63,13 @@ impl Batch {
         self.requests.is_empty()
     }
 
+    /// Whether requests without arguments came before the first one. There are none between requests: one
+    /// ends the batch before.
+    #[inline]
+    pub fn follows_empty(&self) -> bool {
+        self.follows_empty
+    }
+
     /// The arguments of request `index`; there is at least one. `input` must be what was parsed.
     ///
     /// # Panics
@@ -96,7 +107,7 @@ impl Batch {
         }
     }
 
-    /// Offset in the input behind request `index`. Whoever stops executing after that request
+    /// Offset in the input behind request `index`. A caller that stops executing after that request
     /// consumes this much, and calls [`Parser::rewind`](super::Parser::rewind).
     ///
     /// # Panics
@@ -136,6 +147,7 @@ impl Batch {
         self.spans.clear();
         self.requests.clear();
         self.unescaped.clear();
+        self.follows_empty = false;
         if self.spans.capacity() > SPANS_RETAINED_MAX {
             self.spans.shrink_to(SPANS_RETAINED_MAX);
         }
@@ -153,7 +165,8 @@ mod tests {
 
     #[test]
     fn requests_in_turn_are_those_of_their_indexes() {
-        let input = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nSET \"quoted \\x41\" b\r\n*0\r\nPING\r\n*1\r\n$4\r\nPING\r\n";
+        let input =
+            b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nSET \"quoted \\x41\" b\r\nPING\r\n*1\r\n$4\r\nPING\r\n";
         let mut batch = Batch::new();
         let limits = Limits { auth: AuthState::Granted, ..Limits::default() };
         Parser::new().parse(input, &limits, 10, &mut batch);

@@ -1,4 +1,4 @@
-//! What a request may claim before it is refused.
+//! The limits on what a request may announce.
 
 /// Limits on requests, checked while they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,12 @@
 //!
 //! Invariants:
 //! * An input begins where the last call stopped consuming: with the request that was incomplete.
-//! * Of an incomplete request the parser remembers how far it understood it, so that every byte is
-//!   looked at a bounded number of times, even when a request of a million arguments arrives byte by
-//!   byte. Its spans are kept here and not in the batch, which other connections share.
-//! * Memory grows with arguments that arrived, never with a count or length that was claimed.
+//! * The parser remembers how far it understood an incomplete request, so it looks at every byte a bounded number
+//!   of times, even when a request of a million arguments arrives byte by byte. Its spans are kept here and not in
+//!   the batch, which other connections share.
+//! * Memory grows with received arguments, never with a declared count or length.
 //!
-//! Like Redis, it takes the line feed of a line and the CRLF behind an argument on trust: two bytes
-//! are skipped there, whatever they are.
+//! Like Redis, it does not check the line feed of a line and the CRLF behind an argument: it skips two bytes there.
 
 use memchr::memchr;
 
@@ -17,6 +16,7 @@ use super::batch::{Batch, Source};
 use super::error::ProtocolError;
 use super::inline::split_words;
 use super::limits::{AuthState, Limits};
+use super::opening::{self, Opened, Opening};
 use crate::number::parse_i64;
 
 /// Bytes of CRLF.
@@ -45,7 +45,7 @@ struct Partial {
     at: u32,
     /// Arguments still to come; 0 as long as its count is unknown.
     outstanding: u32,
-    /// Bytes behind `at` that have been searched for the end of a line in vain.
+    /// Bytes behind `at` already searched for a line end.
     searched: u32,
 }
 
@@ -69,7 +69,8 @@ pub enum Status {
         /// it that cannot be spared.
         hint: usize,
     },
-    /// The batch holds as many requests as were asked for; more may be there.
+    /// The batch holds as many requests as were asked for, or is followed by one without arguments; more may
+    /// be there.
     Full,
     /// What follows is not a request. Execute the batch, send the message and close.
     Error(ProtocolError),
@@ -77,8 +78,12 @@ pub enum Status {
 
 /// How reading one request ended.
 enum Outcome {
-    /// The request is complete and in the batch, or there was nothing in it to execute.
+    /// The request is complete and in the batch.
     Complete {
+        end: usize,
+    },
+    /// The request is complete, and there was nothing in it to execute.
+    Empty {
         end: usize,
     },
     Incomplete {
@@ -88,7 +93,7 @@ enum Outcome {
 
 /// How reading one line ended.
 enum Line {
-    /// The line's terminator stands at `end`.
+    /// The line's terminator is at `end`.
     Complete {
         end: usize,
     },
@@ -112,7 +117,8 @@ impl Parser {
     }
 
     /// Replaces the contents of `batch` by the complete requests of `input`, at most `max_requests`
-    /// of them. Counts of zero and empty lines are consumed without becoming requests.
+    /// of them. Counts of zero and empty lines are consumed without becoming requests; behind a request they
+    /// end the batch, so that [`Batch::follows_empty`] tells of them.
     ///
     /// `input` begins with the first byte that has not been consumed, and has at least what the
     /// last call saw. After an error only [`Parser::rewind`] makes sense.
@@ -126,6 +132,9 @@ impl Parser {
         batch.clear();
         let window = &input[..input.len().min(INPUT_LEN_MAX)];
         let bounds = Bounds::of(limits);
+        if bounds.count_max < opening::COUNT_MAX || bounds.bulk_len_max < opening::NAME_LEN_MAX {
+            batch.opening = Opening::default();
+        }
         // Only the first line of this call can have been searched before.
         let mut searched = std::mem::take(&mut self.partial.searched);
         let mut consumed = 0;
@@ -136,6 +145,11 @@ impl Parser {
             let searched = std::mem::take(&mut searched);
             match self.read_request(window, consumed, searched, &bounds, batch) {
                 Ok(Outcome::Complete { end }) => consumed = end,
+                Ok(Outcome::Empty { .. }) if !batch.is_empty() => break Status::Full,
+                Ok(Outcome::Empty { end }) => {
+                    batch.follows_empty = true;
+                    consumed = end;
+                }
                 Ok(Outcome::Incomplete { hint }) => break Status::NeedMore { hint },
                 Err(error) => break Status::Error(error),
             }
@@ -148,7 +162,6 @@ impl Parser {
 
     /// Where the argument stands that the last input ended in, and its length. `input` is what was not
     /// consumed of it.
-    #[must_use]
     pub fn announced(&self, input: &[u8]) -> Option<(usize, usize)> {
         let at = self.partial.at as usize;
         if self.partial.outstanding == 0 {
@@ -206,6 +219,11 @@ impl Parser {
         bounds: &Bounds,
         batch: &mut Batch,
     ) -> Result<Outcome, ProtocolError> {
+        let first = batch.spans.len();
+        if let Some(Opened { count, name, at }) = batch.opening.read(input, start) {
+            batch.spans.push(name);
+            return self.read_arguments(input, start, at, count - 1, first, bounds, batch);
+        }
         let (count, at) = match plain_number(input, start, b'*') {
             Some(plain) => plain,
             None => match read_line(input, start, searched, b'\r', bounds) {
@@ -221,10 +239,30 @@ impl Parser {
             return Err(bounds.refuse_count(count));
         }
         if count == 0 {
-            return Ok(Outcome::Complete { end: at });
+            return Ok(Outcome::Empty { end: at });
         }
-        let first = batch.spans.len();
-        match read_bulks(input, at, count, 0, bounds, &mut batch.spans)? {
+        let outcome = self.read_arguments(input, start, at, count, first, bounds, batch)?;
+        if let Some(name) = batch.spans.get(first) {
+            batch.opening.learn(input, start, count, *name);
+        }
+        Ok(outcome)
+    }
+
+    /// Reads the `outstanding` arguments from `at` on of the request that begins at `start` and whose spans
+    /// are those from `first` on.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a request half read")]
+    fn read_arguments(
+        &mut self,
+        input: &[u8],
+        start: usize,
+        at: usize,
+        outstanding: usize,
+        first: usize,
+        bounds: &Bounds,
+        batch: &mut Batch,
+    ) -> Result<Outcome, ProtocolError> {
+        match read_bulks(input, at, outstanding, 0, bounds, &mut batch.spans)? {
             Bulks::Complete { end } => {
                 batch.finish_request(end, Source::Input);
                 Ok(Outcome::Complete { end })
@@ -307,9 +345,10 @@ impl Parser {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let first = batch.spans.len();
         split_words(line, &mut batch.unescaped, &mut batch.spans)?;
-        if batch.spans.len() > first {
-            batch.finish_request(end + 1, Source::Unescaped);
+        if batch.spans.len() == first {
+            return Ok(Outcome::Empty { end: end + 1 });
         }
+        batch.finish_request(end + 1, Source::Unescaped);
         Ok(Outcome::Complete { end: end + 1 })
     }
 }
@@ -446,7 +485,7 @@ struct Bounds {
     bulk_len_max: usize,
     line_len_max: usize,
     line_slack: usize,
-    /// What applies besides authentication, to say why something was refused.
+    /// The conditions besides authentication, to explain a refusal.
     granted_count_max: usize,
     granted_bulk_len_max: usize,
 }

@@ -1,0 +1,239 @@
+//! Saving a large collection as of one moment, while it keeps changing.
+//!
+//! The collection itself holds the state of its snapshot, and its own methods maintain it, so no change can
+//! bypass it, under whatever key. A snapshot takes one slice at a time and releases the collection in between. At
+//! any time, what was taken and what is still to come together make up the original collection.
+//!
+//! This file has what the types share: the owner of a snapshot ([`SnapshotTag`]), and saving the members of a
+//! table ([`IncrementalSnapshot`]) for sets, hashes and sorted sets. The table is walked in hash order, and a
+//! member ahead of the walk is copied once, just before its first change; see [`tierce_dash::Snapshot`]. Lists
+//! use `list/snapshot.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use tierce_dash::{EntryHash, Snapshot, Table};
+
+/// Tells the snapshots of one process apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId(u64);
+
+/// Whose snapshot it is, and where its memory is counted.
+#[derive(Debug)]
+pub struct SnapshotTag {
+    id: SnapshotId,
+    /// A sum over several snapshots; relaxed, since it orders nothing.
+    bytes: Arc<AtomicUsize>,
+    /// What is counted there for this one.
+    counted: usize,
+}
+
+impl SnapshotTag {
+    /// A new one. What the copies take is counted in `bytes`.
+    pub fn new(bytes: &Arc<AtomicUsize>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = SnapshotId(NEXT.fetch_add(1, Relaxed));
+        Self { id, bytes: Arc::clone(bytes), counted: 0 }
+    }
+
+    /// The identity of the snapshot. Later ones have higher identities.
+    pub fn id(&self) -> SnapshotId {
+        self.id
+    }
+
+    /// Counts that copies take `bytes` now.
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.bytes.fetch_add(bytes.wrapping_sub(self.counted), Relaxed);
+        self.counted = bytes;
+    }
+}
+
+impl Drop for SnapshotTag {
+    fn drop(&mut self) {
+        self.count(0);
+    }
+}
+
+/// Whether a slice was the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotProgress {
+    /// There may be more.
+    Slice,
+    /// That was all.
+    Complete,
+}
+
+/// What a collection has kept for a snapshot that was given up. Frees it when dropped, which may take a
+/// while.
+pub struct Remainder {
+    _kept: Box<dyn Send + Sync>,
+}
+
+impl Remainder {
+    pub(crate) fn new(kept: impl Send + Sync + 'static) -> Self {
+        Self { _kept: Box::new(kept) }
+    }
+}
+
+impl std::fmt::Debug for Remainder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Remainder")
+    }
+}
+
+/// A collection that can be saved in slices as it was at one moment, while it changes. Streams cannot.
+pub trait Snapshotted {
+    /// The snapshot that is under way.
+    #[inline]
+    fn snapshot_id(&self) -> Option<SnapshotId> {
+        None
+    }
+
+    /// Begins a snapshot, in place of one that may be under way; `false` if the collection is too small.
+    fn begin_snapshot(&mut self, _tag: SnapshotTag) -> bool {
+        false
+    }
+
+    /// Gives the snapshot up.
+    fn cancel_snapshot(&mut self) -> Option<Remainder> {
+        None
+    }
+}
+
+/// Implements [`Snapshotted`] for a type whose large form has a field `snapshot`.
+macro_rules! snapshotted {
+    ($type:ty, $form:path[$large:ident], $tag:ident => $begin:expr) => {
+        impl crate::Snapshotted for $type {
+            #[inline]
+            fn snapshot_id(&self) -> Option<crate::SnapshotId> {
+                let $form($large) = &self.repr else { return None };
+                $large.snapshot.as_ref().map(|snapshot| snapshot.tag.id())
+            }
+
+            fn begin_snapshot(&mut self, $tag: crate::SnapshotTag) -> bool {
+                let $form($large) = &mut self.repr else { return false };
+                $large.snapshot = Some(Box::new($begin));
+                true
+            }
+
+            fn cancel_snapshot(&mut self) -> Option<crate::Remainder> {
+                let $form($large) = &mut self.repr else { return None };
+                $large.snapshot.take().map(crate::Remainder::new)
+            }
+        }
+    };
+}
+pub(crate) use snapshotted;
+
+/// A copy of a member, made before that changes.
+pub(crate) trait CopyOwned {
+    /// Bytes it owns besides itself, as the allocator counts them.
+    fn owned_bytes(&self) -> usize;
+}
+
+/// Copies are in runs of so many, so that no vector of millions is moved when it grows.
+const RUN_LEN: usize = 512;
+
+/// The members of a table while they are being saved.
+#[derive(Debug)]
+pub(crate) struct IncrementalSnapshot<C> {
+    pub(crate) tag: SnapshotTag,
+    walk: Snapshot,
+    /// Members as they were, that have changed since and have not been taken yet. Not empty, but for
+    /// the last run.
+    copies: Vec<Vec<C>>,
+    copy_bytes: usize,
+}
+
+impl<C> IncrementalSnapshot<C> {
+    pub(crate) fn begin(tag: SnapshotTag) -> Self {
+        Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0 }
+    }
+
+    /// To be called before a member with this hash comes, goes or changes.
+    #[cold]
+    pub(crate) fn before_change<E>(
+        &mut self,
+        table: &Table<E>,
+        hash: u64,
+        hasher: &impl EntryHash<E>,
+        copy: impl Fn(&E) -> C,
+    ) where
+        C: CopyOwned,
+    {
+        let Self { walk, copies, copy_bytes, .. } = self;
+        walk.before_change_of_one(table, hash, hasher, |entry| {
+            let copy = copy(entry);
+            *copy_bytes += copy.owned_bytes();
+            push(copies, copy);
+        });
+        self.count();
+    }
+
+    /// Shows members that have changed since the beginning, as they were then, until `visit` has made
+    /// `bytes_max` bytes of them. Returns how many it has made.
+    pub(crate) fn take_copies(
+        &mut self,
+        bytes_max: usize,
+        mut visit: impl FnMut(&C) -> usize,
+    ) -> usize
+    where
+        C: CopyOwned,
+    {
+        let mut bytes = 0;
+        while bytes < bytes_max
+            && let Some(copy) = self.pop()
+        {
+            self.copy_bytes -= copy.owned_bytes();
+            bytes += visit(&copy);
+        }
+        self.count();
+        bytes
+    }
+
+    /// Shows members that have not changed, until `visit` has made `bytes_max` bytes of them.
+    pub(crate) fn walk_on<E>(
+        &mut self,
+        table: &Table<E>,
+        hasher: &impl EntryHash<E>,
+        bytes_max: usize,
+        mut visit: impl FnMut(&E) -> usize,
+    ) -> SnapshotProgress {
+        // A step finds nothing where all has changed.
+        let (mut bytes, mut steps) = (0, 0);
+        while bytes < bytes_max && steps < STEPS_MAX && !self.walk.is_complete() {
+            self.walk.advance(table, hasher, |entry| bytes += visit(entry));
+            steps += 1;
+        }
+        let complete = self.walk.is_complete() && self.copies.is_empty();
+        if complete { SnapshotProgress::Complete } else { SnapshotProgress::Slice }
+    }
+
+    fn pop(&mut self) -> Option<C> {
+        let run = self.copies.last_mut()?;
+        let copy = run.pop();
+        if run.is_empty() {
+            self.copies.pop();
+        }
+        copy
+    }
+
+    fn count(&mut self) {
+        let runs = self.copies.len() * (RUN_LEN * size_of::<C>() + size_of::<Vec<C>>());
+        self.tag.count(self.copy_bytes + runs + self.walk.memory_bytes());
+    }
+}
+
+/// Buckets that a slice walks through at most.
+const STEPS_MAX: usize = 64;
+
+fn push<C>(copies: &mut Vec<Vec<C>>, copy: C) {
+    match copies.last_mut().filter(|run| run.len() < RUN_LEN) {
+        Some(run) => run.push(copy),
+        None => {
+            let mut run = Vec::with_capacity(RUN_LEN);
+            run.push(copy);
+            copies.push(run);
+        }
+    }
+}

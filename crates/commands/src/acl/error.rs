@@ -1,0 +1,49 @@
+//! Why a rule is refused, in the words of Redis.
+
+/// Why a rule does not apply to a user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RuleError {
+    /// It names a command, subcommand or category that does not exist.
+    #[error("Unknown command or category name in ACL")]
+    Unknown,
+    /// It is no rule.
+    #[error("Syntax error")]
+    Syntax,
+    /// It adds a pattern of keys where all keys match.
+    #[error(
+        "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. \
+         Try 'resetkeys' to start with an empty list of patterns"
+    )]
+    AfterAllKeys,
+    /// It adds a pattern of channels where all channels match.
+    #[error(
+        "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any \
+         effect. Try 'resetchannels' to start with an empty list of channels"
+    )]
+    AfterAllChannels,
+    /// It removes a password that the user does not have.
+    #[error("The password you are trying to remove from the user does not exist")]
+    NoSuchPassword,
+    /// It has something else in the place of a hash.
+    #[error(
+        "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+    )]
+    NotAHash,
+    /// It allows the first argument of a subcommand.
+    #[error("Allowing first-arg of a subcommand is not supported")]
+    ArgumentOfSubcommand,
+}
+
+/// Why a list of rules is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RulesError {
+    /// A selector begins with this rule, and does not end.
+    Unmatched(Vec<u8>),
+    /// A rule does not apply.
+    Rule {
+        /// The rule.
+        rule: Vec<u8>,
+        /// Why.
+        error: RuleError,
+    },
+}

@@ -1,0 +1,196 @@
+//! Patterns of keys, and what they permit to do with the keys that match.
+
+use tierce_wire::glob::{self, Case};
+
+use crate::command::KeyFlags;
+
+/// What may be done with a key: to read what it holds, to write it, both or neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Permission(u8);
+
+impl Permission {
+    /// To know that it is there, or how large it is.
+    pub const NONE: Self = Self(0);
+    /// To read its value.
+    pub const READ: Self = Self(1);
+    /// To change, remove or create it.
+    pub const WRITE: Self = Self(2);
+    /// Both.
+    pub const ALL: Self = Self(3);
+
+    /// What a command needs that does this with a key.
+    #[must_use]
+    pub fn for_use(flags: KeyFlags) -> Self {
+        flags.0.iter().fold(Self::NONE, |needed, flag| match *flag {
+            "access" => needed.with(Self::READ),
+            "insert" | "update" | "delete" => needed.with(Self::WRITE),
+            _ => needed,
+        })
+    }
+
+    /// Both of them.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether it includes another one.
+    #[must_use]
+    #[inline]
+    pub const fn includes(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// As a small number, 3 at most.
+    pub(super) const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// What [`code`](Self::code) returned.
+    pub(super) const fn from_code(code: u8) -> Self {
+        Self(code & Self::ALL.0)
+    }
+
+    /// What stands before a pattern that permits this.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::READ => "%R~",
+            Self::WRITE => "%W~",
+            _ => "~",
+        }
+    }
+}
+
+/// A pattern of keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyPattern {
+    /// The pattern as it was given.
+    pub text: Vec<u8>,
+    /// What may be done with keys that match.
+    pub permission: Permission,
+    /// How to match it without looking at the pattern.
+    shape: Shape,
+}
+
+/// What most patterns look like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    /// `*`: any key.
+    Any,
+    /// A text and then one star. Of the first eight bytes of a key, those under the mask must be these; the rest of the
+    /// text is compared behind them.
+    Prefix { head: u64, mask: u64 },
+    /// Anything else.
+    Glob,
+}
+
+/// Bytes that are compared as one number.
+pub(super) const HEAD_LEN: usize = size_of::<u64>();
+
+impl Shape {
+    fn of(text: &[u8]) -> Self {
+        let Some(prefix) = text.strip_suffix(b"*") else { return Self::Glob };
+        if prefix.is_empty() {
+            return Self::Any;
+        }
+        if prefix.iter().any(|byte| b"*?[\\".contains(byte)) {
+            return Self::Glob;
+        }
+        let (mut head, mut mask) = ([0; HEAD_LEN], [0; HEAD_LEN]);
+        for (at, byte) in prefix.iter().take(HEAD_LEN).enumerate() {
+            (head[at], mask[at]) = (*byte, u8::MAX);
+        }
+        Self::Prefix { head: u64::from_le_bytes(head), mask: u64::from_le_bytes(mask) }
+    }
+}
+
+impl KeyPattern {
+    /// A pattern that permits this.
+    #[must_use]
+    pub fn new(text: &[u8], permission: Permission) -> Self {
+        Self { text: text.to_vec(), permission, shape: Shape::of(text) }
+    }
+
+    /// Whether a key matches.
+    #[must_use]
+    #[inline]
+    pub fn matches(&self, key: &[u8]) -> bool {
+        if let (Shape::Prefix { head, mask }, Some(first)) = (self.shape, key.first_chunk()) {
+            let is_alike = (u64::from_le_bytes(*first) ^ head) & mask == 0;
+            return is_alike && (self.text.len() <= HEAD_LEN + 1 || self.matches_slowly(key));
+        }
+        self.matches_slowly(key)
+    }
+
+    fn matches_slowly(&self, key: &[u8]) -> bool {
+        match self.shape {
+            Shape::Any => true,
+            Shape::Prefix { .. } => key.starts_with(&self.text[..self.text.len() - 1]),
+            Shape::Glob => glob::matches(&self.text, key, Case::Sensitive),
+        }
+    }
+
+    /// The bytes of a key and the mask for them that tell whether a key of [`HEAD_LEN`] bytes or more matches, if these
+    /// suffice.
+    pub(super) fn head(&self) -> Option<(u64, u64)> {
+        match self.shape {
+            Shape::Prefix { head, mask } if self.text.len() <= HEAD_LEN + 1 => Some((head, mask)),
+            _ => None,
+        }
+    }
+
+    /// Whether it matches any key.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.shape == Shape::Any
+    }
+
+    /// The rule that adds it.
+    pub(super) fn describe_into(&self, out: &mut Vec<u8>) {
+        out.extend(self.permission.prefix().as_bytes());
+        out.extend(&self.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn uses_need_permissions() {
+        for (flags, needed) in [
+            (KeyFlags::READ, Permission::READ),
+            (KeyFlags::LOOK, Permission::NONE),
+            (KeyFlags::UPDATE, Permission::WRITE),
+            (KeyFlags::READ_UPDATE, Permission::ALL),
+            (KeyFlags::OVERWRITE, Permission::WRITE),
+            (KeyFlags::INSERT, Permission::WRITE),
+            (KeyFlags::SHRINK, Permission::WRITE),
+            (KeyFlags::REMOVE, Permission::WRITE),
+            (KeyFlags::READ_REMOVE, Permission::ALL),
+        ] {
+            assert_eq!(Permission::for_use(flags), needed, "{flags:?}");
+        }
+        assert!(Permission::ALL.includes(Permission::READ));
+        assert!(!Permission::READ.includes(Permission::WRITE));
+        assert!(Permission::NONE.includes(Permission::NONE));
+    }
+
+    proptest! {
+        #[test]
+        fn shortcuts_change_nothing(pattern in "[ab*?\\[\\]\\\\]{0,12}\\*?", key in "[ab]{0,14}") {
+            let expected = glob::matches(pattern.as_bytes(), key.as_bytes(), Case::Sensitive);
+            let pattern = KeyPattern::new(pattern.as_bytes(), Permission::ALL);
+            prop_assert_eq!(pattern.matches(key.as_bytes()), expected);
+        }
+
+        #[test]
+        fn prefixes_of_any_length_match(prefix in "[a-c]{0,20}", more in "[a-c]{0,9}", other in "[a-c]{0,29}") {
+            let pattern = KeyPattern::new(format!("{prefix}*").as_bytes(), Permission::ALL);
+            let key = format!("{prefix}{more}");
+            prop_assert!(pattern.matches(key.as_bytes()));
+            prop_assert_eq!(pattern.matches(other.as_bytes()), other.starts_with(&prefix));
+        }
+    }
+}

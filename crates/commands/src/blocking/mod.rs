@@ -1,0 +1,238 @@
+//! Commands that wait for keys: BLPOP and its relatives, XREAD BLOCK.
+//!
+//! Such a command looks at its keys with all of their shards locked. If it finds something, it
+//! replies like any other command. If not, it ends with `wait`, which registers the client under the
+//! same locks. Its connection is suspended, and the worker serves others.
+//!
+//! A thread that changes such a key serves the clients that wait for it after its own command
+//! ([`serve`]): it runs the waiting client's command again, on behalf of that client, and sends the
+//! reply as an [`Answer`]. So waiting clients get the elements that a command has pushed before the
+//! next command of the pushing connection runs, as users of Redis expect.
+//!
+//! Three events can end the waiting: a thread serves the client, its timeout ends (or CLIENT UNBLOCK ends
+//! it), or its connection closes. The waiter's [`WaiterState`](tierce_keyspace::WaiterState) lets exactly
+//! one of them do so.
+
+mod nonblocking;
+mod serve;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tierce_keyspace::{Cancelled, Db, Key, Reason};
+use tierce_output::Output;
+use tierce_wire::resp::{OwnedArgs, Proto};
+
+use crate::answer::{Answer, Answered, Destination};
+use crate::caller::Caller;
+use crate::clients::{Client, Listener};
+use crate::error::CommandError;
+pub use crate::execute::{Attempt, Mode};
+use crate::execute::{Context, Guard};
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+pub use crate::waiting::Patience;
+use crate::waiting::{self, Awaited, ReplyTo};
+
+pub(crate) use nonblocking::{accept_results, cancel, cancel_all, client_leaves, listener};
+pub use nonblocking::{result_is_due, send_away};
+pub use serve::serve;
+
+/// What a command waits for.
+pub(crate) struct Wait<'a> {
+    /// The keys, all of which are locked.
+    pub(crate) keys: &'a [Key<'a>],
+    /// The call, as it is to be run when one of them has changed.
+    pub(crate) command: OwnedArgs,
+    /// How long.
+    pub(crate) patience: Patience,
+    /// Whether it must be notified when a key is deleted.
+    pub(crate) wake_on_delete: bool,
+}
+
+/// Why a client is answered without being served.
+const TIME_IS_UP: Reason = Reason(1);
+const UNBLOCKED: Reason = Reason(2);
+const GONE: Reason = Reason(3);
+
+/// A client that waits, for the threads that serve it.
+struct Blocked {
+    to: Destination,
+    proto: Proto,
+    /// The caller that its command runs for. Only the thread that holds the claim locks this.
+    caller: Mutex<Caller>,
+    command: OwnedArgs,
+}
+
+/// Offers each of some keys to `serve`, which replies if it finds something there. If it finds nothing
+/// anywhere, the client waits for as long as `patience` says; a command without any replies that there is
+/// nothing. All shards are locked throughout.
+pub(crate) fn first_of<'b>(
+    ctx: &mut Context<'_, '_>,
+    keys: impl Iterator<Item = &'b [u8]>,
+    patience: Option<Patience>,
+    mut serve: impl FnMut(&mut Db<'_>, Key<'_>, &mut Reply<'_>) -> Result<bool, CommandError>,
+) -> Result<(), CommandError> {
+    let keys = ctx.keys(keys);
+    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    for key in &keys {
+        match serve(&mut guard.db(caller.db, key.hash(), *now_ms), *key, reply) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) if mode.passes_over(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match patience {
+        Some(patience) => {
+            let terms =
+                Wait { keys: &keys, command: call.to_owned(), patience, wake_on_delete: false };
+            wait(kernel, *mode, caller, reply, guard, terms);
+        }
+        None => reply.null_array(),
+    }
+    Ok(())
+}
+
+/// Ends a command that has found nothing: its client waits, if it may.
+pub(crate) fn wait(
+    kernel: &Kernel,
+    mode: Mode<'_>,
+    caller: &mut Caller,
+    reply: &mut Reply<'_>,
+    guard: &mut Guard<'_, '_>,
+    wait: Wait<'_>,
+) {
+    let to = match mode {
+        Mode::Attempt(attempt) => return attempt.found_nothing.set(true),
+        Mode::Never | Mode::OfProgram | Mode::Long { to: None } => return reply.null_array(),
+        Mode::Long { to: Some(to) } => to.clone(),
+        Mode::Client => Destination::Reply(caller.reply_to()),
+        Mode::NonBlocking { to, name } => {
+            match nonblocking::begin(kernel, caller, to, name, wait.command.as_args()) {
+                Ok(deferred) => Destination::Result(deferred),
+                Err(error) => return reply.error(&error),
+            }
+        }
+    };
+    let Wait { keys, command, patience, wake_on_delete } = wait;
+    let about = Blocked {
+        to: to.clone(),
+        proto: caller.proto,
+        caller: Mutex::new(stand_in(caller)),
+        command,
+    };
+    let register = || guard.wait(caller.db, keys, wake_on_delete, about);
+    match &to {
+        Destination::Reply(to) => {
+            let awaited = Awaited::Keys { waiter: register(), patience };
+            match mode {
+                Mode::Long { .. } => wait_elsewhere(kernel, caller, *to, awaited),
+                _ => caller.wait_for(awaited),
+            }
+        }
+        Destination::Result(deferred) => {
+            if deferred.wait(register) == Listener::There {
+                kernel.set_deadline(deferred, patience);
+            }
+            if let Mode::Long { .. } = mode {
+                // Tells the thread of the command that there is no reply.
+                caller.waits.wait_for(Awaited::LongCommand, true);
+            }
+        }
+    }
+}
+
+/// Runs the command of a client for which other threads act.
+fn stand_in(caller: &Caller) -> Caller {
+    let (client, rights) = (Arc::clone(&caller.client), caller.rights().clone());
+    let mut stand_in = Caller::with_rights(client, rights, true);
+    (stand_in.db, stand_in.proto) = (caller.db, caller.proto);
+    stand_in.inherit_tracking(caller);
+    stand_in
+}
+
+/// Has the connection wait whose command has run away from its worker. This is posted while the keys are locked:
+/// so it comes to the worker before the reply to a client that changes one of them.
+fn wait_elsewhere(kernel: &Kernel, away: &mut Caller, to: ReplyTo, awaited: Awaited) {
+    let caller = Some(Box::new(away.away()));
+    // Tells the thread of the command that there is no reply.
+    away.waits.wait_for(awaited.clone(), true);
+    let (to, reply) = (Destination::Reply(to), Answered::Later(awaited));
+    kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller });
+}
+
+/// Cancels the wait of a client that has gone.
+pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
+    if let Awaited::Keys { waiter, .. } = awaited {
+        waiter.state.cancel(GONE);
+        kernel.keyspace.worker_locks(worker).forget_waiter(waiter);
+    }
+}
+
+fn write_in_vain(reason: Reason, reply: &mut Reply<'_>) {
+    const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    if reason == UNBLOCKED { reply.error(&ERROR) } else { reply.null_array() }
+}
+
+/// Answers a client that is not served for this reason.
+fn answer_in_vain(kernel: &Kernel, to: &Destination, proto: Proto, reason: Reason) {
+    if let Some(deferred) = to.deferred()
+        && reason == GONE
+    {
+        kernel.end_result(deferred);
+        return;
+    }
+    let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
+    let mut output = Output::new();
+    write_in_vain(reason, &mut Reply::new(&mut output, proto));
+    let reply = Answered::With(output.take());
+    let (to, logged_at, invalidation) = (to.clone(), None, None);
+    kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+}
+
+/// The patience of a client that waits for a reply has ended. Whether it is answered and goes on; otherwise
+/// another thread is just answering it.
+pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> bool {
+    if let Some(Awaited::Keys { waiter, .. }) = caller.waits.awaited()
+        && waiter.state.cancel(TIME_IS_UP) != Cancelled::Now
+    {
+        return false;
+    }
+    let Some(pending) = caller.end_wait() else { return true };
+    if let Awaited::Keys { waiter, .. } = &pending.awaited {
+        kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
+    }
+    if pending.is_heard {
+        let mut reply = Reply::new(output, caller.proto);
+        match pending.awaited {
+            Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
+            _ => write_in_vain(TIME_IS_UP, &mut reply),
+        }
+    }
+    true
+}
+
+/// The connection of a client ends.
+pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
+    if let Some(pending) = caller.end_wait() {
+        nobody_waits(kernel, caller.client.conn.worker, &pending.awaited);
+    }
+    client_leaves(kernel, &caller.client);
+}
+
+/// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
+/// shards of its keys: the caller may hold some.
+pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> bool {
+    let Some(waiter) = client.waiter.lock().clone() else { return false };
+    let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
+    match waiter.state.cancel(reason) {
+        Cancelled::TooLate => false,
+        Cancelled::ByAnother => true,
+        Cancelled::Now => {
+            let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
+            answer_in_vain(kernel, &blocked.to, blocked.proto, reason);
+            true
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Serves clients that wait for a key that has changed.
+
+use std::sync::Arc;
+
+use tierce_keyspace::{Returned, ShardLocks, WaitKey, Waiter};
+use tierce_output::Output;
+
+use super::{Attempt, Blocked, Mode, answer_in_vain};
+use crate::acl;
+use crate::answer::{Answer, Answered};
+use crate::caller::Caller;
+use crate::command::Command;
+use crate::error::{CommandError, Interrupt};
+use crate::execute::{self, Call, Context, Guard};
+use crate::kernel::Kernel;
+use crate::offload::{RETRY_GATE_AFTER, Work};
+use crate::reply::Reply;
+use crate::stats::Counters;
+
+/// What serving needs besides the data.
+struct Serving<'k, 'o> {
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    /// Replies are written here first; empty in between.
+    output: &'o mut Output,
+    now_ms: i64,
+}
+
+/// What came of an attempt to serve a client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It has its reply.
+    Served,
+    /// There was nothing for it.
+    Nothing,
+    /// Another thread holds a shard that it needs for long.
+    Busy,
+    /// It takes too long for a worker.
+    Long,
+    /// A gate has closed since the key changed.
+    Held,
+}
+
+/// Serves all clients that wait for keys that were changed with these locks. Their commands may change
+/// keys that others wait for; these are served, too. `output` is of no connection, and is used for each
+/// reply in turn.
+///
+/// A worker leaves a key to a thread for long commands when a client waits for so much of it that this takes long.
+#[cold]
+pub fn serve<'k>(
+    kernel: &'k Kernel,
+    locks: &mut ShardLocks<'k>,
+    counters: &'k Counters,
+    output: &mut Output,
+    now_ms: i64,
+) {
+    let mut serving = Serving { kernel, counters, output, now_ms };
+    while locks.has_ready() {
+        for key in locks.take_ready() {
+            serving.serve_key(locks, &key);
+        }
+    }
+}
+
+impl<'k> Serving<'k, '_> {
+    fn serve_key(&mut self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
+        let mut after = None;
+        let hash = self.kernel.keyspace.hash(&key.1);
+        loop {
+            if locks.reach(hash).is_err() {
+                // The worker is woken when it may go on here.
+                return locks.leave_unserved(key.clone());
+            }
+            let Some(waiter) = locks.claim_waiter(key, after, self.now_ms) else { return };
+            after = Some(waiter.sequence());
+            match self.serve_one(locks, &waiter) {
+                Outcome::Served | Outcome::Nothing => {}
+                Outcome::Busy => return locks.leave_unserved(key.clone()),
+                Outcome::Long => return self.kernel.offload.serve(key.clone()),
+                Outcome::Held => {
+                    let work = Work::Serve(key.clone());
+                    return self.kernel.offload.put_off(work, RETRY_GATE_AFTER);
+                }
+            }
+        }
+    }
+
+    /// Runs the command of a client that was claimed, and answers it if there is something for it.
+    fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> Outcome {
+        let blocked = waiter.about::<Blocked>().expect("only this module makes waiters");
+        let mut caller = blocked.caller.lock();
+        let changer = locks.origin();
+        locks.set_origin(caller.origin());
+        let outcome = self.attempts(locks, waiter, blocked, &mut caller);
+        locks.set_origin(changer);
+        outcome
+    }
+
+    fn attempts(
+        &mut self,
+        locks: &mut ShardLocks<'k>,
+        waiter: &Arc<Waiter>,
+        blocked: &Blocked,
+        caller: &mut Caller,
+    ) -> Outcome {
+        loop {
+            let outcome = self.attempt(locks, blocked, caller);
+            if outcome == Outcome::Served {
+                waiter.state.done();
+                locks.forget_waiter(waiter);
+                let logged_at = self.note_logged(locks);
+                let reply = Answered::With(self.output.take());
+                // So that it does not stay as large as the largest reply.
+                self.output.reset();
+                let args = blocked.command.as_args();
+                let command = execute::resolve(self.kernel, args).ok();
+                let invalidation = command.and_then(|command| caller.reads_of(command, args));
+                let to = blocked.to.clone();
+                self.kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
+                return outcome;
+            }
+            match waiter.state.give_back() {
+                Returned::Waiting => return outcome,
+                Returned::CheckAgain => {}
+                Returned::Answer(reason) => {
+                    locks.forget_waiter(waiter);
+                    answer_in_vain(self.kernel, &blocked.to, blocked.proto, reason);
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Runs the command. If there was something for this client, the reply is in the output.
+    fn attempt(
+        &mut self,
+        locks: &mut ShardLocks<'k>,
+        blocked: &Blocked,
+        caller: &mut Caller,
+    ) -> Outcome {
+        let args = blocked.command.as_args();
+        let Ok(command) = execute::resolve(self.kernel, args) else { return Outcome::Nothing };
+        caller.renew_rights(&self.kernel.acl.users);
+        if caller.closing {
+            // Its user is gone, and its connection is about to end.
+            return Outcome::Nothing;
+        }
+        if let Some(deferred) = blocked.to.deferred() {
+            // It goes on meanwhile, and may have chosen another version.
+            caller.proto = deferred.choose_proto();
+        }
+        if let Err(error) = self.check_rights(blocked, caller, command) {
+            Reply::new(self.output, caller.proto).error(&error);
+            return Outcome::Served;
+        }
+        let attempt = Attempt { is_on_worker: locks.is_of_worker(), ..Attempt::default() };
+        let begin = self.output.mark();
+        let reply = Reply::new(self.output, caller.proto);
+        let mut ctx = Context {
+            kernel: self.kernel,
+            caller,
+            call: Call::new(args),
+            guard: Guard::new(locks),
+            reply,
+            command,
+            counters: self.counters,
+            now_ms: self.now_ms,
+            mode: Mode::Attempt(&attempt),
+            large: None,
+            hashed: &[],
+        };
+        if let Err(error) = ctx.enter() {
+            match error.interrupt() {
+                Some(Interrupt::Long) => return Outcome::Long,
+                Some(Interrupt::Busy(_)) => return Outcome::Busy,
+                Some(Interrupt::Gate) => return Outcome::Held,
+                None => ctx.reply.error(&error),
+            }
+            return Outcome::Served;
+        }
+        if attempt.found_nothing.get() {
+            self.output.truncate(begin);
+            return Outcome::Nothing;
+        }
+        Outcome::Served
+    }
+
+    /// Whether the client may still make the call that it has sent. That is not always the one that runs: NBLPOP runs as
+    /// BLPOP, without the last argument.
+    fn check_rights(
+        &self,
+        blocked: &Blocked,
+        caller: &Caller,
+        command: &Command,
+    ) -> Result<(), CommandError> {
+        let mut call = blocked.command.as_args().to_owned();
+        let mut sent = command;
+        if let Some(deferred) = blocked.to.deferred() {
+            sent = self.kernel.commands.find_original(deferred.command.as_bytes()).unwrap_or(sent);
+            call.push(b"0").expect("as long as a call that came, but for some short arguments");
+        }
+        self.kernel.check_rights(caller, sent, call.as_args(), acl::Origin::TopLevel)
+    }
+
+    /// Where the log ends, if anything was logged with these locks; it is put there first.
+    fn note_logged(&self, locks: &mut ShardLocks<'_>) -> Option<u64> {
+        let wal_handle = self.kernel.durability.wal_handle()?;
+        locks.release();
+        locks.has_logged().then(|| wal_handle.appended())
+    }
+}

@@ -1,0 +1,126 @@
+//! How a caller tracks keys, for client-side caching.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Caller;
+use tierce_output::Output;
+use tierce_wire::resp::Args;
+
+use crate::clients::ClientFlags;
+use crate::command::{Command, Flags};
+use crate::pubsub::{Invalidation, Kind, PubSub, Subscriptions, Tracker, TrackingMode};
+
+impl Caller {
+    /// How it tracks keys, if it does.
+    #[must_use]
+    pub fn tracker(&self) -> Option<&Tracker> {
+        self.subscriptions().and_then(Subscriptions::tracker)
+    }
+
+    /// Whether it is to be told of changes of the keys that the current command reads.
+    #[must_use]
+    #[inline]
+    pub fn remembers_reads(&self) -> bool {
+        self.remembers_reads
+    }
+
+    /// Remembers what a command reads on another thread, in the name of its caller.
+    pub(crate) fn inherit_tracking(&mut self, caller: &Self) {
+        self.remembers_reads = caller.remembers_reads;
+    }
+
+    /// What the client is told behind the reply to a call that another thread runs while the connection gets messages,
+    /// if it tracks the keys that the call reads. A change of one may be told before the reply comes that does not show
+    /// it.
+    #[must_use]
+    pub fn reads_of(&self, command: &Command, args: Args<'_>) -> Option<Invalidation> {
+        if !self.remembers_reads || !command.spec.flags.contains(Flags::READONLY) {
+            return None;
+        }
+        let keys: Vec<_> = command.spec.key_indexes(args).map(|index| args.at(index)).collect();
+        (!keys.is_empty()).then(|| Invalidation::of(keys.into_iter(), 0))
+    }
+
+    /// Writes an invalidation that came with a reply, or redirects it.
+    pub fn invalidate(
+        &mut self,
+        pubsub: &PubSub,
+        invalidation: Option<Invalidation>,
+        output: &mut Output,
+    ) {
+        if let (Some(invalidation), Some(subscriptions)) = (invalidation, &mut self.subscriptions) {
+            pubsub.tell(subscriptions, invalidation, output, self.proto);
+            self.note_broken_redirect();
+        }
+    }
+
+    /// Begins to track keys, or changes how.
+    pub fn track(&mut self, pubsub: &PubSub, tracker: Tracker, prefixes: &[&[u8]]) {
+        let all = [b"".as_slice()];
+        let prefixes = match tracker.mode {
+            TrackingMode::Broadcast if prefixes.is_empty() => &all,
+            _ => prefixes,
+        };
+        let newcomer = || Box::new(pubsub.newcomer(self.client.conn));
+        let subscriptions = self.subscriptions.get_or_insert_with(newcomer);
+        // What has come before follows the reply.
+        let held = &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
+        pubsub.catch_up(subscriptions, held, self.proto);
+        pubsub.track(subscriptions, tracker);
+        for prefix in prefixes {
+            pubsub.subscribe(subscriptions, Kind::Prefix, prefix, held, self.proto);
+        }
+        self.note_subscriptions(Kind::Prefix);
+        self.note_tracking();
+    }
+
+    /// Tracks keys no more.
+    pub fn end_tracking(&mut self, pubsub: &PubSub) {
+        if self.tracker().is_none() {
+            return;
+        }
+        let Some(subscriptions) = self.subscriptions.as_deref_mut() else { return };
+        let held = &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
+        pubsub.catch_up(subscriptions, held, self.proto);
+        let prefixes: Vec<_> = subscriptions.names(Kind::Prefix).cloned().collect();
+        for prefix in prefixes {
+            pubsub.unsubscribe(subscriptions, Kind::Prefix, &prefix, held, self.proto);
+        }
+        pubsub.untrack(subscriptions);
+        self.note_subscriptions(Kind::Prefix);
+        self.note_tracking();
+    }
+
+    /// CLIENT CACHING: whether the keys that the next command reads are tracked, against what is usual.
+    pub fn set_caching(&mut self, is_given: bool) {
+        if let Some(tracker) = self.subscriptions.as_mut().and_then(|all| all.tracker_mut()) {
+            tracker.caching = is_given;
+            self.remembers_reads = tracker.remembers_reads();
+        }
+    }
+
+    /// Ends what CLIENT CACHING has said for one command, unless that was another CLIENT command or is queued.
+    #[inline]
+    pub fn end_caching(&mut self, command: Option<&Command>) {
+        if self.subscriptions.is_some() && self.tracker().is_some_and(|tracker| tracker.caching) {
+            let is_of_client =
+                command.is_some_and(|command| command.full_name.starts_with("client|"));
+            if !is_of_client && !self.is_in_transaction() {
+                self.set_caching(false);
+            }
+        }
+    }
+
+    /// Lets others see how it tracks keys.
+    pub(super) fn note_tracking(&mut self) {
+        let tracker = self.tracker().cloned();
+        self.remembers_reads = tracker.as_ref().is_some_and(Tracker::remembers_reads);
+        let is = |test: fn(&Tracker) -> bool| tracker.as_ref().is_some_and(test);
+        let client = &self.client;
+        client.set(ClientFlags::TRACKING, tracker.is_some());
+        client.set(ClientFlags::BROADCAST, is(|it| it.mode == TrackingMode::Broadcast));
+        client.set(ClientFlags::BROKEN_REDIRECT, is(|it| it.is_broken));
+        let redirect = tracker.as_ref().map(|it| it.redirect.as_ref().map_or(0, |to| to.id as i64));
+        client.redirect.store(redirect.unwrap_or(-1), Relaxed);
+    }
+}

@@ -1,0 +1,18 @@
+//! The connected clients as the others see them.
+//!
+//! A session belongs to one worker. What other connections may ask about it (`CLIENT LIST`) or do
+//! to it (`CLIENT KILL`) goes through its [`Client`], which both sides share.
+
+mod client;
+mod deferred;
+mod filter;
+mod pause;
+mod registry;
+mod strangers;
+
+pub use self::client::{Client, ClientFlags, Identity, Origin};
+pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending, Results, Terms};
+pub use self::filter::Filter;
+pub use self::pause::{Pause, PauseMode};
+pub use self::registry::Registry;
+pub use self::strangers::{STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS, output_class};

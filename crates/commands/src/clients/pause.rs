@@ -1,0 +1,92 @@
+//! `CLIENT PAUSE`: commands wait, connections stay. Also holds writes back while the server does something
+//! that must be atomic.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// Which commands wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PauseMode {
+    /// Those that may change data.
+    Write = 1,
+    /// All but the few that end a pause.
+    All = 2,
+}
+
+/// A pause of the whole server.
+///
+/// It is looked at once a batch; a session that has to wait leaves its requests in the input
+/// buffer and asks to be resumed at `until_ms`, or when the pause is ended earlier.
+#[derive(Default)]
+pub struct Pause {
+    /// Unix milliseconds; zero when there is none.
+    until_ms: AtomicI64,
+    mode: AtomicU8,
+    /// How many hold writes back for as long as they take.
+    holders: AtomicU32,
+}
+
+/// A client that is held back for an unknown time checks again after this time, if it is not resumed before.
+const CHECK_EVERY_MS: i64 = 100;
+
+impl Pause {
+    /// Begins or prolongs a pause. As in Redis, a running pause is never made shorter or weaker.
+    pub fn begin(&self, until_ms: i64, mode: PauseMode, now_ms: i64) {
+        let running = self.until_ms.load(Relaxed) > now_ms;
+        let stronger = self.mode.load(Relaxed).max(mode as u8);
+        self.mode.store(if running { stronger } else { mode as u8 }, Relaxed);
+        self.until_ms.fetch_max(until_ms, Relaxed);
+    }
+
+    /// Ends the pause at once; the caller wakes the sessions that wait.
+    pub fn end(&self) {
+        self.until_ms.store(0, Relaxed);
+    }
+
+    /// Holds writes back, besides any other pause, until [`Pause::let_go`].
+    pub fn hold(&self) {
+        self.holders.fetch_add(1, Relaxed);
+    }
+
+    /// Ends what [`Pause::hold`] began; the caller wakes the sessions that wait.
+    pub fn let_go(&self) {
+        self.holders.fetch_sub(1, Relaxed);
+    }
+
+    fn is_held(&self) -> bool {
+        self.holders.load(Relaxed) > 0
+    }
+
+    /// Until when a request has to wait, if it has to. The client that paused must be able to look after the server
+    /// and to end it, so some requests are exempt from a pause of all.
+    #[inline]
+    pub fn holds(
+        &self,
+        writes: bool,
+        is_exempt: impl FnOnce() -> bool,
+        now_ms: i64,
+    ) -> Option<i64> {
+        let until_ms = self.until_ms.load(Relaxed);
+        if until_ms <= now_ms {
+            return (self.is_held() && writes).then_some(now_ms + CHECK_EVERY_MS);
+        }
+        let holds_all = self.mode.load(Relaxed) == PauseMode::All as u8;
+        let held = if holds_all { !is_exempt() } else { writes };
+        held.then_some(until_ms)
+    }
+
+    /// Whether a pause is running.
+    #[inline]
+    pub fn is_on(&self, now_ms: i64) -> bool {
+        self.until_ms.load(Relaxed) > now_ms || self.is_held()
+    }
+
+    /// The running pause: what it is for and how long it lasts, in milliseconds.
+    pub fn remaining(&self, now_ms: i64) -> Option<(PauseMode, i64)> {
+        let left = self.until_ms.load(Relaxed) - now_ms;
+        let all = self.mode.load(Relaxed) == PauseMode::All as u8;
+        if left <= 0 {
+            return self.is_held().then_some((PauseMode::Write, CHECK_EVERY_MS));
+        }
+        Some((if all { PauseMode::All } else { PauseMode::Write }, left))
+    }
+}

@@ -1,0 +1,100 @@
+//! All connected clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::{Client, ClientFlags, Filter, Pending};
+
+/// The clients by their ids, which is also the order in which they came.
+#[derive(Default)]
+pub struct Registry {
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Sessions that watch all commands; without any, no lines are formatted.
+    monitors: AtomicUsize,
+    /// Results that come later.
+    pub pending: Pending,
+}
+
+impl Registry {
+    /// Takes in a client unless there are `max` already.
+    ///
+    /// # Errors
+    /// Gives the client back when there is no room.
+    pub fn admit(&self, client: Arc<Client>, max: usize) -> Result<(), Arc<Client>> {
+        let mut clients = self.clients.lock();
+        if clients.len() >= max {
+            return Err(client);
+        }
+        clients.insert(client.id, client);
+        Ok(())
+    }
+
+    /// Forgets a client that has gone.
+    pub fn remove(&self, id: u64) {
+        if let Some(client) = self.clients.lock().remove(&id) {
+            client.set(ClientFlags::GONE, true);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.clients.lock().len()
+    }
+
+    /// Whether no client is connected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client with this id.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.clients.lock().get(&id).cloned()
+    }
+
+    /// The clients that `filter` admits, oldest first.
+    pub fn matching(&self, filter: &Filter, now_ms: i64) -> Vec<Arc<Client>> {
+        let clients = self.clients.lock();
+        clients.values().filter(|client| filter.admits(client, now_ms)).cloned().collect()
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.clients.lock().values().cloned().collect()
+    }
+
+    /// How many have all of `flags` set.
+    pub fn count(&self, flags: ClientFlags) -> usize {
+        self.clients.lock().values().filter(|client| client.has(flags)).count()
+    }
+
+    /// Counts a session that begins or ends watching.
+    pub fn count_monitor(&self, begins: bool) {
+        if begins {
+            self.monitors.fetch_add(1, Relaxed);
+        } else {
+            self.monitors.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether there are clients of MONITOR.
+    #[inline]
+    pub fn has_monitors(&self) -> bool {
+        self.monitors.load(Relaxed) != 0
+    }
+
+    /// The largest input and output backlog of any client, in bytes.
+    pub fn largest_backlogs(&self) -> (usize, usize) {
+        let clients = self.clients.lock();
+        let input = clients.values().map(|c| c.input_bytes.load(Relaxed)).max();
+        let output = clients.values().map(|c| c.output_bytes.load(Relaxed)).max();
+        (input.unwrap_or(0), output.unwrap_or(0))
+    }
+
+    /// Bytes that clients occupy; see [`Client::memory_bytes`].
+    pub fn memory_bytes(&self) -> usize {
+        self.clients.lock().values().map(|client| client.memory_bytes()).sum()
+    }
+}

@@ -1,0 +1,34 @@
+//! What a request does to the data, as far as it matters for whether it may run now.
+
+use super::{Flags, Spec};
+
+/// Facts about one request, of any protocol.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// It may change data.
+    pub writes: bool,
+    /// It runs a program that may change data, or may not: it waits where writes wait, but only the writes themselves are
+    /// refused.
+    pub may_write: bool,
+    /// It may take more memory.
+    pub grows: bool,
+}
+
+impl Access {
+    /// It changes nothing.
+    pub const READ: Self = Self { writes: false, may_write: false, grows: false };
+    /// It changes or removes what is there.
+    pub const CHANGE: Self = Self { writes: true, may_write: false, grows: false };
+    /// It may add something.
+    pub const ADD: Self = Self { writes: true, may_write: false, grows: true };
+
+    /// What a command has declared.
+    #[inline]
+    pub fn of(spec: &Spec) -> Self {
+        Self {
+            writes: spec.flags.contains(Flags::WRITE),
+            may_write: spec.flags.contains(Flags::PROGRAM) && !spec.flags.contains(Flags::READONLY),
+            grows: spec.flags.contains(Flags::DENYOOM),
+        }
+    }
+}

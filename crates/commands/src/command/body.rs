@@ -1,0 +1,208 @@
+//! The body of a command (the function that runs it), and its arity, which follows from the
+//! function's type.
+//!
+//! A body gets the arguments after the name: required ones as an array, and repeated ones as a [`Rest`],
+//! whose methods cannot fail:
+//!
+//! | function | macro | arity |
+//! |---|---|---|
+//! | `fn(&mut Context)` | `no_arguments!(f)` | 1 |
+//! | `fn(&mut Context, [&[u8]; 2])` | `exactly!(f)` | 3 |
+//! | `fn(&mut Context, [&[u8]; 1], Rest)` | `at_least!(f)` | -2 |
+//! | `fn(&mut Context, [&[u8]; 1], Rest<1>)` | `at_least!(f)` | -3 |
+//! | `fn(&mut Context, Rest<1>)` | `many!(f)` | -2 |
+//!
+//! So the arity is stated nowhere else, and a body never gets fewer arguments than it names. Subcommands have
+//! two words before their arguments: `exactly!(sub f)`.
+
+use tierce_wire::resp::Rest;
+
+use crate::error::CommandError;
+use crate::execute::Context;
+
+/// What a body returns: an error is the reply, and then the body has not replied.
+pub type Done = Result<(), CommandError>;
+
+/// What runs a command, as the table has it.
+pub type Handler = fn(&mut Context<'_, '_>) -> Done;
+
+/// What runs a command, and how many arguments that takes.
+#[derive(Clone, Copy)]
+pub struct Body {
+    /// Number of arguments with the name; negative: at least that many.
+    pub(super) arity: i16,
+    /// How many words the name has.
+    pub(super) words: u8,
+    pub(super) run: Handler,
+}
+
+impl Body {
+    /// For the macros of this file.
+    pub(crate) const fn exactly(words: usize, arguments: usize, run: Handler) -> Self {
+        Self { arity: (words + arguments) as i16, words: words as u8, run }
+    }
+
+    /// Of a command that is always refused, whatever its arguments: it gets none of them. They only have to be
+    /// as many as `arity` says.
+    pub(crate) const fn refusal(words: u8, arity: i16, run: Handler) -> Self {
+        Self { arity, words, run }
+    }
+
+    /// Whether a call with `argc` arguments, the name included, has an acceptable number.
+    pub(crate) const fn accepts(&self, argc: usize) -> bool {
+        accepts(self.arity, argc)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What it replies.
+    pub(crate) fn enter(&self, ctx: &mut Context<'_, '_>) -> Done {
+        (self.run)(ctx)
+    }
+
+    /// For the macros of this file.
+    pub(crate) const fn at_least(words: usize, arguments: usize, run: Handler) -> Self {
+        Self { arity: -((words + arguments) as i16), words: words as u8, run }
+    }
+}
+
+/// Whether this arity accepts a call with `argc` arguments, the name included.
+#[inline]
+pub(super) const fn accepts(arity: i16, argc: usize) -> bool {
+    if arity >= 0 { argc == arity as usize } else { argc >= arity.unsigned_abs() as usize }
+}
+
+/// Functions whose types state how many arguments a body takes.
+pub(crate) mod shape {
+    use super::{CommandError, Context, Done, Rest};
+
+    pub(crate) const fn no_arguments(_: fn(&mut Context<'_, '_>) -> Done) -> usize {
+        0
+    }
+
+    pub(crate) const fn exactly<const N: usize>(
+        _: fn(&mut Context<'_, '_>, [&[u8]; N]) -> Done,
+    ) -> usize {
+        N
+    }
+
+    pub(crate) const fn at_least<const N: usize, const MIN: usize>(
+        _: fn(&mut Context<'_, '_>, [&[u8]; N], Rest<'_, MIN>) -> Done,
+    ) -> usize {
+        N + MIN
+    }
+
+    pub(crate) const fn many<const MIN: usize>(
+        _: fn(&mut Context<'_, '_>, Rest<'_, MIN>) -> Done,
+    ) -> usize {
+        MIN
+    }
+
+    #[inline(always)]
+    pub(crate) fn run_no_arguments<const WORDS: usize>(
+        ctx: &mut Context<'_, '_>,
+        body: impl FnOnce(&mut Context<'_, '_>) -> Done,
+    ) -> Done {
+        run_exactly::<WORDS, 0>(ctx, |ctx, []| body(ctx))
+    }
+
+    #[inline(always)]
+    pub(crate) fn run_exactly<const WORDS: usize, const N: usize>(
+        ctx: &mut Context<'_, '_>,
+        body: impl FnOnce(&mut Context<'_, '_>, [&[u8]; N]) -> Done,
+    ) -> Done {
+        match ctx.call.arguments::<WORDS, N>() {
+            Some((first, rest)) if rest.is_empty() => body(ctx, first),
+            _ => wrong_number(ctx),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn run_at_least<const WORDS: usize, const N: usize, const MIN: usize>(
+        ctx: &mut Context<'_, '_>,
+        body: impl FnOnce(&mut Context<'_, '_>, [&[u8]; N], Rest<'_, MIN>) -> Done,
+    ) -> Done {
+        let arguments = ctx.call.arguments::<WORDS, N>();
+        match arguments.and_then(|(first, rest)| Some((first, rest.with_at_least()?))) {
+            Some((first, rest)) => body(ctx, first, rest),
+            None => wrong_number(ctx),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn run_many<const WORDS: usize, const MIN: usize>(
+        ctx: &mut Context<'_, '_>,
+        body: impl FnOnce(&mut Context<'_, '_>, Rest<'_, MIN>) -> Done,
+    ) -> Done {
+        run_at_least::<WORDS, 0, MIN>(ctx, |ctx, [], rest| body(ctx, rest))
+    }
+
+    /// The table refuses such calls; what calls a body in another way gets the same answer.
+    #[cold]
+    fn wrong_number(ctx: &Context<'_, '_>) -> Done {
+        Err(CommandError::arity(ctx.name()))
+    }
+}
+
+/// A body without arguments.
+macro_rules! no_arguments {
+    (sub $body:expr) => {
+        no_arguments!(2, $body)
+    };
+    ($words:literal, $body:expr) => {
+        $crate::command::Body::exactly($words, $crate::command::shape::no_arguments($body), |ctx| {
+            $crate::command::shape::run_no_arguments::<$words>(ctx, $body)
+        })
+    };
+    ($body:expr) => {
+        no_arguments!(1, $body)
+    };
+}
+
+/// A body with a number of arguments that is always the same.
+macro_rules! exactly {
+    (sub $body:expr) => {
+        exactly!(2, $body)
+    };
+    ($words:literal, $body:expr) => {
+        $crate::command::Body::exactly($words, $crate::command::shape::exactly($body), |ctx| {
+            $crate::command::shape::run_exactly::<$words, _>(ctx, $body)
+        })
+    };
+    ($body:expr) => {
+        exactly!(1, $body)
+    };
+}
+
+/// A body with some arguments that are always there, and others behind them.
+macro_rules! at_least {
+    (sub $body:expr) => {
+        at_least!(2, $body)
+    };
+    ($words:literal, $body:expr) => {
+        $crate::command::Body::at_least($words, $crate::command::shape::at_least($body), |ctx| {
+            $crate::command::shape::run_at_least::<$words, _, _>(ctx, $body)
+        })
+    };
+    ($body:expr) => {
+        at_least!(1, $body)
+    };
+}
+
+/// A body whose arguments are all alike, or all options.
+macro_rules! many {
+    (sub $body:expr) => {
+        many!(2, $body)
+    };
+    ($words:literal, $body:expr) => {
+        $crate::command::Body::at_least($words, $crate::command::shape::many($body), |ctx| {
+            $crate::command::shape::run_many::<$words, _>(ctx, $body)
+        })
+    };
+    ($body:expr) => {
+        many!(1, $body)
+    };
+}
+
+pub(crate) use {at_least, exactly, many, no_arguments};

@@ -1,0 +1,228 @@
+//! Circles and rectangles on earth, and the geohash cells that cover them.
+
+use super::distance::{EARTH_RADIUS, between, between_latitudes};
+use super::geohash::{Geohash, Move, Point, STEP_MAX};
+
+/// What a search covers. Lengths are metres.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Shape {
+    Circle { radius: f64 },
+    Rectangle { width: f64, height: f64 },
+}
+
+/// A shape around a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Area {
+    pub(super) centre: Point,
+    pub(super) shape: Shape,
+}
+
+/// Half of the way around the map, in metres.
+const MERCATOR_MAX: f64 = 20_037_726.37;
+
+/// The edges of an area, in degrees.
+struct Edges {
+    west: f64,
+    south: f64,
+    east: f64,
+    north: f64,
+}
+
+impl Area {
+    /// The distance of a point from the centre, in metres, if it belongs to the area.
+    pub(super) fn distance(&self, point: Point) -> Option<f64> {
+        match self.shape {
+            Shape::Circle { radius } => {
+                let distance = between(self.centre, point);
+                (distance <= radius).then_some(distance)
+            }
+            Shape::Rectangle { width, height } => {
+                let north = between_latitudes(point.latitude, self.centre.latitude);
+                if north > height / 2.0 {
+                    return None;
+                }
+                let beside = Point { longitude: self.centre.longitude, ..point };
+                let east = between(point, beside);
+                (east <= width / 2.0).then(|| between(self.centre, point))
+            }
+        }
+    }
+
+    /// The cells that cover the area, in the order in which Redis looks at them: the one of the
+    /// centre and those around, as far as they are needed.
+    pub(super) fn cells(&self) -> Vec<Geohash> {
+        let edges = self.edges();
+        let mut step = self.estimated_step();
+        let around = |step| Around::of(Geohash::of(self.centre, step));
+        let mut cells = around(step);
+        if step > 1 && cells.is_exceeded_by(&edges) {
+            step -= 1;
+            cells = around(step);
+        }
+        if step >= 2 {
+            cells.leave_out(&edges);
+        }
+        cells.distinct()
+    }
+
+    /// How far the shape reaches north or south, and east or west, in metres.
+    fn reach(&self) -> (f64, f64) {
+        match self.shape {
+            Shape::Circle { radius } => (radius, radius),
+            Shape::Rectangle { width, height } => (height / 2.0, width / 2.0),
+        }
+    }
+
+    fn edges(&self) -> Edges {
+        let Point { longitude, latitude } = self.centre;
+        let (height, width) = self.reach();
+        let north = degrees(height / EARTH_RADIUS);
+        // Meridians are nearest to each other at the edge that is further from the equator.
+        let edge = if latitude < 0.0 { latitude - north } else { latitude + north };
+        let east = degrees(width / EARTH_RADIUS / edge.to_radians().cos());
+        Edges {
+            west: longitude - east,
+            south: latitude - north,
+            east: longitude + east,
+            north: latitude + north,
+        }
+    }
+
+    /// The step whose cells are about as large as the area.
+    fn estimated_step(&self) -> u32 {
+        let mut metres = match self.shape {
+            Shape::Circle { radius } => radius,
+            Shape::Rectangle { width, height } => {
+                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+        };
+        if metres == 0.0 {
+            return STEP_MAX;
+        }
+        let mut step = 1i32;
+        while metres < MERCATOR_MAX {
+            metres *= 2.0;
+            step += 1;
+        }
+        // So that the cells around the centre suffice mostly.
+        step -= 2;
+        // Cells get narrow towards the poles.
+        let latitude = self.centre.latitude.abs();
+        step -= i32::from(latitude > 66.0) + i32::from(latitude > 80.0);
+        step.clamp(1, STEP_MAX as i32) as u32
+    }
+}
+
+/// Degrees, by the division that Redis makes, which rounds otherwise than `to_degrees`.
+fn degrees(radians: f64) -> f64 {
+    radians / (std::f64::consts::PI / 180.0)
+}
+
+/// A direction: east or west, and north or south.
+type Direction = (Move, Move);
+
+const DIRECTIONS: [Direction; 9] = {
+    use Move::{Back, Forth, Stay};
+    [
+        (Stay, Stay),
+        (Stay, Forth),
+        (Stay, Back),
+        (Forth, Stay),
+        (Back, Stay),
+        (Forth, Forth),
+        (Back, Forth),
+        (Forth, Back),
+        (Back, Back),
+    ]
+};
+
+/// A cell and those around it, in the order of [`DIRECTIONS`]; `None` for what is left out.
+struct Around([Option<Geohash>; 9]);
+
+impl Around {
+    fn of(centre: Geohash) -> Self {
+        Self(DIRECTIONS.map(|(east, north)| Some(centre.neighbour(east, north))))
+    }
+
+    fn at(&self, direction: Direction) -> Option<Geohash> {
+        let index = DIRECTIONS.iter().position(|other| *other == direction);
+        index.and_then(|index| self.0[index])
+    }
+
+    /// Whether the area reaches beyond these cells somewhere.
+    fn is_exceeded_by(&self, edges: &Edges) -> bool {
+        use Move::{Back, Forth, Stay};
+        let cell = |direction| self.at(direction).map(Geohash::cell);
+        cell((Stay, Forth)).is_some_and(|north| north.latitude.max < edges.north)
+            || cell((Stay, Back)).is_some_and(|south| south.latitude.min > edges.south)
+            || cell((Forth, Stay)).is_some_and(|east| east.longitude.max < edges.east)
+            || cell((Back, Stay)).is_some_and(|west| west.longitude.min > edges.west)
+    }
+
+    /// Leaves out the cells beyond edges that are in the middle cell.
+    fn leave_out(&mut self, edges: &Edges) {
+        let Some(middle) = self.0[0].map(Geohash::cell) else { return };
+        for ((east, north), cell) in DIRECTIONS.into_iter().zip(&mut self.0) {
+            let is_beyond = match north {
+                Move::Back => middle.latitude.min < edges.south,
+                Move::Forth => middle.latitude.max > edges.north,
+                Move::Stay => false,
+            } || match east {
+                Move::Back => middle.longitude.min < edges.west,
+                Move::Forth => middle.longitude.max > edges.east,
+                Move::Stay => false,
+            };
+            // The cell with no bits at the first step would count as left out, too, but there none is.
+            if is_beyond {
+                *cell = None;
+            }
+        }
+    }
+
+    /// The cells that are there. With few steps some are the same; like Redis, this leaves out those
+    /// that follow each other, but for the second one.
+    fn distinct(&self) -> Vec<Geohash> {
+        let mut distinct: Vec<Geohash> = Vec::with_capacity(9);
+        let mut previous = None;
+        for (index, cell) in self.0.iter().enumerate() {
+            if let Some(cell) = cell.filter(|cell| Some(*cell) != previous) {
+                distinct.push(cell);
+                previous = Some(cell).filter(|_| index > 0);
+            }
+        }
+        distinct
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_cover_the_area() {
+        let palermo = Point { longitude: 13.361_389, latitude: 38.115_556 };
+        for radius in [0.0, 10.0, 1e3, 2e5] {
+            for centre in [palermo, Point { latitude: -81.0, ..palermo }] {
+                let area = Area { centre, shape: Shape::Circle { radius } };
+                let cells = area.cells();
+                assert!((1..=9).contains(&cells.len()));
+                for (east, north) in [(0.0, 0.0), (0.7, 0.6), (-0.7, 0.6), (0.7, -0.6)] {
+                    let reach = degrees(radius / EARTH_RADIUS);
+                    let longitude =
+                        centre.longitude + east * reach / centre.latitude.to_radians().cos();
+                    let latitude = (centre.latitude + north * reach).clamp(-85.0, 85.0);
+                    let point = Point { longitude: longitude.clamp(-180.0, 180.0), latitude };
+                    if area.distance(point).is_none() {
+                        continue;
+                    }
+                    let score = Geohash::of(point, STEP_MAX).score();
+                    let covers = |cell: &Geohash| {
+                        let (min, max) = cell.scores();
+                        (min..max).contains(&score)
+                    };
+                    assert!(cells.iter().any(covers), "{radius} {point:?} {cells:?}");
+                }
+            }
+        }
+    }
+}

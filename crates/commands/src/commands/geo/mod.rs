@@ -1,0 +1,14 @@
+//! Geospatial indexes. Positions are members of a sorted set, whose scores are geohashes of 52
+//! bits: neighbours on earth are mostly neighbours in the order of the set.
+
+mod add;
+mod area;
+mod distance;
+mod geohash;
+mod options;
+mod read;
+mod search;
+
+use crate::command::Spec;
+
+pub(super) static COMMANDS: &[&[Spec]] = &[add::COMMANDS, read::COMMANDS, search::COMMANDS];

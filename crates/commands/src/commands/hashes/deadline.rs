@@ -1,0 +1,381 @@
+//! HEXPIRE and its relatives: the time to live of fields, as in Redis 7.4.
+
+use tierce_collections::Hash;
+use tierce_keyspace::{Editor, Event, Missing};
+use tierce_wire::resp::Rest;
+
+use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::commands::cursor::Options;
+use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const UPDATE: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
+const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
+
+const fn setter(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::Hash, body)
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .keys(UPDATE)
+}
+
+const fn getter(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::Hash, body).flags(Flags::READONLY.with(Flags::FAST)).keys(READ)
+}
+
+const SINCE: &str = "7.4.0";
+const COMPLEXITY: &str = "O(N) where N is the number of specified fields";
+const FIELDS: &str = "key FIELDS numfields field [field ...]";
+
+pub(super) static COMMANDS: &[Spec] = &[
+    setter("hexpire", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::EX)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            "key seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+            "Sets the expiration time of fields of a hash in seconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HEXPIRE user:1 3600 FIELDS 2 token nosuch
+            1) (integer) 1
+            2) (integer) -2
+            > HTTL user:1 FIELDS 2 token name
+            1) (integer) 3...
+            2) (integer) -1
+            > HEXPIRE user:1 7200 LT FIELDS 1 token
+            1) (integer) 0
+            "#,
+        ),
+    setter("hpexpire", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::PX)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            "key milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+            "Sets the expiration time of fields of a hash in milliseconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HPEXPIRE user:1 3600000 FIELDS 1 token
+            1) (integer) 1
+            > HPTTL user:1 FIELDS 1 token
+            1) (integer) 3...
+            "#,
+        ),
+    setter("hexpireat", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::EXAT)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            "key unix-time-seconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+            "Sets the expiration time of fields of a hash to a Unix timestamp in seconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HEXPIREAT user:1 33177117420 FIELDS 1 token
+            1) (integer) 1
+            > HEXPIREAT user:1 1 FIELDS 1 token
+            1) (integer) 2
+            > HGETALL user:1
+            1) "name"
+            2) "Ada"
+            "#,
+        ),
+    setter("hpexpireat", at_least!(|ctx, args, rest| expire(ctx, args, rest, TimeForm::PXAT)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            "key unix-time-milliseconds [NX | XX | GT | LT] FIELDS numfields field [field ...]",
+            "Sets the expiration time of fields of a hash to a Unix timestamp in milliseconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HPEXPIREAT user:1 33177117420000 FIELDS 1 token
+            1) (integer) 1
+            > HPEXPIRETIME user:1 FIELDS 1 token
+            1) (integer) 33177117420000
+            "#,
+        ),
+    getter("httl", at_least!(|ctx, args, rest| time_left(ctx, args, rest, TimeForm::EX)))
+        .tips(&["nondeterministic_output"])
+        .since(SINCE, COMPLEXITY)
+        .doc(FIELDS, "Returns the time to live of fields of a hash in seconds.")
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HEXPIRE user:1 3600 FIELDS 1 token
+            1) (integer) 1
+            > HTTL user:1 FIELDS 3 token name nosuch
+            1) (integer) 3...
+            2) (integer) -1
+            3) (integer) -2
+            "#,
+        ),
+    getter("hpttl", at_least!(|ctx, args, rest| time_left(ctx, args, rest, TimeForm::PX)))
+        .tips(&["nondeterministic_output"])
+        .since(SINCE, COMPLEXITY)
+        .doc(FIELDS, "Returns the time to live of fields of a hash in milliseconds.")
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HPEXPIRE user:1 3600000 FIELDS 1 token
+            1) (integer) 1
+            > HPTTL user:1 FIELDS 2 token name
+            1) (integer) 3...
+            2) (integer) -1
+            "#,
+        ),
+    getter("hexpiretime", at_least!(|ctx, args, rest| time_left(ctx, args, rest, TimeForm::EXAT)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            FIELDS,
+            "Returns the expiration time of fields of a hash as a Unix timestamp in seconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HEXPIREAT user:1 33177117420 FIELDS 1 token
+            1) (integer) 1
+            > HEXPIRETIME user:1 FIELDS 2 token name
+            1) (integer) 33177117420
+            2) (integer) -1
+            "#,
+        ),
+    getter("hpexpiretime", at_least!(|ctx, args, rest| time_left(ctx, args, rest, TimeForm::PXAT)))
+        .since(SINCE, COMPLEXITY)
+        .doc(
+            FIELDS,
+            "Returns the expiration time of fields of a hash as a Unix timestamp in milliseconds.",
+        )
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HPEXPIREAT user:1 33177117420000 FIELDS 1 token
+            1) (integer) 1
+            > HPEXPIRETIME user:1 FIELDS 2 token name
+            1) (integer) 33177117420000
+            2) (integer) -1
+            "#,
+        ),
+    Spec::new("hpersist", Group::Hash, at_least!(persist))
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .keys(UPDATE)
+        .since(SINCE, COMPLEXITY)
+        .doc(FIELDS, "Removes the expiration time of fields of a hash.")
+        .example(
+            r#"
+            > HSET user:1 name Ada token 8f3a
+            (integer) 2
+            > HEXPIRE user:1 3600 FIELDS 1 token
+            1) (integer) 1
+            > HPERSIST user:1 FIELDS 2 token name
+            1) (integer) 1
+            2) (integer) -1
+            > HTTL user:1 FIELDS 1 token
+            1) (integer) -1
+            "#,
+        ),
+];
+
+/// What became of a field, as a number.
+const NO_FIELD: i64 = -2;
+const NO_DEADLINE: i64 = -1;
+const CONDITION_NOT_MET: i64 = 0;
+const DONE: i64 = 1;
+const DELETED: i64 = 2;
+
+/// The last deadline a field can have: 2^46 - 1 milliseconds, like in Redis, more than 2,000 years.
+const DEADLINE_MAX_MS: i64 = (1 << 46) - 1;
+
+/// When the time is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    IfPersistent,
+    IfExpiring,
+    IfLater,
+    IfEarlier,
+}
+
+impl Condition {
+    fn named(word: &[u8]) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_slice() {
+            b"nx" => Self::IfPersistent,
+            b"xx" => Self::IfExpiring,
+            b"gt" => Self::IfLater,
+            b"lt" => Self::IfEarlier,
+            _ => return None,
+        })
+    }
+
+    /// A field without a time to live counts as one that lives for ever.
+    fn holds(self, current: Option<i64>, at_ms: i64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfPersistent => current.is_none(),
+            Self::IfExpiring => current.is_some(),
+            Self::IfLater => current.is_some_and(|current| at_ms > current),
+            Self::IfEarlier => current.is_none_or(|current| at_ms < current),
+        }
+    }
+}
+
+/// The names behind `FIELDS numfields`.
+fn names_of(mut fields: Options<'_>, bad_count: CommandError) -> Result<Rest<'_>, CommandError> {
+    if !fields.take("fields") {
+        return Err(CommandError::new(
+            "ERR Mandatory argument FIELDS is missing or not at the right position",
+        ));
+    }
+    let count = fields.next_value().and_then(|count| integer(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or(bad_count)?;
+    let names = fields.rest();
+    if count != names.len() as i64 {
+        return Err(CommandError::new(
+            "ERR The `numfields` parameter must match the number of arguments",
+        ));
+    }
+    Ok(names)
+}
+
+/// When a time that was given comes.
+fn deadline(arg: &[u8], form: TimeForm, now_ms: i64, command: &str) -> Result<i64, CommandError> {
+    let value = integer(arg)?;
+    if value < 0 {
+        return Err(CommandError::new("ERR invalid expire time, must be >= 0"));
+    }
+    form.to_unix_ms(value, now_ms)
+        .filter(|at_ms| *at_ms <= DEADLINE_MAX_MS)
+        .ok_or_else(|| CommandError::invalid_expire(command))
+}
+
+fn expire(
+    ctx: &mut Context<'_, '_>,
+    [key, time]: [&[u8]; 2],
+    fields: Rest<'_, 3>,
+    form: TimeForm,
+) -> Done {
+    let at_ms = deadline(time, form, ctx.now_ms, ctx.name())?;
+    let mut fields = Options::of(fields);
+    let condition = fields.clone().next_value().and_then(Condition::named);
+    if condition.is_some() {
+        fields.next_value();
+    }
+    let bad_count = CommandError::new("ERR Parameter `numFields` should be greater than 0");
+    let names = names_of(fields, bad_count)?;
+    let condition = condition.unwrap_or(Condition::Always);
+    // All fields get the same deadline, so either all that are changed have it or all are gone.
+    let event = if at_ms <= ctx.now_ms { Event::HDel } else { Event::HExpire };
+    edit_each(ctx, key, names, event, |hash, name, now_ms| {
+        let Some(field) = hash.get(name, now_ms) else { return NO_FIELD };
+        if !condition.holds(field.deadline_ms, at_ms) {
+            CONDITION_NOT_MET
+        } else if at_ms <= now_ms {
+            hash.remove(name);
+            DELETED
+        } else {
+            hash.set_deadline(name, Some(at_ms));
+            DONE
+        }
+    })
+}
+
+fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) -> Done {
+    let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
+    edit_each(ctx, key, names, Event::HPersist, |hash, name, now_ms| {
+        match hash.get(name, now_ms).map(|field| field.deadline_ms) {
+            None => NO_FIELD,
+            Some(None) => NO_DEADLINE,
+            Some(Some(_)) => {
+                hash.set_deadline(name, None);
+                DONE
+            }
+        }
+    })
+}
+
+const NUMBER_OF_FIELDS: CommandError =
+    CommandError::new("ERR Number of fields must be a positive integer");
+
+/// Does something to each field, and replies with what became of it. If it was done to one, that is `event`.
+fn edit_each(
+    ctx: &mut Context<'_, '_>,
+    key: &[u8],
+    names: Rest<'_>,
+    event: Event,
+    mut edit: impl FnMut(&mut Editor<'_, Hash>, &[u8], i64) -> i64,
+) -> Done {
+    let now_ms = ctx.now_ms;
+    let (mut db, key, reply) = ctx.open(key);
+    let edited = db.edit::<Hash, _, CommandError>(key, Missing::Skip, |hash| {
+        reply.array(names.len());
+        let mut edited = false;
+        for name in names.iter() {
+            let outcome = edit(hash, name, now_ms);
+            edited |= matches!(outcome, DONE | DELETED);
+            reply.int(outcome);
+        }
+        Ok(edited)
+    })?;
+    match edited {
+        Some(true) => db.event_of_edit(event, key),
+        Some(false) => {}
+        None => {
+            reply.array(names.len());
+            names.iter().for_each(|_| reply.int(NO_FIELD));
+        }
+    }
+    Ok(())
+}
+
+fn time_left(
+    ctx: &mut Context<'_, '_>,
+    [key]: [&[u8]; 1],
+    fields: Rest<'_, 3>,
+    form: TimeForm,
+) -> Done {
+    let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
+    let now_ms = ctx.now_ms;
+    let (mut db, key, reply) = ctx.open(key);
+    let hash = db.collection::<Hash>(key)?;
+    reply.array(names.len());
+    for name in names.iter() {
+        let field = hash.as_ref().and_then(|hash| hash.get(name, now_ms));
+        reply.int(match field.map(|field| field.deadline_ms) {
+            None => NO_FIELD,
+            Some(None) => NO_DEADLINE,
+            Some(Some(at_ms)) => {
+                let ms = if form.base == TimeBase::Epoch { at_ms } else { at_ms - now_ms };
+                // Seconds are rounded up, unlike for keys.
+                if form.unit == TimeUnit::Seconds { ms.saturating_add(999) / 1000 } else { ms }
+            }
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_compare_with_the_present_time() {
+        for (condition, when_persistent, at_5, at_10, at_15) in [
+            (Condition::Always, true, true, true, true),
+            (Condition::IfPersistent, true, false, false, false),
+            (Condition::IfExpiring, false, true, true, true),
+            (Condition::IfLater, false, false, false, true),
+            (Condition::IfEarlier, true, true, false, false),
+        ] {
+            assert_eq!(condition.holds(None, 10), when_persistent);
+            assert_eq!([5, 10, 15].map(|at| condition.holds(Some(10), at)), [at_5, at_10, at_15]);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! DUMP, RESTORE: single values in Redis' format, for copying them to another server.
+
+use tierce_collections::Collection;
+use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue};
+use tierce_rdb::{Kind, Value, WriterOptions, dump};
+use tierce_wire::resp::Rest;
+
+use crate::command::{
+    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
+};
+use crate::commands::cursor::Options;
+use crate::commands::options::integer;
+use crate::config::DirectiveId;
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::persistence::values::{self, Assembly, Flaw};
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("dump", Group::Generic, exactly!(dump))
+        .weighs(Weight::All)
+        .locks(Scope::InTurns)
+        .flags(Flags::READONLY)
+        .keys(&[KeySpec::at(1, KeyFlags::READ)])
+        .tips(&["nondeterministic_output"])
+        .since("2.6.0", "O(N) where N is the length of the value")
+        .doc("key", "Returns a serialized representation of the value stored at a key.")
+        .example(
+            r#"
+            > SET counter 10
+            OK
+            > DUMP counter
+            "\x00\xc0\n..."
+            > DUMP nosuch
+            (nil)
+            "#,
+        ),
+    Spec::new("restore", Group::Generic, at_least!(restore))
+        .locks(Scope::InTurns)
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
+        .categories(&["dangerous"])
+        .since("2.6.0", "O(N) where N is the length of the value")
+        .doc(
+            "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+            "Creates a key from the serialized representation of a value.",
+        )
+        .example(
+            r#"
+            > RESTORE counter 0 "\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb"
+            OK
+            > GET counter
+            "10"
+            > RESTORE counter 0 "\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb"
+            (error) BUSYKEY Target key name already exists.
+            > RESTORE other 0 "not a dump"
+            (error) ERR DUMP payload version or checksum are wrong
+            "#,
+        ),
+];
+
+fn dump(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
+    let compression = ctx.kernel.config.settings().is_on(COMPRESSION);
+    let key = ctx.key(0, key);
+    ctx.read(&[key], |values, reply| {
+        let [Some(value)] = values else {
+            reply.null();
+            return Ok(());
+        };
+        let mut copy = Vec::new();
+        let value = SavedValue::of(value, &mut copy);
+        let version = values::version_of(&value);
+        let options = WriterOptions { version, compression, checksum: true };
+        let payload = dump::encode(options, |writer| values::write(writer, &value));
+        let payload = payload.map_err(|error| CommandError::text(format!("ERR {error}")))?;
+        reply.bulk(&payload);
+        Ok(())
+    })
+}
+
+const BUSY_KEY: CommandError = CommandError::new("BUSYKEY Target key name already exists.");
+const BAD_FORMAT: CommandError = CommandError::new("ERR Bad data format");
+
+/// The options of RESTORE after key, time and payload.
+#[derive(Clone, Copy, Default)]
+struct RestoreOptions {
+    replaces: bool,
+    is_absolute: bool,
+    idle_seconds: Option<u64>,
+    /// Of effect under the policies that count uses.
+    frequency: Option<u8>,
+}
+
+impl RestoreOptions {
+    fn parse(mut options: Options<'_>) -> Result<Self, CommandError> {
+        const IDLE_TIME: CommandError =
+            CommandError::new("ERR Invalid IDLETIME value, must be >= 0");
+        const FREQUENCY: CommandError =
+            CommandError::new("ERR Invalid FREQ value, must be >= 0 and <= 255");
+        let mut parsed = Self::default();
+        while let Some(word) = options.next_word() {
+            match &*word {
+                b"replace" => parsed.replaces = true,
+                b"absttl" => parsed.is_absolute = true,
+                b"idletime" if parsed.frequency.is_none() => {
+                    let seconds =
+                        u64::try_from(integer(options.value()?)?).map_err(|_| IDLE_TIME)?;
+                    parsed.idle_seconds = Some(seconds);
+                }
+                b"freq" if parsed.idle_seconds.is_none() => {
+                    let count = u8::try_from(integer(options.value()?)?).map_err(|_| FREQUENCY)?;
+                    parsed.frequency = Some(count);
+                }
+                _ => return Err(CommandError::SYNTAX),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// When the key expires, from the argument of that time; zero means never.
+    fn expiry(self, ttl: &[u8], now_ms: i64) -> Result<Expiry, CommandError> {
+        const NEGATIVE: CommandError = CommandError::new("ERR Invalid TTL value, must be >= 0");
+        match integer(ttl)? {
+            ..0 => Err(NEGATIVE),
+            0 => Ok(Expiry::Never),
+            at_ms if self.is_absolute => Ok(Expiry::At(at_ms)),
+            after_ms => Ok(Expiry::At(now_ms.saturating_add(after_ms))),
+        }
+    }
+}
+
+/// The value in a payload, whole and sound.
+enum Restored {
+    String(Vec<u8>),
+    Collection(Collection),
+}
+
+impl Restored {
+    fn read(payload: &dump::Payload<'_>, limits: Limits) -> Result<Self, CommandError> {
+        let read = || -> Result<Self, Flaw> {
+            let Some(mut loading) = Assembly::begin(payload.kind(), limits) else {
+                return match payload.value()? {
+                    Value::String(string) => Ok(Self::String(string)),
+                    other => unreachable!("{:?} is put together from parts", other.kind()),
+                };
+            };
+            payload.visit(|part| loading.add(part))?;
+            loading.finish().map(Self::Collection)
+        };
+        if payload.kind() == Kind::Module {
+            return Err(CommandError::new(
+                "ERR Bad data format: this version lacks values of modules",
+            ));
+        }
+        read().map_err(|_| BAD_FORMAT)
+    }
+}
+
+fn restore(
+    ctx: &mut Context<'_, '_>,
+    [key, ttl, serialized_value]: [&[u8]; 3],
+    options: Rest<'_>,
+) -> Done {
+    let options = RestoreOptions::parse(Options::of(options))?;
+    ctx.weigh_bytes(serialized_value.len())?;
+    let (now_ms, limits) = (ctx.now_ms, ctx.kernel.keyspace.limits());
+    let key = ctx.key(0, key);
+    ctx.holding(|ctx| check_free(ctx, key, &options))?;
+    let expiry = options.expiry(ttl, now_ms)?;
+    let payload = dump::Payload::parse(serialized_value).map_err(|error| match error {
+        dump::PayloadError::UnknownType { .. } => BAD_FORMAT,
+        _ => CommandError::WRONG_PAYLOAD,
+    })?;
+    // All of it, before anything changes.
+    let restored = Restored::read(&payload, limits)?;
+    ctx.holding(|ctx| {
+        check_free(ctx, key, &options)?;
+        store(ctx, key, restored, expiry, &options)
+    })
+}
+
+/// An error if there is a value that is not to be replaced.
+fn check_free(
+    ctx: &mut Context<'_, '_>,
+    key: Key<'_>,
+    options: &RestoreOptions,
+) -> Result<(), CommandError> {
+    let mut db = ctx.guard.db(ctx.caller.db, key.hash(), ctx.now_ms);
+    if options.replaces || db.peek(key).is_none() { Ok(()) } else { Err(BUSY_KEY) }
+}
+
+fn store(
+    ctx: &mut Context<'_, '_>,
+    key: Key<'_>,
+    restored: Restored,
+    expiry: Expiry,
+    options: &RestoreOptions,
+) -> Done {
+    let now_ms = ctx.now_ms;
+    let mut db = ctx.guard.db(ctx.caller.db, key.hash(), now_ms);
+    let was_there = db.peek(key).is_some();
+    let deadline_ms = if let Expiry::At(at_ms) = expiry { Some(at_ms) } else { None };
+    let is_over = deadline_ms.is_some_and(|at_ms| at_ms <= now_ms);
+    match restored {
+        Restored::String(bytes) => db.set(key, &bytes[..], expiry)?,
+        Restored::Collection(_) if is_over => _ = db.remove(key),
+        Restored::Collection(collection) => _ = db.put_collection(key, collection, deadline_ms)?,
+    }
+    match (was_there, is_over) {
+        (true, true) => db.event(Event::Del, key),
+        (false, true) => {}
+        (_, false) => {
+            if was_there {
+                // To Redis, the key that was there is deleted, and this is another one.
+                db.event(Event::New, key);
+            }
+            db.event(Event::Restore, key);
+        }
+    }
+    if let Some(seconds) = options.idle_seconds {
+        db.set_idle_seconds(key, seconds);
+    }
+    if let Some(counter) = options.frequency {
+        db.set_frequency(key, counter);
+    }
+    ctx.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! OBJECT: how a value is stored.
+
+use tierce_keyspace::{Db, Key};
+
+use crate::command::{Body, Done, Flags, Group, KeyFlags, KeySpec, Spec, exactly};
+use crate::commands::server::{help, help_spec};
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::reply::Reply;
+
+const KEY: &[KeySpec] = &[KeySpec::at(2, KeyFlags::LOOK)];
+
+const fn sub(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::Generic, body)
+        .flags(Flags::READONLY.with(Flags::KEY_ONLY))
+        .keys(KEY)
+        .tips(&["nondeterministic_output"])
+}
+
+pub(super) static COMMANDS: &[Spec] = &[Spec::container(
+    "object",
+    Group::Generic,
+    &[
+        sub("encoding", exactly!(sub encoding))
+            .since("2.2.3", "O(1)")
+            .doc("key", "Returns the internal encoding of a value, by the name it has in Redis.")
+            .example(
+                r#"
+                > SET counter 10
+                OK
+                > OBJECT ENCODING counter
+                "int"
+                > SADD ids 1 2 3
+                (integer) 3
+                > OBJECT ENCODING ids
+                "intset"
+                > OBJECT ENCODING nosuch
+                (nil)
+                "#,
+            ),
+        sub("freq", exactly!(sub freq))
+            .since("4.0.0", "O(1)")
+            .doc(
+                "key",
+                "Returns the logarithmic access frequency counter of a key, under an LFU \
+                 policy.",
+            )
+            .example(
+                r#"
+                > CONFIG SET maxmemory-policy allkeys-lfu
+                OK
+                > SET user:1 Ada
+                OK
+                > OBJECT FREQ user:1
+                (integer) 5
+                > CONFIG SET maxmemory-policy noeviction
+                OK
+                > OBJECT FREQ user:1
+                (error) ERR An LFU maxmemory policy is not selected, ...
+                "#,
+            ),
+        sub("idletime", exactly!(sub idle_time))
+            .since("2.2.3", "O(1)")
+            .doc(
+                "key",
+                "Returns the time since the last access to a key in seconds, exact up to \
+                 three hours.",
+            )
+            .example(
+                r#"
+                > RESTORE counter 0 "\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb" IDLETIME 1000
+                OK
+                > OBJECT IDLETIME counter
+                (integer) 1...
+                > GET counter
+                "10"
+                > OBJECT IDLETIME nosuch
+                (nil)
+                "#,
+            ),
+        sub("refcount", exactly!(sub refcount))
+            .since("2.2.3", "O(1)")
+            .doc("key", "Returns the reference count of a value, which is always one.")
+            .example(
+                r#"
+                > SET user:1 Ada
+                OK
+                > OBJECT REFCOUNT user:1
+                (integer) 1
+                "#,
+            ),
+        Spec {
+            since: "6.2.0",
+            ..help_spec(Group::Generic).example(
+                r#"
+                > OBJECT HELP
+                 1) OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:
+                 2) ENCODING key
+                 3)     Returns the internal encoding of a value, by the name it has in Redis.
+                ...
+                "#,
+            )
+        },
+    ],
+    help,
+)
+.since("2.2.3", "Depends on subcommand.")
+.doc("", "A container for object introspection commands.")];
+
+/// Replies what `read` finds, or null for an absent key.
+fn inspect<T>(
+    ctx: &mut Context<'_, '_>,
+    key: &[u8],
+    read: impl Fn(&mut Db<'_>, Key<'_>) -> Option<T>,
+    show: impl Fn(&mut Reply<'_>, T),
+) -> Done {
+    let (mut db, key, reply) = ctx.open(key);
+    match read(&mut db, key) {
+        Some(found) => show(reply, found),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn encoding(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    let read = |db: &mut Db<'_>, key: Key<'_>| db.encoding(key);
+    inspect(ctx, key, read, |reply, name| reply.bulk(name.as_bytes()))
+}
+
+fn idle_time(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    if ctx.kernel.keyspace.eviction().policy.counts_frequency() {
+        return Err(CommandError::new(
+            "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    let read = |db: &mut Db<'_>, key: Key<'_>| db.idle_seconds(key);
+    inspect(ctx, key, read, |reply, seconds| reply.int(seconds as i64))
+}
+
+fn freq(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    let counts = ctx.kernel.keyspace.eviction().policy.counts_frequency();
+    let (mut db, key, reply) = ctx.open(key);
+    let Some(frequency) = db.frequency(key) else {
+        reply.null();
+        return Ok(());
+    };
+    if counts {
+        reply.int(frequency.into());
+        return Ok(());
+    }
+    Err(CommandError::new(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+         that when switching between policies at runtime LRU and LFU data will take some time to \
+         adjust.",
+    ))
+}
+
+fn refcount(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    let read = |db: &mut Db<'_>, key: Key<'_>| db.value_type(key).map(|_| 1);
+    inspect(ctx, key, read, |reply, count| reply.int(count))
+}

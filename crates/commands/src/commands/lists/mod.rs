@@ -1,0 +1,110 @@
+//! Commands on lists.
+
+mod blocking;
+mod edit;
+mod lmove;
+mod pop;
+mod push;
+mod read;
+
+use tierce_collections::List;
+use tierce_keyspace::{Editor, Event};
+
+use crate::command::Spec;
+use crate::error::CommandError;
+use crate::reply::Reply;
+
+pub(super) const COMMANDS: &[&[Spec]] = &[
+    push::COMMANDS,
+    pop::COMMANDS,
+    read::COMMANDS,
+    edit::COMMANDS,
+    lmove::COMMANDS,
+    blocking::COMMANDS,
+];
+
+/// An end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// Where the first element is.
+    Left,
+    /// Where the last element is.
+    Right,
+}
+
+impl Side {
+    /// The end that an argument names.
+    pub(crate) fn parse(arg: &[u8]) -> Result<Self, CommandError> {
+        if arg.eq_ignore_ascii_case(b"left") {
+            Ok(Side::Left)
+        } else if arg.eq_ignore_ascii_case(b"right") {
+            Ok(Side::Right)
+        } else {
+            Err(CommandError::SYNTAX)
+        }
+    }
+
+    /// The event of a push to this end.
+    pub(crate) fn push_event(self) -> Event {
+        match self {
+            Side::Left => Event::LPush,
+            Side::Right => Event::RPush,
+        }
+    }
+
+    /// The event of a pop from this end.
+    pub(crate) fn pop_event(self) -> Event {
+        match self {
+            Side::Left => Event::LPop,
+            Side::Right => Event::RPop,
+        }
+    }
+
+    /// Removes up to `count` elements at this end, and returns which numbers they had.
+    fn pop(self, list: &mut Editor<'_, List>, count: usize) {
+        let count = count.min(list.len());
+        let start = self.start(list, count);
+        list.remove(start, count);
+    }
+
+    /// The number of the first of `count` elements at this end.
+    fn start(self, list: &List, count: usize) -> usize {
+        match self {
+            Side::Left => 0,
+            Side::Right => list.len() - count,
+        }
+    }
+
+    /// Puts an element at this end.
+    fn push(self, list: &mut Editor<'_, List>, element: &[u8]) {
+        match self {
+            Side::Left => list.push_front(std::iter::once(element)),
+            Side::Right => list.push_back(std::iter::once(element)),
+        }
+    }
+
+    /// Replies with up to `count` elements from this end on, and removes them.
+    pub(crate) fn pop_many(self, list: &mut Editor<'_, List>, count: usize, reply: &mut Reply<'_>) {
+        let count = count.min(list.len());
+        reply.array(count);
+        match self {
+            Side::Left => reply.elements(list.iter().take(count)),
+            Side::Right => reply.elements(list.rev_iter_from(list.len()).take(count)),
+        }
+        self.pop(list, count);
+    }
+
+    /// Replies with the element at this end, and removes it.
+    pub(crate) fn pop_one(self, list: &mut Editor<'_, List>, reply: &mut Reply<'_>) {
+        if let Some(element) = self.peek(list) {
+            reply.element(element);
+            self.pop(list, 1);
+        }
+    }
+
+    /// The element at this end.
+    fn peek(self, list: &List) -> Option<tierce_collections::Element<'_>> {
+        let count = list.len().min(1);
+        list.get(self.start(list, count))
+    }
+}

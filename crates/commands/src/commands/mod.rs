@@ -1,0 +1,66 @@
+//! The commands, one folder per chapter; each file holds the facts and the code of one command or
+//! family.
+
+mod bitmaps;
+mod connection;
+mod cursor;
+mod geo;
+mod hashes;
+mod hyperloglog;
+mod keys;
+mod lists;
+mod many_pop;
+mod nonblocking;
+mod options;
+mod pubsub;
+mod scripting;
+mod server;
+mod sets;
+mod sort;
+mod sorted_sets;
+mod store;
+mod streams;
+mod strings;
+mod sweep;
+mod transactions;
+
+use crate::command::{Spec, Table};
+use crate::config::Settings;
+
+/// All commands, in the order in which they are listed.
+pub fn table() -> Table {
+    let chapters: [&[&'static [Spec]]; 17] = [
+        connection::COMMANDS,
+        pubsub::COMMANDS,
+        keys::COMMANDS,
+        strings::COMMANDS,
+        lists::COMMANDS,
+        hashes::COMMANDS,
+        sets::COMMANDS,
+        sorted_sets::COMMANDS,
+        sort::COMMANDS,
+        geo::COMMANDS,
+        streams::COMMANDS,
+        bitmaps::COMMANDS,
+        nonblocking::COMMANDS,
+        hyperloglog::COMMANDS,
+        transactions::COMMANDS,
+        scripting::COMMANDS,
+        server::COMMANDS,
+    ];
+    Table::new(chapters.into_iter().flatten().copied().flatten())
+}
+
+/// The same, with the names that a configuration gives to some.
+///
+/// # Errors
+/// If a line of it makes no sense; the message names its place.
+pub fn table_for(settings: &Settings) -> Result<Table, String> {
+    let mut table = table();
+    for renamed in settings.renamed_commands() {
+        table
+            .rename(&renamed.command, &renamed.name)
+            .map_err(|error| format!("{}: {error}", renamed.place))?;
+    }
+    Ok(table)
+}

@@ -1,0 +1,65 @@
+//! PUBLISH, SPUBLISH.
+
+use crate::command::{Channels, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, exactly};
+use crate::execute::{Context, Mode, WEIGHT_MAX};
+
+const FLAGS: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("publish", Group::PubSub, exactly!(publish))
+        .flags(FLAGS)
+        .channels(Channels::FIRST)
+        .locks(Scope::Apart)
+        .since(
+            "2.0.0",
+            "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total \
+             number of subscribed patterns (by any client).",
+        )
+        .doc("channel message", "Sends a message to the subscribers of a channel.")
+        .example(
+            r#"
+            > PUBLISH news "Hello, world!"
+            (integer) 0
+            "#,
+        ),
+    Spec::new("spublish", Group::PubSub, exactly!(publish_to_shard))
+        .flags(FLAGS)
+        .channels(Channels::FIRST)
+        .routes(&[KeySpec::at(1, KeyFlags::NOT_KEY)])
+        .since(
+            "7.0.0",
+            "O(N) where N is the number of clients subscribed to the receiving shard channel.",
+        )
+        .doc("shardchannel message", "Sends a message to the subscribers of a shard channel.")
+        .example(
+            r#"
+            > SPUBLISH orders "Hello, world!"
+            (integer) 0
+            "#,
+        ),
+];
+
+/// What the requests before it have changed is published first, since no shard is locked any more.
+fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
+    let pubsub = &ctx.kernel.pubsub;
+    let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
+    ctx.weigh(weight)?;
+    let count = if weight > WEIGHT_MAX {
+        pubsub.publish_in_steps(channel, message)
+    } else {
+        pubsub.publish(channel, message, worker(ctx))
+    };
+    ctx.reply.count(count);
+    Ok(())
+}
+
+fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
+    let count = ctx.kernel.pubsub.publish_to_shard(channel, message, worker(ctx));
+    ctx.reply.count(count);
+    Ok(())
+}
+
+/// The worker whose turn this is, if it is one.
+fn worker(ctx: &Context<'_, '_>) -> Option<u16> {
+    matches!(ctx.mode, Mode::Client).then_some(ctx.caller.client.conn.worker)
+}

@@ -1,0 +1,271 @@
+//! TIME, DBSIZE, FLUSHDB, FLUSHALL, SHUTDOWN, ROLE, WAIT, LOLWUT.
+
+use tierce_keyspace::{DbIndex, Freeing};
+use tierce_wire::number;
+use tierce_wire::resp::Rest;
+
+use crate::command::{Done, Flags, Group, Scope, Spec, exactly, many, no_arguments};
+use crate::commands::cursor::Options;
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::shutdown::{Saving, Shutdown};
+use crate::waiting::Awaited;
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("time", Group::Server, no_arguments!(time))
+        .tips(&["nondeterministic_output"])
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+        .since("2.6.0", "O(1)")
+        .doc("", "Returns the server time.")
+        .example(
+            r#"
+            > TIME
+            1) "1..."
+            2) "..."
+            "#,
+        ),
+    Spec::new("dbsize", Group::Server, no_arguments!(db_size))
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .categories(&["keyspace"])
+        .locks(Scope::Stepwise)
+        .since("1.0.0", "O(1)")
+        .doc("", "Returns the number of keys in the database.")
+        .example(
+            r#"
+            > DBSIZE
+            (integer) 0
+            > MSET user:1 Ada user:2 Grace
+            OK
+            > DBSIZE
+            (integer) 2
+            "#,
+        ),
+    Spec::new("flushdb", Group::Server, many!(flush_db))
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .flags(Flags::WRITE)
+        .categories(&["keyspace", "dangerous"])
+        .locks(Scope::Stepwise)
+        .since("1.0.0", "O(N) where N is the number of keys in the selected database")
+        .doc("[ASYNC | SYNC]", "Removes all keys from the current database.")
+        .example(
+            r#"
+            > SET user:1 Ada
+            OK
+            > FLUSHDB
+            OK
+            > DBSIZE
+            (integer) 0
+            "#,
+        ),
+    Spec::new("flushall", Group::Server, many!(flush_all))
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .flags(Flags::WRITE)
+        .categories(&["keyspace", "dangerous"])
+        .locks(Scope::Stepwise)
+        .since("1.0.0", "O(N) where N is the total number of keys in all databases")
+        .doc("[ASYNC | SYNC]", "Removes all keys from all databases.")
+        .example(
+            r#"
+            > SET user:1 Ada
+            OK
+            > FLUSHALL
+            OK
+            > DBSIZE
+            (integer) 0
+            "#,
+        ),
+    Spec::new("shutdown", Group::Server, many!(shutdown))
+        .flags(
+            Flags::ADMIN
+                .with(Flags::NOSCRIPT)
+                .with(Flags::LOADING)
+                .with(Flags::STALE)
+                .with(Flags::NO_MULTI)
+                .with(Flags::ALLOW_BUSY),
+        )
+        .since("1.0.0", "O(N) when saving, where N is the total number of keys")
+        .doc("[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]", "Shuts the server down.")
+        .example(
+            r#"
+            > SHUTDOWN ABORT
+            (error) ERR No shutdown in progress.
+            > SHUTDOWN NOSAVE
+            "#,
+        ),
+    Spec::new("role", Group::Server, no_arguments!(role))
+        .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST))
+        .categories(&["admin", "dangerous"])
+        .since("2.8.12", "O(1)")
+        .doc("", "Returns the replication role.")
+        .example(
+            r#"
+            > ROLE
+            1) "master"
+            2) (integer) 0
+            3) (empty array)
+            "#,
+        ),
+    Spec::new("wait", Group::Generic, exactly!(wait))
+        .flags(Flags::BLOCKING)
+        .categories(&["connection"])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .since("3.0.0", "O(1)")
+        .doc(
+            "numreplicas timeout",
+            "Returns how many replicas have acknowledged the writes of the connection.",
+        )
+        .example(
+            r#"
+            > SET order:17 paid
+            OK
+            > WAIT 0 100
+            (integer) 0
+            "#,
+        ),
+    Spec::new("lolwut", Group::Server, many!(lolwut))
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .since("5.0.0", "O(1)")
+        .doc("[VERSION version]", "Displays a small work of art and the version.")
+        .example(
+            r#"
+            > LOLWUT
+            ...
+            Redis ver. 7...
+            "#,
+        ),
+];
+
+fn time(ctx: &mut Context<'_, '_>) -> Done {
+    let micros = crate::clock::unix_micros();
+    ctx.reply.bulks([(micros / 1_000_000).to_string(), (micros % 1_000_000).to_string()]);
+    Ok(())
+}
+
+fn db_size(ctx: &mut Context<'_, '_>) -> Done {
+    ctx.reply.int(ctx.kernel.keyspace.len(ctx.caller.db) as i64);
+    Ok(())
+}
+
+/// `[ASYNC | SYNC]`; without either, `lazyfree-lazy-user-flush` decides.
+fn freeing(ctx: &Context<'_, '_>, options: Rest<'_>) -> Result<Freeing, CommandError> {
+    let mut options = Options::of(options);
+    let freeing = match options.next_word().as_deref() {
+        None if ctx.kernel.config.live().lazyfree_lazy_user_flush() => Freeing::Later,
+        None | Some(b"sync") => Freeing::Now,
+        Some(b"async") => Freeing::Later,
+        Some(_) => return Err(CommandError::SYNTAX),
+    };
+    options.end()?;
+    Ok(freeing)
+}
+
+fn flush_db(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    let db = ctx.caller.db;
+    flush(ctx, options, [db])
+}
+
+fn flush_all(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    let dbs = ctx.kernel.keyspace.db_indices();
+    flush(ctx, options, dbs)
+}
+
+fn flush(
+    ctx: &mut Context<'_, '_>,
+    options: Rest<'_>,
+    dbs: impl IntoIterator<Item = DbIndex>,
+) -> Done {
+    let freeing = freeing(ctx, options)?;
+    if freeing == Freeing::Now {
+        ctx.weigh(ctx.kernel.keyspace.estimated_len() as usize)?;
+    }
+    let judge = ctx.judge_again();
+    ctx.guard.flush(dbs, freeing, judge)?;
+    let flushes_all = ctx.command.spec.name == "flushall";
+    if flushes_all && !ctx.kernel.config.settings().save_points().is_empty() {
+        // So that a server that is killed now does not come back with what was flushed.
+        ctx.kernel.persistence.schedule();
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    let (mut saving, mut abort, mut now, mut force) = (Saving::IfConfigured, false, false, false);
+    let mut options = Options::of(options);
+    while let Some(word) = options.next_word() {
+        match &*word {
+            b"nosave" if saving != Saving::Always => saving = Saving::Never,
+            b"save" if saving != Saving::Never => saving = Saving::Always,
+            b"now" => now = true,
+            b"force" => force = true,
+            b"abort" => abort = true,
+            _ => return Err(CommandError::SYNTAX),
+        }
+    }
+    if abort && (saving != Saving::IfConfigured || now || force) {
+        return Err(CommandError::SYNTAX);
+    }
+    if abort {
+        return Err(CommandError::new("ERR No shutdown in progress."));
+    }
+    let reason = Shutdown::Command { saving, force };
+    if saving != Saving::Never
+        && let Some(error) = ctx.kernel.scripts.running.any_for(ctx.kernel.busy_threshold())
+    {
+        return Err(error);
+    }
+    // No reply: the client learns of it by the end of its connection. Unless that does not come,
+    // because the data cannot be saved.
+    if reason.saves(&ctx.kernel.config) {
+        ctx.caller.wait_for(Awaited::Shutdown);
+    } else {
+        ctx.caller.closing = true;
+    }
+    ctx.kernel.request_shutdown(reason);
+    Ok(())
+}
+
+fn role(ctx: &mut Context<'_, '_>) -> Done {
+    ctx.reply.array(3);
+    ctx.reply.bulk(b"master");
+    ctx.reply.int(0);
+    ctx.reply.array(0);
+    Ok(())
+}
+
+/// There are no replicas to wait for.
+fn wait(ctx: &mut Context<'_, '_>, [numreplicas, timeout]: [&[u8]; 2]) -> Done {
+    number::parse_i64(numreplicas).ok_or(CommandError::NOT_AN_INTEGER)?;
+    let timeout = number::parse_i64(timeout)
+        .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(CommandError::new("ERR timeout is negative"));
+    }
+    ctx.reply.int(0);
+    Ok(())
+}
+
+fn lolwut(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    const CASK: &str = "\
+       .-=========-.\n\
+      /_____________\\\n\
+     |  |    |    |  |\n\
+     |==|====|====|==|\n\
+     |  |    |    |  |     A tierce holds 42 gallons of wine,\n\
+     |  |    |    |  |     or as many keys as you like.\n\
+     |==|====|====|==|\n\
+     |__|____|____|__|\n\
+      \\_____________/\n\n";
+    let mut options = Options::of(options);
+    if options.left() > 1 && options.take("version") {
+        // There is one picture so far, whatever version is asked for.
+        number::parse_i64(options.value()?).ok_or(CommandError::NOT_AN_INTEGER)?;
+    }
+    ctx.reply.verbatim(&format!(
+        "{CASK}Redis ver. {} (Tierce {})\n",
+        crate::REDIS_VERSION,
+        crate::VERSION
+    ));
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! CLUSTER, READONLY, READWRITE, ASKING, FAILOVER: the answers of a server without cluster and replicas.
+//! Clients send these commands to find out, and accept the answer; an unknown command would look like a
+//! server too old for them.
+
+use std::num::NonZeroI64;
+
+use tierce_wire::number;
+
+use crate::command::{Body, Done, Flags, Group, Spec, many};
+use crate::commands::cursor::Options;
+use crate::error::CommandError;
+use crate::execute::Context;
+use tierce_wire::resp::Rest;
+
+const REFUSED: &str = "Refused: cluster support is disabled.";
+
+/// Asks about the cluster.
+const ASKS: Flags = Flags::STALE;
+/// Asks about its nodes.
+const LOOKS: Flags = Flags::STALE.with(Flags::ADMIN);
+/// Changes it.
+const CHANGES: Flags = LOOKS.with(Flags::NO_ASYNC_LOADING);
+
+/// The order of the nodes or slots in the reply is not defined.
+const UNORDERED: &[&str] = &["nondeterministic_output"];
+
+/// The example of a command that is refused.
+macro_rules! disabled {
+    ($call:literal) => {
+        concat!("> ", $call, "\n(error) ERR This instance has cluster support disabled")
+    };
+}
+
+const fn sub(name: &'static str, arity: i16, flags: Flags, syntax: &'static str) -> Spec {
+    Spec::new(name, Group::Cluster, Body::refusal(2, arity, disabled))
+        .flags(flags)
+        .since("3.0.0", "O(1)")
+        .doc(syntax, REFUSED)
+}
+
+const fn hint(name: &'static str) -> Spec {
+    Spec::new(name, Group::Cluster, Body::refusal(1, 1, disabled))
+        .flags(Flags::FAST)
+        .categories(&["connection"])
+        .since("3.0.0", "O(1)")
+        .doc("", REFUSED)
+}
+
+const fn since(version: &'static str, spec: Spec) -> Spec {
+    Spec { since: version, ..spec }
+}
+
+static CLUSTER: &[Spec] = &[
+    sub("addslots", -3, CHANGES, "slot [slot ...]").example(disabled!("CLUSTER ADDSLOTS 0 1 2")),
+    since(
+        "7.0.0",
+        sub("addslotsrange", -4, CHANGES, "start-slot end-slot [start-slot end-slot ...]")
+            .example(disabled!("CLUSTER ADDSLOTSRANGE 0 5460")),
+    ),
+    sub("bumpepoch", 2, CHANGES, "").example(disabled!("CLUSTER BUMPEPOCH")).tips(UNORDERED),
+    sub("count-failure-reports", 3, LOOKS, "node-id")
+        .example(disabled!(
+            "CLUSTER COUNT-FAILURE-REPORTS 07c37dfeb235213a872192d90877d0cd55635b91"
+        ))
+        .tips(UNORDERED),
+    sub("countkeysinslot", 3, ASKS, "slot").example(disabled!("CLUSTER COUNTKEYSINSLOT 7000")),
+    sub("delslots", -3, CHANGES, "slot [slot ...]").example(disabled!("CLUSTER DELSLOTS 0 1 2")),
+    since(
+        "7.0.0",
+        sub("delslotsrange", -4, CHANGES, "start-slot end-slot [start-slot end-slot ...]")
+            .example(disabled!("CLUSTER DELSLOTSRANGE 0 5460")),
+    ),
+    sub("failover", -2, CHANGES, "[FORCE | TAKEOVER]").example(disabled!("CLUSTER FAILOVER")),
+    sub("flushslots", 2, CHANGES, "").example(disabled!("CLUSTER FLUSHSLOTS")),
+    sub("forget", 3, CHANGES, "node-id")
+        .example(disabled!("CLUSTER FORGET 07c37dfeb235213a872192d90877d0cd55635b91")),
+    sub("getkeysinslot", 4, ASKS, "slot count")
+        .example(disabled!("CLUSTER GETKEYSINSLOT 7000 3"))
+        .tips(UNORDERED),
+    since(
+        "5.0.0",
+        sub("help", 2, ASKS.with(Flags::LOADING), "").example(disabled!("CLUSTER HELP")),
+    ),
+    sub("info", 2, ASKS, "").example(disabled!("CLUSTER INFO")).tips(UNORDERED),
+    sub("keyslot", 3, ASKS, "key").example(disabled!("CLUSTER KEYSLOT user:1")),
+    since("7.0.0", sub("links", 2, ASKS, "").example(disabled!("CLUSTER LINKS")).tips(UNORDERED)),
+    sub("meet", -4, CHANGES, "ip port [cluster-bus-port]")
+        .example(disabled!("CLUSTER MEET 127.0.0.1 7000")),
+    sub("myid", 2, ASKS, "").example(disabled!("CLUSTER MYID")),
+    since(
+        "7.2.0",
+        sub("myshardid", 2, ASKS, "").example(disabled!("CLUSTER MYSHARDID")).tips(UNORDERED),
+    ),
+    sub("nodes", 2, ASKS, "").example(disabled!("CLUSTER NODES")).tips(UNORDERED),
+    since(
+        "5.0.0",
+        sub("replicas", 3, LOOKS, "node-id")
+            .example(disabled!("CLUSTER REPLICAS 07c37dfeb235213a872192d90877d0cd55635b91"))
+            .tips(UNORDERED),
+    ),
+    sub("replicate", 3, CHANGES, "node-id")
+        .example(disabled!("CLUSTER REPLICATE 07c37dfeb235213a872192d90877d0cd55635b91")),
+    sub("reset", -2, LOOKS.with(Flags::NOSCRIPT), "[HARD | SOFT]")
+        .example(disabled!("CLUSTER RESET")),
+    sub("saveconfig", 2, CHANGES, "").example(disabled!("CLUSTER SAVECONFIG")),
+    sub("set-config-epoch", 3, CHANGES, "config-epoch")
+        .example(disabled!("CLUSTER SET-CONFIG-EPOCH 5")),
+    sub(
+        "setslot",
+        -4,
+        CHANGES,
+        "slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
+    )
+    .example(disabled!("CLUSTER SETSLOT 0 STABLE")),
+    since("7.0.0", sub("shards", 2, ASKS, "").example(disabled!("CLUSTER SHARDS")).tips(UNORDERED)),
+    sub("slaves", 3, LOOKS, "node-id")
+        .example(disabled!("CLUSTER SLAVES 07c37dfeb235213a872192d90877d0cd55635b91"))
+        .tips(UNORDERED)
+        .deprecated("5.0.0", "`CLUSTER REPLICAS`"),
+    sub("slots", 2, ASKS, "")
+        .example(disabled!("CLUSTER SLOTS"))
+        .tips(UNORDERED)
+        .deprecated("7.0.0", "`CLUSTER SHARDS`"),
+];
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::container("cluster", Group::Cluster, CLUSTER, disabled)
+        .since("3.0.0", "Depends on subcommand.")
+        .doc("", "A container for commands of a cluster."),
+    Spec {
+        flags: Flags::FAST.with(Flags::LOADING).with(Flags::STALE),
+        ..hint("readonly").example(disabled!("READONLY"))
+    },
+    Spec {
+        flags: Flags::FAST.with(Flags::LOADING).with(Flags::STALE),
+        ..hint("readwrite").example(disabled!("READWRITE"))
+    },
+    hint("asking").example(disabled!("ASKING")),
+    Spec::new("failover", Group::Server, many!(failover))
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
+        .since("6.2.0", "O(1)")
+        .doc(
+            "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+            "Refused: there are no replicas.",
+        )
+        .example(
+            r#"
+            > FAILOVER
+            (error) ERR FAILOVER requires connected replicas.
+            > FAILOVER ABORT
+            (error) ERR No failover in progress.
+            "#,
+        ),
+];
+
+fn disabled(_: &mut Context<'_, '_>) -> Done {
+    Err(CommandError::new("ERR This instance has cluster support disabled"))
+}
+
+fn failover(_: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    let (mut timeout, mut is_targeted, mut is_forced) = (None, false, false);
+    let mut options = Options::of(options);
+    if options.left() == 1 && options.take("abort") {
+        return Err(CommandError::new("ERR No failover in progress."));
+    }
+    while let Some(word) = options.next_word() {
+        match &*word {
+            b"timeout" if timeout.is_none() => timeout = Some(milliseconds(options.value()?)?),
+            b"to" if !is_targeted => {
+                let [_host, port] = options.values()?;
+                number::parse_i64(port).ok_or(CommandError::NOT_AN_INTEGER)?;
+                is_targeted = true;
+            }
+            b"force" if !is_forced => is_forced = true,
+            _ => return Err(CommandError::SYNTAX),
+        }
+    }
+    Err(CommandError::new("ERR FAILOVER requires connected replicas."))
+}
+
+fn milliseconds(text: &[u8]) -> Result<NonZeroI64, CommandError> {
+    let ms = number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER)?;
+    let ms = NonZeroI64::new(ms).filter(|ms| ms.is_positive());
+    ms.ok_or(CommandError::new("ERR FAILOVER timeout must be greater than 0"))
+}

@@ -1,0 +1,109 @@
+//! BGREWRITEAOF, WAITAOF.
+
+use tierce_wire::number;
+
+use crate::blocking::Patience;
+use crate::command::{Done, Flags, Group, Scope, Spec, exactly, no_arguments};
+use crate::durability::{NotCompacted, SyncPolicy};
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::waiting::Awaited;
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("bgrewriteaof", Group::Server, no_arguments!(compact))
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING))
+        .since("1.0.0", "O(1)")
+        .doc("", "Starts to compact the log of writes in the background.")
+        .example(
+            r#"
+            > BGREWRITEAOF
+            Background append only file rewriting started
+            "#,
+        ),
+    Spec::new("waitaof", Group::Generic, exactly!(wait))
+        .flags(Flags::BLOCKING)
+        .locks(Scope::Apart)
+        .categories(&["connection"])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .since("7.2.0", "O(1)")
+        .doc(
+            "numlocal numreplicas timeout",
+            "Waits until the writes of the connection are on the disk.",
+        )
+        .example(
+            r#"
+            > SET order:17 paid
+            OK
+            > WAITAOF 1 0 1000
+            1) (integer) 1
+            2) (integer) 0
+            "#,
+        ),
+];
+
+fn compact(ctx: &mut Context<'_, '_>) -> Done {
+    let Some(wal_handle) = ctx.kernel.durability.wal_handle() else {
+        return Err(CommandError::new("ERR There is no log to compact: appendonly is off"));
+    };
+    wal_handle.compact().map_err(|why| match why {
+        NotCompacted::Underway => {
+            CommandError::new("ERR Background append only file rewriting already in progress")
+        }
+        NotCompacted::Failed(cause) => CommandError::text(format!(
+            "ERR The log has failed ({cause}) and cannot be compacted: CONFIG SET appendonly no and then \
+             yes begins another one"
+        )),
+    })?;
+    ctx.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+/// Without a timeout it replies at once that the log is on the device, and keeps the reply back until it
+/// is, so that a pipeline goes on. With one, the session waits. There are no replicas: who asks for some
+/// learns that there is none without waiting for the timeout.
+fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3]) -> Done {
+    let integer = |text: &[u8]| number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER);
+    let local = integer(numlocal)?;
+    if !(0..=1).contains(&local) {
+        return Err(CommandError::new("ERR value is out of range, value must between 0 and 1"));
+    }
+    if integer(numreplicas)? < 0 {
+        return Err(CommandError::new("ERR value is out of range, must be positive"));
+    }
+    let patience = Patience::from_ms(timeout)?;
+    // What this connection did before is in the log, for none of its shards is locked any more.
+    let Some(wal_handle) = ctx.kernel.durability.wal_handle() else {
+        if local > 0 {
+            let text =
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+            return Err(CommandError::new(text));
+        }
+        ctx.reply.array(2);
+        ctx.reply.int(0);
+        ctx.reply.int(0);
+        return Ok(());
+    };
+    if !ctx.mode.may_wait() {
+        // A transaction does not wait, and what it has changed itself goes to the log at its end.
+        let is_durable = wal_handle.appended() <= wal_handle.durable();
+        ctx.reply.array(2);
+        ctx.reply.int(is_durable.into());
+        ctx.reply.int(0);
+        return Ok(());
+    }
+    if local > 0 {
+        let position = wal_handle.appended();
+        match patience {
+            Patience::Ms(patience_ms) if position > wal_handle.durable() => {
+                ctx.caller.waits.logged.note(position, SyncPolicy::No);
+                ctx.caller.wait_for(Awaited::Device { position, patience_ms });
+                return Ok(());
+            }
+            _ => ctx.caller.waits.logged.note(position, SyncPolicy::Always),
+        }
+    }
+    ctx.reply.array(2);
+    ctx.reply.int(local);
+    ctx.reply.int(0);
+    Ok(())
+}

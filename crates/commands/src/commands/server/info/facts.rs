@@ -1,0 +1,85 @@
+//! Values that several fields of INFO need, looked up once.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use crate::config::Settings;
+use crate::durability::{CompactionFigures, WalFigures};
+use crate::kernel::{Kernel, KeyStats};
+use crate::memory::MemoryReport;
+use crate::process::{self, CpuTimes};
+use crate::stats::{Stat, Totals};
+
+pub(super) struct Facts<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) totals: Totals,
+    pub(super) now_ms: i64,
+    settings: Arc<Settings>,
+    memory: OnceCell<MemoryReport>,
+    cpu: OnceCell<CpuTimes>,
+    cpu_of_main: OnceCell<CpuTimes>,
+    log: OnceCell<Option<WalFigures>>,
+    compaction: OnceCell<CompactionFigures>,
+    rates: OnceCell<[f64; 3]>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(kernel: &'a Kernel, now_ms: i64) -> Self {
+        Self {
+            kernel,
+            totals: kernel.totals(),
+            now_ms,
+            settings: kernel.config.settings(),
+            memory: OnceCell::new(),
+            cpu: OnceCell::new(),
+            cpu_of_main: OnceCell::new(),
+            log: OnceCell::new(),
+            compaction: OnceCell::new(),
+            rates: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn count(&self, stat: Stat) -> String {
+        self.totals.get(stat).to_string()
+    }
+
+    pub(super) fn memory(&self) -> &MemoryReport {
+        self.memory.get_or_init(|| MemoryReport::take(self.kernel))
+    }
+
+    pub(super) fn keys(&self) -> KeyStats {
+        self.kernel.key_stats()
+    }
+
+    pub(super) fn cpu(&self) -> &CpuTimes {
+        self.cpu.get_or_init(process::cpu_times)
+    }
+
+    pub(super) fn cpu_of_main(&self) -> &CpuTimes {
+        self.cpu_of_main.get_or_init(process::cpu_times_of_main_thread)
+    }
+
+    /// The log of writes, if there is one.
+    pub(super) fn log(&self) -> Option<&WalFigures> {
+        let figures = || self.kernel.durability.wal_handle().map(|wal_handle| wal_handle.figures());
+        self.log.get_or_init(figures).as_ref()
+    }
+
+    pub(super) fn compaction(&self) -> &CompactionFigures {
+        self.compaction.get_or_init(|| self.kernel.durability.compaction_figures())
+    }
+
+    /// Commands, bytes received and bytes sent in a second.
+    pub(super) fn rates(&self) -> [f64; 3] {
+        *self.rates.get_or_init(|| {
+            let running = self.kernel.running_totals();
+            let rates = self.kernel.rates.per_second(self.now_ms, running);
+            self.kernel.rates.sample(self.now_ms, running);
+            rates
+        })
+    }
+}

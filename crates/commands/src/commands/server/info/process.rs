@@ -1,0 +1,128 @@
+//! The program and its processor time, replication and cluster.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use super::facts::Facts;
+use super::field::{Field, always, each, is};
+use crate::config::DirectiveId;
+
+#[rustfmt::skip]
+pub(super) const SERVER: &[Field] = &[
+    is("redis_version", |_| crate::REDIS_VERSION.to_owned(),
+        "The version of Redis whose commands are implemented."),
+    is("tierce_version", |_| crate::VERSION.to_owned(), "The version of this program."),
+    always("redis_git_sha1", "00000000", "As of a Redis that was not built from a repository."),
+    always("redis_git_dirty", "0", "The same."),
+    always("redis_build_id", "0", "The same."),
+    always("redis_mode", "standalone", "There is neither cluster nor sentinel mode."),
+    is("os", |_| os(), "System, its version, and processor."),
+    is("arch_bits", |_| usize::BITS.to_string(), "Bits of an address."),
+    always("atomicvar_api", "c11-builtin", "Rust's atomics have the memory model of C11."),
+    always("gcc_version", "0.0.0", "As of a Redis that was not built with GCC."),
+    always("monotonic_clock", "POSIX clock_gettime", "Where durations come from."),
+    always("multiplexing_api", "epoll", "How workers wait for connections."),
+    is("process_id", |_| std::process::id().to_string(), "The process."),
+    is("process_supervised", |f| f.kernel.supervisor.get().copied().unwrap_or("no").to_owned(),
+        "The service manager that hears when the server is ready: `systemd` or `no`."),
+    is("run_id", |f| f.kernel.run_id.clone(), "Random, another one after each start."),
+    is("tcp_port", |f| tcp_port(f).to_string(),
+        "Where clients of Redis connect; `tls-port` if there is no `port`."),
+    is("server_time_usec", |_| crate::clock::unix_micros().to_string(),
+        "Now, in microseconds since 1970."),
+    is("uptime_in_seconds", |f| uptime(f).to_string(), "Time since the start."),
+    is("uptime_in_days", |f| (uptime(f) / 86_400).to_string(), "The same in whole days."),
+    is("hz", |f| hz(f).to_string(), "The directive, which tunes nothing here."),
+    is("configured_hz", |f| hz(f).to_string(), "The same."),
+    is("lru_clock", |f| ((f.now_ms / 1000) & 0xff_ffff).to_string(),
+        "Seconds since 1970, 24 bits of them."),
+    is("executable", |_| std::env::current_exe().unwrap_or_default().display().to_string(),
+        "The program's file."),
+    is("config_file", |f| f.settings().file().unwrap_or(Path::new("")).display().to_string(),
+        "The configuration file, empty without one."),
+    is("io_threads_active", |f| u8::from(f.kernel.workers() > 1).to_string(),
+        "1 if more than one thread serves connections."),
+    is("threads", |f| f.kernel.workers().to_string(), "Threads that serve connections."),
+    is("shards", |f| f.kernel.keyspace.shard_count().to_string(),
+        "Shards of the keyspace, each with a lock."),
+    each("listener", listeners, "A kind of socket and where it is bound; numbered as in Redis."),
+];
+
+#[rustfmt::skip]
+pub(super) const REPLICATION: &[Field] = &[
+    always("role", "master", "There are no replicas."),
+    always("connected_slaves", "0", "The same."),
+    always("master_failover_state", "no-failover", "The same."),
+    is("master_replid", |f| f.kernel.run_id.clone(), "The run id."),
+    always("master_replid2", "0000000000000000000000000000000000000000",
+        "There was no other master."),
+    always("master_repl_offset", "0", "Nothing was sent to a replica."),
+    always("second_repl_offset", "-1", "There was no other master."),
+    always("repl_backlog_active", "0", "Nothing is kept for replicas."),
+    is("repl_backlog_size", |f| f.settings().bytes(const { DirectiveId::of("repl-backlog-size") }).to_string(),
+        "The directive."),
+    always("repl_backlog_first_byte_offset", "0", "Nothing is kept for replicas."),
+    always("repl_backlog_histlen", "0", "The same."),
+];
+
+#[rustfmt::skip]
+pub(super) const CPU: &[Field] = &[
+    is("used_cpu_sys", |f| seconds(f.cpu().system), "Seconds of all threads in the kernel."),
+    is("used_cpu_user", |f| seconds(f.cpu().user), "Seconds of all threads in the program."),
+    always("used_cpu_sys_children", "0.000000", "There are no child processes."),
+    always("used_cpu_user_children", "0.000000", "The same."),
+    is("used_cpu_sys_main_thread", |f| seconds(f.cpu_of_main().system),
+        "Of the process' first thread, which serves no connections."),
+    is("used_cpu_user_main_thread", |f| seconds(f.cpu_of_main().user), "The same in the program."),
+];
+
+pub(super) const CLUSTER: &[Field] = &[always("cluster_enabled", "0", "There is no cluster.")];
+
+fn seconds(value: f64) -> String {
+    format!("{value:.6}")
+}
+
+fn uptime(facts: &Facts<'_>) -> u64 {
+    facts.kernel.started.elapsed().as_secs()
+}
+
+fn hz(facts: &Facts<'_>) -> i64 {
+    facts.settings().number(const { DirectiveId::of("hz") })
+}
+
+fn tcp_port(facts: &Facts<'_>) -> u16 {
+    match facts.settings().port() {
+        0 => facts.settings().tls_port(),
+        port => port,
+    }
+}
+
+/// A line for each kind of socket, with its number among all kinds that Redis knows.
+fn listeners(facts: &Facts<'_>) -> Vec<(String, String)> {
+    let settings = facts.settings();
+    let startup = settings.startup(NonZeroUsize::MIN);
+    let mut lines = Vec::new();
+    let bind = settings.list(const { DirectiveId::of("bind") });
+    let bind: String =
+        bind.iter().map(|host| format!(",bind={}", String::from_utf8_lossy(host))).collect();
+    if startup.port != 0 {
+        lines.push(("listener0".to_owned(), format!("name=tcp{bind},port={}", startup.port)));
+    }
+    if let Some(path) = startup.unixsocket {
+        lines.push(("listener1".to_owned(), format!("name=unix,bind={}", path.display())));
+    }
+    if startup.tls_port != 0 {
+        lines.push(("listener2".to_owned(), format!("name=tls{bind},port={}", startup.tls_port)));
+    }
+    lines
+}
+
+fn os() -> String {
+    let read = |name| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+}

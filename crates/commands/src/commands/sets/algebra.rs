@@ -1,0 +1,304 @@
+//! SINTER, SUNION, SDIFF and their relatives: operations on several sets.
+
+use tierce_collections::set::{difference, intersection, union};
+use tierce_collections::{Collection, Element, Set, SetLimits};
+use tierce_keyspace::{CollectionType, Event, Value};
+use tierce_wire::number::parse_i64;
+use tierce_wire::resp::Rest;
+
+use crate::command::{
+    Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
+};
+use crate::commands::cursor::Options;
+use crate::commands::store::store_result;
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const fn reader(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::Set, body)
+        .flags(Flags::READONLY)
+        .locks(Scope::InTurns)
+        .keys(const { &[KeySpec::all(1, KeyFlags::READ)] })
+        .tips(&["nondeterministic_output_order"])
+}
+
+const fn writer(name: &'static str, body: Body) -> Spec {
+    const SOURCES: KeySpec = KeySpec { first: 2, ..KeySpec::all(1, KeyFlags::READ) };
+    Spec::new(name, Group::Set, body)
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .locks(Scope::InTurns)
+        .keys(const { &[KeySpec::at(1, KeyFlags::OVERWRITE), SOURCES] })
+}
+
+const INTERSECTION: &str =
+    "O(N*M) worst case where N is the size of the smallest set and M is the number of sets";
+const OTHERS: &str = "O(N) where N is the total number of members in all sets";
+
+pub(super) static COMMANDS: &[Spec] = &[
+    reader("sinter", many!(|ctx, keys| show(ctx, keys, Operation::Intersection)))
+        .weighs(Weight::Smallest)
+        .since("1.0.0", INTERSECTION)
+        .doc("key [key ...]", "Returns the intersect of multiple sets.")
+        .example(
+            r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Hedy Mary
+            (integer) 3
+            > SINTER monday tuesday
+            1) "Grace"
+            2) "Hedy"
+            "#,
+        ),
+    Spec::new("sintercard", Group::Set, at_least!(sintercard))
+        .weighs(Weight::Smallest)
+        .flags(Flags::READONLY)
+        .locks(Scope::InTurns)
+        .keys(&[KeySpec::counted(1, KeyFlags::READ)])
+        .since("7.0.0", INTERSECTION)
+        .doc(
+            "numkeys key [key ...] [LIMIT limit]",
+            "Returns the number of members of the intersect of multiple sets.",
+        )
+        .example(
+            r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Hedy Mary
+            (integer) 3
+            > SINTERCARD 2 monday tuesday
+            (integer) 2
+            > SINTERCARD 2 monday tuesday LIMIT 1
+            (integer) 1
+            "#,
+        ),
+    writer(
+        "sinterstore",
+        at_least!(|ctx, [to], keys| store(ctx, to, keys, Operation::Intersection)),
+    )
+    .weighs(Weight::Smallest)
+    .since("1.0.0", INTERSECTION)
+    .doc("destination key [key ...]", "Stores the intersect of multiple sets in a key.")
+    .example(
+        r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Hedy Mary
+            (integer) 3
+            > SINTERSTORE both monday tuesday
+            (integer) 2
+            > SMEMBERS both
+            1) "Grace"
+            2) "Hedy"
+            "#,
+    ),
+    reader("sunion", many!(|ctx, keys| show(ctx, keys, Operation::Union)))
+        .weighs(Weight::All)
+        .since("1.0.0", OTHERS)
+        .doc("key [key ...]", "Returns the union of multiple sets.")
+        .example(
+            r#"
+            > SADD monday Ada Grace
+            (integer) 2
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SUNION monday tuesday
+            1) "Ada"
+            2) "Grace"
+            3) "Mary"
+            "#,
+        ),
+    writer("sunionstore", at_least!(|ctx, [to], keys| store(ctx, to, keys, Operation::Union)))
+        .weighs(Weight::All)
+        .since("1.0.0", OTHERS)
+        .doc("destination key [key ...]", "Stores the union of multiple sets in a key.")
+        .example(
+            r#"
+            > SADD monday Ada Grace
+            (integer) 2
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SUNIONSTORE all monday tuesday
+            (integer) 3
+            > SMEMBERS all
+            1) "Ada"
+            2) "Grace"
+            3) "Mary"
+            "#,
+        ),
+    reader("sdiff", many!(|ctx, keys| show(ctx, keys, Operation::Difference)))
+        .weighs(Weight::All)
+        .since("1.0.0", OTHERS)
+        .doc("key [key ...]", "Returns the difference of multiple sets.")
+        .example(
+            r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SDIFF monday tuesday
+            1) "Ada"
+            2) "Hedy"
+            "#,
+        ),
+    writer("sdiffstore", at_least!(|ctx, [to], keys| store(ctx, to, keys, Operation::Difference)))
+        .weighs(Weight::All)
+        .since("1.0.0", OTHERS)
+        .doc("destination key [key ...]", "Stores the difference of multiple sets in a key.")
+        .example(
+            r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SDIFFSTORE only-monday monday tuesday
+            (integer) 2
+            > SMEMBERS only-monday
+            1) "Ada"
+            2) "Hedy"
+            "#,
+        ),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Intersection,
+    Union,
+    Difference,
+}
+
+impl Operation {
+    fn event_of_store(self) -> Event {
+        match self {
+            Self::Intersection => Event::SInterStore,
+            Self::Union => Event::SUnionStore,
+            Self::Difference => Event::SDiffStore,
+        }
+    }
+}
+
+/// The sets of several keys; `None` for a key that is not there.
+struct Operands<'a> {
+    sets: Vec<Option<&'a Set>>,
+}
+
+impl<'a> Operands<'a> {
+    /// Fails if one of the keys holds something else than a set.
+    fn of(values: &'a [Option<Value<'_>>]) -> Result<Self, CommandError> {
+        let as_set = |value: &'a Option<Value<'_>>| match value {
+            None => Ok(None),
+            Some(Value::Collection(collection)) => match Set::of(collection) {
+                None => Err(CommandError::WRONG_TYPE),
+                set => Ok(set),
+            },
+            Some(_) => Err(CommandError::WRONG_TYPE),
+        };
+        Ok(Self { sets: values.iter().map(as_set).collect::<Result<_, _>>()? })
+    }
+
+    fn sets(&self) -> impl Iterator<Item = Option<&'a Set>> {
+        self.sets.iter().copied()
+    }
+
+    /// The members that the operation makes of the sets.
+    fn members(&self, operation: Operation) -> Vec<Element<'a>> {
+        let mut members = Vec::new();
+        match operation {
+            Operation::Intersection => {
+                let sets: Option<Vec<&Set>> = self.sets().collect();
+                intersection(&sets.unwrap_or_default(), |member| {
+                    members.push(member);
+                    true
+                });
+            }
+            Operation::Union => {
+                let sets: Vec<&Set> = self.sets().flatten().collect();
+                union(&sets, |member| members.push(member));
+            }
+            Operation::Difference => {
+                let mut sets = self.sets();
+                if let Some(first) = sets.next().flatten() {
+                    let others: Vec<&Set> = sets.flatten().collect();
+                    difference(first, &others, |member| members.push(member));
+                }
+            }
+        }
+        members
+    }
+}
+
+fn show(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>, operation: Operation) -> Done {
+    let keys = ctx.keys(keys.iter());
+    ctx.read(&keys, |values, reply| {
+        let operands = Operands::of(values)?;
+        let members = operands.members(operation);
+        reply.set(members.len());
+        members.into_iter().for_each(|member| reply.element(member));
+        Ok(())
+    })
+}
+
+fn store(
+    ctx: &mut Context<'_, '_>,
+    destination: &[u8],
+    keys: Rest<'_, 1>,
+    operation: Operation,
+) -> Done {
+    let keys = ctx.keys(std::iter::once(destination).chain(keys.iter()));
+    let [target, sources @ ..] = &keys[..] else { return Err(CommandError::SYNTAX) };
+    let limits = ctx.kernel.keyspace.limits().set;
+    let make = |values: &[Option<Value<'_>>]| {
+        let operands = Operands::of(values)?;
+        Ok(set_of(operands.members(operation), limits))
+    };
+    ctx.compute(sources, make, |ctx, set| {
+        let len = set.len();
+        let mut db = ctx.guard.db(ctx.caller.db, target.hash(), ctx.now_ms);
+        store_result(&mut db, *target, Collection::Set(set), operation.event_of_store())?;
+        ctx.reply.count(len);
+        Ok(())
+    })
+}
+
+fn set_of(members: Vec<Element<'_>>, limits: SetLimits) -> Set {
+    let mut set = Set::new();
+    if let Some(first) = members.first() {
+        set.expect(*first, members.len(), limits);
+    }
+    for member in members {
+        set.add(member, limits);
+    }
+    set
+}
+
+fn sintercard(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], keys: Rest<'_, 1>) -> Done {
+    let count = parse_i64(numkeys).filter(|count| *count > 0);
+    let count = count.ok_or(CommandError::new("ERR numkeys should be greater than 0"))? as usize;
+    let Some((keys, options)) = keys.split_at(count) else {
+        return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
+    };
+    let limit = limit(Options::of(options))?;
+    let keys = ctx.keys(keys.iter());
+    ctx.read(&keys, |values, reply| {
+        let operands = Operands::of(values)?;
+        let sets: Option<Vec<&Set>> = operands.sets().collect();
+        let mut found = 0;
+        intersection(&sets.unwrap_or_default(), |_| {
+            found += 1;
+            found != limit
+        });
+        reply.count(found);
+        Ok(())
+    })
+}
+
+/// How many members SINTERCARD counts at most; 0 for all.
+fn limit(mut options: Options<'_>) -> Result<usize, CommandError> {
+    let mut limit = 0;
+    while options.take("limit") {
+        let value = parse_i64(options.value()?).filter(|value| *value >= 0);
+        limit = value.ok_or(CommandError::new("ERR LIMIT can't be negative"))? as usize;
+    }
+    options.end()?;
+    Ok(limit)
+}

@@ -1,0 +1,167 @@
+//! SISMEMBER, SMISMEMBER, SMEMBERS, SCARD, SSCAN: reading one set.
+
+use tierce_collections::{IntText, Set};
+use tierce_keyspace::Entry;
+use tierce_wire::resp::Rest;
+
+use crate::command::{
+    Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
+};
+use crate::commands::cursor::Options;
+use crate::commands::sweep::{self, SweepOptions};
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const FAST: Flags = Flags::READONLY.with(Flags::FAST);
+const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
+const LOOK: &[KeySpec] = &[KeySpec::at(1, KeyFlags::LOOK)];
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("sismember", Group::Set, exactly!(sismember))
+        .flags(FAST)
+        .keys(LOOK)
+        .element_at(2)
+        .since("1.0.0", "O(1)")
+        .doc("key member", "Determines whether a member belongs to a set.")
+        .example(
+            r#"
+            > SADD colors red
+            (integer) 1
+            > SISMEMBER colors red
+            (integer) 1
+            > SISMEMBER colors blue
+            (integer) 0
+            "#,
+        ),
+    Spec::new("smismember", Group::Set, at_least!(smismember))
+        .flags(FAST)
+        .keys(READ)
+        .since("6.2.0", "O(N) where N is the number of members being checked")
+        .doc("key member [member ...]", "Determines whether multiple members belong to a set.")
+        .example(
+            r#"
+            > SADD colors red green
+            (integer) 2
+            > SMISMEMBER colors red blue green
+            1) (integer) 1
+            2) (integer) 0
+            3) (integer) 1
+            "#,
+        ),
+    Spec::new("smembers", Group::Set, exactly!(smembers))
+        .weighs(Weight::All)
+        .locks(Scope::InTurns)
+        .flags(Flags::READONLY)
+        .keys(READ)
+        .tips(&["nondeterministic_output_order"])
+        .since("1.0.0", "O(N) where N is the size of the set")
+        .doc("key", "Returns all members of a set.")
+        .example(
+            r#"
+            > SADD colors red green
+            (integer) 2
+            > SMEMBERS colors
+            1) "red"
+            2) "green"
+            > SMEMBERS nosuch
+            (empty array)
+            "#,
+        ),
+    Spec::new("scard", Group::Set, exactly!(scard))
+        .flags(FAST)
+        .keys(LOOK)
+        .since("1.0.0", "O(1)")
+        .doc("key", "Returns the number of members in a set.")
+        .example(
+            r#"
+            > SADD colors red green red
+            (integer) 2
+            > SCARD colors
+            (integer) 2
+            "#,
+        ),
+    Spec::new("sscan", Group::Set, at_least!(sscan))
+        .flags(Flags::READONLY)
+        .keys(READ)
+        .tips(&["nondeterministic_output"])
+        .since(
+            "2.8.0",
+            "O(1) for every call; O(N) for a complete iteration, N being the number of members",
+        )
+        .doc("key cursor [MATCH pattern] [COUNT count]", "Iterates over members of a set.")
+        .example(
+            r#"
+            > SADD colors red green blue
+            (integer) 3
+            > SSCAN colors 0 MATCH r*
+            1) "0"
+            2) 1) "red"
+            "#,
+        ),
+];
+
+fn sismember(ctx: &mut Context<'_, '_>, [key, member]: [&[u8]; 2]) -> Done {
+    let (mut db, key, reply) = ctx.open(key);
+    let set = db.collection::<Set>(key)?;
+    reply.int(set.is_some_and(|set| set.contains(member)).into());
+    Ok(())
+}
+
+fn smismember(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], members: Rest<'_, 1>) -> Done {
+    let (mut db, key, reply) = ctx.open(key);
+    let set = db.collection::<Set>(key)?;
+    reply.array(members.len());
+    for member in members.iter() {
+        reply.int(set.as_ref().is_some_and(|set| set.contains(member)).into());
+    }
+    Ok(())
+}
+
+fn smembers(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    ctx.read_collection(key, |set: Option<&Set>, reply| {
+        reply.set(set.map_or(0, Set::len));
+        set.iter().flat_map(|set| set.iter()).for_each(|member| reply.element(member));
+    })
+}
+
+fn scard(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
+    let (mut db, key, reply) = ctx.open(key);
+    reply.count(db.collection::<Set>(key)?.map_or(0, |set| set.len()));
+    Ok(())
+}
+
+fn sscan(ctx: &mut Context<'_, '_>, [key, cursor]: [&[u8]; 2], options: Rest<'_>) -> Done {
+    let cursor = sweep::cursor(cursor)?;
+    let scale = ctx.scale();
+    let (mut db, key, reply) = ctx.open(key);
+    let len = db.peek(key).map_or(0, Entry::element_count);
+    let Some(set) = db.collection::<Set>(key)? else {
+        // Without a key the options are not checked.
+        reply.array(2);
+        reply.bulk(b"0");
+        reply.array(0);
+        return Ok(());
+    };
+    let options = SweepOptions::parse(Options::of(options))?;
+    scale.weigh(options.count.min(len))?;
+    if options.only_names {
+        return Err(CommandError::SYNTAX);
+    }
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let cursor = options.run(cursor, |cursor| {
+        let mut met = 0;
+        let next = set.scan(cursor, |member| {
+            met += 1;
+            let mut text = IntText::new();
+            let member = member.bytes(&mut text);
+            if options.matches(member) {
+                found.push(member.to_vec());
+            }
+        });
+        (next, met)
+    });
+    reply.array(2);
+    reply.bulk(cursor.to_string().as_bytes());
+    reply.bulks(found);
+    Ok(())
+}

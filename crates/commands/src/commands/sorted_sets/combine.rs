@@ -1,0 +1,577 @@
+//! ZUNION, ZINTER, ZDIFF and their relatives: operations on several sets or sorted sets.
+
+use std::ops::ControlFlow;
+
+use tierce_collections::{Collection, Element, IntText, PackedLimits, Set, SortedSet};
+use tierce_keyspace::{Event, Key, Value};
+use tierce_wire::number::{parse_f64, parse_i64};
+use tierce_wire::resp::Rest;
+
+use super::scored::Scores;
+use crate::command::{
+    Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
+};
+use crate::commands::cursor::Options;
+use crate::commands::options::integer;
+use crate::commands::store::store_result;
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const fn reader(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::SortedSet, body)
+        .flags(Flags::READONLY)
+        .locks(Scope::InTurns)
+        .keys(const { &[KeySpec::counted(1, KeyFlags::READ)] })
+}
+
+const fn writer(name: &'static str, body: Body) -> Spec {
+    Spec::new(name, Group::SortedSet, body)
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .locks(Scope::InTurns)
+        .keys(const { &[KeySpec::at(1, KeyFlags::OVERWRITE), KeySpec::counted(2, KeyFlags::READ)] })
+}
+
+const UNION: &str = "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M \
+                     being the number of elements in the resulting sorted set";
+const INTER: &str = "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being \
+                     the number of input sorted sets and M being the number of elements in the \
+                     resulting sorted set";
+const DIFF: &str = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the \
+                    sets, N is the size of the first set, and K is the size of the result set";
+
+pub(super) static COMMANDS: &[Spec] = &[
+    reader("zunion", many!(zunion))
+        .weighs(Weight::All)
+        .since("6.2.0", UNION)
+        .doc(
+            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] \
+                 [WITHSCORES]",
+            "Returns the union of multiple sorted sets.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZUNION 2 monday tuesday
+            1) "Ada"
+            2) "Grace"
+            3) "Hedy"
+            > ZUNION 2 monday tuesday WEIGHTS 10 1 WITHSCORES
+            1) "Ada"
+            2) "10"
+            3) "Hedy"
+            4) "20"
+            5) "Grace"
+            6) "30"
+            RESP3:
+            1) 1) "Ada"
+               2) (double) 10
+            2) 1) "Hedy"
+               2) (double) 20
+            3) 1) "Grace"
+               2) (double) 30
+            "#,
+        ),
+    writer("zunionstore", at_least!(zunionstore))
+        .weighs(Weight::All)
+        .since("2.0.0", UNION)
+        .doc(
+            "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
+                 MIN | MAX>]",
+            "Stores the union of multiple sorted sets in a key.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZUNIONSTORE total 2 monday tuesday
+            (integer) 3
+            > ZRANGE total 0 -1
+            1) "Ada"
+            2) "Grace"
+            3) "Hedy"
+            > ZSCORE total Grace
+            "12"
+            "#,
+        ),
+    reader("zinter", many!(zinter))
+        .weighs(Weight::Smallest)
+        .since("6.2.0", INTER)
+        .doc(
+            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] \
+                 [WITHSCORES]",
+            "Returns the intersect of multiple sorted sets.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZINTER 2 monday tuesday WITHSCORES
+            1) "Grace"
+            2) "12"
+            RESP3:
+            1) 1) "Grace"
+               2) (double) 12
+            > ZINTER 2 monday tuesday AGGREGATE MAX WITHSCORES
+            1) "Grace"
+            2) "10"
+            RESP3:
+            1) 1) "Grace"
+               2) (double) 10
+            "#,
+        ),
+    writer("zinterstore", at_least!(zinterstore))
+        .weighs(Weight::Smallest)
+        .since("2.0.0", INTER)
+        .doc(
+            "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
+                 MIN | MAX>]",
+            "Stores the intersect of multiple sorted sets in a key.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZINTERSTORE both 2 monday tuesday AGGREGATE MIN
+            (integer) 1
+            > ZSCORE both Grace
+            "2"
+            "#,
+        ),
+    reader("zintercard", many!(zintercard))
+        .weighs(Weight::Smallest)
+        .since(
+            "7.0.0",
+            "O(N*K) worst case with N being the smallest input sorted set, K being the number \
+                 of input sorted sets",
+        )
+        .doc(
+            "numkeys key [key ...] [LIMIT limit]",
+            "Returns the number of members of the intersect of multiple sorted sets.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZINTERCARD 2 monday tuesday
+            (integer) 1
+            "#,
+        ),
+    reader("zdiff", many!(zdiff))
+        .weighs(Weight::All)
+        .since("6.2.0", DIFF)
+        .doc(
+            "numkeys key [key ...] [WITHSCORES]",
+            "Returns the difference between multiple sorted sets.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZDIFF 2 monday tuesday WITHSCORES
+            1) "Ada"
+            2) "1"
+            RESP3:
+            1) 1) "Ada"
+               2) (double) 1
+            "#,
+        ),
+    writer("zdiffstore", at_least!(zdiffstore))
+        .weighs(Weight::All)
+        .since("6.2.0", DIFF)
+        .doc(
+            "destination numkeys key [key ...]",
+            "Stores the difference of multiple sorted sets in a key.",
+        )
+        .example(
+            r#"
+            > ZADD monday 1 Ada 2 Grace
+            (integer) 2
+            > ZADD tuesday 10 Grace 20 Hedy
+            (integer) 2
+            > ZDIFFSTORE only-monday 2 monday tuesday
+            (integer) 1
+            > ZRANGE only-monday 0 -1
+            1) "Ada"
+            "#,
+        ),
+];
+
+fn zunion(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
+    reply(ctx, arguments, Operation::Union)
+}
+
+fn zunionstore(
+    ctx: &mut Context<'_, '_>,
+    [destination]: [&[u8]; 1],
+    arguments: Rest<'_, 2>,
+) -> Done {
+    store(ctx, destination, arguments, Operation::Union)
+}
+
+fn zinter(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
+    reply(ctx, arguments, Operation::Intersection)
+}
+
+fn zinterstore(
+    ctx: &mut Context<'_, '_>,
+    [destination]: [&[u8]; 1],
+    arguments: Rest<'_, 2>,
+) -> Done {
+    store(ctx, destination, arguments, Operation::Intersection)
+}
+
+fn zdiff(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
+    reply(ctx, arguments, Operation::Difference)
+}
+
+fn zdiffstore(
+    ctx: &mut Context<'_, '_>,
+    [destination]: [&[u8]; 1],
+    arguments: Rest<'_, 2>,
+) -> Done {
+    store(ctx, destination, arguments, Operation::Difference)
+}
+
+/// What is made of the sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Union,
+    Intersection,
+    Difference,
+}
+
+/// What becomes of the scores of a member that is in several sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+impl Aggregate {
+    fn parse(arg: &[u8]) -> Result<Self, CommandError> {
+        match arg.to_ascii_lowercase().as_slice() {
+            b"sum" => Ok(Self::Sum),
+            b"min" => Ok(Self::Min),
+            b"max" => Ok(Self::Max),
+            _ => Err(CommandError::SYNTAX),
+        }
+    }
+
+    /// `right` may be no number, if it is an infinity times 0.
+    fn of(self, left: f64, right: f64) -> f64 {
+        match self {
+            // Infinities of either sign cancel out, and what is no number makes all zero.
+            Self::Sum => number_or_zero(left + right),
+            Self::Min => {
+                if right < left {
+                    right
+                } else {
+                    left
+                }
+            }
+            Self::Max => {
+                if right > left {
+                    right
+                } else {
+                    left
+                }
+            }
+        }
+    }
+}
+
+fn number_or_zero(score: f64) -> f64 {
+    if score.is_nan() { 0.0 } else { score }
+}
+
+/// Which options a command has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OptionsOf {
+    Reply(Operation),
+    Store(Operation),
+    Cardinality,
+}
+
+/// The arguments behind the keys.
+#[derive(Debug)]
+struct Combination {
+    /// A factor for the scores of each set.
+    weights: Vec<f64>,
+    aggregate: Aggregate,
+    with_scores: bool,
+    /// Count no further; 0 for no limit.
+    limit: usize,
+}
+
+impl Combination {
+    fn parse(mut options: Options<'_>, keys: usize, of: OptionsOf) -> Result<Self, CommandError> {
+        let mut parsed = Self {
+            weights: vec![1.0; keys],
+            aggregate: Aggregate::Sum,
+            with_scores: false,
+            limit: 0,
+        };
+        let (is_weighted, replies) = match of {
+            OptionsOf::Reply(operation) => (operation != Operation::Difference, true),
+            OptionsOf::Store(operation) => (operation != Operation::Difference, false),
+            OptionsOf::Cardinality => (false, false),
+        };
+        while let Some(word) = options.next_word() {
+            match &*word {
+                b"weights" if is_weighted => {
+                    let weights = options.many_values(keys)?;
+                    parsed.weights = weights.iter().map(weight).collect::<Result<_, _>>()?;
+                }
+                b"aggregate" if is_weighted => {
+                    parsed.aggregate = Aggregate::parse(options.value()?)?;
+                }
+                b"withscores" if replies => parsed.with_scores = true,
+                b"limit" if of == OptionsOf::Cardinality => {
+                    parsed.limit = parse_i64(options.value()?)
+                        .and_then(|limit| usize::try_from(limit).ok())
+                        .ok_or(CommandError::new("ERR LIMIT can't be negative"))?;
+                }
+                _ => return Err(CommandError::SYNTAX),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn weight(arg: &[u8]) -> Result<f64, CommandError> {
+    parse_f64(arg).ok_or(CommandError::new("ERR weight value is not a float"))
+}
+
+/// One of the sets.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// There is no such key.
+    Nothing,
+    /// Members of a plain set have a score of 1.
+    Plain(&'a Set),
+    Scored(&'a SortedSet),
+}
+
+impl<'a> Source<'a> {
+    fn of(value: &'a Option<Value<'_>>) -> Result<Self, CommandError> {
+        match value {
+            None => Ok(Self::Nothing),
+            Some(Value::Collection(collection)) => match &**collection {
+                Collection::Set(set) => Ok(Self::Plain(set)),
+                Collection::SortedSet(set) => Ok(Self::Scored(set)),
+                _ => Err(CommandError::WRONG_TYPE),
+            },
+            Some(Value::Str(_)) => Err(CommandError::WRONG_TYPE),
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Plain(set) => set.len(),
+            Self::Scored(set) => set.len(),
+        }
+    }
+
+    fn score(self, member: &[u8]) -> Option<f64> {
+        match self {
+            Self::Nothing => None,
+            Self::Plain(set) => set.contains(member).then_some(1.0),
+            Self::Scored(set) => set.score(member),
+        }
+    }
+
+    /// Shows all members until `visit` has enough.
+    fn each(self, mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>) {
+        let mut text = IntText::new();
+        let mut show = |member: Element<'_>, score| visit(member.bytes(&mut text), score);
+        let _ = match self {
+            Self::Nothing => ControlFlow::Continue(()),
+            Self::Plain(set) => set.iter().try_for_each(|member| show(member, 1.0)),
+            Self::Scored(set) => set.iter().try_for_each(|(member, score)| show(member, score)),
+        };
+    }
+}
+
+/// Sets with their weights.
+type Sources<'a> = Vec<(Source<'a>, f64)>;
+
+/// Smaller ones first: the order in which scores are added up, and the smallest one bounds an
+/// intersection.
+fn by_len(mut sources: Sources<'_>) -> Sources<'_> {
+    sources.sort_by_key(|(source, _)| source.len());
+    sources
+}
+
+fn union(sources: Sources<'_>, aggregate: Aggregate, limits: &PackedLimits) -> SortedSet {
+    let mut made = SortedSet::new();
+    for (source, weight) in by_len(sources) {
+        source.each(|member, score| {
+            let score = number_or_zero(weight * score);
+            made.update(member, limits, |old| {
+                Some(old.map_or(score, |old| aggregate.of(old, score)))
+            });
+            ControlFlow::Continue(())
+        });
+    }
+    made
+}
+
+/// Shows the members that are in all sets, with their scores.
+fn intersect(
+    sources: Sources<'_>,
+    aggregate: Aggregate,
+    mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+) {
+    let sources = by_len(sources);
+    let Some(((smallest, weight), others)) = sources.split_first() else { return };
+    smallest.each(|member, score| {
+        let mut total = number_or_zero(weight * score);
+        for (other, weight) in others {
+            let Some(score) = other.score(member) else { return ControlFlow::Continue(()) };
+            total = aggregate.of(total, weight * score);
+        }
+        visit(member, total)
+    });
+}
+
+fn difference(sources: &Sources<'_>, limits: &PackedLimits) -> SortedSet {
+    let mut made = SortedSet::new();
+    let Some(((first, _), others)) = sources.split_first() else { return made };
+    first.each(|member, score| {
+        if others.iter().all(|(other, _)| other.score(member).is_none()) {
+            made.insert(member, score, limits);
+        }
+        ControlFlow::Continue(())
+    });
+    made
+}
+
+impl Operation {
+    fn event_of_store(self) -> Event {
+        match self {
+            Self::Union => Event::ZUnionStore,
+            Self::Intersection => Event::ZInterStore,
+            Self::Difference => Event::ZDiffStore,
+        }
+    }
+
+    fn run(self, sources: Sources<'_>, options: &Combination, limits: &PackedLimits) -> SortedSet {
+        match self {
+            Self::Union => union(sources, options.aggregate, limits),
+            Self::Intersection => {
+                let mut made = SortedSet::new();
+                intersect(sources, options.aggregate, |member, score| {
+                    made.insert(member, score, limits);
+                    ControlFlow::Continue(())
+                });
+                made
+            }
+            Self::Difference => difference(&sources, limits),
+        }
+    }
+}
+
+/// Takes the keys, which the argument before them counts.
+fn take_keys<'a>(arguments: &mut Options<'a>, name: &str) -> Result<Rest<'a>, CommandError> {
+    let count = integer(arguments.value()?)?;
+    if count < 1 {
+        return Err(CommandError::text(format!(
+            "ERR at least 1 input key is needed for '{name}' command"
+        )));
+    }
+    arguments.many_values(usize::try_from(count).map_err(|_| CommandError::SYNTAX)?)
+}
+
+/// The keys that `arguments` begins with the number of, and the options behind them.
+fn split<'a, 'k>(
+    ctx: &Context<'_, 'k>,
+    arguments: Rest<'a, 2>,
+) -> Result<(Vec<Key<'a>>, Options<'a>), CommandError> {
+    let mut options = Options::of(arguments);
+    let keys = take_keys(&mut options, ctx.name())?;
+    Ok((ctx.keys(keys.iter()), options))
+}
+
+/// Gives the sets under keys and the options to `make`.
+fn combine<M>(
+    values: &[Option<Value<'_>>],
+    options: Options<'_>,
+    of: OptionsOf,
+    make: impl FnOnce(Sources<'_>, &Combination) -> M,
+) -> Result<M, CommandError> {
+    let sources = values.iter().map(Source::of).collect::<Result<Vec<_>, _>>()?;
+    // A wrong type is reported rather than a wrong option.
+    let options = Combination::parse(options, sources.len(), of)?;
+    Ok(make(sources.into_iter().zip(options.weights.iter().copied()).collect(), &options))
+}
+
+fn reply(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>, operation: Operation) -> Done {
+    let limits = ctx.kernel.keyspace.limits().sorted_set;
+    let (keys, options) = split(ctx, arguments)?;
+    ctx.read(&keys, |values, reply| {
+        let of = OptionsOf::Reply(operation);
+        let (set, with_scores) = combine(values, options, of, |sources, options| {
+            (operation.run(sources, options, &limits), options.with_scores)
+        })?;
+        Scores::wanted(with_scores, reply).all(reply, set.iter());
+        Ok(())
+    })
+}
+
+fn store(
+    ctx: &mut Context<'_, '_>,
+    destination: &[u8],
+    arguments: Rest<'_, 2>,
+    operation: Operation,
+) -> Done {
+    let limits = ctx.kernel.keyspace.limits().sorted_set;
+    let to = ctx.kernel.keyspace.key(destination);
+    let (keys, options) = split(ctx, arguments)?;
+    let make = |values: &[Option<Value<'_>>]| {
+        let of = OptionsOf::Store(operation);
+        combine(values, options, of, |sources, options| operation.run(sources, options, &limits))
+    };
+    ctx.compute(&keys, make, |ctx, set| {
+        let len = set.len();
+        let mut db = ctx.guard.db(ctx.caller.db, to.hash(), ctx.now_ms);
+        store_result(&mut db, to, Collection::SortedSet(set), operation.event_of_store())?;
+        ctx.reply.count(len);
+        Ok(())
+    })
+}
+
+fn zintercard(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
+    let (keys, options) = split(ctx, arguments)?;
+    ctx.read(&keys, |values, reply| {
+        let of = OptionsOf::Cardinality;
+        let count = combine(values, options, of, |sources, options| {
+            let mut count = 0;
+            intersect(sources, options.aggregate, |_, _| {
+                count += 1;
+                if count == options.limit {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            count
+        })?;
+        reply.count(count);
+        Ok(())
+    })
+}

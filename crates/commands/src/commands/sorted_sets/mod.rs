@@ -1,0 +1,30 @@
+//! Commands on sorted sets.
+
+/// ZADD, which GEOADD is a form of.
+pub(super) mod add;
+mod blocking;
+mod bounds;
+mod combine;
+mod pop;
+mod random;
+mod range;
+mod read;
+mod remove;
+mod scan;
+
+/// Replies with members and scores, for the places on earth as well.
+pub(super) mod scored;
+
+use crate::command::Spec;
+
+pub(super) static COMMANDS: &[&[Spec]] = &[
+    add::COMMANDS,
+    read::COMMANDS,
+    range::COMMANDS,
+    remove::COMMANDS,
+    pop::COMMANDS,
+    blocking::COMMANDS,
+    combine::COMMANDS,
+    random::COMMANDS,
+    scan::COMMANDS,
+];

@@ -1,0 +1,282 @@
+//! XADD, XTRIM: adding entries, and removing the oldest.
+
+use tierce_collections::Stream;
+use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
+use tierce_keyspace::{Editor, Event, Missing};
+use tierce_wire::resp::Rest;
+
+use super::id::{self, NewId};
+use super::{DELETE, reply, unsigned_ms};
+use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
+use crate::commands::cursor::Options;
+use crate::commands::options::integer;
+use crate::error::CommandError;
+use crate::execute::{Context, Scale, WEIGHT_MAX};
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("xadd", Group::Stream, at_least!(xadd))
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .keys(&[KeySpec::at(1, KeyFlags::UPDATE)
+            .note("UPDATE instead of INSERT because of the optional trimming feature")])
+        .tips(&["nondeterministic_output"])
+        .since(
+            "5.0.0",
+            "O(1) when adding a new entry, O(N) when trimming where N being the number of \
+                 entries evicted.",
+        )
+        .doc(
+            "key [NOMKSTREAM] [<MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count]] \
+                 <\"*\" | id> field value [field value ...]",
+            "Appends an entry to a stream. The key is created if it does not exist.",
+        )
+        .example(
+            r#"
+            > XADD readings * sensor 17 celsius 21.5
+            "...-0"
+            > XADD events 1-1 type login
+            "1-1"
+            > XADD events 1-* type logout
+            "1-2"
+            > XADD events MAXLEN 2 2-0 type login
+            "2-0"
+            > XRANGE events - +
+            1) 1) "1-2"
+               2) 1) "type"
+                  2) "logout"
+            2) 1) "2-0"
+               2) 1) "type"
+                  2) "login"
+            > XADD events 1-5 type late
+            (error) ERR The ID specified in XADD is equal or smaller than the target stream top item
+            "#,
+        ),
+    Spec::new("xtrim", Group::Stream, at_least!(xtrim))
+        .flags(Flags::WRITE)
+        .keys(&[KeySpec::at(1, DELETE)])
+        .tips(&["nondeterministic_output"])
+        .since(
+            "5.0.0",
+            "O(N), with N being the number of evicted entries. Constant times are very small \
+                 however, since entries are organized in blocks containing multiple entries that \
+                 can be released in a single deallocation.",
+        )
+        .doc(
+            "key <MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count]",
+            "Removes the oldest entries of a stream.",
+        )
+        .example(
+            r#"
+            > XADD events 1-1 n 1
+            "1-1"
+            > XADD events 2-1 n 2
+            "2-1"
+            > XADD events 3-1 n 3
+            "3-1"
+            > XTRIM events MAXLEN 2
+            (integer) 1
+            > XTRIM events MINID 3
+            (integer) 1
+            > XRANGE events - +
+            1) 1) "3-1"
+               2) 1) "n"
+                  2) "3"
+            "#,
+        ),
+];
+
+/// What has been said about trimming.
+#[derive(Default)]
+struct Trimming {
+    keep: Option<Keep>,
+    is_approximate: bool,
+    limit: Option<i64>,
+}
+
+impl Trimming {
+    /// Takes the next option with what belongs to it; `false` if it is none of these.
+    fn take(&mut self, options: &mut Options<'_>) -> Result<bool, CommandError> {
+        const TWICE: CommandError = CommandError::new(
+            "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+        );
+        const NEGATIVE_LEN: CommandError =
+            CommandError::new("ERR The MAXLEN argument must be >= 0.");
+        const NEGATIVE_LIMIT: CommandError =
+            CommandError::new("ERR The LIMIT argument must be >= 0.");
+        // The last argument is no option, whatever it is called: there is no value behind it.
+        if options.left() < 2 {
+            return Ok(false);
+        }
+        if options.take("limit") {
+            let limit = integer(options.value()?)?;
+            if limit < 0 {
+                return Err(NEGATIVE_LIMIT);
+            }
+            self.limit = Some(limit);
+            return Ok(true);
+        }
+        let is_id = options.take("minid");
+        if !is_id && !options.take("maxlen") {
+            return Ok(false);
+        }
+        if self.keep.is_some() {
+            return Err(TWICE);
+        }
+        // With nothing behind it, a sign is the value.
+        let has_sign = options.left() > 1;
+        let sign = options.next_if(|word| has_sign && matches!(word, b"~" | b"="));
+        self.is_approximate = sign == Some(b"~");
+        let value = options.value()?;
+        self.keep = Some(if is_id {
+            Keep::From(id::strict(value, 0)?)
+        } else {
+            let len = u64::try_from(integer(value)?).map_err(|_| NEGATIVE_LEN)?;
+            Keep::Newest(usize::try_from(len).unwrap_or(usize::MAX))
+        });
+        Ok(true)
+    }
+
+    /// What is to be done, if anything. `node_entries_max` is the limit of entries in a block.
+    fn finish(self, node_entries_max: usize) -> Result<Option<Trim>, CommandError> {
+        const NO_STRATEGY: CommandError = CommandError::new(
+            "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+        );
+        const EXACT: CommandError = CommandError::new(
+            "ERR syntax error, LIMIT cannot be used without the special ~ option",
+        );
+        if self.keep.is_none() && self.limit.is_some_and(|limit| limit != 0) {
+            return Err(NO_STRATEGY);
+        }
+        if self.limit.is_some() && !self.is_approximate {
+            return Err(EXACT);
+        }
+        let Some(keep) = self.keep else { return Ok(None) };
+        let precision = if self.is_approximate {
+            let limit = match self.limit {
+                Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+                None => default_limit(node_entries_max),
+            };
+            TrimPrecision::Blocks { limit }
+        } else {
+            TrimPrecision::Exact
+        };
+        Ok(Some(Trim { keep, precision }))
+    }
+}
+
+/// Weighs what is going to be removed.
+fn weigh(scale: Scale, stream: &Stream, trim: Trim) -> Done {
+    let removed = match trim.keep {
+        Keep::Newest(len) => stream.len().saturating_sub(len),
+        Keep::From(id) => {
+            let before = stream.ascending(StreamId::MIN, id);
+            before.take(WEIGHT_MAX + 1).count()
+        }
+    };
+    scale.weigh(match trim.precision {
+        TrimPrecision::Exact | TrimPrecision::Blocks { limit: 0 } => removed,
+        TrimPrecision::Blocks { limit } => removed.min(limit),
+    })
+}
+
+/// How many entries are removed at most without LIMIT: those of a hundred blocks, so that no call takes long.
+fn default_limit(node_entries_max: usize) -> usize {
+    const BLOCKS: usize = 100;
+    const WITHOUT_LIMIT: usize = 10_000;
+    const MAX: usize = 1_000_000;
+    if node_entries_max == 0 {
+        return WITHOUT_LIMIT;
+    }
+    node_entries_max.saturating_mul(BLOCKS).min(MAX)
+}
+
+/// The arguments of XADD.
+struct Addition<'a> {
+    missing: Missing,
+    trim: Option<Trim>,
+    id: NewId,
+    /// Names and values, alternating.
+    fields: Rest<'a>,
+}
+
+impl<'a> Addition<'a> {
+    fn parse(ctx: &Context<'_, '_>, mut arguments: Options<'a>) -> Result<Self, CommandError> {
+        let (mut missing, mut trimming) = (Missing::Create, Trimming::default());
+        loop {
+            if arguments.take("nomkstream") {
+                missing = Missing::Skip;
+            } else if !trimming.take(&mut arguments)? {
+                break;
+            }
+        }
+        let id = arguments.next_value().map(NewId::parse).transpose()?;
+        let trim = trimming.finish(ctx.kernel.keyspace.limits().stream.node_entries_max)?;
+        let id = id.ok_or_else(|| CommandError::arity(ctx.name()))?;
+        Ok(Self { missing, trim, id, fields: arguments.rest() })
+    }
+}
+
+fn xadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 3>) -> Done {
+    const ZERO: CommandError =
+        CommandError::new("ERR The ID specified in XADD must be greater than 0-0");
+    let addition = Addition::parse(ctx, Options::of(arguments))?;
+    let fields = addition.fields.groups().filter(|fields| fields.len() > 0);
+    let fields = fields.ok_or_else(|| CommandError::arity(ctx.name()))?;
+    if addition.id == NewId::Given(StreamId::MIN) {
+        return Err(ZERO);
+    }
+    let (now_ms, scale) = (unsigned_ms(ctx.now_ms), ctx.scale());
+    let (mut db, key, reply) = ctx.open(key);
+    let added = db.edit(key, addition.missing, |stream: &mut Editor<'_, Stream>| {
+        addition.trim.map_or(Ok(()), |trim| weigh(scale, stream, trim))?;
+        let id = new_id(stream, addition.id, now_ms)?;
+        stream.add(id, fields.map(|[name, value]| (name, value)));
+        let trimmed = addition.trim.map_or(0, |trim| stream.trim(trim));
+        Ok::<_, CommandError>((id, trimmed))
+    })?;
+    match added {
+        Some((id, trimmed)) => {
+            db.event(Event::XAdd, key);
+            if trimmed > 0 {
+                db.event(Event::XTrim, key);
+            }
+            reply::id(reply, id);
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn new_id(stream: &Stream, id: NewId, now_ms: u64) -> Result<StreamId, CommandError> {
+    const EXHAUSTED: CommandError = CommandError::new(
+        "ERR The stream has exhausted the last possible ID, unable to add more items",
+    );
+    const NOT_ABOVE: CommandError = CommandError::new(
+        "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+    );
+    let last = stream.state().last_id;
+    if last == StreamId::MAX {
+        return Err(EXHAUSTED);
+    }
+    id.after(last, now_ms).ok_or(NOT_ABOVE)
+}
+
+fn xtrim(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_, 2>) -> Done {
+    const NO_STRATEGY: CommandError =
+        CommandError::new("ERR syntax error, XTRIM must be called with a trimming strategy");
+    let (mut trimming, mut options) = (Trimming::default(), Options::of(options));
+    while trimming.take(&mut options)? {}
+    options.end()?;
+    let trim = trimming.finish(ctx.kernel.keyspace.limits().stream.node_entries_max)?;
+    let trim = trim.ok_or(NO_STRATEGY)?;
+    let scale = ctx.scale();
+    let (mut db, key, reply) = ctx.open(key);
+    let trimmed = db.edit(key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
+        weigh(scale, stream, trim)?;
+        Ok::<_, CommandError>(stream.trim(trim))
+    })?;
+    if trimmed.is_some_and(|trimmed| trimmed > 0) {
+        db.event(Event::XTrim, key);
+    }
+    reply.count(trimmed.unwrap_or(0));
+    Ok(())
+}

@@ -1,0 +1,494 @@
+//! XREAD, XREADGROUP: entries after an ID, of several streams; BLOCK waits for them.
+
+use std::iter::zip;
+
+use tierce_collections::Stream;
+use tierce_collections::stream::{Group as ConsumerGroup, StreamId};
+use tierce_keyspace::{Delivery, Editor, Event, Key, Missing};
+use tierce_wire::resp::{Proto, Rest};
+
+use super::{id, no_group, reply, unsigned_ms};
+use crate::blocking::{self, Patience, Wait};
+use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, many};
+use crate::commands::cursor::Options;
+use crate::commands::options::integer;
+use crate::error::CommandError;
+use crate::execute::{Call, Context, Guard, Scale};
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+
+/// Those with arguments.
+const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2)];
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("xread", Group::Stream, many!(xread))
+        .flags(Flags::READONLY.with(Flags::BLOCKING))
+        .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 1, KeyFlags::READ)])
+        .since(
+            "5.0.0",
+            "For each stream mentioned: O(N) with N being the number of elements being \
+                 returned, it means that XREAD-ing with a fixed COUNT is O(1). Note that \
+                 when the BLOCK option is used, XADD will pay O(M) time in order to serve \
+                 the M clients blocked on the stream getting new data.",
+        )
+        .doc(
+            "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+            "Returns entries of several streams with identities greater than those \
+                 given. Waits until there are any otherwise, if asked to.",
+        )
+        .example(
+            r#"
+            > XADD events 1-1 type login
+            "1-1"
+            > XREAD COUNT 10 STREAMS events 0
+            1) 1) "events"
+               2) 1) 1) "1-1"
+                     2) 1) "type"
+                        2) "login"
+            > XREAD BLOCK 10 STREAMS events $
+            (nil)
+            "#,
+        ),
+    Spec::new("xreadgroup", Group::Stream, many!(xreadgroup))
+        .flags(Flags::WRITE.with(Flags::BLOCKING))
+        .keys(&[KeySpec::first_half_behind("STREAMS", OPTIONS, 4, KeyFlags::READ)])
+        .since(
+            "5.0.0",
+            "For each stream mentioned: O(M) with M being the number of elements \
+                 returned. If M is constant (e.g. always asking for the first 10 elements \
+                 with COUNT), you can consider it O(1). On the other side when XREADGROUP \
+                 blocks, XADD will pay the O(N) time in order to serve the N clients \
+                 blocked on the stream getting new data.",
+        )
+        .doc(
+            "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS \
+                 key [key ...] id [id ...]",
+            "Returns new or historical entries of several streams for a consumer in a \
+                 group. Waits until there are any otherwise, if asked to.",
+        )
+        .example(
+            r#"
+            > XADD events 1-1 type login
+            "1-1"
+            > XGROUP CREATE events mailers 0
+            OK
+            > XREADGROUP GROUP mailers worker-1 COUNT 1 STREAMS events >
+            1) 1) "events"
+               2) 1) 1) "1-1"
+                     2) 1) "type"
+                        2) "login"
+            > XREADGROUP GROUP mailers worker-1 STREAMS events >
+            (nil)
+            > XREADGROUP GROUP mailers worker-1 STREAMS events 0
+            1) 1) "events"
+               2) 1) 1) "1-1"
+                     2) 1) "type"
+                        2) "login"
+            > XREADGROUP GROUP nosuch worker-1 STREAMS events >
+            (error) NOGROUP No such key 'events' or consumer group 'nosuch' in XREADGROUP ...
+            "#,
+        ),
+];
+
+/// Which of the two it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Alone,
+    InGroup,
+}
+
+/// What is to be read, and how.
+struct Reading<'a> {
+    keys: Vec<&'a [u8]>,
+    ids: Vec<&'a [u8]>,
+    /// Entries of each stream, at most.
+    count: usize,
+    /// `None` if the client does not wait.
+    patience: Option<Patience>,
+    /// Names of group and consumer.
+    group: Option<(&'a [u8], &'a [u8])>,
+    acknowledges: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn parse(name: &str, mut options: Options<'a>, reader: Reader) -> Result<Self, CommandError> {
+        const NO_GROUP_OPTION: CommandError = CommandError::new(
+            "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
+        );
+        const NO_ACK_OPTION: CommandError = CommandError::new(
+            "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
+        );
+        const GROUP_MISSING: CommandError =
+            CommandError::new("ERR Missing GROUP option for XREADGROUP");
+        let (count, patience) = (usize::MAX, None);
+        let (keys, ids) = (Vec::new(), Vec::new());
+        let (group, acknowledges) = (None, false);
+        let mut reading = Self { keys, ids, count, patience, group, acknowledges };
+        while let Some(word) = options.next_word() {
+            match &*word {
+                b"block" => reading.patience = Some(Patience::from_ms(options.value()?)?),
+                b"count" => {
+                    let count = usize::try_from(integer(options.value()?)?).unwrap_or(0);
+                    reading.count = if count == 0 { usize::MAX } else { count };
+                }
+                b"streams" if options.left() > 0 => {
+                    reading.streams(name, options.rest(), reader)?;
+                    break;
+                }
+                b"group" => {
+                    let [group, consumer] = options.values()?;
+                    if reader == Reader::Alone {
+                        return Err(NO_GROUP_OPTION);
+                    }
+                    reading.group = Some((group, consumer));
+                }
+                b"noack" if reader == Reader::Alone => return Err(NO_ACK_OPTION),
+                b"noack" => reading.acknowledges = true,
+                _ => return Err(CommandError::SYNTAX),
+            }
+        }
+        if reading.keys.is_empty() {
+            return Err(CommandError::SYNTAX);
+        }
+        if reader == Reader::InGroup && reading.group.is_none() {
+            return Err(GROUP_MISSING);
+        }
+        Ok(reading)
+    }
+
+    fn streams(&mut self, name: &str, streams: Rest<'a>, reader: Reader) -> Done {
+        let half = streams.len() / 2;
+        let Some((keys, ids)) =
+            streams.split_at(half).filter(|(keys, ids)| keys.len() == ids.len())
+        else {
+            let symbol = if reader == Reader::InGroup { '>' } else { '$' };
+            return Err(CommandError::text(format!(
+                "ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{symbol}' \
+                 must be specified."
+            )));
+        };
+        (self.keys, self.ids) = (keys.iter().collect(), ids.iter().collect());
+        Ok(())
+    }
+
+    /// Ends a command that has found nothing. `after` is what `$` stands for, should the command be run
+    /// again when there is more.
+    fn wait(
+        &self,
+        ctx: &mut Waiting<'_, '_>,
+        guard: &mut Guard<'_, '_>,
+        keys: &[Key<'_>],
+        call: Call<'_>,
+        after: &[StreamId],
+    ) {
+        let Some(patience) = self.patience else {
+            ctx.reply.null_array();
+            return;
+        };
+        let command = if self.ids.contains(&&b"$"[..]) {
+            call.to_owned_ending_with(&self.resolved(after))
+        } else {
+            call.to_owned()
+        };
+        let wake_on_delete = self.group.is_some();
+        let wait = Wait { keys, command, patience, wake_on_delete };
+        blocking::wait(ctx.kernel, ctx.mode, ctx.caller, ctx.reply, guard, wait);
+    }
+
+    /// The IDs of the call, with `$` replaced by the last ID of the stream.
+    fn resolved(&self, after: &[StreamId]) -> Vec<Vec<u8>> {
+        let resolved = |(id, after): (&&[u8], &StreamId)| match *id {
+            b"$" => after.to_string().into_bytes(),
+            id => id.to_vec(),
+        };
+        self.ids.iter().zip(after).map(resolved).collect()
+    }
+}
+
+/// What waiting needs of a context besides the data.
+struct Waiting<'c, 'a> {
+    kernel: &'a Kernel,
+    mode: blocking::Mode<'a>,
+    caller: &'c mut crate::caller::Caller,
+    reply: &'c mut Reply<'a>,
+}
+
+/// As many streams follow, each with its name.
+fn begin_streams(reply: &mut Reply<'_>, count: usize) {
+    match reply.proto() {
+        Proto::Resp3 => reply.map(count),
+        Proto::Resp2 => reply.array(count),
+    }
+}
+
+fn begin_stream(reply: &mut Reply<'_>, key: &[u8]) {
+    if reply.proto() == Proto::Resp2 {
+        reply.array(2);
+    }
+    reply.bulk(key);
+}
+
+fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
+    const FOR_GROUPS: CommandError = CommandError::new(
+        "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
+         <consumer> option.",
+    );
+    let reading = Reading::parse(ctx.name(), Options::of(arguments), Reader::Alone)?;
+    let keys = ctx.keys(reading.keys.iter().copied());
+    let scale = ctx.scale();
+    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let (db, now_ms) = (caller.db, *now_ms);
+    let (mut after, mut served, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, (key, id)) in zip(&keys, &reading.ids).enumerate() {
+        let mut shard = guard.db(db, key.hash(), now_ms);
+        let stream = match shard.collection::<Stream>(*key).map_err(CommandError::from) {
+            Err(error) if mode.passes_over(&error) => None,
+            stream => stream?,
+        };
+        let id = match *id {
+            b"$" => stream.as_ref().map_or(StreamId::MIN, |stream| stream.state().last_id),
+            b">" => return Err(FOR_GROUPS),
+            id => id::strict(id, 0)?,
+        };
+        after.push(id);
+        if stream.is_none() {
+            missing.push(*key);
+        }
+        if let (Some(stream), Some(from)) = (stream, id.next())
+            && stream.last().is_some_and(|last| last.id > id)
+        {
+            let at_most = reading.count.min(stream.len());
+            scale.weigh_each(at_most, stream.ascending(from, StreamId::MAX).take(at_most))?;
+            served.push(at);
+        }
+    }
+    // Redis looks for all keys twice.
+    for key in missing {
+        guard.db(db, key.hash(), now_ms).count_read(key, false);
+    }
+    if served.is_empty() {
+        let mut waiting = Waiting { kernel, mode: *mode, caller, reply };
+        reading.wait(&mut waiting, guard, &keys, *call, &after);
+        return Ok(());
+    }
+    begin_streams(reply, served.len());
+    for at in served {
+        let mut shard = guard.db(db, keys[at].hash(), now_ms);
+        begin_stream(reply, reading.keys[at]);
+        let stream = shard.collection::<Stream>(keys[at])?.expect("it had entries, and is locked");
+        let from = after[at].next().expect("the last entry is greater");
+        reply::entries(reply, stream.ascending(from, StreamId::MAX).take(reading.count));
+    }
+    Ok(())
+}
+
+/// What a consumer gets of a stream.
+enum Served {
+    Nothing,
+    /// Entries that no consumer has got before: so many between these two.
+    New {
+        count: usize,
+        first: StreamId,
+        last: StreamId,
+    },
+    /// Those that are pending with it.
+    History(Vec<StreamId>),
+}
+
+fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
+    let reading = Reading::parse(ctx.name(), Options::of(arguments), Reader::InGroup)?;
+    let (group, consumer) = reading.group.expect("parsed");
+    let keys = ctx.keys(reading.keys.iter().copied());
+    let scale = ctx.scale();
+    let Context { kernel, guard, caller, call, reply, now_ms, mode, .. } = ctx;
+    let (db, now_ms) = (caller.db, *now_ms);
+    let mut after = Vec::new();
+    for (key, id) in zip(&keys, &reading.ids) {
+        let mut shard = guard.db(db, key.hash(), now_ms);
+        let from = start_of(&mut shard, *key, group, id)?;
+        if let Some(stream) = shard.collection::<Stream>(*key)? {
+            weigh(scale, &stream, (group, consumer), from, reading.count)?;
+        }
+        after.push(from);
+    }
+    let mut served = Vec::new();
+    for (key, after) in zip(&keys, &after) {
+        let mut shard = guard.db(db, key.hash(), now_ms);
+        let edited = shard.edit(*key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
+            let mut consumer = Delivering { stream, group, consumer, now_ms: unsigned_ms(now_ms) };
+            Ok::<_, CommandError>((consumer.is_new(), consumer.serve(*after, &reading)))
+        })?;
+        let (is_new_consumer, delivered) = edited.unwrap_or((false, Served::Nothing));
+        if is_new_consumer {
+            shard.event(Event::XGroupCreateConsumer, *key);
+        }
+        if !matches!(delivered, Served::Nothing) {
+            shard.event(Event::XReadGroup, *key);
+        }
+        served.push(delivered);
+    }
+    let count = served.iter().filter(|served| !matches!(served, Served::Nothing)).count();
+    if count == 0 {
+        let mut waiting = Waiting { kernel, mode: *mode, caller, reply };
+        reading.wait(&mut waiting, guard, &keys, *call, &[]);
+        return Ok(());
+    }
+    begin_streams(reply, count);
+    for (key, served) in zip(&keys, served) {
+        if matches!(served, Served::Nothing) {
+            continue;
+        }
+        let mut shard = guard.db(db, key.hash(), now_ms);
+        begin_stream(reply, key.bytes());
+        let stream = shard.collection::<Stream>(*key)?.expect("it was read, and is locked");
+        match served {
+            Served::Nothing => {}
+            Served::New { count, first, last } => {
+                reply::entries(reply, stream.ascending(first, last).take(count));
+            }
+            Served::History(ids) => write_history(reply, &stream, &ids),
+        }
+    }
+    Ok(())
+}
+
+/// Weighs what a consumer of a group is going to get.
+fn weigh(
+    scale: Scale,
+    stream: &Stream,
+    (group, consumer): (&[u8], &[u8]),
+    after: Option<StreamId>,
+    count: usize,
+) -> Done {
+    let Some(group) = stream.group(group) else { return Ok(()) };
+    let from = after.unwrap_or_else(|| group.last_delivered()).next();
+    let Some(from) = from else { return Ok(()) };
+    if after.is_none() {
+        let at_most = count.min(stream.len());
+        return scale.weigh_each(at_most, stream.ascending(from, StreamId::MAX).take(at_most));
+    }
+    let at_most = count.min(group.pending_len());
+    let pending = group.consumer_named(consumer).into_iter();
+    scale.weigh_each(at_most, pending.flat_map(|it| it.pending(from, StreamId::MAX)).take(at_most))
+}
+
+/// Behind which identity a consumer reads; `None` for entries no consumer has got.
+fn start_of(
+    db: &mut tierce_keyspace::Db<'_>,
+    key: Key<'_>,
+    group: &[u8],
+    id: &[u8],
+) -> Result<Option<StreamId>, CommandError> {
+    const MEANINGLESS: CommandError = CommandError::new(
+        "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
+         this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would \
+         just return an empty result set.",
+    );
+    let stream = db.collection::<Stream>(key)?;
+    if stream.is_none_or(|stream| stream.group(group).is_none()) {
+        return Err(no_group(key.bytes(), group, " in XREADGROUP with GROUP option"));
+    }
+    match id {
+        b"$" => Err(MEANINGLESS),
+        b">" => Ok(None),
+        // Nothing can be behind the greatest identity, and Redis takes it for `>`.
+        id => id::strict(id, 0).map(|id| Some(id).filter(|id| *id != StreamId::MAX)),
+    }
+}
+
+/// A consumer that reads.
+struct Delivering<'e, 'v, 'n> {
+    stream: &'e mut Editor<'v, Stream>,
+    group: &'n [u8],
+    consumer: &'n [u8],
+    now_ms: u64,
+}
+
+impl Delivering<'_, '_, '_> {
+    fn group(&self) -> &ConsumerGroup {
+        self.stream.group(self.group).expect("the group was found under this lock")
+    }
+
+    /// Whether the consumer has never read.
+    fn is_new(&self) -> bool {
+        self.group().consumer_number(self.consumer).is_none()
+    }
+
+    fn serve(&mut self, after: Option<StreamId>, reading: &Reading<'_>) -> Served {
+        let (group, consumer) = (self.group, self.consumer);
+        if self.is_new() {
+            self.stream.set_consumer(group, consumer, self.now_ms, None);
+        } else {
+            self.stream.saw_consumer(group, consumer, self.now_ms);
+        }
+        match after {
+            Some(after) => self.history(after, reading.count),
+            None => self.deliver(reading),
+        }
+    }
+
+    /// Delivers entries no consumer has got.
+    fn deliver(&mut self, reading: &Reading<'_>) -> Served {
+        let (group, mut read) = (self.group(), self.group().entries_read());
+        let mut position = group.last_delivered();
+        let Some(from) = position.next() else { return Served::Nothing };
+        let mut ids = Vec::new();
+        for entry in self.stream.ascending(from, StreamId::MAX).take(reading.count) {
+            position = entry.id;
+            read = read_after(self.stream, read, entry.id);
+            ids.push(entry.id);
+        }
+        let (Some(first), Some(last)) = (ids.first().copied(), ids.last().copied()) else {
+            return Served::Nothing;
+        };
+        self.stream.set_group(self.group, position, read);
+        if !reading.acknowledges {
+            let delivery = Delivery { at_ms: self.now_ms, count: 1 };
+            self.stream.deliver(self.group, self.consumer, &ids, delivery);
+            self.stream.set_consumer(self.group, self.consumer, self.now_ms, Some(self.now_ms));
+        }
+        Served::New { count: ids.len(), first, last }
+    }
+
+    /// Delivers once more what is pending with the consumer.
+    fn history(&mut self, after: StreamId, count: usize) -> Served {
+        let group = self.group();
+        let consumer = group.consumer_named(self.consumer).expect("made if it was not there");
+        let from = after.next().unwrap_or(StreamId::MAX);
+        let pending = consumer.pending(from, StreamId::MAX).take(count);
+        let ids: Vec<StreamId> = pending.copied().collect();
+        for id in &ids {
+            let Some(pending) = self.group().pending_entry(*id) else { continue };
+            // What has been deleted meanwhile cannot be delivered.
+            if self.stream.get(*id).is_some() {
+                let count = pending.deliveries.saturating_add(1);
+                let delivery = Delivery { at_ms: self.now_ms, count };
+                self.stream.deliver(self.group, self.consumer, &[*id], delivery);
+            }
+        }
+        Served::History(ids)
+    }
+}
+
+/// How many entries a group has read that gets the entry `id` after it has read `read`.
+fn read_after(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
+    match read {
+        Some(read) if !stream.has_gap_from(id) => Some(read.saturating_add(1)),
+        read if stream.state().entries_added == 0 => read,
+        _ => stream.entries_added_at(id),
+    }
+}
+
+fn write_history(reply: &mut Reply<'_>, stream: &Stream, ids: &[StreamId]) {
+    reply.array(ids.len());
+    for id in ids {
+        match stream.get(*id) {
+            Some(entry) => reply::entry(reply, &entry),
+            None => {
+                reply.array(2);
+                reply::id(reply, *id);
+                reply.null_array();
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! SET and its relatives: storing a whole string under one key.
+
+use tierce_keyspace::{Event, Expiry};
+use tierce_wire::resp::Rest;
+
+use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, exactly};
+use crate::commands::cursor::Options;
+use crate::commands::options::TimeForm;
+use crate::error::CommandError;
+use crate::execute::Context;
+
+const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec::new("set", Group::String, at_least!(set))
+        .flags(STORE.with(Flags::BRIEF))
+        .keys(&[KeySpec::at(1, KeyFlags::VARIABLE).note("RW and access because of the option GET")])
+        .since("1.0.0", "O(1)")
+        .doc(
+            "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+             PXAT unix-time-milliseconds | KEEPTTL]",
+            "Sets the string value of a key, whatever its type was. The key is created if it does \
+             not exist.",
+        )
+        .example(
+            r#"
+            > SET greeting Hello
+            OK
+            > GET greeting
+            "Hello"
+            > SET greeting Goodbye GET
+            "Hello"
+            > SET lock:7 worker-1 NX EX 3600
+            OK
+            > SET lock:7 worker-2 NX EX 3600
+            (nil)
+            "#,
+        ),
+    Spec::new("setnx", Group::String, exactly!(set_nx))
+        .deprecated("2.6.12", "`SET` with the `NX` argument")
+        .flags(STORE.with(Flags::FAST))
+        .keys(&[KeySpec::at(1, KeyFlags::INSERT)])
+        .since("1.0.0", "O(1)")
+        .doc("key value", "Sets the string value of a key only if it is absent.")
+        .example(
+            r#"
+            > SETNX lock:7 worker-1
+            (integer) 1
+            > SETNX lock:7 worker-2
+            (integer) 0
+            > GET lock:7
+            "worker-1"
+            "#,
+        ),
+    Spec::new("setex", Group::String, exactly!(set_ex))
+        .deprecated("2.6.12", "`SET` with the `EX` argument")
+        .flags(STORE.with(Flags::BRIEF))
+        .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
+        .since("2.0.0", "O(1)")
+        .doc("key seconds value", "Sets the string value and expiration time of a key.")
+        .example(
+            r#"
+            > SETEX session:7 3600 Ada
+            OK
+            > GET session:7
+            "Ada"
+            > TTL session:7
+            (integer) 3...
+            > SETEX session:7 0 Ada
+            (error) ERR invalid expire time in 'setex' command
+            "#,
+        ),
+    Spec::new("psetex", Group::String, exactly!(pset_ex))
+        .deprecated("2.6.12", "`SET` with the `PX` argument")
+        .flags(STORE.with(Flags::BRIEF))
+        .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE)])
+        .since("2.6.0", "O(1)")
+        .doc(
+            "key milliseconds value",
+            "Sets the string value and expiration time in milliseconds of a key.",
+        )
+        .example(
+            r#"
+            > PSETEX session:7 3600000 Ada
+            OK
+            > PTTL session:7
+            (integer) 3...
+            "#,
+        ),
+    Spec::new("getset", Group::String, exactly!(get_set))
+        .deprecated("6.2.0", "`SET` with the `!GET` argument")
+        .flags(STORE.with(Flags::FAST))
+        .keys(&[KeySpec::at(1, KeyFlags::READ_UPDATE)])
+        .since("1.0.0", "O(1)")
+        .doc(
+            "key value",
+            "Returns the previous string value of a key after setting it to a new value.",
+        )
+        .example(
+            r#"
+            > SET color red
+            OK
+            > GETSET color blue
+            "red"
+            > GET color
+            "blue"
+            "#,
+        ),
+];
+
+/// When SET stores.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    IfAbsent,
+    IfPresent,
+}
+
+struct SetOptions {
+    condition: Condition,
+    get: bool,
+    expiry: Expiry,
+}
+
+impl SetOptions {
+    fn parse(mut options: Options<'_>, now_ms: i64) -> Result<Self, CommandError> {
+        let mut parsed = Self { condition: Condition::Always, get: false, expiry: Expiry::Never };
+        // Looked at last, because a word that makes no sense is the worse mistake.
+        let mut time: Option<(TimeForm, &[u8])> = None;
+        while let Some(word) = options.next_word() {
+            let is = |name: &[u8]| *word == *name;
+            if is(b"nx") && parsed.condition != Condition::IfPresent {
+                parsed.condition = Condition::IfAbsent;
+            } else if is(b"xx") && parsed.condition != Condition::IfAbsent {
+                parsed.condition = Condition::IfPresent;
+            } else if is(b"get") {
+                parsed.get = true;
+            } else if is(b"keepttl") && time.is_none() {
+                parsed.expiry = Expiry::Keep;
+            } else if let Some(form) = TimeForm::named(&word)
+                && time.is_none_or(|(earlier, _)| earlier == form)
+                && parsed.expiry == Expiry::Never
+            {
+                time = Some((form, options.value()?));
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+        }
+        if let Some((form, value)) = time {
+            parsed.expiry = Expiry::At(form.expiry(value, now_ms, "set")?);
+        }
+        Ok(parsed)
+    }
+}
+
+#[inline]
+fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: Rest<'_>) -> Done {
+    if options.is_empty() {
+        let value = ctx.string_of(value);
+        let (mut db, key, reply) = ctx.open(key);
+        db.set(key, value, Expiry::Never)?;
+        db.event(Event::Set, key);
+        reply.ok();
+        return Ok(());
+    }
+    let options = SetOptions::parse(Options::of(options), ctx.now_ms)?;
+    set_with(ctx, [key, value], &options)
+}
+
+fn set_with(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: &SetOptions) -> Done {
+    let value = ctx.string_of(value);
+    let (mut db, key, reply) = ctx.open(key);
+    let exists = if options.get {
+        let old = db.string(key)?;
+        reply.value_or_null(old);
+        old.is_some()
+    } else {
+        options.condition != Condition::Always && db.peek(key).is_some()
+    };
+    let store = match options.condition {
+        Condition::Always => true,
+        Condition::IfAbsent => !exists,
+        Condition::IfPresent => exists,
+    };
+    if store {
+        db.set(key, value, options.expiry)?;
+        db.event_of_store(key, options.expiry);
+    }
+    match (options.get, store) {
+        (true, _) => {}
+        (false, true) => reply.ok(),
+        (false, false) => reply.null(),
+    }
+    Ok(())
+}
+
+fn set_nx(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {
+    let value = ctx.string_of(value);
+    let (mut db, key, reply) = ctx.open(key);
+    let store = db.peek(key).is_none();
+    if store {
+        db.set(key, value, Expiry::Never)?;
+        db.event(Event::Set, key);
+    }
+    reply.int(store.into());
+    Ok(())
+}
+
+fn set_ex(ctx: &mut Context<'_, '_>, [key, seconds, value]: [&[u8]; 3]) -> Done {
+    set_timed(ctx, [key, seconds, value], TimeForm::EX)
+}
+
+fn pset_ex(ctx: &mut Context<'_, '_>, [key, milliseconds, value]: [&[u8]; 3]) -> Done {
+    set_timed(ctx, [key, milliseconds, value], TimeForm::PX)
+}
+
+fn set_timed(ctx: &mut Context<'_, '_>, [key, seconds, value]: [&[u8]; 3], form: TimeForm) -> Done {
+    let at_ms = form.expiry(seconds, ctx.now_ms, ctx.name())?;
+    let value = ctx.string_of(value);
+    let (mut db, key, reply) = ctx.open(key);
+    db.set(key, value, Expiry::At(at_ms))?;
+    db.event_of_store(key, Expiry::At(at_ms));
+    reply.ok();
+    Ok(())
+}
+
+fn get_set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {
+    let value = ctx.string_of(value);
+    let (mut db, key, reply) = ctx.open(key);
+    reply.value_or_null(db.string(key)?);
+    db.set(key, value, Expiry::Never)?;
+    db.event(Event::Set, key);
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Errors of commands, with Redis' texts.
+//!
+//! The first word of a text is its kind (`ERR`, `WRONGTYPE`, …): clients and the `errorstats`
+//! section of INFO go by it.
+
+use std::borrow::Cow;
+
+use tierce_keyspace::Busy;
+
+/// The reply of a command that failed; one line, starting with the kind of the error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError(Cause);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A reply.
+    Text(Cow<'static, str>),
+    /// No reply: the command did not come to run.
+    Interrupt(Interrupt),
+}
+
+/// Why a command has to stop before it has changed or replied anything, and is run again from its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// It needs a shard that another thread holds for long. It runs when that is free.
+    Busy(Busy),
+    /// It takes long. It runs away from the worker.
+    Long,
+    /// A gate has closed since it was judged. It is judged again.
+    Gate,
+}
+
+impl CommandError {
+    /// The options make no sense together, or are not known.
+    pub const SYNTAX: Self = Self::new("ERR syntax error");
+    /// A number was expected.
+    pub const NOT_AN_INTEGER: Self = Self::new("ERR value is not an integer or out of range");
+    /// A floating point number was expected.
+    pub const NOT_A_FLOAT: Self = Self::new("ERR value is not a valid float");
+    /// The key holds another type.
+    pub const WRONG_TYPE: Self =
+        Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// The command needs shards, or threads that need some, beside those of a transaction.
+    pub const NOT_WITHIN: Self = Self::new("ERR Command not allowed inside a transaction");
+    /// The key must exist.
+    pub const NO_SUCH_KEY: Self = Self::new("ERR no such key");
+    /// A number outside of its range.
+    pub const OUT_OF_RANGE: Self = Self::new("ERR value is out of range");
+    /// A database that does not exist.
+    pub const DB_OUT_OF_RANGE: Self = Self::new("ERR DB index is out of range");
+    /// The value would exceed `proto-max-bulk-len`.
+    pub const STRING_TOO_LONG: Self =
+        Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    /// The client has to say AUTH first.
+    pub const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
+    /// The last background save failed, and `stop-writes-on-bgsave-error` is set.
+    pub const CANNOT_SAVE: Self = Self::new(
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
+         disk. Commands that may modify the data set are disabled, because this instance is \
+         configured to report errors during writes if RDB snapshotting fails \
+         (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+         RDB error.",
+    );
+    /// Memory is at its limit, and nothing may be evicted.
+    pub const OUT_OF_MEMORY: Self =
+        Self::new("OOM command not allowed when used memory > 'maxmemory'.");
+    /// Wrong name or password.
+    pub const WRONG_PASS: Self =
+        Self::new("WRONGPASS invalid username-password pair or user is disabled.");
+
+    /// What was dumped is by a later version, or not as it was.
+    pub const WRONG_PAYLOAD: Self = Self::new("ERR DUMP payload version or checksum are wrong");
+
+    /// A text known in advance.
+    pub const fn new(text: &'static str) -> Self {
+        Self(Cause::Text(Cow::Borrowed(text)))
+    }
+
+    /// A text made for the occasion; the encoder keeps it on one line.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self(Cause::Text(Cow::Owned(text.into())))
+    }
+
+    /// A call with a wrong number of arguments; `name` is `get` or `client|list`.
+    pub fn arity(name: &str) -> Self {
+        Self::text(format!("ERR wrong number of arguments for '{name}' command"))
+    }
+
+    /// A command that a client with subscriptions may not send in RESP2.
+    pub fn while_subscribed(name: &str) -> Self {
+        Self::text(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+             allowed in this context"
+        ))
+    }
+
+    /// The log takes no writes because of this failure, or until it has been rewritten.
+    pub fn not_logged(failure: Option<String>) -> Self {
+        let cause = failure.unwrap_or_else(|| "the log is being written anew".to_owned());
+        Self::text(format!("MISCONF Errors writing to the AOF file: {cause}"))
+    }
+
+    /// An expiry time that is not positive or overflows.
+    pub fn invalid_expire(name: &str) -> Self {
+        Self::text(format!("ERR invalid expire time in '{name}' command"))
+    }
+
+    /// An unknown command, quoted with its first arguments, as far as they are short.
+    pub fn unknown_command<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> Self {
+        const QUOTED_MAX: usize = 128;
+        let mut quoted = String::new();
+        for arg in args {
+            if quoted.len() >= QUOTED_MAX {
+                break;
+            }
+            let room = QUOTED_MAX - quoted.len();
+            quoted += &format!("'{}' ", printable(arg, room));
+        }
+        let name = printable(name, QUOTED_MAX);
+        if name.eq_ignore_ascii_case("migrate") {
+            // Redis waits for the other server and blocks all clients meanwhile, which no worker may.
+            return Self::text(format!(
+                "ERR unknown command '{name}': keys do not move from here by themselves. DUMP here and \
+                 RESTORE there carry one over, BACKUP or tierce export all of them"
+            ));
+        }
+        Self::text(format!("ERR unknown command '{name}', with args beginning with: {quoted}"))
+    }
+
+    /// An unknown subcommand.
+    pub fn unknown_subcommand(name: &[u8], container: &str) -> Self {
+        let name = printable(name, 128);
+        let container = container.to_ascii_uppercase();
+        Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
+    }
+
+    /// An unknown subcommand, or one with a wrong number of arguments, of a command that looks
+    /// at these itself.
+    pub fn subcommand_syntax(name: &[u8], container: &str) -> Self {
+        let name = printable(name, 128);
+        let container = container.to_ascii_uppercase();
+        Self::text(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP."
+        ))
+    }
+
+    /// An operation on the keyspace that was refused.
+    fn from_keyspace(error: tierce_keyspace::Error) -> Self {
+        use tierce_keyspace::Error;
+        match error {
+            Error::WrongType => Self::WRONG_TYPE,
+            Error::NotAnInteger => Self::NOT_AN_INTEGER,
+            Error::IntegerOverflow => Self::new("ERR increment or decrement would overflow"),
+            Error::ValueTooLong { .. } => Self::STRING_TOO_LONG,
+            other => Self::text(format!("ERR {other}")),
+        }
+    }
+
+    /// The whole line.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Cause::Text(text) => text,
+            // Not seen by clients.
+            Cause::Interrupt(_) => "ERR the command was interrupted",
+        }
+    }
+
+    /// Whether it is no reply, but the command is to be run again.
+    pub fn interrupt(&self) -> Option<Interrupt> {
+        match self.0 {
+            Cause::Interrupt(interrupt) => Some(interrupt),
+            Cause::Text(_) => None,
+        }
+    }
+
+    /// The first word: what kind of error it is. A text without a short first word in front of
+    /// others has no kind of its own.
+    pub fn kind(&self) -> &str {
+        const KIND_LEN_MAX: usize = 32;
+        match self.as_str().split_once(' ') {
+            Some((kind, _)) if kind.len() < KIND_LEN_MAX => kind,
+            _ => "ERR",
+        }
+    }
+}
+
+impl From<Interrupt> for CommandError {
+    fn from(interrupt: Interrupt) -> Self {
+        Self(Cause::Interrupt(interrupt))
+    }
+}
+
+impl From<Busy> for CommandError {
+    fn from(busy: Busy) -> Self {
+        Interrupt::Busy(busy).into()
+    }
+}
+
+impl From<tierce_keyspace::Error> for CommandError {
+    fn from(error: tierce_keyspace::Error) -> Self {
+        Self::from_keyspace(error)
+    }
+}
+
+/// At most `max` bytes of what a client sent, as text without control characters, so that no
+/// reply can be made to look like two.
+fn printable(bytes: &[u8], max: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_commands_are_quoted_on_one_line() {
+        let error = CommandError::unknown_command(b"FOO\r\n+OK", [&b"a"[..], b"b"].into_iter());
+        assert_eq!(
+            error.as_str(),
+            "ERR unknown command 'FOO  +OK', with args beginning with: 'a' 'b' "
+        );
+        assert_eq!(error.kind(), "ERR");
+        assert_eq!(CommandError::new("BUSY come back later").kind(), "BUSY");
+        assert_eq!(CommandError::new("alone").kind(), "ERR");
+    }
+
+    #[test]
+    fn quoted_arguments_are_bounded() {
+        let long = vec![b'x'; 1 << 20];
+        let error = CommandError::unknown_command(&long, (0..100).map(|_| &long[..]));
+        assert!(error.as_str().len() < 400);
+    }
+}

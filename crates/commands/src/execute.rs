@@ -1,0 +1,368 @@
+//! From a parsed request to its reply: lookup, checks, locks, and the command itself.
+
+mod copies;
+#[cfg(debug_assertions)]
+mod declared;
+mod guard;
+mod locking;
+mod mode;
+pub(crate) mod program;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod weigh;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tierce_keyspace::{Db, Key, KeyHash, NewString};
+use tierce_wire::resp::{Args, OwnedArgs, Rest};
+
+use crate::acl;
+use crate::caller::Caller;
+use crate::command::{Command, Flags};
+use crate::durability::SyncPolicy;
+use crate::error::{CommandError, Interrupt};
+use crate::kernel::Kernel;
+use crate::reply::Reply;
+use crate::stats::{Counters, Stat};
+
+pub use self::copies::Then;
+pub use self::guard::Guard;
+pub use self::locking::entry;
+
+pub use self::mode::{Attempt, Mode};
+pub use self::transaction::{add_pending_reads_of_exec, refused_in_transaction};
+pub use self::weigh::{Scale, WEIGHT_MAX};
+
+/// All that a command may touch while it runs.
+pub struct Context<'a, 'k> {
+    /// What executes commands.
+    pub kernel: &'k Kernel,
+    /// The client that sent the command.
+    pub caller: &'a mut Caller,
+    /// The call.
+    pub call: Call<'a>,
+    /// The data, as far as it is locked for the command.
+    pub guard: Guard<'a, 'k>,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+    /// The command being run; for a subcommand, that one.
+    pub command: &'k Command,
+    /// The counters of this worker.
+    pub counters: &'k Counters,
+    /// The time of this turn, in Unix milliseconds.
+    pub now_ms: i64,
+    /// Whether the command may wait for keys.
+    pub mode: Mode<'a>,
+    /// An argument that has a vector of its own.
+    pub large: Option<&'a Arc<Vec<u8>>>,
+    /// Arguments that have been hashed already, from the first key on.
+    pub hashed: &'a [(&'a [u8], KeyHash)],
+}
+
+/// A call as it came, its name included. Bodies get their arguments apart from it, as many as their shape
+/// proves (see [`Body`](crate::command::Body)); what they may do with the whole is to keep it.
+#[derive(Clone, Copy)]
+pub struct Call<'a>(Args<'a>);
+
+impl<'a> Call<'a> {
+    /// The call with these arguments, the name included.
+    #[inline]
+    #[must_use]
+    pub fn new(args: Args<'a>) -> Self {
+        Self(args)
+    }
+
+    /// A word of its name, as the client has spelled it; none if there are fewer.
+    #[must_use]
+    pub fn word(self, index: usize) -> &'a [u8] {
+        self.0.get(index).unwrap_or_default()
+    }
+
+    /// A copy to run once more.
+    #[must_use]
+    pub fn to_owned(self) -> OwnedArgs {
+        self.0.to_owned()
+    }
+
+    /// A copy to run once more, with other arguments in the place of the last ones.
+    #[must_use]
+    pub fn to_owned_ending_with(self, end: &[Vec<u8>]) -> OwnedArgs {
+        let kept = self.0.len().saturating_sub(end.len());
+        let mut copy = OwnedArgs::new();
+        for arg in self.0.iter().take(kept).chain(end.iter().map(Vec::as_slice)) {
+            copy.push(arg).expect("as long as a call that came, but for some short arguments");
+        }
+        copy
+    }
+
+    /// All of it, the name included.
+    pub(crate) fn args(self) -> Args<'a> {
+        self.0
+    }
+
+    /// The first `N` arguments behind a name of `WORDS` words, and those behind them, if there are so many.
+    #[inline]
+    pub(crate) fn arguments<const WORDS: usize, const N: usize>(
+        self,
+    ) -> Option<([&'a [u8]; N], Rest<'a>)> {
+        Rest::new(self.0.from(WORDS)).split_first()
+    }
+}
+
+impl<'a, 'k> Context<'a, 'k> {
+    /// The last word of the command's name, as the client has spelled it.
+    #[must_use]
+    pub fn spelled_name(&self) -> &'a [u8] {
+        self.call.word(usize::from(self.command.spec.words).saturating_sub(1))
+    }
+
+    /// The selected database, open at the shard of `key`, and the reply. In line wherever it is called: as a
+    /// call, which returns all of that through memory, it costs 35 instructions more.
+    #[inline(always)]
+    pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
+        let key = self.kernel.keyspace.key_as(key, self.hashed.first().copied());
+        (self.guard.db(self.caller.db, key.hash(), self.now_ms), key, &mut self.reply)
+    }
+
+    /// The keys among `args`. They are hashed again unless they are those that were locked, in their
+    /// order.
+    pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> Vec<Key<'b>> {
+        args.enumerate().map(|(number, key)| self.key(number, key)).collect()
+    }
+
+    /// An argument as a key, which is hashed again unless it is the one with this number that was
+    /// locked.
+    #[inline]
+    pub fn key<'b>(&self, number: usize, arg: &'b [u8]) -> Key<'b> {
+        self.kernel.keyspace.key_as(arg, self.hashed.get(number).copied())
+    }
+
+    /// An argument as a string to be stored, which is kept as it is if it has a vector of its own.
+    #[inline(always)]
+    pub fn string_of<'v>(&self, arg: &'v [u8]) -> NewString<'v>
+    where
+        'a: 'v,
+    {
+        match self.large {
+            Some(large) if std::ptr::eq(large.as_slice(), arg) => NewString::from_arc(large),
+            _ => NewString::new(arg),
+        }
+    }
+
+    /// Has later writes of the caller be as durable as `level` says.
+    pub fn set_durability(&mut self, level: Option<SyncPolicy>) {
+        // What a transaction has written before goes to the log at its end.
+        let has_written = self.apart().is_none_or(|locks| {
+            // What is pending with the shard of the last request goes to the log.
+            locks.release();
+            locks.has_logged()
+        });
+        self.caller.set_durability(level, self.kernel, has_written);
+    }
+
+    /// The name for error texts: `get` or `client|list`.
+    #[must_use]
+    pub fn name(&self) -> &'k str {
+        &self.command.full_name
+    }
+}
+
+/// Finds the command of a request.
+///
+/// # Errors
+/// An unknown command or subcommand, or a wrong number of arguments.
+#[inline]
+pub fn resolve<'k>(kernel: &'k Kernel, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    let Some(command) = kernel.commands.find(&args[0]) else {
+        let error = CommandError::unknown_command(&args[0], args.iter().skip(1));
+        return Err(Refused { command: None, error });
+    };
+    if command.subcommands.is_empty() || args.len() < 2 {
+        return check_arity(command, args);
+    }
+    match command.subcommand(&args[1]) {
+        Some(sub) => check_arity(sub, args),
+        None => {
+            let error = CommandError::unknown_subcommand(&args[1], command.spec.name);
+            Err(Refused { command: None, error })
+        }
+    }
+}
+
+#[inline]
+fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+    if command.spec.accepts(args.len()) {
+        return Ok(command);
+    }
+    let error = CommandError::arity(&command.full_name);
+    Err(Refused { command: Some(command), error })
+}
+
+/// Checks that the client may run the command, or queue it.
+///
+/// # Errors
+/// When the client has to say AUTH first, when the command may not run inside of a transaction, when its user may not
+/// make the call, or when the data cannot be saved and PING is to tell.
+#[inline]
+pub fn admit<'k>(
+    kernel: &Kernel,
+    caller: &mut Caller,
+    command: &'k Command,
+    args: Args<'_>,
+) -> Result<(), Refused<'k>> {
+    if !caller.authenticated && !command.spec.flags.contains(Flags::NO_AUTH) {
+        // The password may be gone since the client came.
+        caller.authenticated = kernel.is_open();
+        if !caller.authenticated {
+            return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
+        }
+    }
+    if caller.is_in_transaction() && command.spec.flags.contains(Flags::NO_MULTI) {
+        return Err(Refused { command: Some(command), error: CommandError::NOT_WITHIN });
+    }
+    let origin = match caller.is_in_transaction() {
+        true => acl::Origin::Multi,
+        false => acl::Origin::TopLevel,
+    };
+    kernel
+        .check_rights(caller, command, args, origin)
+        .map_err(|error| Refused { command: Some(command), error })?;
+    if command.spec.name == "ping" && kernel.persistence.refuses_writes() {
+        // So that the monitoring of the server notices.
+        return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
+    }
+    Ok(())
+}
+
+/// Whether a call says who the client is.
+#[must_use]
+pub fn authenticates(command: &Command, args: Args<'_>) -> bool {
+    match command.spec.name {
+        "auth" => true,
+        "hello" => args.iter().any(|arg| arg.eq_ignore_ascii_case(b"auth")),
+        _ => false,
+    }
+}
+
+/// A request that does not come to run.
+pub struct Refused<'k> {
+    /// The command, if it is known.
+    pub command: Option<&'k Command>,
+    /// The reply.
+    pub error: CommandError,
+}
+
+impl<'k> Context<'_, 'k> {
+    /// Runs the command; an error becomes the reply, unless the command is to be run again. In line wherever it is
+    /// called: a call costs 30 instructions.
+    #[inline(always)]
+    pub fn run(&mut self) -> Option<Interrupt> {
+        let client = &self.caller.client;
+        client.last_command.store(self.command.id.0 + 1, Relaxed);
+        match self.enter() {
+            Ok(()) => None,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The same on a thread for long commands. The command has passed the gates, and passes them again when it has locked
+    /// its keys.
+    pub fn run_late(&mut self) -> Option<Interrupt> {
+        match self.lock_late() {
+            Ok(()) => self.run(),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Locks what the command has declared, and runs it.
+    ///
+    /// # Errors
+    /// The error for the client; nothing has been replied then.
+    #[inline]
+    pub fn enter(&mut self) -> Result<(), CommandError> {
+        #[cfg(debug_assertions)]
+        {
+            let keyspace = &self.kernel.keyspace;
+            self.guard.declared = declared::Declared::of(self.command.spec, self.call.0, keyspace);
+        }
+        self.weigh(self.call.0.len())?;
+        if self.caller.remembers_reads() {
+            self.remember_reads()?;
+        }
+        #[cfg(debug_assertions)]
+        self.guard.locks.begin_naming();
+        let done = (self.command.enter)(self);
+        #[cfg(debug_assertions)]
+        self.check_naming(done.is_ok());
+        done
+    }
+
+    /// A command that changes a key says what it has done.
+    #[cfg(debug_assertions)]
+    fn check_naming(&mut self, is_done: bool) {
+        let unnamed = self.guard.locks.end_naming().filter(|_| is_done);
+        // DEBUG makes and breaks keys outside the normal path.
+        if let Some((_, key)) = unnamed.filter(|_| self.command.spec.name != "debug") {
+            let key = key.escape_ascii();
+            panic!("{} has changed {key} without an event", self.command.full_name);
+        }
+    }
+
+    /// Runs the body of another command for this call in the place of its own. It needs the same keys.
+    ///
+    /// # Errors
+    /// Those of the body.
+    pub(crate) fn run_as(
+        &mut self,
+        command: &'k Command,
+        call: Args<'_>,
+        mode: Mode<'_>,
+    ) -> Result<(), CommandError> {
+        let Self { kernel, caller, guard, reply, counters, now_ms, large, hashed, .. } = self;
+        let guard = Guard {
+            locks: guard.locks,
+            #[cfg(debug_assertions)]
+            declared: guard.declared.clone(),
+        };
+        (command.spec.run)(&mut Context {
+            kernel,
+            caller,
+            call: Call::new(call),
+            guard,
+            reply: reply.reborrow(),
+            command,
+            counters,
+            now_ms: *now_ms,
+            mode,
+            large: *large,
+            hashed,
+        })
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &CommandError) -> Option<Interrupt> {
+        let interrupt = error.interrupt();
+        if interrupt.is_none() {
+            self.counters.failed(self.command.id);
+            reply_error(self.kernel, self.counters, &mut self.reply, error);
+        }
+        interrupt
+    }
+}
+
+/// Replies to a request that does not come to run.
+#[cold]
+pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
+    if let Some(command) = refused.command {
+        counters.refused(command.id);
+    }
+    reply_error(kernel, counters, reply, &refused.error);
+}
+
+fn reply_error(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, error: &CommandError) {
+    counters.add(Stat::Errors, 1);
+    kernel.errors.count(error.kind());
+    reply.error(error);
+}

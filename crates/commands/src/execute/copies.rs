@@ -1,0 +1,353 @@
+//! Commands that take long to compute from values, without holding their shards.
+//!
+//! On a thread for long commands, [`Context::compute`] and [`Context::read`] copy the values in short turns
+//! ([`Keyspace::copy_value`](tierce_keyspace::Keyspace::copy_value)), and compute from the copies while the shards
+//! are free. A command that writes then locks its keys and verifies that no source has changed. If one has, it
+//! begins again; after [`TRIES`] it holds its keys from the beginning to the end. If a gate has closed meanwhile,
+//! such as by CLIENT PAUSE, it is judged and run again.
+//!
+//! A command takes effect at one moment: a command that writes, when it has locked its keys and found the copies
+//! current; one that only reads, when all copies were current together.
+//!
+//! Elsewhere the keys are locked already, and stay locked while the command computes: on a worker, where it
+//! takes no longer than [`WEIGHT_MAX`](super::WEIGHT_MAX) allows, and inside a guard.
+
+use std::array;
+
+use tierce_keyspace::{
+    Busy, CollectionType, CopyRoom, Entry, IntText, Key, MultiShardGuard, ShardLocks, Value,
+    ValueCopy,
+};
+
+use super::weigh::Sizes;
+use super::{Context, Guard, Mode};
+use crate::command::{Access, Done};
+use crate::error::{CommandError, Interrupt};
+use crate::eviction::Room;
+use crate::reply::Reply;
+
+/// How often a command whose sources change while it computes starts over.
+const TRIES: usize = 3;
+
+/// A command with less work holds its keys: it takes about ten milliseconds.
+const WORK_MIN: usize = if cfg!(test) { 1 } else { 100_000 };
+
+/// A command holds its keys if copying them takes more than this many times the work.
+const COPYING_MAX: usize = 8;
+
+/// What a command does with what it has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// It replies.
+    Reply,
+    /// It stores it, with its keys locked.
+    Store,
+}
+
+impl<'a, 'k> Context<'a, 'k> {
+    /// Has `make` compute from the values of some keys, and then `finish` store what it made, with all keys of the
+    /// command locked. `make` may run several times.
+    ///
+    /// # Errors
+    /// Those of the two, and when a value cannot be read or its shard is busy.
+    pub fn compute<M, R>(
+        &mut self,
+        sources: &[Key<'_>],
+        make: impl Fn(&[Option<Value<'_>>]) -> Result<M, CommandError>,
+        finish: impl FnOnce(&mut Context<'_, 'k>, M) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let mut finish = Some(finish);
+        if let Some(_room) = self.room_for_copies(sources)? {
+            for _ in 0..TRIES {
+                let Some(copies) = self.copies(sources)? else { continue };
+                let made = make(&values_of(&copies))?;
+                let done = self.holding(|ctx| match ctx.are_current(&copies, sources) {
+                    true => finish.take().map(|finish| finish(ctx, made)).transpose(),
+                    false => Ok(None),
+                })?;
+                if let Some(done) = done {
+                    return Ok(done);
+                }
+            }
+        }
+        let finish = finish.expect("it was not called");
+        self.holding(|ctx| {
+            let made = ctx.with_values(sources, |values, _| make(values))?;
+            finish(ctx, made)
+        })
+    }
+
+    /// Has `load` take what it needs from the value of a key, `make` compute from that and from other keys, and
+    /// `finish` store or reply with what it made. `make` reads the other keys through the guard, in
+    /// turns if it takes turns ([`Guard::takes_turns`]); otherwise all shards are locked.
+    ///
+    /// In turns each of these keys is read at a moment of its own, while the command runs. What `then` stores is made
+    /// of the value that the source has at that moment.
+    ///
+    /// # Errors
+    /// As [`Context::compute`].
+    pub fn compute_with_lookups<L, M, R>(
+        &mut self,
+        source: Key<'_>,
+        then: Then,
+        load: impl Fn(Option<&Value<'_>>) -> Result<L, CommandError>,
+        make: impl Fn(L, &mut Guard<'_, 'k>) -> Result<M, CommandError>,
+        finish: impl FnOnce(&mut Context<'_, 'k>, M) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let (index, now_ms, touch) = (self.caller.db, self.now_ms, self.caller.touch());
+        let keyspace = &self.kernel.engine.keyspace;
+        let mut finish = Some(finish);
+        if let Some(_room) = self.room_for_any_copies(array::from_ref(&source))? {
+            for _ in 0..TRIES {
+                let Some(copy) = keyspace.copy_value(index, source, now_ms, touch)? else {
+                    continue;
+                };
+                let made = make(load(copy.value().as_ref())?, &mut self.guard)?;
+                self.guard.end_turn();
+                if then == Then::Reply {
+                    let finish = finish.take().expect("it was not called");
+                    return finish(self, made);
+                }
+                let done = self.holding(|ctx| {
+                    if !copy.is_current(&mut ctx.guard.db(index, source.hash(), now_ms), source) {
+                        return Ok(None);
+                    }
+                    finish.take().map(|finish| finish(ctx, made)).transpose()
+                })?;
+                if let Some(done) = done {
+                    return Ok(done);
+                }
+            }
+        }
+        let finish = finish.expect("it was not called");
+        self.holding_what(ShardLocks::try_lock_all, |ctx| {
+            let mut db = ctx.guard.db(index, source.hash(), now_ms);
+            let loaded = load(db.get(source)?.as_ref())?;
+            let made = make(loaded, &mut ctx.guard)?;
+            finish(ctx, made)
+        })
+    }
+
+    /// Has `finish` store a copy of the value and deadline of a key, with all keys of the command locked.
+    ///
+    /// # Errors
+    /// As [`Context::compute`].
+    pub fn duplicate<R>(
+        &mut self,
+        source: Key<'_>,
+        finish: impl FnOnce(&mut Context<'_, 'k>, Option<Entry>) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let (kernel, index, now_ms) = (self.kernel, self.caller.db, self.now_ms);
+        let touch = self.caller.touch();
+        let mut finish = Some(finish);
+        if let Some(_room) = self.room_for_copies(array::from_ref(&source))? {
+            for _ in 0..TRIES {
+                let Some(copy) = kernel.keyspace.copy_value(index, source, now_ms, touch)? else {
+                    continue;
+                };
+                let done = self.holding(|ctx| {
+                    let mut db = ctx.guard.db(index, source.hash(), now_ms);
+                    if !copy.is_current(&mut db, source) {
+                        return Ok(None);
+                    }
+                    finish.take().map(|finish| finish(ctx, copy.into_entry())).transpose()
+                })?;
+                if let Some(done) = done {
+                    return Ok(done);
+                }
+            }
+        }
+        let finish = finish.expect("it was not called");
+        self.holding(|ctx| {
+            let entry = ctx.guard.db(index, source.hash(), now_ms).duplicate(source)?;
+            finish(ctx, entry)
+        })
+    }
+
+    /// Has `reply` answer from the values of some keys.
+    ///
+    /// # Errors
+    /// Those of `reply`, and when a value cannot be read or its shard is busy.
+    pub fn read<R>(
+        &mut self,
+        sources: &[Key<'_>],
+        reply: impl FnOnce(&[Option<Value<'_>>], &mut Reply<'_>) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        if let Some(_room) = self.room_for_copies(sources)? {
+            for _ in 0..TRIES {
+                let Some(copies) = self.copies(sources)? else { continue };
+                // One alone is of one moment.
+                if copies.len() == 1 || self.holding(|ctx| Ok(ctx.are_current(&copies, sources)))? {
+                    return reply(&values_of(&copies), &mut self.reply);
+                }
+            }
+        }
+        self.holding(|ctx| ctx.with_values(sources, reply))
+    }
+
+    /// Has `reply` answer from the collection under a key, if there is one.
+    ///
+    /// # Errors
+    /// As [`Context::read`], and when the key holds something else.
+    pub fn read_collection<T: CollectionType>(
+        &mut self,
+        key: &[u8],
+        reply: impl FnOnce(Option<&T>, &mut Reply<'_>),
+    ) -> Done {
+        let key = self.key(0, key);
+        self.read(array::from_ref(&key), |values, to| {
+            let collection = match values {
+                [Some(Value::Collection(collection))] => {
+                    Some(T::of(collection).ok_or(CommandError::WRONG_TYPE)?)
+                }
+                [Some(_)] => return Err(CommandError::WRONG_TYPE),
+                _ => None,
+            };
+            reply(collection, to);
+            Ok(())
+        })
+    }
+
+    /// Has `reply` answer from the string under a key, if there is one.
+    ///
+    /// # Errors
+    /// As [`Context::read`], and when the key holds something else.
+    pub fn read_string(
+        &mut self,
+        key: &[u8],
+        reply: impl FnOnce(Option<&[u8]>, &mut Reply<'_>),
+    ) -> Done {
+        let key = self.key(0, key);
+        self.read(array::from_ref(&key), |values, to| {
+            let mut text = IntText::new();
+            let bytes = match values {
+                [Some(Value::Str(string))] => Some(string.bytes(&mut text)),
+                [Some(_)] => return Err(CommandError::WRONG_TYPE),
+                _ => None,
+            };
+            reply(bytes, to);
+            Ok(())
+        })
+    }
+
+    /// Gives `body` the values of some keys, which are locked.
+    #[inline]
+    fn with_values<R>(
+        &mut self,
+        sources: &[Key<'_>],
+        body: impl FnOnce(&[Option<Value<'_>>], &mut Reply<'_>) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let (index, now_ms) = (self.caller.db, self.now_ms);
+        match sources {
+            [key] => {
+                let mut db = self.guard.db(index, key.hash(), now_ms);
+                body(&[db.get(*key)?], &mut self.reply)
+            }
+            _ => body(&self.guard.values(index, sources, now_ms)?, &mut self.reply),
+        }
+    }
+
+    /// Whether the keys of the command are to be locked only where it says so.
+    pub(super) fn locks_in_turns(&self) -> bool {
+        matches!(self.mode, Mode::Long { .. }) && !self.is_within()
+    }
+
+    /// Room for copies of the sources; `None` if the work is not worth them, or there is no memory.
+    fn room_for_copies(
+        &mut self,
+        sources: &[Key<'_>],
+    ) -> Result<Option<CopyRoom<'k>>, CommandError> {
+        if !self.locks_in_turns() {
+            return Ok(None);
+        }
+        let (sizes, bytes) = self.holding(|ctx| Ok(ctx.sizes_of(sources)))?;
+        let work = sizes.work(self.command.spec.weight);
+        if work < WORK_MIN || sizes.elements > work.saturating_mul(COPYING_MAX) {
+            return Ok(None);
+        }
+        Ok(self.kernel.engine.keyspace.room_for_copies(bytes as u64))
+    }
+
+    /// The same however little work it is: otherwise the command would hold all shards.
+    fn room_for_any_copies(
+        &mut self,
+        sources: &[Key<'_>],
+    ) -> Result<Option<CopyRoom<'k>>, CommandError> {
+        if !self.locks_in_turns() {
+            return Ok(None);
+        }
+        let (_, bytes) = self.holding(|ctx| Ok(ctx.sizes_of(sources)))?;
+        Ok(self.kernel.engine.keyspace.room_for_copies(bytes as u64))
+    }
+
+    /// `None` if one of the values changed while it was copied.
+    fn copies(&mut self, sources: &[Key<'_>]) -> Result<Option<Vec<ValueCopy>>, CommandError> {
+        let (keyspace, db, now_ms) = (&self.kernel.keyspace, self.caller.db, self.now_ms);
+        let touch = self.caller.touch();
+        let copies = sources.iter().map(|key| keyspace.copy_value(db, *key, now_ms, touch));
+        Ok(copies.collect::<Result<_, _>>()?)
+    }
+
+    fn are_current(&mut self, copies: &[ValueCopy], sources: &[Key<'_>]) -> bool {
+        let (index, now_ms) = (self.caller.db, self.now_ms);
+        copies
+            .iter()
+            .zip(sources)
+            .all(|(copy, key)| copy.is_current(&mut self.guard.db(index, key.hash(), now_ms), *key))
+    }
+
+    /// The sizes of the values of some keys, which are locked, and their bytes of memory.
+    fn sizes_of(&mut self, sources: &[Key<'_>]) -> (Sizes, usize) {
+        let (index, now_ms) = (self.caller.db, self.now_ms);
+        let (mut sizes, mut bytes) = (Sizes::default(), 0);
+        for key in sources {
+            let mut db = self.guard.db(index, key.hash(), now_ms);
+            sizes.add(&mut db, *key);
+            bytes += db.peek(*key).map_or(0, Entry::allocated_bytes);
+        }
+        (sizes, bytes)
+    }
+
+    /// Runs `body` with the keys of the command locked. They are unlocked afterwards unless they were locked before.
+    /// A command that writes passes the gates again before.
+    ///
+    /// # Errors
+    /// Those of `body`, when a shard is busy, and when a gate has closed.
+    pub fn holding<R>(
+        &mut self,
+        body: impl FnOnce(&mut Context<'_, 'k>) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        if !self.locks_in_turns() {
+            return body(self);
+        }
+        let hashes = self.declared_keys();
+        self.holding_what(|locks| locks.try_lock_many(&hashes), body)
+    }
+
+    /// The same with what `lock` locks.
+    fn holding_what<R>(
+        &mut self,
+        lock: impl for<'l> FnOnce(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>,
+        body: impl FnOnce(&mut Context<'_, 'k>) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        if !self.locks_in_turns() {
+            return body(self);
+        }
+        let access = Access::of(self.command.spec);
+        if access.grows && self.kernel.make_room(self.guard.locks, self.now_ms) == Room::None {
+            return Err(Interrupt::Gate.into());
+        }
+        let judged = |ctx: &mut Context<'_, 'k>| {
+            ctx.judge_again()()?;
+            body(ctx)
+        };
+        let result = self.within(self.hashed, lock, judged)?;
+        // A single shard stays locked otherwise.
+        self.guard.locks.release();
+        result
+    }
+}
+
+fn values_of(copies: &[ValueCopy]) -> Vec<Option<Value<'_>>> {
+    copies.iter().map(ValueCopy::value).collect()
+}

@@ -1,0 +1,249 @@
+//! What a command sees of the data: databases in the shards that are locked for it.
+
+use std::sync::Arc;
+
+use tierce_keyspace::{
+    Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, Savepoint,
+    ShardLocks, Touch, Value, Waiter, Watch,
+};
+
+/// Databases, in the shards that a command has declared. It cannot lock, unlock or wait for any: that is
+/// done around it, by what its [`Scope`](crate::command::Scope) says.
+///
+/// What concerns all shards goes through them one after the other, or, where they are all locked, finds
+/// them so.
+pub struct Guard<'a, 'k> {
+    /// For the kernel alone.
+    pub(super) locks: &'a mut ShardLocks<'k>,
+    #[cfg(debug_assertions)]
+    pub(super) declared: super::declared::Declared,
+}
+
+impl<'a, 'k> Guard<'a, 'k> {
+    /// Over shard locks that hold what a caller has locked for several commands, or locks for one.
+    #[inline]
+    pub fn new(locks: &'a mut ShardLocks<'k>) -> Self {
+        Self {
+            locks,
+            #[cfg(debug_assertions)]
+            declared: super::declared::Declared::default(),
+        }
+    }
+
+    /// The database `db` as far as it is in the shard of `hash`.
+    #[inline]
+    pub fn db(&mut self, db: DbIndex, hash: KeyHash, now_ms: i64) -> Db<'_> {
+        #[cfg(debug_assertions)]
+        self.declared.check(self.locks.keyspace(), hash);
+        self.locks.db(db, hash, now_ms)
+    }
+
+    /// The way to all shards, none of which is held: for what is not about keys but about all data. `None`
+    /// where shards are held for several commands: there is no such way then.
+    pub fn apart(&mut self) -> Option<&mut ShardLocks<'k>> {
+        (!self.locks.is_within()).then_some(&mut *self.locks)
+    }
+
+    /// Locks the shard of a key, in place of the one of the key before.
+    ///
+    /// # Errors
+    /// [`Busy`] if another thread holds it for long.
+    #[inline]
+    pub fn reach(&mut self, hash: KeyHash) -> Result<(), Busy> {
+        self.locks.reach(hash)
+    }
+
+    /// Whether no shards are held for the command, so that it locks the one of each key that it opens.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        !self.locks.is_within()
+    }
+
+    /// Unlocks the shard of the last key in that case, so that others may have their turn.
+    pub fn end_turn(&mut self) {
+        if let Some(locks) = self.apart() {
+            locks.release();
+        }
+    }
+
+    /// The keyspace.
+    #[must_use]
+    pub fn keyspace(&self) -> &'k Keyspace {
+        self.locks.keyspace()
+    }
+
+    /// Reads several keys at once; see [`ShardLocks::values`].
+    ///
+    /// # Errors
+    /// When a value cannot be read from disk.
+    pub fn values(
+        &mut self,
+        db: DbIndex,
+        keys: &[Key<'_>],
+        now_ms: i64,
+    ) -> Result<Vec<Option<Value<'_>>>, Error> {
+        self.locks.values(db, keys, now_ms)
+    }
+
+    /// Registers a client that waits for keys; see [`ShardLocks::wait`].
+    pub fn wait(
+        &mut self,
+        db: DbIndex,
+        keys: &[Key<'_>],
+        wake_on_delete: bool,
+        about: impl std::any::Any + Send + Sync,
+    ) -> Arc<Waiter> {
+        self.locks.wait(db, keys, wake_on_delete, about)
+    }
+
+    /// Adds a key to a watch; see [`ShardLocks::watch`].
+    pub fn watch(&mut self, watch: &mut Watch, db: DbIndex, key: Key<'_>, now_ms: i64) {
+        #[cfg(debug_assertions)]
+        self.declared.check(self.locks.keyspace(), key.hash());
+        self.locks.watch(watch, db, key, now_ms);
+    }
+
+    /// Remembers that a client reads a key; see [`ShardLocks::remember_reader`].
+    pub fn remember_reader(&mut self, db: DbIndex, key: Key<'_>, reader: u64, now_ms: i64) {
+        self.locks.remember_reader(db, key, reader, now_ms);
+    }
+
+    /// Has changes that follow told to clients that have begun to track keys; see
+    /// [`ShardLocks::adopt_broadcast`].
+    pub fn adopt_broadcast(&mut self) {
+        self.locks.adopt_broadcast();
+    }
+
+    /// Ends a watch; see [`ShardLocks::unwatch`].
+    pub fn unwatch(&mut self, watch: Watch) {
+        self.locks.unwatch(watch);
+    }
+
+    /// Whether the operations that follow count as uses of the keys they read or write.
+    pub fn set_touch(&mut self, touch: Touch) {
+        self.locks.set_touch(touch);
+    }
+}
+
+/// For a caller that has locked shards for several commands, and may take them back.
+impl Guard<'_, '_> {
+    /// Begins an undo log, of at most this many bytes; see [`ShardLocks::begin_undo`].
+    pub fn begin_undo(&mut self, limit_bytes: usize) {
+        self.locks.begin_undo(limit_bytes);
+    }
+
+    /// Where [`Guard::rollback_to`] can go back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.locks.savepoint()
+    }
+
+    /// Takes back what was done since then.
+    pub fn rollback_to(&mut self, to: Savepoint) {
+        self.locks.rollback_to(to);
+    }
+
+    /// Takes back all that was done since the undo log began, and ends it.
+    pub fn rollback(&mut self) {
+        self.locks.rollback();
+    }
+
+    /// Makes that final, and ends the undo log.
+    pub fn commit(&mut self) {
+        self.locks.commit();
+    }
+
+    /// Whether the undo log keeps to its limit: to be asked after each command.
+    ///
+    /// # Errors
+    /// When it does not. What was done can still be taken back.
+    pub fn check_undo(&self) -> Result<(), Error> {
+        self.locks.check_undo()
+    }
+}
+
+/// For those whose scope is [`Stepwise`](crate::command::Scope::Stepwise) or all shards.
+impl Guard<'_, '_> {
+    /// Visits all keys of a database; see [`ShardLocks::try_for_each`].
+    ///
+    /// # Errors
+    /// [`Busy`] at a shard that another thread holds for long.
+    pub fn for_each(
+        &mut self,
+        db: DbIndex,
+        now_ms: i64,
+        visit: impl FnMut(&Entry),
+    ) -> Result<(), Busy> {
+        self.check_all();
+        self.locks.try_for_each(db, now_ms, visit)
+    }
+
+    /// Visits some keys of a database; see [`ShardLocks::try_scan`].
+    ///
+    /// # Errors
+    /// As [`Guard::for_each`].
+    pub fn scan(
+        &mut self,
+        db: DbIndex,
+        cursor: u64,
+        count: usize,
+        now_ms: i64,
+        visit: impl FnMut(&Entry),
+    ) -> Result<u64, Busy> {
+        self.check_all();
+        self.locks.try_scan(db, cursor, count, now_ms, visit)
+    }
+
+    /// Any key of a database; see [`ShardLocks::try_random_key`].
+    ///
+    /// # Errors
+    /// As [`Guard::for_each`].
+    pub fn random_key(
+        &mut self,
+        db: DbIndex,
+        random: u64,
+        now_ms: i64,
+    ) -> Result<Option<Vec<u8>>, Busy> {
+        self.check_all();
+        self.locks.try_random_key(db, random, now_ms)
+    }
+
+    /// Removes all keys of some databases; see [`ShardLocks::try_flush`].
+    ///
+    /// # Errors
+    /// As [`Guard::for_each`], and those of `judge`.
+    pub fn flush<E: From<Busy>>(
+        &mut self,
+        dbs: impl IntoIterator<Item = DbIndex>,
+        freeing: Freeing,
+        judge: impl FnOnce() -> Result<(), E>,
+    ) -> Result<u64, E> {
+        self.check_all();
+        self.locks.try_flush(dbs, freeing, judge)
+    }
+
+    /// Exchanges two databases; see [`ShardLocks::swap`].
+    pub fn swap(&mut self, a: DbIndex, b: DbIndex, now_ms: i64) {
+        self.check_all();
+        self.locks.swap(a, b, now_ms);
+    }
+
+    /// Changes libraries of functions or scripts by name, with all shards locked.
+    ///
+    /// # Errors
+    /// As [`Guard::for_each`], and those of `judge`. Nothing has changed then.
+    pub fn change_code<R, E: From<Busy>>(
+        &mut self,
+        judge: impl FnOnce() -> Result<(), E>,
+        change: impl FnOnce(&mut CodeEditor<'_, '_>) -> R,
+    ) -> Result<R, E> {
+        self.check_all();
+        let mut editor = self.locks.try_edit_code()?;
+        judge()?;
+        Ok(change(&mut editor))
+    }
+
+    fn check_all(&self) {
+        #[cfg(debug_assertions)]
+        self.declared.check_all();
+    }
+}

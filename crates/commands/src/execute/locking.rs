@@ -1,0 +1,228 @@
+//! Locks what a command has declared, and then runs it.
+//!
+//! [`entry`] chooses how once, when the table is made. A command with a single key needs nothing: opening
+//! the key locks its shard, which stays locked while the next requests go there as well.
+//!
+//! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a client
+//! is served that has waited, a command that writes passes the gates again with its keys locked, before it changes anything.
+
+use std::time::Duration;
+
+use super::{Context, Guard};
+use crate::command::{Access, Handler, Scope, Spec, Weight};
+use crate::error::{CommandError, Interrupt};
+use crate::transaction::Needs;
+use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
+
+type Done = Result<(), CommandError>;
+
+/// What the body of a command is entered by.
+#[must_use]
+pub fn entry(spec: &Spec) -> Handler {
+    match spec.scope() {
+        // The guard takes one shard after the other, or finds all of them locked.
+        Scope::Nothing | Scope::Stepwise | Scope::Program => spec.run,
+        Scope::InTurns => in_turns,
+        Scope::Keys if spec.has_one_key() && spec.weight == Weight::Light => spec.run,
+        Scope::Keys if spec.has_one_key() => body,
+        Scope::Keys => with_keys,
+        Scope::Apart => apart,
+        Scope::All => with_all,
+        Scope::AllInTurns => all_in_turns,
+        Scope::OfCall(_) => as_the_call_says,
+    }
+}
+
+/// The body, behind what its values weigh.
+fn body(ctx: &mut Context<'_, '_>) -> Done {
+    ctx.weigh_values()?;
+    ctx.judge_again()()?;
+    (ctx.command.spec.run)(ctx)
+}
+
+/// Locks the shards of all keys at once.
+fn with_keys(ctx: &mut Context<'_, '_>) -> Done {
+    let (spec, keyspace) = (ctx.command.spec, &ctx.kernel.keyspace);
+    let args = ctx.call.0;
+    let mut hashed = Vec::with_capacity(args.len());
+    spec.key_indexes(args).for_each(|index| {
+        let key = args.at(index);
+        hashed.push((key, keyspace.hash(key)));
+    });
+    let hashes: Vec<KeyHash> = hashed.iter().map(|(_, hash)| *hash).collect();
+    ctx.within(&hashed, |locks| locks.try_lock_many(&hashes), body)?
+}
+
+fn with_all(ctx: &mut Context<'_, '_>) -> Done {
+    ctx.within(ctx.hashed, ShardLocks::try_lock_all, body)?
+}
+
+/// The body locks the keys itself, or finds them locked: see `copies`.
+fn in_turns(ctx: &mut Context<'_, '_>) -> Done {
+    match ctx.command.spec {
+        spec if ctx.locks_in_turns() => (spec.run)(ctx),
+        spec if spec.has_one_key() => body(ctx),
+        _ => with_keys(ctx),
+    }
+}
+
+/// The same with all keys that there are.
+fn all_in_turns(ctx: &mut Context<'_, '_>) -> Done {
+    if ctx.locks_in_turns() { (ctx.command.spec.run)(ctx) } else { with_all(ctx) }
+}
+
+/// The shard of the request before is unlocked first; those that a guard around it holds stay locked.
+fn apart(ctx: &mut Context<'_, '_>) -> Done {
+    if let Some(locks) = ctx.apart() {
+        locks.release();
+    }
+    (ctx.command.spec.run)(ctx)
+}
+
+fn as_the_call_says(ctx: &mut Context<'_, '_>) -> Done {
+    match ctx.command.spec.scope_of(ctx.call.0) {
+        Scope::Nothing | Scope::Stepwise | Scope::Program | Scope::OfCall(_) => {
+            (ctx.command.spec.run)(ctx)
+        }
+        Scope::InTurns => in_turns(ctx),
+        Scope::Apart => apart(ctx),
+        Scope::Keys => with_keys(ctx),
+        Scope::All => with_all(ctx),
+        Scope::AllInTurns => all_in_turns(ctx),
+    }
+}
+
+impl<'k> Context<'_, 'k> {
+    /// The way to all shards, none of which is held: for the few commands that are not about keys but
+    /// about all data, such as SAVE. `None` inside of a guard, where there is no such way.
+    pub fn apart(&mut self) -> Option<&mut ShardLocks<'k>> {
+        self.guard.apart()
+    }
+
+    /// Whether a call of the command may be entered: always outside of a guard that holds shards for
+    /// several commands, and inside of one if what it has declared is locked. To be asked by callers that run
+    /// commands inside of a guard; to enter one that is not covered panics.
+    #[must_use]
+    pub fn covers(&self) -> bool {
+        let locks = &*self.guard.locks;
+        match self.command.spec.scope_of(self.call.0) {
+            Scope::Nothing | Scope::Apart => true,
+            Scope::Keys | Scope::InTurns => {
+                self.declared_keys().into_iter().all(|hash| locks.covers(hash))
+            }
+            Scope::Stepwise
+            | Scope::All
+            | Scope::AllInTurns
+            | Scope::Program
+            | Scope::OfCall(_) => locks.covers_all(),
+        }
+    }
+
+    /// A shard that the command has declared and a program has held for so long, if there is one: to wait for it may
+    /// be to wait without end.
+    #[must_use]
+    pub fn held_by_program(&self, for_long: Duration) -> Option<Busy> {
+        let running = &self.kernel.scripts.running;
+        let any = || running.any_held(for_long);
+        let one_of = |hashes: &[KeyHash]| {
+            let mut shards = hashes.iter().map(|hash| self.kernel.keyspace.shard_of(*hash));
+            shards.find(|shard| running.refusal(*shard, for_long).is_some())
+        };
+        any()?;
+        let shard = match (&self.caller.transaction, self.command.spec.scope_of(self.call.0)) {
+            (Some(queued), _) if self.command.is_exec() => match queued.needs() {
+                Needs::All => any(),
+                Needs::Keys(keys) => one_of(keys),
+            },
+            (_, Scope::Nothing | Scope::Apart) => None,
+            (_, Scope::Keys | Scope::InTurns | Scope::Program) => one_of(&self.declared_keys()),
+            (_, Scope::Stepwise | Scope::All | Scope::AllInTurns | Scope::OfCall(_)) => any(),
+        };
+        shard.map(|shard| Busy { shard })
+    }
+
+    /// Whether the command runs inside of a guard that holds shards for several.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        self.guard.locks.is_within()
+    }
+
+    /// Looks at the gates once more, to be called with the keys locked where much time may have passed since the command
+    /// was judged. It has changed nothing yet, and replied nothing. What is called fails with an interrupt when one has
+    /// closed, or when its client has gone.
+    #[inline]
+    pub(crate) fn judge_again(&self) -> impl FnOnce() -> Done + use<'k> {
+        self.judge_again_as(Access::of(self.command.spec))
+    }
+
+    /// The same for what does not have the access of its command.
+    #[inline]
+    pub(super) fn judge_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
+        let (kernel, comes_late) = (self.kernel, self.mode.comes_late());
+        let is_in_vain = self.mode.is_in_vain();
+        move || match comes_late && (is_in_vain || kernel.has_closed(access)) {
+            true => Err(Interrupt::Gate.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// For a command that comes late, and whose body locks the key: it is locked, so that the body finds it so, and the
+    /// command is judged again.
+    pub(super) fn lock_late(&mut self) -> Done {
+        let spec = self.command.spec;
+        if matches!(spec.scope_of(self.call.0), Scope::Keys) && spec.has_one_key() {
+            spec.key_indexes(self.call.0)
+                .try_for_each(|index| self.reach(self.call.0.at(index)))?;
+            self.judge_again()()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn declared_keys(&self) -> Vec<KeyHash> {
+        let args = self.call.0;
+        let keys = self.command.spec.key_indexes(args);
+        keys.map(|index| self.kernel.keyspace.hash(&args[index])).collect()
+    }
+
+    /// Locks the shard of a key, for a command that is not known to need it before it runs.
+    ///
+    /// # Errors
+    /// When another thread holds the shard for long.
+    pub fn reach(&mut self, key: &[u8]) -> Result<(), CommandError> {
+        Ok(self.guard.locks.reach(self.kernel.keyspace.hash(key))?)
+    }
+
+    /// Runs `body` with what `lock` locks, and these keys hashed.
+    pub(super) fn within<R>(
+        &mut self,
+        hashed: &[(&[u8], KeyHash)],
+        lock: impl for<'l> FnOnce(&'l mut ShardLocks<'k>) -> Result<MultiShardGuard<'l, 'k>, Busy>,
+        body: impl FnOnce(&mut Context<'_, 'k>) -> R,
+    ) -> Result<R, CommandError> {
+        let Self {
+            kernel, caller, call, guard, reply, command, counters, now_ms, mode, large, ..
+        } = self;
+        let (kernel, command, counters, call) = (*kernel, *command, *counters, *call);
+        let mut locked = lock(guard.locks)?;
+        let guard = Guard {
+            locks: locked.locks(),
+            #[cfg(debug_assertions)]
+            declared: guard.declared.clone(),
+        };
+        let reply = reply.reborrow();
+        let (now_ms, mode, large) = (*now_ms, *mode, *large);
+        Ok(body(&mut Context {
+            kernel,
+            caller,
+            call,
+            guard,
+            reply,
+            command,
+            counters,
+            now_ms,
+            mode,
+            large,
+            hashed,
+        }))
+    }
+}

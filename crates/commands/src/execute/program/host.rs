@@ -1,0 +1,369 @@
+//! What a program reaches from its machine: commands, which pass their gates one by one as in Redis, and its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_keyspace::ShardLocks;
+use tierce_lua::{Host, LogLevel, NoSuchCommand, Replication, Stop};
+use tierce_output::Output;
+use tierce_wire::resp::{Args, OwnedArgs, Proto};
+
+use super::super::{Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve};
+use super::outbox::{self, Outbox};
+use super::workspace::Buffers;
+use crate::acl;
+use crate::caller::Caller;
+use crate::command::{Command, Flags};
+use crate::error::CommandError;
+use crate::fetch;
+use crate::kernel::Kernel;
+use crate::meter::Meter;
+use crate::pubsub::Kind;
+use crate::reply::Reply;
+use crate::scripting::Run;
+use crate::slowlog;
+use crate::stats::Counters;
+
+/// Calls between two looks at the clock, which costs a tenth of a call.
+const CALLS_PER_LOOK: u32 = 8;
+
+/// What is never called by a program.
+const NOT_ALLOWED: CommandError =
+    CommandError::new("ERR This Redis command is not allowed from script");
+const READ_ONLY: CommandError =
+    CommandError::new("ERR Write commands are not allowed from read-only scripts.");
+const UNKNOWN: CommandError = CommandError::new("ERR Unknown Redis command called from script");
+const WRONG_NUMBER: CommandError =
+    CommandError::new("ERR Wrong number of args calling Redis command from script");
+const TOO_LARGE: CommandError =
+    CommandError::new("ERR The arguments of a command called from script are too large");
+
+/// What a program may do.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) is_read_only: bool,
+    pub(super) allows_oom: bool,
+    /// When it has begun, memory was beyond its limit, and nothing could be evicted.
+    pub(super) is_out_of_memory: bool,
+    /// Bytes that it may take; 0 for no limit.
+    pub(super) memory_limit: usize,
+}
+
+/// Where a program runs, and what ends it there.
+pub(super) enum Place<'r> {
+    /// On a worker, until this time of the kernel's clock.
+    Worker { until_nanos: u64 },
+    /// On a thread that it may occupy, until it is killed, or for this long.
+    Apart { run: &'r Arc<Run>, time_limit: Option<Duration> },
+}
+
+impl<'r> Place<'r> {
+    /// On a worker that has so much time.
+    pub(super) fn worker(kernel: &Kernel, time: Duration) -> Self {
+        Self::Worker { until_nanos: (kernel.nanos)() + time.as_nanos() as u64 }
+    }
+
+    /// On another thread.
+    pub(super) fn apart(kernel: &Kernel, run: &'r Arc<Run>) -> Self {
+        let limit_ms = kernel.config.live().script_time_limit();
+        let time_limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
+        Self::Apart { run, time_limit }
+    }
+
+    fn is_worker(&self) -> bool {
+        matches!(self, Self::Worker { .. })
+    }
+}
+
+/// What one run of a program reaches.
+pub(super) struct ProgramHost<'h, 'k> {
+    kernel: &'k Kernel,
+    caller: &'h mut Caller,
+    locks: &'h mut ShardLocks<'k>,
+    counters: &'k Counters,
+    now_ms: i64,
+    buffers: &'h mut Buffers,
+    place: Place<'h>,
+    terms: Terms,
+    outbox: &'h mut Outbox,
+    meter: Meter<'k>,
+    /// Calls until the next look at the clock.
+    calls_left: u32,
+    has_written: bool,
+}
+
+impl<'h, 'k> ProgramHost<'h, 'k> {
+    #[expect(clippy::too_many_arguments, reason = "all that a run has been found out of")]
+    pub(super) fn new(
+        kernel: &'k Kernel,
+        caller: &'h mut Caller,
+        locks: &'h mut ShardLocks<'k>,
+        counters: &'k Counters,
+        now_ms: i64,
+        buffers: &'h mut Buffers,
+        place: Place<'h>,
+        terms: Terms,
+        outbox: &'h mut Outbox,
+    ) -> Self {
+        let meter = Meter::start(kernel, counters);
+        let calls_left = CALLS_PER_LOOK;
+        let has_written = false;
+        Self {
+            kernel,
+            caller,
+            locks,
+            counters,
+            now_ms,
+            buffers,
+            place,
+            terms,
+            outbox,
+            meter,
+            calls_left,
+            has_written,
+        }
+    }
+
+    /// Accounts for the calls. Whether one of them may have written, so that there is an undo log.
+    pub(super) fn finish(&mut self) -> bool {
+        let words = &self.buffers.last_words;
+        self.meter.finish(&self.caller.client, || {
+            slowlog::shorten(&self.kernel.commands, words.as_args())
+        });
+        self.has_written
+    }
+
+    /// The command of a call that may be made. What it refuses is what Redis refuses, in its order.
+    fn admit(&self, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
+        let command = resolve(self.kernel, args).map_err(|refused| Refused {
+            error: if refused.command.is_some() { WRONG_NUMBER } else { UNKNOWN },
+            ..refused
+        })?;
+        let flags = command.spec.flags;
+        let refused = |error| Err(Refused { command: Some(command), error });
+        if flags.intersects(Flags::NOSCRIPT.with(Flags::NONBLOCKING)) {
+            return refused(NOT_ALLOWED);
+        }
+        let allowed = self.kernel.check_rights(self.caller, command, args, acl::Origin::Lua);
+        if let Err(error) = allowed {
+            return refused(error);
+        }
+        let writes = flags.contains(Flags::WRITE);
+        if self.terms.is_read_only && (writes || tells_others(command)) {
+            return refused(READ_ONLY);
+        }
+        // A program that has written goes on.
+        let is_gated = !self.has_written && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
+        match is_gated.then(|| self.closed_to(flags)).flatten() {
+            Some(error) => refused(error),
+            None => Ok(command),
+        }
+    }
+
+    /// Why a command with these flags must not write as things are.
+    fn closed_to(&self, flags: Flags) -> Option<CommandError> {
+        let kernel = self.kernel;
+        let writes = flags.contains(Flags::WRITE);
+        if writes && kernel.persistence.refuses_writes() {
+            return Some(CommandError::CANNOT_SAVE);
+        }
+        if writes && kernel.durability.refuses_writes() {
+            return Some(CommandError::not_logged(kernel.durability.write_failure()));
+        }
+        let is_short = self.terms.is_out_of_memory && !self.terms.allows_oom;
+        let is_refused = flags.contains(Flags::DENYOOM) && is_short;
+        is_refused.then_some(CommandError::OUT_OF_MEMORY)
+    }
+
+    /// Makes a call, whose reply goes to the buffer for that.
+    ///
+    /// # Errors
+    /// What ends the run.
+    fn make(&mut self, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
+        let command = match self.admit(args) {
+            Ok(command) => command,
+            Err(refused) => {
+                let mut reply = Reply::new(&mut self.buffers.reply, proto);
+                refuse(self.kernel, self.counters, &mut reply, &refused);
+                return Ok(());
+            }
+        };
+        let (meter, client) = (&mut self.meter, &self.caller.client);
+        let last = &self.buffers.last_words;
+        let timing = meter
+            .begin(command, client, || slowlog::shorten(&self.kernel.commands, last.as_args()));
+        if let Err(stop) = self.run(command, args, proto) {
+            self.meter.take_back(timing);
+            return Err(stop);
+        }
+        if !command.is_data_only {
+            self.meter.look_again();
+            self.locks.look_for_event_classes();
+        }
+        self.meter.end(timing, command, &self.caller.client, || {
+            slowlog::shorten(&self.kernel.commands, args)
+        });
+        if self.kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
+            self.outbox.show_inner(self.caller, args);
+        }
+        self.check_memory()
+    }
+
+    fn run(&mut self, command: &'k Command, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
+        match command.spec.name {
+            "publish" => return self.publish(Kind::Channel, args, proto),
+            "spublish" => return self.publish(Kind::ShardChannel, args, proto),
+            _ => {}
+        }
+        let hashed = command.has_one_key.then(|| {
+            let key = args.at(command.first_key);
+            (key, self.kernel.keyspace.hash(key))
+        });
+        let is_covered = hashed.is_none_or(|(_, hash)| self.locks.covers(hash));
+        let (kernel, counters) = (self.kernel, self.counters);
+        let mut ctx = Context {
+            kernel,
+            caller: self.caller,
+            call: Call::new(args),
+            guard: Guard::new(self.locks),
+            reply: Reply::new(&mut self.buffers.reply, proto),
+            command,
+            counters,
+            now_ms: self.now_ms,
+            mode: Mode::of_calls(self.place.is_worker()),
+            large: None,
+            hashed: hashed.as_slice(),
+        };
+        if !is_covered || (hashed.is_none() && !ctx.covers()) {
+            return Err(Stop::Undeclared);
+        }
+        if self.place.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
+            return Err(Stop::Long);
+        }
+        if !self.has_written && may_change(command) {
+            ctx.guard.begin_undo(usize::MAX);
+            self.has_written = true;
+        }
+        if let Err(error) = ctx.enter() {
+            if error.interrupt().is_some() {
+                return Err(Stop::Long);
+            }
+            counters.failed(command.id);
+            reply_error(kernel, counters, &mut ctx.reply, &error);
+        }
+        Ok(())
+    }
+
+    /// The message is sent when the program has ended; it replies who would get it now.
+    fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
+        let (channel, message) = (args.at(1), args.at(2));
+        let pubsub = &self.kernel.pubsub;
+        if self.place.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
+            return Err(Stop::Long);
+        }
+        self.outbox.publish(kind, channel, message);
+        let count = pubsub.receivers(kind, channel);
+        Reply::new(&mut self.buffers.reply, proto).count(count);
+        Ok(())
+    }
+
+    /// # Errors
+    /// When the program has written or collected more than it may.
+    pub(super) fn check_memory(&self) -> Result<(), Stop> {
+        let limit = self.terms.memory_limit;
+        let is_too_much = limit > 0 && self.locks.undo_bytes() + self.outbox.bytes() > limit;
+        if is_too_much || self.outbox.is_full() { Err(Stop::MemoryLimit) } else { Ok(()) }
+    }
+}
+
+/// Whether a command may change keys: PFCOUNT writes down what it has counted, and does not say so.
+fn may_change(command: &Command) -> bool {
+    command.spec.flags.contains(Flags::WRITE) || command.spec.name == "pfcount"
+}
+
+/// Whether a command does something that others see, though it does not say that it writes.
+fn tells_others(command: &Command) -> bool {
+    matches!(command.spec.name, "publish" | "spublish" | "pfcount")
+}
+
+/// Whether a call needs values that are on disk, which no worker waits for.
+fn needs_disk(ctx: &mut Context<'_, '_>) -> bool {
+    let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
+    let (command, args, mut reads) = (ctx.command, ctx.call.args(), Vec::new());
+    let added = fetch::add_pending_reads(ctx.guard.locks, db, command, args, now_ms, &mut reads);
+    added.is_err() || !reads.is_empty()
+}
+
+/// Copies the words of a call; `None` if they are too large for one.
+fn copy_words(words: &[&[u8]], copy: &mut OwnedArgs) -> Option<()> {
+    copy.clear();
+    words.iter().try_for_each(|word| copy.push(word).ok())
+}
+
+fn write_error(output: &mut Output, error: &CommandError, proto: Proto) {
+    Reply::new(output, proto).error(error);
+}
+
+impl Host for ProgramHost<'_, '_> {
+    fn call(&mut self, words: &[&[u8]], proto: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        self.calls_left -= 1;
+        if self.calls_left == 0 {
+            self.calls_left = CALLS_PER_LOOK;
+            self.look()?;
+        }
+        let mut copy = std::mem::take(&mut self.buffers.words);
+        let done = match copy_words(words, &mut copy) {
+            Some(()) => self.make(copy.as_args(), proto),
+            None => {
+                write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
+                Ok(())
+            }
+        };
+        self.buffers.words = std::mem::replace(&mut self.buffers.last_words, copy);
+        match done {
+            Ok(()) => self.buffers.reply.drain_into(reply),
+            Err(_) => self.buffers.reply.reset(),
+        }
+        done
+    }
+
+    #[inline]
+    fn look(&mut self) -> Result<(), Stop> {
+        self.check_memory()?;
+        match self.place {
+            Place::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
+                Err(Stop::Long)
+            }
+            Place::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
+            Place::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
+                Err(Stop::TimeLimit)
+            }
+            Place::Apart { run, .. } => {
+                self.kernel.turn_away_from_programs(run, self.counters);
+                Ok(())
+            }
+            Place::Worker { .. } => Ok(()),
+        }
+    }
+
+    fn log(&mut self, level: LogLevel, message: &[u8]) {
+        if outbox::logs(self.kernel, level) {
+            self.outbox.log(level, message);
+        }
+    }
+
+    fn acl_check(&mut self, words: &[&[u8]]) -> Result<bool, NoSuchCommand> {
+        let mut copy = OwnedArgs::new();
+        copy_words(words, &mut copy).ok_or(NoSuchCommand)?;
+        let args = copy.as_args();
+        let command = match resolve(self.kernel, args) {
+            Ok(command) => command,
+            // A wrong number of arguments does not matter.
+            Err(refused) => refused.command.ok_or(NoSuchCommand)?,
+        };
+        Ok(self.caller.rights().check(command, args).is_ok())
+    }
+
+    /// All effects go to the log, or a restart would bring back other data than there were.
+    fn set_repl(&mut self, _replication: Replication) {}
+}

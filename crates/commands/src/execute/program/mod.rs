@@ -1,0 +1,471 @@
+//! Programs (scripts and functions): run within one guard, like a transaction, with an undo log from their first write on.
+//!
+//! The shards of the declared keys are locked together before a program runs. What it needs beyond that ends the run:
+//! all that it has done is taken back, and it runs again from its beginning.
+//! - It reaches for a key that it has not declared: it runs again with all shards locked.
+//! - It takes longer than a worker has time for, or calls a command that does: it runs again on a thread for programs.
+//!
+//! So neither its client nor any other sees a part of what it does. It can be killed at any time, and leaves nothing
+//! behind then. Its writes are one record of the log, and what it does beyond keys happens at its end (`outbox`).
+//!
+//! A program that fails keeps what it has written, as in Redis, unless it is `atomic`.
+//!
+//! * `host`: what a program reaches from its machine.
+//! * `loading`: running the code of libraries.
+//! * `outbox`: what happens when it has ended.
+//! * `waiting`: who waits for a thread that endless programs have.
+//! * `workspace`: the machine of a thread.
+
+mod host;
+mod loading;
+mod outbox;
+mod waiting;
+mod workspace;
+
+use std::time::Duration;
+
+use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
+use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
+use tierce_wire::resp::Encoder;
+
+use self::host::{Place, ProgramHost, Terms};
+use self::outbox::Outbox;
+use super::{Context, Mode};
+use crate::command::{Done, Flags};
+use crate::error::{CommandError, Interrupt};
+use crate::eviction::Room;
+use crate::scripting::{Ending, Held, History, Kind, KnownFunction, Run, Ticket};
+use crate::slowlog;
+use crate::stats::Stat;
+
+pub(crate) use self::workspace::Workspace;
+
+/// The longest that a program may run on a worker, which serves many connections. One that takes longer has run so long
+/// in vain.
+const WORKER_TIME: Duration = Duration::from_millis(1);
+
+/// What is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Code<'p> {
+    /// A script, which others know by its SHA-1.
+    Script(&'p Script),
+    /// A function of a library, which others know by its name.
+    Function {
+        /// Where it is registered.
+        library: &'p Library,
+        /// What it is called there.
+        name: &'p [u8],
+    },
+}
+
+/// A program, and what is known of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Program<'p> {
+    /// What is run.
+    pub(crate) code: Code<'p>,
+    /// What it may do.
+    pub(crate) flags: ProgramFlags,
+    /// Whether it says so itself. A script that does not may write, unless each call says otherwise.
+    pub(crate) has_flags: bool,
+    /// What its earlier runs were like.
+    pub(crate) history: &'p History,
+}
+
+impl<'p> Program<'p> {
+    /// A script.
+    pub(crate) fn of_script(script: &'p Script, history: &'p History) -> Self {
+        let (flags, has_flags) = (script.flags(), script.has_shebang());
+        Self { code: Code::Script(script), flags, has_flags, history }
+    }
+
+    /// What others know it by.
+    fn name(&self) -> Vec<u8> {
+        match self.code {
+            Code::Script(script) => script.sha().to_hex().to_vec(),
+            Code::Function { name, .. } => name.to_vec(),
+        }
+    }
+
+    /// A function.
+    pub(crate) fn of_function(known: &'p KnownFunction) -> Self {
+        let KnownFunction { library, function, history } = known;
+        let code = Code::Function { library, name: &function.name };
+        Self { code, flags: function.flags, has_flags: true, history }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.code {
+            Code::Script(_) => Kind::Script,
+            Code::Function { .. } => Kind::Function,
+        }
+    }
+
+    fn is(&self, flag: ProgramFlags) -> bool {
+        self.flags.contains(flag)
+    }
+}
+
+/// What a program has locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The shards of the keys that it has declared.
+    Declared,
+    /// All.
+    All,
+}
+
+/// What a run has done.
+struct Effects {
+    /// What happens when it has ended.
+    outbox: Outbox,
+    /// There is an undo log.
+    has_written: bool,
+}
+
+/// How a run has ended that was not interrupted.
+enum Ended {
+    /// It has replied. Here is what happens now.
+    Through(Outbox),
+    /// It has reached for a key that is not locked, and nothing has happened.
+    NeedsMore,
+}
+
+impl<'k> Context<'_, 'k> {
+    /// Runs a program for the caller, and replies.
+    ///
+    /// # Errors
+    /// When it must not run as things are, or an interrupt; nothing has changed then.
+    pub(crate) fn run_program(
+        &mut self,
+        program: &Program<'_>,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Done {
+        let terms = self.terms_of(program);
+        self.check_terms(program, &terms)?;
+        let call = tierce_lua::Call { keys, args, proto: self.reply.proto() };
+        let mut reach = match program.history.begins_wide() {
+            true => Reach::All,
+            false => Reach::Declared,
+        };
+        loop {
+            match self.lock_and_run(program, &call, reach, terms)? {
+                Ended::Through(outbox) => {
+                    outbox.deliver(self.kernel);
+                    return Ok(());
+                }
+                Ended::NeedsMore => {
+                    program.history.was_wide();
+                    reach = Reach::All;
+                }
+            }
+        }
+    }
+
+    /// What a program may do that begins now.
+    fn terms_of(&mut self, program: &Program<'_>) -> Terms {
+        Terms {
+            is_read_only: self.is_read_only() || program.is(ProgramFlags::NO_WRITES),
+            allows_oom: program.is(ProgramFlags::ALLOW_OOM),
+            is_out_of_memory: self.is_out_of_memory(),
+            memory_limit: self.kernel.config.live().script_memory_limit() as usize,
+        }
+    }
+
+    /// What a program that states its flags promises is held against how things are before it runs. Of any other one
+    /// each call is.
+    fn check_terms(&self, program: &Program<'_>, terms: &Terms) -> Done {
+        const WRITES: CommandError =
+            CommandError::new("ERR Can not execute a script with write flag using *_ro command.");
+        const NO_MEMORY: CommandError = CommandError::new(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        );
+        if !program.has_flags || program.is(ProgramFlags::NO_WRITES) {
+            return Ok(());
+        }
+        self.check_that_writes_are_kept()?;
+        if self.is_read_only() {
+            return Err(WRITES);
+        }
+        if terms.is_out_of_memory && !terms.allows_oom {
+            return Err(NO_MEMORY);
+        }
+        Ok(())
+    }
+
+    /// Whether memory is beyond its limit and nothing can be evicted, as it is before a program begins. What that adds
+    /// is evicted later. In a transaction nothing can be evicted, and EXEC has just done so.
+    fn is_out_of_memory(&mut self) -> bool {
+        let keyspace = &self.kernel.keyspace;
+        if !keyspace.has_memory_limit() || !keyspace.is_short_of_memory() {
+            return false;
+        }
+        match self.is_within() {
+            true => keyspace.eviction().policy == Policy::Noeviction,
+            false => self.kernel.make_room(self.guard.locks, self.now_ms) == Room::None,
+        }
+    }
+
+    fn check_that_writes_are_kept(&self) -> Done {
+        const ADVICE: &str =
+            "Writable scripts are blocked. Use 'no-writes' flag for read only scripts.";
+        if self.kernel.persistence.refuses_writes() {
+            return Err(CommandError::text(format!(
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. \
+                 {ADVICE}"
+            )));
+        }
+        if self.kernel.durability.refuses_writes() {
+            let cause = self.kernel.durability.write_failure().unwrap_or_default();
+            return Err(CommandError::text(format!(
+                "MISCONF Redis is configured to persist data to AOF, but it's currently unable to persist to disk. \
+                 {ADVICE} AOF error: {cause}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether the call is one of EVAL_RO and its relatives.
+    fn is_read_only(&self) -> bool {
+        self.command.spec.flags.contains(Flags::READONLY)
+    }
+
+    fn lock_and_run(
+        &mut self,
+        program: &Program<'_>,
+        call: &tierce_lua::Call<'_>,
+        reach: Reach,
+        terms: Terms,
+    ) -> Result<Ended, CommandError> {
+        if reach == Reach::All {
+            let run =
+                |ctx: &mut Context<'_, 'k>| ctx.run_within(program, call, terms, || Held::All);
+            return self.within(&[], ShardLocks::try_lock_all, run)?;
+        }
+        let keyspace = &self.kernel.keyspace;
+        let mut hashes: Vec<KeyHash> = call.keys.iter().map(|key| keyspace.hash(key)).collect();
+        if hashes.is_empty() {
+            // One shard is locked in any case: what runs inside of a guard does not wait.
+            hashes.push(keyspace.hash(b""));
+        }
+        let is_inside = self.is_within();
+        let run = |ctx: &mut Context<'_, 'k>| {
+            ctx.run_within(program, call, terms, || match is_inside {
+                true => Held::All,
+                false => Held::Some(hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect()),
+            })
+        };
+        self.within(&[], |locks| locks.try_lock_many(&hashes), run)?
+    }
+
+    /// Runs it with the shards locked. `held` says which these are.
+    fn run_within(
+        &mut self,
+        program: &Program<'_>,
+        call: &tierce_lua::Call<'_>,
+        terms: Terms,
+        held: impl FnOnce() -> Held,
+    ) -> Result<Ended, CommandError> {
+        self.judge_again()()?;
+        let scripts = &self.kernel.scripts;
+        let is_on_worker = self.mode.may_leave() && scripts.offload.is_open();
+        if is_on_worker && program.history.is_long() {
+            // It was tried whether the shards are to be had, so that the client does not wait for a thread in vain.
+            return Err(Interrupt::Long.into());
+        }
+        let ticket = (!is_on_worker).then(|| {
+            let words = slowlog::shorten(&self.kernel.commands, self.call.args());
+            scripts.running.begin(Run::new(program.kind(), program.name(), words, held()))
+        });
+        let place = match &ticket {
+            Some(ticket) => Place::apart(self.kernel, ticket.run()),
+            None => Place::worker(self.kernel, WORKER_TIME),
+        };
+        let (outcome, effects) = self.run_on_machine(program, call, terms, place);
+        if let Some(ticket) = &ticket
+            && program.history.is_long()
+            && ticket.run().elapsed() < WORKER_TIME
+        {
+            program.history.was_short();
+        }
+        self.end_program(program, outcome, ticket.as_ref(), effects)
+    }
+
+    /// Runs it once. The caller decides whether its effects stay.
+    fn run_on_machine(
+        &mut self,
+        program: &Program<'_>,
+        call: &tierce_lua::Call<'_>,
+        terms: Terms,
+        place: Place<'_>,
+    ) -> (Outcome, Effects) {
+        let (db, origin) = (self.caller.db, self.guard.locks.origin());
+        let client = self.caller.client.id;
+        self.guard.locks.set_origin(Origin { source: Source::Script, client });
+        let (mut outbox, mut has_written) = (Outbox::default(), false);
+        if self.kernel.clients.has_monitors() {
+            outbox.show_call(self.caller, self.call.args());
+        }
+        let Self { kernel, caller, guard, reply, counters, now_ms, .. } = self;
+        let outcome = Workspace::with(kernel, |workspace| {
+            let (machine, buffers) = workspace.parts();
+            machine.set_memory_limit(terms.memory_limit);
+            let mut host = ProgramHost::new(
+                kernel,
+                caller,
+                guard.locks,
+                counters,
+                *now_ms,
+                buffers,
+                place,
+                terms,
+                &mut outbox,
+            );
+            let out = reply.parts().0.buffer();
+            let begin = out.len();
+            let outcome = match program.code {
+                Code::Script(script) => machine.run(script, call, &mut host, out),
+                Code::Function { library, name } => {
+                    machine.run_function(library, name, call, &mut host, out)
+                }
+            };
+            let outcome = match host.check_memory() {
+                // It has ended before its machine has looked.
+                Err(stop) if !matches!(outcome, Outcome::Stopped(_)) => {
+                    out.truncate(begin);
+                    Outcome::Stopped(stop)
+                }
+                _ => outcome,
+            };
+            has_written = host.finish();
+            if let Outcome::Reply { is_error: true } = outcome {
+                // The kind stands between the sign and the first space.
+                let line = String::from_utf8_lossy(&out[begin + 1..]).into_owned();
+                kernel.errors.count(CommandError::text(line).kind());
+            }
+            outcome
+        });
+        self.guard.locks.set_origin(origin);
+        if self.caller.db != db {
+            // SELECT in a program is for that alone.
+            self.caller.select(db);
+        }
+        // Not the last one that it has called.
+        self.caller.client.note_command(self.command.id);
+        (outcome, Effects { outbox, has_written })
+    }
+
+    /// Keeps what it has done or takes it back, and replies.
+    fn end_program(
+        &mut self,
+        program: &Program<'_>,
+        outcome: Outcome,
+        ticket: Option<&Ticket<'_>>,
+        effects: Effects,
+    ) -> Result<Ended, CommandError> {
+        let has_ended = !matches!(outcome, Outcome::Stopped(_));
+        if has_ended && effects.has_written && self.is_held_back() {
+            self.keep(effects, false);
+            return Err(Interrupt::Gate.into());
+        }
+        let stop = match outcome {
+            Outcome::Reply { is_error: false } => {
+                return Ok(Ended::Through(self.keep(effects, true)));
+            }
+            Outcome::Reply { is_error: true } => {
+                let is_kept = !self.is_atomic(program);
+                self.counters.failed(self.command.id);
+                self.counters.add(Stat::Errors, 1);
+                return Ok(Ended::Through(self.keep(effects, is_kept)));
+            }
+            Outcome::Failed(failure) => {
+                let is_kept = !self.is_atomic(program);
+                self.reply_failure(&failure);
+                return Ok(Ended::Through(self.keep(effects, is_kept)));
+            }
+            Outcome::Stopped(stop) => stop,
+        };
+        self.keep(effects, false);
+        match stop {
+            Stop::Undeclared => Ok(Ended::NeedsMore),
+            Stop::Long => {
+                program.history.was_long();
+                Err(Interrupt::Long.into())
+            }
+            stop => {
+                let ending = ticket.and_then(|ticket| ticket.run().ending());
+                self.log_stop(program, stop, ending);
+                Err(error_of(stop, ending))
+            }
+        }
+    }
+
+    /// Whether a pause has begun while the program ran, away from its worker: nothing changes in a pause, so that it runs
+    /// again when that ends.
+    fn is_held_back(&self) -> bool {
+        let is_paused =
+            || self.kernel.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
+        self.mode.comes_late() && is_paused()
+    }
+
+    /// Commits what the program has written, or takes it back. Returns what is still to happen.
+    fn keep(&mut self, effects: Effects, is_kept: bool) -> Outbox {
+        match (effects.has_written, is_kept) {
+            (false, _) => {}
+            (true, true) => self.guard.commit(),
+            (true, false) => self.guard.rollback(),
+        }
+        if is_kept { effects.outbox } else { Outbox::default() }
+    }
+
+    fn is_atomic(&self, program: &Program<'_>) -> bool {
+        program.is(ProgramFlags::ATOMIC) || self.kernel.config.live().script_atomic()
+    }
+
+    fn reply_failure(&mut self, Failure { text, is_counted }: &Failure) {
+        self.counters.failed(self.command.id);
+        self.counters.add(Stat::Errors, u64::from(!is_counted));
+        if !is_counted {
+            let text = String::from_utf8_lossy(text).into_owned();
+            self.kernel.errors.count(CommandError::text(text).kind());
+        }
+        let (output, proto) = self.reply.parts();
+        Encoder::new(output.buffer(), proto).error(text);
+    }
+
+    fn log_stop(&self, program: &Program<'_>, stop: Stop, ending: Option<Ending>) {
+        let what = match program.kind() {
+            Kind::Script => "Script",
+            Kind::Function => "Function",
+        };
+        let name = program.name();
+        let name = name.escape_ascii();
+        let why = match (stop, ending) {
+            (Stop::Killed, Some(Ending::Shutdown)) => "ended, since the server ends",
+            (Stop::Killed, _) => "was killed",
+            (Stop::TimeLimit, _) => "has run longer than script-time-limit",
+            _ => "needs more memory than script-memory-limit",
+        };
+        self.kernel.log.warning(format_args!("{what} {name} {why}; its writes were undone"));
+    }
+}
+
+fn error_of(stop: Stop, ending: Option<Ending>) -> CommandError {
+    CommandError::new(match (stop, ending) {
+        (Stop::Killed, Some(Ending::Shutdown)) => {
+            "ERR Script ended because the server shuts down; its writes were undone"
+        }
+        (Stop::Killed, _) => "ERR Script killed by user with SCRIPT KILL. Its writes were undone",
+        (Stop::TimeLimit, _) => {
+            "ERR Script has run longer than script-time-limit allows. Its writes were undone"
+        }
+        _ => "ERR Script needs more memory than script-memory-limit allows. Its writes were undone",
+    })
+}
+
+impl Mode<'_> {
+    /// The one in which a program calls commands that runs in this one.
+    fn of_calls(is_on_worker: bool) -> Mode<'static> {
+        if is_on_worker { Mode::OfProgram } else { Mode::Never }
+    }
+}

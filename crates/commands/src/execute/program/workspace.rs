@@ -1,0 +1,98 @@
+//! What a thread needs to run programs: a machine, and memory for the calls that they make.
+//!
+//! It is made when the thread runs its first program, so that a server without programs has none, and then kept: a machine
+//! keeps what it has compiled. So programs run on all threads at the same time.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tierce_lua::{Machine, Server};
+use tierce_output::Output;
+use tierce_wire::resp::OwnedArgs;
+
+use crate::kernel::Kernel;
+
+/// See the module.
+pub(crate) struct Workspace {
+    machine: Machine,
+    buffers: Buffers,
+    /// The bytes of the machine that are among those of all threads.
+    told_bytes: usize,
+    all_bytes: Arc<AtomicUsize>,
+}
+
+/// Memory for the calls of one program after the other.
+pub(super) struct Buffers {
+    /// For the reply to one call.
+    pub(super) reply: Output,
+    /// The words of the present call.
+    pub(super) words: OwnedArgs,
+    /// Those of the one before, which the slow log may want.
+    pub(super) last_words: OwnedArgs,
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Option<Workspace>> = const { RefCell::new(None) };
+}
+
+impl Workspace {
+    /// Hands over that of this thread. Not to be called by a program.
+    pub(crate) fn with<R>(kernel: &Kernel, body: impl FnOnce(&mut Self) -> R) -> R {
+        WORKSPACE.with_borrow_mut(|workspace| {
+            let workspace = workspace.get_or_insert_with(|| Self::new(kernel));
+            let done = body(workspace);
+            workspace.tell_bytes();
+            done
+        })
+    }
+
+    /// Whether this thread runs a program.
+    pub(crate) fn is_in_use() -> bool {
+        WORKSPACE.with(|workspace| workspace.try_borrow().is_err())
+    }
+
+    fn new(kernel: &Kernel) -> Self {
+        Self {
+            machine: Machine::new(&Server { version: version() }),
+            buffers: Buffers {
+                reply: Output::new(),
+                words: OwnedArgs::new(),
+                last_words: OwnedArgs::new(),
+            },
+            told_bytes: 0,
+            all_bytes: Arc::clone(&kernel.scripts.machine_bytes),
+        }
+    }
+
+    /// The machine alone.
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut Machine, &mut Buffers) {
+        (&mut self.machine, &mut self.buffers)
+    }
+
+    /// Has INFO see how large the machine is.
+    fn tell_bytes(&mut self) {
+        let bytes = self.machine.used_bytes();
+        if bytes != self.told_bytes {
+            // The difference, which may be negative.
+            self.all_bytes.fetch_add(bytes.wrapping_sub(self.told_bytes), Relaxed);
+            self.told_bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.told_bytes, Relaxed);
+    }
+}
+
+/// What programs read as `redis.REDIS_VERSION`.
+fn version() -> [u8; 3] {
+    let mut numbers = crate::REDIS_VERSION.split('.').map(|number| number.parse().unwrap_or(0));
+    [(); 3].map(|()| numbers.next().unwrap_or(0))
+}

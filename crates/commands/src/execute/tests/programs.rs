@@ -1,0 +1,125 @@
+//! A script that is ended at any of its calls leaves everything as it was; one that is not does what its calls do.
+
+use tierce_wire::resp::{Proto, Value};
+
+use super::bench::{Bench, Way};
+use super::calls::{Call, Calls};
+use super::within::{chance_decides, is_run, line};
+use crate::command::{Command, Flags};
+use crate::commands;
+
+const SEEDS: u64 = 20;
+
+/// Calls of one script.
+const CALLS: usize = 8;
+
+/// Makes the calls that follow in its arguments, each behind the number of its words.
+const ALL: &str = "
+    local at = 1
+    while ARGV[at] do
+        local words = tonumber(ARGV[at])
+        redis.pcall(unpack(ARGV, at + 1, at + words))
+        at = at + words + 1
+    end
+";
+
+/// What a script works on alone: keys, and what scripts may call.
+fn is_called(command: &Command) -> bool {
+    let flags = command.spec.flags;
+    is_run(command)
+        && flags.intersects(Flags::WRITE.with(Flags::READONLY))
+        && !flags.intersects(Flags::NOSCRIPT.with(Flags::NONBLOCKING))
+        // What chance does to the data is another thing each time.
+        && command.spec.name != "spop"
+}
+
+/// The call of a script that makes these calls and then does this. Their keys are not declared: some begin with one
+/// shard, and again with all.
+fn script(calls: &[Call], end: &str) -> Call {
+    let head = if end.is_empty() { "" } else { "#!lua flags=atomic\n" };
+    let mut call: Call = vec![b"EVAL".to_vec(), format!("{head}{ALL}{end}").into(), b"0".to_vec()];
+    for words in calls {
+        call.push(words.len().to_string().into());
+        call.extend(words.iter().cloned());
+    }
+    call
+}
+
+fn some(calls: &mut Calls, of: &[&Command]) -> Vec<Call> {
+    let count = 1 + calls.random.below(CALLS);
+    let mut one = || {
+        let command = of[calls.random.below(of.len())];
+        calls.fitting(command)
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+fn lines(calls: &[Call]) -> String {
+    calls.iter().map(|call| line(call) + "; ").collect()
+}
+
+/// One bench has scripts that are ended after each of their calls; another one has not.
+fn compare(seed: u64) -> usize {
+    let table = commands::table();
+    let of: Vec<&Command> = table.all().filter(|command| is_called(command)).collect();
+    let mut benches = [(); 2].map(|()| Bench::new(Proto::Resp2));
+    let mut calls = Calls::new(seed, Bench::new(Proto::Resp2).payload("list0"));
+    let mut ended = 0;
+    for _ in 0..4 {
+        let together = some(&mut calls, &of);
+        let [scripts, plain] = &mut benches;
+        let before = scripts.contents();
+        let figures = scripts.kernel.keyspace.stats();
+        for count in 0..=together.len() {
+            let made = &together[..count];
+            for end in ["error('at any call')", "while true do end"] {
+                if end.starts_with("while") {
+                    scripts.set("script-time-limit", "1");
+                }
+                let reply = scripts.run(Way::Alone, &[script(made, end)]).remove(0);
+                scripts.set("script-time-limit", "0");
+                assert!(reply.is_error(), "seed {seed}: {reply:?}");
+                let stats = scripts.kernel.keyspace.stats();
+                assert_eq!(stats.changes, figures.changes, "seed {seed}: {}", lines(made));
+                assert_eq!(scripts.contents(), before, "seed {seed}: {}", lines(made));
+                scripts.check_memory(&lines(made));
+                ended += 1;
+            }
+        }
+        let reply = scripts.run(Way::Alone, &[script(&together, "")]).remove(0);
+        assert_eq!(reply, Value::Null, "seed {seed}: {}", lines(&together));
+        plain.run(Way::All, &together);
+        let made = lines(&together);
+        assert_eq!(scripts.contents(), plain.contents(), "seed {seed}: {made}");
+    }
+    ended
+}
+
+#[test]
+fn a_script_that_is_ended_at_any_call_was_never_there() {
+    let ended: usize = (0..SEEDS).map(compare).sum();
+    assert!(ended > 20 * SEEDS as usize, "{ended} scripts");
+}
+
+/// Declared keys are locked alone, and the script begins again when it reaches for others.
+#[test]
+fn the_same_calls_lead_to_the_same_whatever_is_declared() {
+    let table = commands::table();
+    let of: Vec<&Command> = table.all().filter(|command| is_called(command)).collect();
+    let mut calls = Calls::new(7, Bench::new(Proto::Resp2).payload("list0"));
+    let mut benches = [(); 2].map(|()| Bench::new(Proto::Resp2));
+    for _ in 0..60 {
+        let together = some(&mut calls, &of);
+        if together.iter().any(chance_decides) {
+            continue;
+        }
+        let mut declaring = script(&together, "");
+        declaring[2] = b"1".to_vec();
+        declaring.insert(3, b"string0".to_vec());
+        for (bench, call) in benches.iter_mut().zip([script(&together, ""), declaring]) {
+            bench.run(Way::Alone, &[call]);
+        }
+        let [all, some] = &mut benches;
+        assert_eq!(all.contents(), some.contents(), "{}", lines(&together));
+    }
+}

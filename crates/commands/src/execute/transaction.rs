@@ -1,0 +1,363 @@
+//! EXEC: all requests of a transaction in one guard.
+//!
+//! The shards of all declared keys are locked together before the first request runs, and stay locked until the
+//! last one has run. So no client sees a part of a transaction, no record of the log holds one, and transactions
+//! are serializable. No request can block in a transaction: blocking commands reply as after a timeout.
+
+use std::borrow::Cow;
+
+use tierce_keyspace::planted::{self, Fault};
+use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
+use tierce_wire::number;
+use tierce_wire::resp::Args;
+
+use super::{Call, Context, Guard, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resolve, weigh};
+use crate::acl::{self, Denial};
+use crate::caller::Caller;
+use crate::command::{Command, Done, Flags, Scope, Weight};
+use crate::error::CommandError;
+use crate::fetch::{self, PendingRead};
+use crate::kernel::Kernel;
+use crate::meter::Meter;
+use crate::monitors;
+use crate::pubsub::Kind;
+use crate::slowlog;
+use crate::transaction::{Known, Needs, Share, Transaction};
+
+/// What a queued request weighs beside its arguments, in elements: it is looked up and replied to.
+const REQUEST_WEIGHT: usize = 5;
+
+/// What a request weighs that reports on the server, or does something to it: INFO takes a hundred microseconds.
+const REPORT_WEIGHT: usize = 1_000;
+
+/// What a report says of a command is some thirty elements; its line on a client or a slow command takes as long as ten.
+const COMMAND_WEIGHT: usize = 30;
+const LINE_WEIGHT: usize = 10;
+
+/// The reply to EXEC of a transaction that is doomed.
+const ABORTED: CommandError =
+    CommandError::new("EXECABORT Transaction discarded because of previous errors.");
+
+impl<'k> Context<'_, 'k> {
+    /// Runs what the caller has queued, and replies with all replies. The transaction ends, unless EXEC is to be
+    /// run again.
+    ///
+    /// # Errors
+    /// When there is no transaction, when it is doomed, or an interrupt, before anything was changed or replied.
+    pub(crate) fn execute_transaction(&mut self) -> Done {
+        let Some(transaction) = self.caller.transaction.take() else {
+            return Err(CommandError::new("ERR EXEC without MULTI"));
+        };
+        let done = match transaction.is_doomed() {
+            true => Err(ABORTED),
+            false => self.run_transaction(&transaction),
+        };
+        match &done {
+            Err(error) if error.interrupt().is_some() => {
+                self.caller.transaction = Some(transaction);
+            }
+            _ => {
+                self.end_watch();
+                self.caller.show_transaction();
+            }
+        }
+        done
+    }
+
+    /// What is watched is locked, too. So it holds until the end that nothing of it has changed.
+    fn run_transaction(&mut self, transaction: &Transaction) -> Done {
+        if self.caller.is_watch_dirty(self.now_ms) {
+            self.reply.null_array();
+            return Ok(());
+        }
+        if transaction.runs_programs() {
+            self.leave_with_programs(transaction)?;
+        }
+        let requests = transaction.requests();
+        let weight = requests.len() * REQUEST_WEIGHT
+            + requests.args_len()
+            + weigh::elements_in(requests.bytes_len());
+        self.weigh_transaction(transaction, weight)?;
+        let body = |ctx: &mut Context<'_, 'k>| {
+            if ctx.caller.is_watch_dirty(ctx.now_ms) {
+                ctx.reply.null_array();
+                return Ok(());
+            }
+            if transaction.may_be_heavy() {
+                let data = ctx.weight_of_data(transaction);
+                ctx.weigh_transaction(transaction, weight.saturating_add(data))?;
+            }
+            ctx.judge_again_as(transaction.access())()?;
+            ctx.end_watch();
+            ctx.run_requests(transaction);
+            Ok(())
+        };
+        if planted::is(Fault::TransactionsInPieces) {
+            self.end_watch();
+            self.run_requests(transaction);
+            return Ok(());
+        }
+        match transaction.needs() {
+            Needs::All => self.within(&[], ShardLocks::try_lock_all, body)?,
+            // One shard is locked in any case: what runs inside of a guard does not wait.
+            Needs::Keys(keys) => {
+                let mut keys = Cow::Borrowed(keys);
+                if let Some(watched) = self.caller.watched() {
+                    keys.to_mut().extend(watched);
+                }
+                if keys.is_empty() {
+                    keys.to_mut().push(self.kernel.keyspace.hash(b""));
+                }
+                self.within(&[], |locks| locks.try_lock_many(&keys), body)?
+            }
+        }
+    }
+
+    /// A program may run for any time, and what the transaction has done before it could not be taken back: so a worker
+    /// does not begin. The worker of the connection changes its subscriptions, so that both do not go together.
+    fn leave_with_programs(&mut self, transaction: &Transaction) -> Done {
+        const NOT_BOTH: CommandError = CommandError::new(
+            "ERR a transaction that runs scripts or functions cannot change subscriptions or tracking",
+        );
+        if transaction.changes_subscriptions() { Err(NOT_BOTH) } else { self.weigh(usize::MAX) }
+    }
+
+    /// All requests are weighed before the first one runs: later nothing can be interrupted. The worker of the
+    /// connection delivers by its subscriptions, so that what changes these cannot run away.
+    fn weigh_transaction(&mut self, transaction: &Transaction, weight: usize) -> Done {
+        if transaction.changes_subscriptions() { Ok(()) } else { self.weigh(weight) }
+    }
+
+    /// What the data adds to that. How much of a value a request goes through shows only when it runs, so values
+    /// count as a whole. They are locked.
+    fn weight_of_data(&mut self, transaction: &Transaction) -> usize {
+        let mut sum = 0_usize;
+        if !matches!(self.mode, Mode::Client) {
+            return sum;
+        }
+        let (kernel, now_ms) = (self.kernel, self.now_ms);
+        let locks = &mut *self.guard.locks;
+        for_each_request(kernel, self.caller.db, transaction, |command, args, db| {
+            sum = sum.saturating_add(weight_beside_values(kernel, command, args, db));
+            let share = Share::of(command, args);
+            let keys = command.spec.key_indexes(args);
+            let mut pairs = 1_usize;
+            for index in keys.take_while(|_| !share.is_one()) {
+                let key = kernel.keyspace.key(args.at(index));
+                let mut db = locks.db(db, key.hash(), now_ms);
+                pairs = pairs.saturating_mul(weigh::string_len_of(&mut db, key));
+                sum = sum.saturating_add(share.elements(weigh::weight_of(&mut db, key)));
+            }
+            if command.spec.weight == Weight::Pairs {
+                sum = sum.saturating_add(weigh::elements_in(pairs));
+            }
+        });
+        sum
+    }
+
+    fn run_requests(&mut self, transaction: &Transaction) {
+        if !self.caller.hears_nothing() {
+            self.reply.array(transaction.len());
+        }
+        if transaction.changes_subscriptions() {
+            self.caller.hold_messages();
+        }
+        let mut meter = Meter::start(self.kernel, self.counters);
+        let mut last = self.call.0;
+        for (args, known) in transaction.requests().iter().zip(transaction.known()) {
+            let command = match command_of(self.kernel, *known, args) {
+                Ok(command) => command,
+                Err(refused) => {
+                    refuse(self.kernel, self.counters, &mut self.reply, &refused);
+                    continue;
+                }
+            };
+            let timing = meter.begin(command, &self.caller.client, || {
+                slowlog::shorten(&self.kernel.commands, last)
+            });
+            self.run_request(command, args, known.hash);
+            if !command.is_data_only {
+                meter.look_again();
+                self.guard.locks.look_for_event_classes();
+            }
+            meter.end(timing, command, &self.caller.client, || {
+                slowlog::shorten(&self.kernel.commands, args)
+            });
+            if self.kernel.clients.has_monitors() {
+                monitors::show(self.kernel, command, self.caller, args);
+            }
+            last = args;
+        }
+        meter.finish(&self.caller.client, || slowlog::shorten(&self.kernel.commands, last));
+        // Not the last one that was queued.
+        self.caller.client.note_command(self.command.id);
+    }
+
+    fn run_request(&mut self, command: &'k Command, args: Args<'_>, hash: Option<KeyHash>) {
+        // CLIENT REPLY may be among the requests, and CLIENT KILL of the caller. What tells of subscriptions is no
+        // reply to CLIENT REPLY.
+        let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING);
+        let may_be_muted = self.caller.hears_nothing() && (is_reply || self.caller.closing);
+        let muted_from = may_be_muted.then(|| self.reply.mark());
+        let hashed = hash.map(|hash| (args.at(command.first_key), hash));
+        let (kernel, counters, proto) = (self.kernel, self.counters, self.caller.proto);
+        self.caller.renew_rights(&kernel.acl.users);
+        let denied = self.caller.rights().check(command, args).err();
+        let mut ctx = Context {
+            kernel,
+            caller: self.caller,
+            call: Call::new(args),
+            guard: Guard::new(self.guard.locks),
+            reply: self.reply.in_proto(proto),
+            command,
+            counters,
+            now_ms: self.now_ms,
+            mode: Mode::Never,
+            large: None,
+            hashed: hashed.as_slice(),
+        };
+        let done = match denied {
+            None => ctx.enter(),
+            Some(denial) => Err(ctx.deny_in_exec(denial)),
+        };
+        if let Err(error) = done {
+            debug_assert!(error.interrupt().is_none(), "{} is interrupted", command.full_name);
+            counters.failed(command.id);
+            reply_error(kernel, counters, &mut ctx.reply, &error);
+        }
+        if let Some(begin) = muted_from
+            && self.caller.hears_nothing()
+        {
+            self.reply.truncate(begin);
+        }
+    }
+}
+
+impl Context<'_, '_> {
+    /// The reply to a request of EXEC that the user might have queued, but may not run any more.
+    #[cold]
+    fn deny_in_exec(&self, denial: Denial) -> CommandError {
+        let args = self.call.args();
+        self.kernel.log_denial(self.caller, self.command, args, denial, acl::Origin::Multi);
+        CommandError::text(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
+             This command is no longer allowed for the following reason: {}",
+            denial.text_in_exec()
+        ))
+    }
+}
+
+/// What a queued request may weigh by something else than the values of its keys: a body weighs that itself, but
+/// cannot be interrupted in a transaction.
+fn weight_beside_values(kernel: &Kernel, command: &Command, args: Args<'_>, db: DbIndex) -> usize {
+    let spec = command.spec;
+    if spec.name == "publish" {
+        return kernel.pubsub.weight_of_patterns(args.at(1), WEIGHT_MAX);
+    }
+    if spec.name == "swapdb" || command.loads_libraries() {
+        // What the other requests find cannot be looked at yet, nor what a library does.
+        return usize::MAX;
+    }
+    if command.is_brief {
+        return 0;
+    }
+    match spec.scope_of(args) {
+        Scope::Nothing | Scope::Apart if spec.name != "debug" => weight_of_report(kernel, command),
+        Scope::Nothing => 0,
+        // It makes keys, loads them or sleeps.
+        _ if spec.name == "debug" => usize::MAX,
+        Scope::Stepwise | Scope::All if spec.name == "flushall" => {
+            kernel.keyspace.estimated_len() as usize
+        }
+        Scope::Stepwise | Scope::All if spec.keys.is_empty() => kernel.keyspace.len(db) as usize,
+        // A draw with repetitions: its negative count may be more than there is.
+        _ if command.has_one_key && spec.arity == -2 && args.len() > 2 => {
+            number::parse_i64(args.at(2)).map_or(0, |count| count.min(0).unsigned_abs() as usize)
+        }
+        _ => 0,
+    }
+}
+
+/// What a request weighs that looks at no key.
+fn weight_of_report(kernel: &Kernel, command: &Command) -> usize {
+    let contents = match command.full_name.as_str() {
+        "command" | "command|docs" | "command|info" => {
+            kernel.commands.commands().len() * COMMAND_WEIGHT
+        }
+        "client|list" | "client|kill" => kernel.clients.len() * LINE_WEIGHT,
+        "pubsub|channels" => kernel.pubsub.count(Kind::Channel),
+        "pubsub|shardchannels" => kernel.pubsub.count(Kind::ShardChannel),
+        "slowlog|get" => kernel.slowlog.lock().len() * LINE_WEIGHT,
+        _ => 0,
+    };
+    REPORT_WEIGHT + contents
+}
+
+/// The command of a request, which was there when the request came. One that was added may have been removed.
+fn command_of<'k>(
+    kernel: &'k Kernel,
+    known: Known,
+    args: Args<'_>,
+) -> Result<&'k Command, Refused<'k>> {
+    match known.command.and_then(|index| kernel.commands.commands().get(usize::from(index))) {
+        Some(command) => Ok(command),
+        None => resolve(kernel, args),
+    }
+}
+
+/// Calls `visit` with each request of a transaction and the database in which it will run.
+fn for_each_request<'k>(
+    kernel: &'k Kernel,
+    mut db: DbIndex,
+    transaction: &Transaction,
+    mut visit: impl FnMut(&'k Command, Args<'_>, DbIndex),
+) {
+    for (args, known) in transaction.requests().iter().zip(transaction.known()) {
+        let Ok(command) = command_of(kernel, *known, args) else { continue };
+        if command.spec.name == "select" {
+            let index = number::parse_i64(&args[1]);
+            db = index.and_then(|index| kernel.database(index)).unwrap_or(db);
+        }
+        visit(command, args, db);
+    }
+}
+
+/// Adds the values on disk that EXEC needs.
+///
+/// # Errors
+/// [`Busy`], as [`fetch::add_pending_reads`].
+pub fn add_pending_reads_of_exec(
+    kernel: &Kernel,
+    locks: &mut ShardLocks<'_>,
+    caller: &Caller,
+    now_ms: i64,
+    pending_reads: &mut Vec<PendingRead>,
+) -> Result<(), Busy> {
+    let Some(transaction) = &caller.transaction else { return Ok(()) };
+    let mut added = Ok(());
+    for_each_request(kernel, caller.db, transaction, |command, args, db| {
+        if added.is_ok() && caller.rights().check(command, args).is_ok() {
+            added = fetch::add_pending_reads(locks, db, command, args, now_ms, pending_reads);
+        }
+    });
+    added
+}
+
+/// What a refusal means for a transaction: it is doomed when one of its requests is refused, and ended when EXEC
+/// is.
+#[cold]
+pub fn refused_in_transaction<'k>(caller: &mut Caller, refused: Refused<'k>) -> Refused<'k> {
+    match refused.command {
+        Some(command) if command.is_exec() => {
+            caller.end_transaction();
+            let cause = refused.error.as_str();
+            let cause = cause.strip_prefix("ERR ").unwrap_or(cause);
+            let text = format!("EXECABORT Transaction discarded because of: {cause}");
+            Refused { error: CommandError::text(text), ..refused }
+        }
+        _ => {
+            caller.doom_transaction();
+            refused
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! How much work a command may do on a worker.
+//!
+//! A worker serves many connections, which all wait for the command that it is running. So a command that
+//! depends on how much there is weighs its work before it does it, and before it changes or replies anything.
+//! What takes longer than about a millisecond is interrupted there, and runs again on a thread for long
+//! commands ([`crate::offload`]), where nothing is too heavy.
+
+use tierce_keyspace::{Db, Entry, Key};
+
+use super::Context;
+use crate::command::{Flags, Weight};
+use crate::error::{CommandError, Interrupt};
+
+/// The most work that a worker does for one command, in elements that are looked at, copied or replied: about a
+/// millisecond at 100 ns each.
+pub const WEIGHT_MAX: usize = 10_000;
+
+/// Bytes that are processed in the time of one element.
+const BYTES_PER_ELEMENT: usize = 64;
+
+/// So many bytes as elements.
+pub(super) const fn elements_in(bytes: usize) -> usize {
+    bytes / BYTES_PER_ELEMENT
+}
+
+/// What may be done before a command has to be interrupted, for a body that has its key open.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    elements_max: usize,
+}
+
+impl Scale {
+    /// Like [`Context::weigh`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn weigh(self, elements: usize) -> Result<(), CommandError> {
+        if elements > self.elements_max { Err(Interrupt::Long.into()) } else { Ok(()) }
+    }
+
+    /// Called before work on this many elements of a value, or on all of them.
+    ///
+    /// # Errors
+    /// As [`Context::weigh`].
+    #[inline]
+    pub fn weigh_some(
+        self,
+        elements: usize,
+        db: &mut Db<'_>,
+        key: Key<'_>,
+    ) -> Result<(), CommandError> {
+        if elements <= WEIGHT_MAX {
+            return Ok(());
+        }
+        self.weigh(elements.min(db.peek(key).map_or(0, Entry::element_count)))
+    }
+
+    /// Called before work on what `elements` yields, which is at most so much. It is counted if that may be too
+    /// much.
+    ///
+    /// # Errors
+    /// As [`Context::weigh`].
+    #[inline]
+    pub fn weigh_each<T>(
+        self,
+        at_most: usize,
+        elements: impl Iterator<Item = T>,
+    ) -> Result<(), CommandError> {
+        if at_most <= self.elements_max {
+            return Ok(());
+        }
+        self.weigh(elements.take(self.elements_max + 1).count())
+    }
+
+    /// Like [`Context::weigh_bytes`].
+    ///
+    /// # Errors
+    /// As [`Context::weigh`].
+    #[inline]
+    pub fn weigh_bytes(self, bytes: usize) -> Result<(), CommandError> {
+        self.weigh(elements_in(bytes))
+    }
+}
+
+impl Context<'_, '_> {
+    /// For a body that weighs when it has its key open.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        // What changes the connection's subscriptions, or how it tracks keys, cannot run away from it.
+        const STAYS: Flags = Flags::WHILE_SUBSCRIBED.with(Flags::TRACKING);
+        let is_movable = !self.command.spec.flags.intersects(STAYS);
+        let is_on_worker = self.mode.may_leave() && is_movable && self.kernel.offload.is_open();
+        Scale { elements_max: if is_on_worker { WEIGHT_MAX } else { usize::MAX } }
+    }
+
+    /// Weighs the values of the keys of a command that goes through them. They are locked.
+    pub(super) fn weigh_values(&mut self) -> Result<(), CommandError> {
+        let (spec, args) = (self.command.spec, self.call.0);
+        if !self.mode.may_leave() || matches!(spec.weight, Weight::Light | Weight::Pairs) {
+            return Ok(());
+        }
+        let mut sizes = Sizes::default();
+        for (number, index) in spec.key_indexes(args).enumerate() {
+            let key = self.key(number, args.at(index));
+            let mut db = self.guard.db(self.caller.db, key.hash(), self.now_ms);
+            let is_target = index == 1 && spec.flags.contains(Flags::WRITE);
+            if is_target {
+                sizes.add_target(&mut db, key);
+            } else {
+                sizes.add(&mut db, key);
+            }
+        }
+        self.weigh(sizes.work(spec.weight))
+    }
+
+    /// Called before work on this many elements.
+    ///
+    /// # Errors
+    /// When that is too much for a worker: the command is run again elsewhere.
+    #[inline]
+    pub fn weigh(&self, elements: usize) -> Result<(), CommandError> {
+        if elements > WEIGHT_MAX { self.weigh_heavy(elements) } else { Ok(()) }
+    }
+
+    /// Called before work on this many bytes.
+    ///
+    /// # Errors
+    /// As [`Context::weigh`].
+    #[inline]
+    pub fn weigh_bytes(&self, bytes: usize) -> Result<(), CommandError> {
+        self.weigh(elements_in(bytes))
+    }
+
+    /// Elsewhere, or as a part of something that cannot be interrupted, nothing is too heavy.
+    #[cold]
+    fn weigh_heavy(&self, elements: usize) -> Result<(), CommandError> {
+        self.scale().weigh(elements)
+    }
+}
+
+/// A value in elements.
+pub(super) fn weight_of(db: &mut Db<'_>, key: Key<'_>) -> usize {
+    Sizes::default().add_target(db, key)
+}
+
+/// The bytes of a string, which costs as many elements for each of the other's in a command with
+/// [`Weight::Pairs`].
+pub(super) fn string_len_of(db: &mut Db<'_>, key: Key<'_>) -> usize {
+    db.peek(key).map_or(0, Entry::string_len)
+}
+
+/// How much there is under the keys of a command.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    keys: usize,
+    /// Of all values together. A string has one for each [`BYTES_PER_ELEMENT`].
+    pub(super) elements: usize,
+    /// Of the smallest source.
+    smallest: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { keys: 0, elements: 0, smallest: usize::MAX }
+    }
+}
+
+impl Sizes {
+    /// Adds a source.
+    pub(super) fn add(&mut self, db: &mut Db<'_>, key: Key<'_>) {
+        let elements = self.add_target(db, key);
+        self.smallest = self.smallest.min(elements);
+    }
+
+    /// Adds what is overwritten. Returns how many elements it has.
+    fn add_target(&mut self, db: &mut Db<'_>, key: Key<'_>) -> usize {
+        let of = |entry: &Entry| entry.element_count() + elements_in(entry.string_len());
+        let elements = db.peek(key).map_or(0, of);
+        self.elements = self.elements.saturating_add(elements);
+        self.keys += 1;
+        elements
+    }
+
+    /// What a command does with them, in elements.
+    pub(super) fn work(self, weight: Weight) -> usize {
+        match weight {
+            Weight::Smallest => self.smallest.saturating_mul(self.keys).min(self.elements),
+            Weight::Pairs => usize::MAX,
+            Weight::Light | Weight::All => self.elements,
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Conditions that a request must pass before it runs, checked once for a batch where possible.
+//!
+//! Most of the time all gates are open. So a batch checks all of them once. While [`Gates::are_open`], a
+//! request that only works on data passes without another check. Any other request passes them one by one,
+//! and may change them, so all are checked again after it. The next batch notices what other threads have
+//! changed in between.
+//!
+//! Requests of other protocols pass [`Gates::admit`]: the same gates, except for what they have of their own,
+//! such as passwords.
+
+use std::sync::Arc;
+
+use tierce_keyspace::{Busy, ShardLocks};
+use tierce_wire::resp::Args;
+
+use crate::caller::{Caller, ReplyMode};
+use crate::command::{Access, Command, Flags, Spec};
+use crate::durability::SyncPolicy;
+use crate::error::CommandError;
+use crate::eviction::Room;
+use crate::execute::{self, Refused};
+use crate::kernel::Kernel;
+
+/// Why a request is held back; times are Unix milliseconds.
+#[derive(Clone, Copy)]
+pub enum Cause {
+    /// A pause, until this time.
+    Pause {
+        /// When it ends.
+        until_ms: i64,
+    },
+    /// Too many wrong passwords from the same address: an attempt waits until this time.
+    Guesses {
+        /// When it goes on.
+        until_ms: i64,
+    },
+    /// Out of memory; there may be more later.
+    Memory {
+        /// When to look again.
+        until_ms: i64,
+    },
+    /// Too many messages wait for their receivers; there may be fewer later.
+    Delivery {
+        /// When to look again.
+        until_ms: i64,
+    },
+    /// A sync that takes too long.
+    Device,
+    /// A shard that another thread holds for long.
+    Shard(usize),
+}
+
+impl From<Busy> for Cause {
+    fn from(busy: Busy) -> Self {
+        Self::Shard(busy.shard)
+    }
+}
+
+/// What the gates say of a request.
+pub enum Verdict<'k> {
+    /// It runs, unless it needs values that are on disk.
+    Passes,
+    /// It is answered with an error.
+    Refused(Refused<'k>),
+    /// It waits.
+    Held(Cause),
+}
+
+/// What the gates say of a request of any protocol.
+pub enum Admission {
+    /// It runs, unless it needs values that are on disk.
+    Passes,
+    /// It is answered with an error, in the words of its protocol.
+    Refused(Fault),
+    /// It waits.
+    Held(Cause),
+}
+
+/// Why a request is refused that is right in itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Snapshots cannot be written.
+    NotSaved,
+    /// The log takes no writes.
+    NotLogged,
+    /// Memory is beyond its limit, and nothing may be evicted.
+    OutOfMemory,
+    /// The user may not do that.
+    NoPermission,
+}
+
+impl Fault {
+    /// Whether no request is served that has it, and not only those that take memory.
+    #[must_use]
+    pub fn is_for_all(&self) -> bool {
+        *self != Self::OutOfMemory
+    }
+
+    /// The same for clients that speak RESP.
+    #[cold]
+    fn error(self, kernel: &Kernel) -> CommandError {
+        match self {
+            Self::NotSaved => CommandError::CANNOT_SAVE,
+            Self::NotLogged => CommandError::not_logged(kernel.durability.write_failure()),
+            Self::OutOfMemory => CommandError::OUT_OF_MEMORY,
+            Self::NoPermission => CommandError::new("NOPERM No permissions"),
+        }
+    }
+}
+
+/// The gates of one batch.
+pub struct Gates {
+    now_ms: i64,
+    /// The log takes no writes.
+    refuses_writes: bool,
+    /// A sync takes so long that writes wait.
+    is_late: bool,
+    /// Writes are refused because snapshots cannot be written.
+    cannot_save: bool,
+    paused: bool,
+    limited: bool,
+    /// A client watches all commands.
+    pub watched: bool,
+    /// Values may be on disk.
+    pub has_spilled: bool,
+    /// Changes are published, or told to clients that track keys, faster than these get them.
+    is_congested: bool,
+    open: bool,
+    /// They would be open, but not everything is allowed to the caller.
+    open_to_restricted: bool,
+    /// They would be open, but the caller queues its requests.
+    open_to_queue: bool,
+}
+
+impl Gates {
+    /// Looks at all of them.
+    #[inline]
+    pub fn read(kernel: &Kernel, caller: &mut Caller, now_ms: i64) -> Self {
+        let mut gates = Self::at(now_ms);
+        gates.reread(kernel, caller);
+        gates
+    }
+
+    /// Looks at those that requests of all protocols have to pass.
+    #[inline]
+    pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
+        let mut gates = Self::at(now_ms);
+        let policy = || kernel.config.live().appendfsync();
+        let is_special = gates.are_closed_to_some(kernel, policy);
+        gates.open = !is_special & !gates.watched & !gates.has_spilled;
+        gates
+    }
+
+    #[inline]
+    fn at(now_ms: i64) -> Self {
+        Self {
+            now_ms,
+            refuses_writes: false,
+            is_late: false,
+            cannot_save: false,
+            paused: false,
+            limited: false,
+            watched: false,
+            has_spilled: false,
+            is_congested: false,
+            open: false,
+            open_to_restricted: false,
+            open_to_queue: false,
+        }
+    }
+
+    /// Looks at all of them again, behind a request that may have changed some.
+    #[inline]
+    pub fn reread(&mut self, kernel: &Kernel, caller: &mut Caller) {
+        caller.renew_rights(&kernel.acl.users);
+        let is_special = self.are_closed_to_some(kernel, || caller.sync_policy(kernel));
+        let is_special = is_special
+            | self.watched
+            | self.has_spilled
+            | !caller.authenticated
+            | (caller.reply_mode != ReplyMode::On)
+            | caller.gets_messages();
+        let queues = caller.is_in_transaction();
+        let is_restricted = caller.rights().are_restricted();
+        self.open = !is_special & !queues & !is_restricted;
+        self.open_to_restricted = !is_special & !queues & is_restricted;
+        self.open_to_queue = !is_special & queues & !is_restricted;
+    }
+
+    #[inline(always)]
+    fn are_closed_to_some(&mut self, kernel: &Kernel, policy: impl FnOnce() -> SyncPolicy) -> bool {
+        self.refuses_writes = kernel.durability.refuses_writes();
+        self.is_late = kernel.durability.holds_back(policy);
+        self.has_spilled = kernel.keyspace.has_spilled();
+        self.watched = kernel.clients.has_monitors();
+        self.paused = kernel.pause.is_on(self.now_ms);
+        self.limited = kernel.keyspace.has_memory_limit();
+        self.cannot_save = kernel.persistence.refuses_writes();
+        let is_told = kernel.keyspace.wants_events() || kernel.pubsub.tracker_count() > 0;
+        self.is_congested = is_told && kernel.pubsub.is_congested();
+        let refuses = self.refuses_writes | self.cannot_save;
+        refuses | self.is_late | self.paused | self.limited | self.is_congested
+    }
+
+    /// Whether `command` passes without another look, and changes nothing that is decided here.
+    #[inline]
+    pub fn are_open(&self, command: &Command) -> bool {
+        self.open & command.is_data_only
+    }
+
+    /// Whether a call of `command` passes without another look, which may have to be allowed to the caller.
+    #[inline]
+    pub fn are_open_to(&self, caller: &Caller, command: &Command, args: Args<'_>) -> bool {
+        self.are_open(command)
+            || self.open_to_restricted & command.is_data_only
+                && caller.rights().allow(command, args)
+    }
+
+    /// Whether `command` may be queued without another look.
+    #[inline]
+    pub fn are_open_to_queue(&self, command: &Command) -> bool {
+        self.open_to_queue & command.is_data_only
+    }
+
+    /// Whether every request on data passes without another look.
+    #[inline]
+    pub fn are_open_to_all(&self) -> bool {
+        self.open
+    }
+
+    /// What they say of a call of `command`.
+    pub fn judge<'k>(
+        &self,
+        kernel: &'k Kernel,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        command: &'k Command,
+        args: Args<'_>,
+    ) -> Verdict<'k> {
+        if let Err(refused) = execute::admit(kernel, caller, command, args) {
+            return Verdict::Refused(refused);
+        }
+        let spec = command.spec;
+        // One that is queued is refused by EXEC if it would have to wait.
+        if execute::authenticates(command, args) && !caller.is_in_transaction() {
+            let client = Arc::clone(&caller.client);
+            let (guesses, attempt) = (&kernel.acl.guesses, &mut caller.attempt);
+            if let Some(until_ms) = attempt.waits_until(guesses, client.host(), self.now_ms) {
+                return Verdict::Held(Cause::Guesses { until_ms });
+            }
+        }
+        let is_exempt = || {
+            spec.flags.contains(Flags::ADMIN)
+                || spec.flags.contains(Flags::NO_AUTH)
+                || spec.name == "client"
+        };
+        match self.admit(kernel, locks, caller.access_of(command), is_exempt) {
+            Admission::Passes
+                if caller.reads_messages_only()
+                    && !spec.flags.contains(Flags::WHILE_SUBSCRIBED) =>
+            {
+                let error = CommandError::while_subscribed(&command.full_name);
+                Verdict::Refused(Refused { command: Some(command), error })
+            }
+            // Publishers wait, as those of other messages cannot.
+            Admission::Passes if is_publishing(spec) && kernel.pubsub.is_congested() => {
+                Verdict::Held(Cause::Delivery { until_ms: self.now_ms + 1 })
+            }
+            Admission::Passes => Verdict::Passes,
+            Admission::Held(cause) => Verdict::Held(cause),
+            Admission::Refused(fault) => {
+                Verdict::Refused(Refused { command: Some(command), error: fault.error(kernel) })
+            }
+        }
+    }
+
+    /// What they say of a request. Some are exempt from a pause of all.
+    pub fn admit(
+        &self,
+        kernel: &Kernel,
+        locks: &mut ShardLocks<'_>,
+        access: Access,
+        is_exempt: impl FnOnce() -> bool,
+    ) -> Admission {
+        if access.writes && self.cannot_save {
+            return Admission::Refused(Fault::NotSaved);
+        }
+        if access.writes && self.refuses_writes {
+            return Admission::Refused(Fault::NotLogged);
+        }
+        let may_write = access.writes || access.may_write;
+        // Threads that change keys publish that.
+        if may_write && self.is_congested {
+            return Admission::Held(Cause::Delivery { until_ms: self.now_ms + 1 });
+        }
+        if self.paused
+            && let Some(until_ms) = kernel.pause.holds(may_write, is_exempt, self.now_ms)
+        {
+            return Admission::Held(Cause::Pause { until_ms });
+        }
+        if may_write && self.is_late {
+            return Admission::Held(Cause::Device);
+        }
+        // Of a program only the calls that need memory are refused, if there is none.
+        if access.may_write
+            && self.limited
+            && let Room::Soon = kernel.make_room(locks, self.now_ms)
+        {
+            return Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 });
+        }
+        if access.grows && self.limited {
+            return match kernel.make_room(locks, self.now_ms) {
+                Room::Enough => Admission::Passes,
+                Room::Soon => Admission::Held(Cause::Memory { until_ms: self.now_ms + 1 }),
+                Room::None => Admission::Refused(Fault::OutOfMemory),
+            };
+        }
+        Admission::Passes
+    }
+}
+
+/// Whether a command sends messages, and does nothing else with channels.
+fn is_publishing(spec: &Spec) -> bool {
+    spec.flags.contains(Flags::PUBSUB.with(Flags::FAST))
+}

@@ -1,0 +1,342 @@
+//! How long commands take: counters, histograms, slow log and latency monitor. Requests of all protocols are
+//! accounted for here, and the calls of a program that embeds the kernel.
+//!
+//! Reading the clock costs about as much as a small command, so short commands of one batch are
+//! timed as a run, and each is counted with its share. Other commands are timed one by one, and so
+//! are all commands when the slow log or the latency monitor needs times more exact than those of a
+//! run.
+
+use crate::clients::Client;
+use crate::clock;
+use crate::command::{Command, CommandId, Flags, Operation};
+use crate::kernel::Kernel;
+use crate::slowlog;
+use crate::stats::{Counters, Stat};
+
+/// Different commands in a run; one more ends it.
+const KINDS_MAX: usize = 4;
+/// Calls in a run. One that took longer than `slowlog-log-slower-than` is logged as a whole.
+const CALLS_MAX: u16 = 64;
+
+/// What the accounts know of a call: of a command, or of a request of another protocol.
+pub trait Accounted {
+    /// What it is counted as.
+    fn id(&self) -> CommandId;
+    /// Takes so little time that it is timed together with its neighbours.
+    fn is_brief(&self) -> bool;
+    /// What it is called for the latency monitor: a `fast-command`, or a `command`.
+    fn is_fast(&self) -> bool;
+    /// Whether the slow log may have it.
+    fn is_logged(&self) -> bool;
+}
+
+impl Accounted for Command {
+    #[inline]
+    fn id(&self) -> CommandId {
+        self.id
+    }
+
+    #[inline]
+    fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
+    #[inline]
+    fn is_fast(&self) -> bool {
+        self.spec.flags.contains(Flags::FAST)
+    }
+
+    #[inline]
+    fn is_logged(&self) -> bool {
+        !self.spec.flags.contains(Flags::SKIP_SLOWLOG)
+    }
+}
+
+impl Accounted for Operation {
+    #[inline]
+    fn id(&self) -> CommandId {
+        self.id
+    }
+
+    #[inline]
+    fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
+    #[inline]
+    fn is_fast(&self) -> bool {
+        self.is_brief
+    }
+
+    #[inline]
+    fn is_logged(&self) -> bool {
+        true
+    }
+}
+
+/// The words of a call as the slow log keeps them; see [`slowlog::shorten`].
+pub type Words = Vec<Vec<u8>>;
+
+/// The accounts of one batch.
+pub struct Meter<'k> {
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    /// When the run, or the command that is timed alone, began.
+    since_nanos: u64,
+    /// The kinds of the run, each with its calls; those of the latest kind since it came are not among them yet.
+    kinds: [(CommandId, u16); KINDS_MAX],
+    /// 0 if no run has begun.
+    kinds_len: u16,
+    /// The kind of the last call, and its place among the kinds.
+    latest: CommandId,
+    latest_place: u16,
+    /// Calls that may still join the run; 0 if none has begun.
+    room: u16,
+    /// The same when the latest kind came.
+    room_before: u16,
+    commands: u64,
+    thresholds: Thresholds,
+}
+
+/// Durations from which on something is noted; `u64::MAX` for never.
+#[derive(Clone, Copy)]
+struct Thresholds {
+    slow_micros: u64,
+    spike_millis: u64,
+    /// Every command is timed alone.
+    exact: bool,
+}
+
+impl Thresholds {
+    /// A run of fast commands does not take this long unless something is wrong, so a slow log
+    /// that asks for less wants single commands timed.
+    const RUN_MICROS: i64 = 1000;
+
+    fn of(kernel: &Kernel) -> Self {
+        let slow = kernel.config.live().slowlog_log_slower_than();
+        let spike = kernel.config.live().latency_monitor_threshold();
+        Self {
+            slow_micros: u64::try_from(slow).unwrap_or(u64::MAX),
+            spike_millis: if spike == 0 { u64::MAX } else { spike },
+            exact: (0..Self::RUN_MICROS).contains(&slow),
+        }
+    }
+}
+
+/// How a command is being timed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// Together with its neighbours.
+    Run,
+    /// Alone.
+    Alone,
+}
+
+impl<'k> Meter<'k> {
+    /// Starts the clock.
+    #[inline]
+    pub fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
+        Self {
+            kernel,
+            counters,
+            since_nanos: (kernel.nanos)(),
+            kinds: [(CommandId(0), 0); KINDS_MAX],
+            kinds_len: 0,
+            latest: CommandId(0),
+            latest_place: 0,
+            room: 0,
+            room_before: 0,
+            commands: 0,
+            thresholds: Thresholds::of(kernel),
+        }
+    }
+
+    /// Looks at the thresholds again, which the command that is running may have changed.
+    pub fn look_again(&mut self) {
+        self.thresholds = Thresholds::of(self.kernel);
+    }
+
+    /// Called before a call runs. If it ends a run, `last` are the words of the call before.
+    #[inline]
+    pub fn begin(
+        &mut self,
+        call: &impl Accounted,
+        client: &Client,
+        last: impl FnOnce() -> Words,
+    ) -> Timing {
+        // Most calls are of the same kind as the one before.
+        if call.id() == self.latest && self.room > 0 {
+            self.room -= 1;
+            return Timing::Run;
+        }
+        if self.must_end_run(call) {
+            self.end_run(client, last);
+        }
+        self.enter(call)
+    }
+
+    /// Whether the run has to be booked before this call, which does not continue it, is entered.
+    #[inline]
+    fn must_end_run(&self, call: &impl Accounted) -> bool {
+        let joins = usize::from(self.kinds_len) < KINDS_MAX || self.place_of(call.id()).is_some();
+        self.kinds_len > 0 && (self.room == 0 || self.is_alone(call) || !joins)
+    }
+
+    #[inline]
+    fn is_alone(&self, call: &impl Accounted) -> bool {
+        self.thresholds.exact || !call.is_brief()
+    }
+
+    /// The kinds of the run, each with its calls.
+    #[inline]
+    fn kinds(&self) -> &[(CommandId, u16)] {
+        &self.kinds[..usize::from(self.kinds_len)]
+    }
+
+    fn place_of(&self, id: CommandId) -> Option<u16> {
+        self.kinds().iter().position(|(kind, _)| *kind == id).map(|place| place as u16)
+    }
+
+    /// Enters a call of another kind, for which there is room, or the first one of a run.
+    #[inline]
+    fn enter(&mut self, call: &impl Accounted) -> Timing {
+        if self.is_alone(call) {
+            return Timing::Alone;
+        }
+        if self.kinds_len == 0 {
+            (self.room, self.room_before) = (CALLS_MAX, CALLS_MAX);
+        }
+        self.note_latest();
+        self.latest = call.id();
+        self.latest_place = self.place_of(call.id()).unwrap_or_else(|| {
+            self.kinds[usize::from(self.kinds_len)] = (call.id(), 0);
+            self.kinds_len += 1;
+            self.kinds_len - 1
+        });
+        self.room -= 1;
+        Timing::Run
+    }
+
+    /// Adds the calls of the latest kind to those of its kind before.
+    #[inline]
+    fn note_latest(&mut self) {
+        self.kinds[usize::from(self.latest_place)].1 += self.room_before - self.room;
+        self.room_before = self.room;
+    }
+
+    /// Called in place of [`Meter::end`] when the call that was begun last is to be run again, or was refused.
+    pub fn take_back(&mut self, timing: Timing) {
+        if timing == Timing::Run {
+            self.room += 1;
+            if self.room == CALLS_MAX {
+                self.begin_run();
+            }
+        }
+    }
+
+    /// Nothing has run that is not booked.
+    fn begin_run(&mut self) {
+        (self.kinds_len, self.latest_place, self.room, self.room_before) = (0, 0, 0, 0);
+    }
+
+    /// Called after a call, whose words these are.
+    #[inline]
+    pub fn end(
+        &mut self,
+        timing: Timing,
+        call: &impl Accounted,
+        client: &Client,
+        words: impl FnOnce() -> Words,
+    ) {
+        if timing == Timing::Alone {
+            self.leave(call, client, words);
+        }
+    }
+
+    #[inline(never)]
+    fn leave(&mut self, call: &impl Accounted, client: &Client, words: impl FnOnce() -> Words) {
+        let nanos = self.lap();
+        self.commands += 1;
+        self.counters.ran(call.id(), 1, nanos);
+        client.note_command(call.id());
+        if call.is_logged() {
+            self.note(nanos, 1, call.is_fast(), client, words);
+        }
+    }
+
+    /// Nanoseconds since the last lap.
+    fn lap(&mut self) -> u64 {
+        let now_nanos = (self.kernel.nanos)();
+        let nanos = now_nanos.saturating_sub(self.since_nanos);
+        self.since_nanos = now_nanos;
+        nanos
+    }
+
+    /// Books the run, if there is one, whose last call has the words `last`.
+    fn end_run(&mut self, client: &Client, last: impl FnOnce() -> Words) {
+        if self.kinds_len == 0 {
+            return;
+        }
+        let calls = u64::from(CALLS_MAX - self.room);
+        self.commands += calls;
+        let nanos = self.lap();
+        if self.kinds_len == 1 {
+            self.counters.ran(self.latest, calls, nanos);
+        } else {
+            self.note_latest();
+            for &(id, count) in self.kinds() {
+                let count = u64::from(count);
+                self.counters.ran(id, count, nanos * count / calls);
+            }
+        }
+        self.begin_run();
+        self.note(nanos, calls, true, client, last);
+    }
+
+    /// Ends the batch, whose last call has the words `last`.
+    #[inline]
+    pub fn finish(&mut self, client: &Client, last: impl FnOnce() -> Words) {
+        if self.kinds_len > 0 {
+            client.note_command(self.latest);
+        }
+        self.end_run(client, last);
+        self.counters.add(Stat::Commands, self.commands);
+    }
+
+    /// Looks whether something took too long.
+    #[inline]
+    fn note(
+        &self,
+        nanos: u64,
+        calls: u64,
+        fast: bool,
+        client: &Client,
+        words: impl FnOnce() -> Words,
+    ) {
+        if nanos / 1000 >= self.thresholds.slow_micros {
+            self.log_slow(nanos, calls, client, words());
+        }
+        if nanos / 1_000_000 >= self.thresholds.spike_millis {
+            let event = if fast { "fast-command" } else { "command" };
+            let seconds = clock::unix_ms() / 1000;
+            self.kernel.latency.lock().record(event, seconds, nanos / 1_000_000);
+        }
+    }
+
+    #[cold]
+    fn log_slow(&self, nanos: u64, calls: u64, client: &Client, mut args: Words) {
+        if calls > 1 {
+            args.push(format!("... (one of {calls} pipelined commands)").into_bytes());
+        }
+        let entry = slowlog::Entry {
+            id: 0,
+            unix_seconds: clock::unix_ms() / 1000,
+            micros: nanos / 1000,
+            args,
+            client_addr: client.addr.clone(),
+            client_name: client.identity.lock().name.clone(),
+        };
+        let max_len = self.kernel.config.live().slowlog_max_len() as usize;
+        self.kernel.slowlog.lock().push(entry, max_len);
+    }
+}

@@ -1,0 +1,132 @@
+//! What is known about the requests of a batch before the first of them runs.
+//!
+//! One pass over the batch finds the command of each request and hashes its first key. Prefetching
+//! and execution need both.
+//!
+//! Invariants:
+//! * A plan belongs to the batch it was made from. It says nothing that a request of the batch can change:
+//!   the table of commands and the seed of the hash stay as they are, while databases, rights and settings
+//!   are looked at when a request's turn comes.
+//! * A request that is not simple (unknown, with a wrong number of arguments, or with subcommands) has no
+//!   command in the plan; it is resolved when its turn comes.
+
+use tierce_collections::same_bytes;
+use tierce_keyspace::KeyHash;
+use tierce_wire::resp::{Args, Batch};
+
+use crate::command::Command;
+use crate::kernel::Kernel;
+
+/// Names of commands that are longer than this are searched for each time.
+const SPELLING_LEN_MAX: usize = 16;
+
+/// The plan of one batch; its memory is used again for the next one.
+#[derive(Default)]
+pub struct Plan {
+    requests: Vec<Planned>,
+    latest: Spelling,
+}
+
+/// What is known about one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    command: CommandSlot,
+    /// Of the first key.
+    pub hash: Option<KeyHash>,
+}
+
+/// Index of a command in the table plus one, or zero for one that is not simple.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct CommandSlot(u16);
+
+/// A command as it was spelled last. Clients repeat themselves, so the next request often needs no search.
+#[derive(Default)]
+struct Spelling {
+    name: [u8; SPELLING_LEN_MAX],
+    len: usize,
+    /// How many arguments it had.
+    argc: usize,
+    /// The command, or none if it does not take so many.
+    command: CommandSlot,
+    /// The index of its first key; 0 without one.
+    first_key: usize,
+}
+
+impl CommandSlot {
+    #[inline]
+    fn command(self, kernel: &Kernel) -> Option<&Command> {
+        kernel.commands.commands().get(usize::from(self.0).wrapping_sub(1))
+    }
+}
+
+impl Planned {
+    /// Its command, if that is known.
+    #[inline]
+    pub fn command(self, kernel: &Kernel) -> Option<&Command> {
+        self.command.command(kernel)
+    }
+}
+
+impl Plan {
+    /// Looks through `batch`, the requests of `input`.
+    pub fn make(&mut self, kernel: &Kernel, batch: &Batch, input: &[u8]) {
+        self.requests.clear();
+        self.requests.reserve(batch.len());
+        for args in batch.iter(input) {
+            let planned = self.plan_one(kernel, args);
+            self.requests.push(planned);
+        }
+    }
+
+    /// What is known about the request with this index.
+    #[inline]
+    pub fn get(&self, index: usize) -> Planned {
+        self.requests[index]
+    }
+
+    /// The hashes of all first keys.
+    #[inline]
+    pub fn hashes(&self) -> impl Iterator<Item = KeyHash> + Clone {
+        self.requests.iter().filter_map(|request| request.hash)
+    }
+
+    /// What there is to know of a single request.
+    #[inline]
+    pub fn plan_one(&mut self, kernel: &Kernel, args: Args<'_>) -> Planned {
+        let name = args.at(0);
+        let Spelling { argc, len, .. } = self.latest;
+        if args.len() != argc || !is_same_name(&self.latest.name[..len], name) {
+            self.latest.search(kernel, name, args.len());
+        }
+        let Spelling { command, first_key, .. } = self.latest;
+        let key = if first_key > 0 { args.get(first_key) } else { None };
+        Planned { command, hash: key.map(|key| kernel.keyspace.hash(key)) }
+    }
+}
+
+/// Whether two names are the same. Most are short, or those of GET and SET.
+#[inline]
+fn is_same_name(a: &[u8], b: &[u8]) -> bool {
+    match (a, b) {
+        ([a, b, c], [x, y, z]) => (a == x) & (b == y) & (c == z),
+        _ => same_bytes(a, b),
+    }
+}
+
+impl Spelling {
+    /// Becomes the simple command called `name` with `argc` arguments.
+    #[inline(never)]
+    fn search(&mut self, kernel: &Kernel, name: &[u8], argc: usize) {
+        let command = kernel.commands.find(name).filter(|command| command.is_plain);
+        let call = command.filter(|command| command.spec.accepts(argc));
+        self.command =
+            call.map_or(CommandSlot::default(), |command| CommandSlot(command.index + 1));
+        self.first_key = call.map_or(0, |command| command.first_key);
+        // No request is without arguments: a name that is too long is searched for the next time.
+        self.argc = 0;
+        if let Some(room) = self.name.get_mut(..name.len()) {
+            room.copy_from_slice(name);
+            (self.len, self.argc) = (name.len(), argc);
+        }
+    }
+}

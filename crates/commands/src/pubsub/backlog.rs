@@ -1,0 +1,156 @@
+//! Messages that many patterns may match, on their way to the inboxes.
+//!
+//! Matching them takes long, so it is done in steps, without a lock in between. That must not change the order in which
+//! the messages of a channel reach its subscribers. So such messages wait in one queue, and are published one at a
+//! time, by a thread that may take long for it. While one of a channel waits, all others of this channel queue up
+//! behind it (`Registry` knows these channels).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::Name;
+
+/// Messages of which so many bytes wait are enough. Publishers that can wait do so then.
+const BYTES_MAX: usize = 16 << 20;
+
+/// The same for the work of matching them, in patterns of usual length: about a second.
+const WEIGHT_MAX: usize = 10_000_000;
+
+/// The queue.
+#[derive(Default)]
+pub(super) struct Backlog {
+    state: Mutex<State>,
+    /// Something was added, or a message is published.
+    changed: Condvar,
+    /// Messages that wait or are being published, what they take, and what it takes to match them.
+    len: AtomicUsize,
+    bytes: AtomicUsize,
+    weight: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Queued>,
+    /// One is being published.
+    is_publishing: bool,
+    /// There is a thread that publishes.
+    has_publisher: bool,
+}
+
+/// A message that waits.
+pub(super) struct Queued {
+    pub(super) channel: Name,
+    pub(super) message: Box<[u8]>,
+    weight: usize,
+    /// How many subscriptions have got it, in the end.
+    count: Count,
+}
+
+/// The number of subscriptions that get a message, when it is known.
+pub(super) type Count = Arc<OnceLock<usize>>;
+
+impl Queued {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.channel.len() + self.message.len()
+    }
+}
+
+impl Backlog {
+    /// Adds a message that takes this much work. Called with its channel locked.
+    pub(super) fn push(&self, channel: &[u8], message: &[u8], weight: usize) -> Count {
+        let count = Count::default();
+        let (channel, message) = (Name::from(channel), Box::from(message));
+        let queued = Queued { channel, message, weight, count: Arc::clone(&count) };
+        let mut state = self.state.lock();
+        self.len.fetch_add(1, Ordering::SeqCst);
+        self.bytes.fetch_add(queued.bytes(), Ordering::Relaxed);
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        state.waiting.push_back(queued);
+        self.changed.notify_all();
+        count
+    }
+
+    /// Whether no message waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::SeqCst) == 0
+    }
+
+    /// What all messages take that wait or are being published.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether publishers that can wait have to.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes() > BYTES_MAX || self.weight.load(Ordering::Relaxed) > WEIGHT_MAX
+    }
+
+    /// There is a thread that calls [`Backlog::publish_next`] from now on, or no longer.
+    pub(super) fn set_publisher(&self, is_there: bool) {
+        self.state.lock().has_publisher = is_there;
+        self.changed.notify_all();
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_publisher(&self) -> bool {
+        self.state.lock().has_publisher
+    }
+
+    /// Has the next message published by `publish`, when there is one. Returns whether more may come.
+    pub(super) fn publish_next(&self, publish: impl FnOnce(&Queued) -> usize) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if !state.has_publisher {
+                return false;
+            }
+            if !state.is_publishing
+                && let Some(next) = state.waiting.pop_front()
+            {
+                state.is_publishing = true;
+                drop(state);
+                self.publish(&next, publish);
+                return true;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until a message is published, and helps with it.
+    pub(super) fn wait_for(
+        &self,
+        count: &Count,
+        mut publish: impl FnMut(&Queued) -> usize,
+    ) -> usize {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(count) = count.get() {
+                return *count;
+            }
+            let next = if state.is_publishing { None } else { state.waiting.pop_front() };
+            let Some(next) = next else {
+                self.changed.wait(&mut state);
+                continue;
+            };
+            state.is_publishing = true;
+            drop(state);
+            self.publish(&next, &mut publish);
+            state = self.state.lock();
+        }
+    }
+
+    fn publish(&self, queued: &Queued, publish: impl FnOnce(&Queued) -> usize) {
+        let count = publish(queued);
+        let mut state = self.state.lock();
+        state.is_publishing = false;
+        let _ = queued.count.set(count);
+        self.bytes.fetch_sub(queued.bytes(), Ordering::Relaxed);
+        self.weight.fetch_sub(queued.weight, Ordering::Relaxed);
+        self.len.fetch_sub(1, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,714 @@
+//! Publish/subscribe: the subscribers of each channel, and how a message reaches them. It knows no
+//! socket.
+//!
+//! A message takes two steps. The publisher, on any thread, looks up which workers have receivers, and posts a
+//! delivery to the inbox of each. Every worker keeps a map of its own from names to connections
+//! (`Receivers`) and delivers from there. So a publisher never waits for a reader, no message goes through
+//! connections that do not want it, and its bytes are encoded once.
+//!
+//! Invariants:
+//! * A channel's lock is held while its subscriptions change and while a message for it is posted, or enters the
+//!   backlog. So `PUBLISH` returns exactly the number of subscriptions that get the message, and the messages of a
+//!   channel reach all its subscribers in the same order.
+//! * Deliveries of a worker have consecutive numbers. A connection has seen those below
+//!   `Subscriptions::seen`: it gets each of the others once, by its worker or, around its own commands, by
+//!   [`PubSub::catch_up`].
+//! * Locks are taken in this order: channel, patterns or backlog, prefixes, receivers, inbox. None of the keyspace's is
+//!   taken while one is held, so [`PubSub::publish`] may be called with shards locked.
+//!
+//! Invalidations for clients that cache keys take the same way (`trackers`).
+
+mod backlog;
+mod frame;
+mod inbox;
+mod lengths;
+mod patterns;
+mod receivers;
+mod registry;
+mod run;
+mod subscriptions;
+mod trackers;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use tierce_keyspace::InvalidatedKey;
+use tierce_output::Output;
+use tierce_wire::resp::Proto;
+
+use self::backlog::{Backlog, Count, Queued};
+use self::frame::{Frame, Message};
+use self::inbox::{Delivery, Inbox};
+use self::patterns::{Patterns, Resume};
+use self::receivers::Receivers;
+use self::registry::{Audience, Channels, Registry};
+use self::trackers::Trackers;
+use crate::waiting::ConnAddress;
+
+pub use self::inbox::{Pending, To};
+pub use self::run::Run;
+pub use self::subscriptions::Subscriptions;
+pub use self::trackers::{Invalidation, Redirect, Tracker, TrackingMode};
+
+/// The name of a channel or a pattern, shared by all its holders.
+pub type Name = Arc<[u8]>;
+
+/// What is subscribed to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Kind {
+    /// A channel: `SUBSCRIBE`.
+    Channel,
+    /// All channels that match a pattern: `PSUBSCRIBE`.
+    Pattern,
+    /// A channel of a shard, of which there is one: `SSUBSCRIBE`.
+    ShardChannel,
+    /// All keys with a prefix: `CLIENT TRACKING ON BCAST`.
+    Prefix,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Channel, Self::Pattern, Self::ShardChannel, Self::Prefix];
+    /// Those of messages.
+    pub const SUBSCRIBED: [Self; 3] = [Self::Channel, Self::Pattern, Self::ShardChannel];
+}
+
+/// Patterns that a publisher matches before it checks for changed subscriptions, about 100 µs of work.
+const PATTERNS_PER_STEP: usize = 1_000;
+
+/// All subscriptions, and the messages on their way.
+pub struct PubSub {
+    channels: Registry,
+    shard_channels: Registry,
+    patterns: RwLock<Patterns>,
+    /// How many these are, to be read without the lock.
+    pattern_count: AtomicUsize,
+    /// The length of the longest one, in the same way.
+    pattern_len_max: AtomicUsize,
+    /// Bytes of all names that are subscribed to.
+    name_bytes: AtomicUsize,
+    trackers: Trackers,
+    /// Learns who tracks keys.
+    tracking: OnceLock<Box<dyn TrackingListener>>,
+    /// Messages that many patterns may match.
+    backlog: Backlog,
+    workers: Box<[Worker]>,
+    /// Makes a worker deliver what is in its inbox.
+    wake: OnceLock<Wake>,
+}
+
+type Wake = Box<dyn Fn(u16) + Send + Sync>;
+
+/// Learns whether there are clients to be told of changes. Called with a lock, so that it learns that in order.
+pub trait TrackingListener: Send + Sync {
+    /// Whether any client tracks keys.
+    fn has_trackers(&self, is_any: bool);
+
+    /// Whether any client is told of every change.
+    fn has_prefixes(&self, is_any: bool);
+}
+
+/// What belongs to one worker.
+#[derive(Default)]
+struct Worker {
+    inbox: Inbox,
+    /// Locked by this worker alone, except for figures.
+    receivers: Mutex<Receivers>,
+}
+
+impl PubSub {
+    /// Without subscriptions.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self {
+            channels: Registry::default(),
+            shard_channels: Registry::default(),
+            patterns: RwLock::default(),
+            pattern_count: AtomicUsize::new(0),
+            pattern_len_max: AtomicUsize::new(0),
+            name_bytes: AtomicUsize::new(0),
+            trackers: Trackers::default(),
+            tracking: OnceLock::new(),
+            backlog: Backlog::default(),
+            workers: (0..workers).map(|_| Worker::default()).collect(),
+            wake: OnceLock::new(),
+        }
+    }
+
+    /// Sets how a worker is notified that its inbox is no longer empty. A second call has no
+    /// effect.
+    pub fn on_delivery(&self, wake: impl Fn(u16) + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Sets who learns whether clients track keys. A second call has no effect.
+    pub fn on_tracking(&self, listener: impl TrackingListener + 'static) {
+        let _ = self.tracking.set(Box::new(listener));
+    }
+
+    /// Sends `message` to the subscribers of `channel` and of the patterns that match it, from any thread.
+    /// Returns how many subscriptions get it. `from` is the worker that this is called on: it looks into its
+    /// inbox at the end of its turn, and need not be woken.
+    pub fn publish(&self, channel: &[u8], message: &[u8], from: Option<u16>) -> usize {
+        if !self.has_subscribers() {
+            return 0;
+        }
+        let mut audiences = self.channels.lock(channel);
+        if audiences.has_waiting(channel) {
+            let count = self.enter_backlog(&mut audiences, channel, message);
+            drop(audiences);
+            return self.wait_for(&count);
+        }
+        self.publish_locked(&audiences, channel, message, from)
+    }
+
+    /// The channel is locked.
+    fn publish_locked(
+        &self,
+        audiences: &Channels,
+        channel: &[u8],
+        message: &[u8],
+        from: Option<u16>,
+    ) -> usize {
+        let mut post = Post { pubsub: self, channel, message, from, encoded: None, count: 0 };
+        if let Some((name, audience)) = audiences.get(channel) {
+            post.to(Kind::Channel, name, audience);
+        }
+        // The channel stays locked, so that patterns get its messages in the same order.
+        if self.count(Kind::Pattern) > 0 {
+            self.patterns.read().each_match(channel, |name, audience| {
+                post.to(Kind::Pattern, name, audience);
+            });
+        }
+        post.count
+    }
+
+    /// Like [`PubSub::publish`], for so many patterns that matching them takes long: they are matched without
+    /// a lock, in steps, once all messages before this one are published. A client that subscribes or unsubscribes
+    /// meanwhile may or may not get the message, but the count is right.
+    pub fn publish_in_steps(&self, channel: &[u8], message: &[u8]) -> usize {
+        let count = self.enter_backlog(&mut self.channels.lock(channel), channel, message);
+        self.wait_for(&count)
+    }
+
+    /// Publishes a message whose sender does not wait, from any thread. If more than `work` would have to be done for it
+    /// (see [`PubSub::weight_of_patterns`]), or older messages wait, it is published later, if there is a thread for
+    /// that. So the messages of one thread keep their order. Returns how much was done of `work`.
+    pub fn notify(&self, channel: &[u8], message: &[u8], work: usize) -> usize {
+        if !self.has_subscribers() {
+            return 0;
+        }
+        let mut audiences = self.channels.lock(channel);
+        let weight = if self.backlog.is_empty() { self.weight(channel, work) } else { usize::MAX };
+        if weight <= work {
+            self.publish_locked(&audiences, channel, message, None);
+            return weight;
+        }
+        let count = self.enter_backlog(&mut audiences, channel, message);
+        drop(audiences);
+        if !self.backlog.has_publisher() {
+            self.wait_for(&count);
+        }
+        0
+    }
+
+    /// Publishes the next message that waits because of many patterns, when there is one. Returns whether more may
+    /// come. A thread calls it again and again, between [`PubSub::set_publisher`] with `true` and with `false`.
+    pub fn publish_next(&self) -> bool {
+        self.backlog.publish_next(|queued| self.publish_queued(queued))
+    }
+
+    /// There is a thread that publishes what waits, or no longer.
+    pub fn set_publisher(&self, is_there: bool) {
+        self.backlog.set_publisher(is_there);
+    }
+
+    fn enter_backlog(&self, audiences: &mut Channels, channel: &[u8], message: &[u8]) -> Count {
+        audiences.count_waiting(channel);
+        self.backlog.push(channel, message, self.weight_bound(channel))
+    }
+
+    fn wait_for(&self, count: &Count) -> usize {
+        self.backlog.wait_for(count, |queued| self.publish_queued(queued))
+    }
+
+    /// No other message of its channel is published meanwhile.
+    fn publish_queued(&self, Queued { channel, message, .. }: &Queued) -> usize {
+        let count = self.post_in_steps(channel, message);
+        self.channels.lock(channel).count_published(channel);
+        count
+    }
+
+    fn post_in_steps(&self, channel: &[u8], message: &[u8]) -> usize {
+        let mut post = Post { pubsub: self, channel, message, from: None, encoded: None, count: 0 };
+        if let Some((name, audience)) = self.channels.lock(channel).get(channel) {
+            post.to(Kind::Channel, name, audience);
+        }
+        let mut resume = Some(Resume::default());
+        while let Some(at) = resume.take() {
+            let (mut candidates, mut next) = (Vec::new(), None);
+            let step = self.patterns.read().candidates(channel, at, |name, place| {
+                candidates.push(Arc::clone(name));
+                if candidates.len() < PATTERNS_PER_STEP {
+                    return ControlFlow::Continue(());
+                }
+                next = Some(place);
+                ControlFlow::Break(())
+            });
+            if step.is_break() {
+                resume = next;
+            }
+            candidates.retain(|pattern| patterns::is_match(pattern, channel));
+            let patterns = self.patterns.read();
+            for pattern in &candidates {
+                if let Some(audience) = patterns.get(pattern) {
+                    post.to(Kind::Pattern, pattern, audience);
+                }
+            }
+        }
+        post.count
+    }
+
+    /// How much work it is to find the patterns that match `channel`, in patterns of usual length. What is not
+    /// above `enough` need not be exact. To wait for other messages of the channel may take any time.
+    #[must_use]
+    pub fn weight_of_patterns(&self, channel: &[u8], enough: usize) -> usize {
+        if !self.backlog.is_empty() && self.channels.lock(channel).has_waiting(channel) {
+            return usize::MAX;
+        }
+        self.weight(channel, enough)
+    }
+
+    /// The most that this can be.
+    fn weight_bound(&self, channel: &[u8]) -> usize {
+        let longest = self.pattern_len_max.load(Ordering::Relaxed);
+        self.count(Kind::Pattern).saturating_mul(patterns::weight(longest, channel.len()))
+    }
+
+    fn weight(&self, channel: &[u8], enough: usize) -> usize {
+        let bound = self.weight_bound(channel);
+        if bound <= enough {
+            return bound;
+        }
+        let mut weight = 0_usize;
+        let _ = self.patterns.read().candidates(channel, Resume::default(), |pattern, _| {
+            weight = weight.saturating_add(patterns::weight(pattern.len(), channel.len()));
+            if weight > enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        weight
+    }
+
+    /// Sends `message` to the subscribers of a shard's channel; see [`PubSub::publish`].
+    pub fn publish_to_shard(&self, channel: &[u8], message: &[u8], from: Option<u16>) -> usize {
+        if self.shard_channels.is_empty() {
+            return 0;
+        }
+        let mut post = Post { pubsub: self, channel, message, from, encoded: None, count: 0 };
+        if let Some((name, audience)) = self.shard_channels.lock(channel).get(channel) {
+            post.to(Kind::ShardChannel, name, audience);
+        }
+        post.count
+    }
+
+    /// Whether workers are so far behind with deliveries, or so much waits to be matched, that publishers have to wait.
+    /// Callers of [`PubSub::publish`] that can wait do so.
+    #[must_use]
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        self.workers.iter().any(|worker| worker.inbox.is_full()) || self.backlog.is_full()
+    }
+
+    /// Adds a subscription of a connection. What was published before is written to `output` first.
+    pub fn subscribe(
+        &self,
+        subscriptions: &mut Subscriptions,
+        kind: Kind,
+        name: &[u8],
+        output: &mut Output,
+        proto: Proto,
+    ) {
+        let conn = subscriptions.conn;
+        let worker = &self.workers[usize::from(conn.worker)];
+        self.with_audiences(kind, name, |audiences| {
+            self.catch_up(subscriptions, output, proto);
+            if subscriptions.has(kind, name) {
+                return;
+            }
+            let Added { name, is_new } = audiences.add(name, conn.worker);
+            if is_new {
+                self.name_bytes.fetch_add(name.len(), Ordering::Relaxed);
+            }
+            worker.receivers.lock().add(kind, &name, conn);
+            subscriptions.add(kind, name);
+        });
+    }
+
+    /// Removes a subscription of a connection. What was published before is written to `output` first.
+    pub fn unsubscribe(
+        &self,
+        subscriptions: &mut Subscriptions,
+        kind: Kind,
+        name: &[u8],
+        output: &mut Output,
+        proto: Proto,
+    ) {
+        self.with_audiences(kind, name, |audiences| {
+            self.catch_up(subscriptions, output, proto);
+            if subscriptions.remove(kind, name) {
+                self.forget(audiences, kind, name, subscriptions.conn);
+            }
+        });
+    }
+
+    /// Removes all subscriptions of a connection that ends.
+    pub fn leave(&self, subscriptions: &mut Subscriptions) {
+        if subscriptions.tracker().is_some() {
+            self.untrack(subscriptions);
+        }
+        for kind in Kind::ALL {
+            for name in subscriptions.names(kind) {
+                self.with_audiences(kind, name, |audiences| {
+                    self.forget(audiences, kind, name, subscriptions.conn);
+                });
+            }
+        }
+    }
+
+    fn forget(&self, audiences: &mut dyn Audiences, kind: Kind, name: &[u8], conn: ConnAddress) {
+        if audiences.remove(name, conn.worker) {
+            self.name_bytes.fetch_sub(name.len(), Ordering::Relaxed);
+        }
+        self.workers[usize::from(conn.worker)].receivers.lock().remove(kind, name, conn);
+    }
+
+    fn with_audiences(&self, kind: Kind, name: &[u8], act: impl FnOnce(&mut dyn Audiences)) {
+        match kind {
+            Kind::Channel => act(&mut *self.channels.lock(name)),
+            Kind::ShardChannel => act(&mut *self.shard_channels.lock(name)),
+            Kind::Pattern => {
+                let mut patterns = self.patterns.write();
+                act(&mut *patterns);
+                self.pattern_count.store(patterns.len(), Ordering::SeqCst);
+                self.pattern_len_max.store(patterns.len_max(), Ordering::Relaxed);
+            }
+            Kind::Prefix => {
+                let mut prefixes = self.trackers.prefixes().write();
+                let was_any = prefixes.len() > 0;
+                act(&mut *prefixes);
+                let is_any = prefixes.len() > 0;
+                if let Some(listener) = self.tracking.get().filter(|_| is_any != was_any) {
+                    listener.has_prefixes(is_any);
+                }
+            }
+        }
+    }
+
+    /// Writes what was published for a connection so far, and that its worker has yet to deliver. Called by
+    /// the connection's worker, between two replies.
+    pub fn catch_up(&self, subscriptions: &mut Subscriptions, output: &mut Output, proto: Proto) {
+        let worker = &self.workers[usize::from(subscriptions.conn.worker)];
+        if worker.inbox.end() == subscriptions.seen {
+            return;
+        }
+        let receivers = worker.receivers.lock();
+        let seen = subscriptions.seen;
+        if let Some(run) = &receivers.current
+            && subscriptions.gets(&run.to)
+        {
+            run.write_unseen(seen, subscriptions, output, proto);
+        }
+        let end = worker.inbox.each_unseen(subscriptions, |subscriptions, delivery| {
+            subscriptions.write(&delivery.frame, output, proto);
+        });
+        subscriptions.seen = end;
+        self.redirect(subscriptions);
+    }
+
+    /// Writes what a connection has not seen of a run of messages, and returns how many bytes. Called by its worker.
+    pub fn receive(
+        &self,
+        run: &Run,
+        subscriptions: Option<&mut Subscriptions>,
+        output: &mut Output,
+        proto: Proto,
+    ) -> usize {
+        let Some(subscriptions) = subscriptions else { return run.write_to_other(output, proto) };
+        let bytes = run.write(subscriptions, output, proto);
+        self.redirect(subscriptions);
+        bytes
+    }
+
+    /// Writes an invalidation for a connection, which may have redirected it. Called by its worker.
+    pub fn tell(
+        &self,
+        subscriptions: &mut Subscriptions,
+        invalidation: Invalidation,
+        output: &mut Output,
+        proto: Proto,
+    ) {
+        subscriptions.write(&Frame::Invalidation(invalidation), output, proto);
+        self.redirect(subscriptions);
+    }
+
+    /// Sends on what a connection has redirected.
+    fn redirect(&self, subscriptions: &mut Subscriptions) {
+        for delivery in subscriptions.redirected.drain(..) {
+            let To::Client(conn) = delivery.to else { continue };
+            self.post(conn.worker, delivery, Some(subscriptions.conn.worker));
+        }
+    }
+
+    /// Begins to track keys for a connection, or changes how.
+    pub fn track(&self, subscriptions: &mut Subscriptions, tracker: Tracker) {
+        let is_broadcast = tracker.mode == TrackingMode::Broadcast;
+        subscriptions.tracker = Some(tracker);
+        self.trackers.add(subscriptions.conn, is_broadcast, |is_any| self.note_trackers(is_any));
+    }
+
+    /// Tracks no more keys for a connection.
+    pub fn untrack(&self, subscriptions: &mut Subscriptions) {
+        subscriptions.tracker = None;
+        self.trackers.remove(subscriptions.conn, |is_any| self.note_trackers(is_any));
+    }
+
+    fn note_trackers(&self, is_any: bool) {
+        if let Some(listener) = self.tracking.get() {
+            listener.has_trackers(is_any);
+        }
+    }
+
+    /// How many connections track keys.
+    #[inline]
+    #[must_use]
+    pub fn tracker_count(&self) -> usize {
+        self.trackers.count()
+    }
+
+    /// Whether the connection of this client tracks the keys that it reads.
+    #[must_use]
+    pub fn tracks(&self, client: u64) -> bool {
+        self.trackers.reader(client).is_some()
+    }
+
+    /// Tells those that track them that these keys have changed, from any thread.
+    pub fn invalidate(&self, keys: &[InvalidatedKey]) {
+        for key in keys {
+            let mut frame = None;
+            for conn in key.readers().filter_map(|reader| self.trackers.reader(reader)) {
+                let frame = frame.get_or_insert_with(|| {
+                    let keys = std::iter::once(key.key());
+                    Frame::Invalidation(Invalidation::of(keys, key.changed_by()))
+                });
+                self.post(
+                    conn.worker,
+                    Delivery { to: To::Client(conn), frame: frame.clone() },
+                    None,
+                );
+            }
+        }
+        if keys.iter().any(InvalidatedKey::is_broadcast) {
+            self.broadcast(keys);
+        }
+    }
+
+    /// Tells of keys by their prefixes: neighbours that one client has changed are one message.
+    fn broadcast(&self, keys: &[InvalidatedKey]) {
+        let prefixes = self.trackers.prefixes().read();
+        for of_client in keys.chunk_by(|one, next| one.changed_by() == next.changed_by()) {
+            let mut by_prefix: BTreeMap<&Name, Vec<&[u8]>> = BTreeMap::new();
+            for key in of_client.iter().filter(|key| key.is_broadcast()).map(InvalidatedKey::key) {
+                prefixes.of(key).for_each(|prefix| by_prefix.entry(prefix).or_default().push(key));
+            }
+            for (prefix, keys) in by_prefix {
+                let Some((_, audience)) = prefixes.get(prefix) else { continue };
+                let changed_by = of_client[0].changed_by();
+                let invalidation = Invalidation::of(keys.iter().copied(), changed_by);
+                for (worker, _) in audience.workers() {
+                    let to = To::Named(Kind::Prefix, Arc::clone(prefix));
+                    let frame = Frame::Invalidation(invalidation.clone());
+                    self.post(worker, Delivery { to, frame }, None);
+                }
+            }
+        }
+    }
+
+    /// Tells all that track keys that all keys may have changed, from any thread.
+    pub fn invalidate_all(&self) {
+        self.trackers.each(|conn| {
+            let frame = Frame::Invalidation(Invalidation::ALL);
+            self.post(conn.worker, Delivery { to: To::Client(conn), frame }, None);
+        });
+    }
+
+    /// Posts a delivery to a worker. It is woken if it is not `from`, the one that this is called on.
+    fn post(&self, worker: u16, delivery: Delivery, from: Option<u16>) {
+        let is_first = self.workers[usize::from(worker)].inbox.post(delivery);
+        if is_first
+            && from != Some(worker)
+            && let Some(wake) = self.wake.get()
+        {
+            wake(worker);
+        }
+    }
+
+    /// Whether a worker has something to deliver.
+    #[must_use]
+    #[inline]
+    pub fn has_deliveries(&self, worker: usize) -> bool {
+        self.workers[worker].inbox.has_deliveries()
+    }
+
+    /// What a worker has to deliver, unless it is about to.
+    #[must_use]
+    pub fn pending(&self, worker: usize) -> Option<Pending> {
+        let Worker { inbox, receivers } = &self.workers[worker];
+        if receivers.lock().current.is_some() { None } else { inbox.pending() }
+    }
+
+    /// Hands the deliveries of a worker to `give`, each with every receiver, until this has cost `budget`.
+    /// Called by this worker. `give` returns what it has cost.
+    pub fn deliver(
+        &self,
+        worker: usize,
+        budget: usize,
+        mut give: impl FnMut(ConnAddress, &Run) -> usize,
+    ) {
+        let Worker { inbox, receivers } = &self.workers[worker];
+        let mut receivers = receivers.lock();
+        let mut spent = 0;
+        while spent < budget {
+            let Receivers { current, .. } = &mut *receivers;
+            let Some(mut run) = current.take().or_else(|| inbox.next_run()) else { return };
+            let conns = match &run.to {
+                To::Named(kind, name) => receivers.of(*kind, name),
+                To::Client(conn) => std::slice::from_ref(conn),
+            };
+            // From the end to the beginning: when a connection goes, the last one takes its place, which has
+            // got the run; and those that come have seen it.
+            run.left = run.left.min(conns.len());
+            while run.left > 0 && spent < budget {
+                run.left -= 1;
+                spent += give(conns[run.left], &run);
+            }
+            if run.left > 0 {
+                receivers.current = Some(run);
+            } else {
+                inbox.done(&run);
+            }
+        }
+    }
+
+    /// Memory that all connections share, in bytes: the names that they subscribe to, and messages on their way. What
+    /// a subscription takes beside its name counts as memory of its client.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let inboxes: usize = self.workers.iter().map(|worker| worker.inbox.bytes()).sum();
+        self.name_bytes.load(Ordering::Relaxed) + self.backlog.bytes() + inboxes
+    }
+
+    fn has_subscribers(&self) -> bool {
+        !self.channels.is_empty() || self.count(Kind::Pattern) > 0
+    }
+
+    /// Number of channels or patterns of this kind that have subscribers.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel => self.channels.len(),
+            Kind::ShardChannel => self.shard_channels.len(),
+            Kind::Pattern => self.pattern_count.load(Ordering::SeqCst),
+            Kind::Prefix => self.trackers.prefixes().read().len(),
+        }
+    }
+
+    /// The channels that have subscribers, as far as `select` wants them.
+    pub fn channels(&self, kind: Kind, mut select: impl FnMut(&Name) -> bool) -> Vec<Name> {
+        let mut names = Vec::new();
+        self.registry(kind).each(|name| {
+            if select(name) {
+                names.push(Arc::clone(name));
+            }
+        });
+        names
+    }
+
+    /// How many subscribers a channel has, not counting those of patterns.
+    #[must_use]
+    pub fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
+        self.registry(kind).lock(channel).get(channel).map_or(0, |(_, audience)| audience.count())
+    }
+
+    /// How many subscriptions would get a message of a channel.
+    #[must_use]
+    pub fn receivers(&self, kind: Kind, channel: &[u8]) -> usize {
+        let mut count = self.subscribers(kind, channel);
+        if kind == Kind::Channel && self.count(Kind::Pattern) > 0 {
+            self.patterns.read().each_match(channel, |_, audience| count += audience.count());
+        }
+        count
+    }
+
+    fn registry(&self, kind: Kind) -> &Registry {
+        match kind {
+            Kind::Channel | Kind::Pattern | Kind::Prefix => &self.channels,
+            Kind::ShardChannel => &self.shard_channels,
+        }
+    }
+
+    /// A connection of a worker without subscriptions yet.
+    #[must_use]
+    pub fn newcomer(&self, conn: ConnAddress) -> Subscriptions {
+        Subscriptions::new(conn)
+    }
+}
+
+/// Names of one kind, locked, with how many subscribe to them.
+trait Audiences {
+    /// Adds a subscription.
+    fn add(&mut self, name: &[u8], worker: u16) -> Added;
+
+    /// Removes one of those that were added. Whether it was the last one of the name.
+    fn remove(&mut self, name: &[u8], worker: u16) -> bool;
+}
+
+/// A name to which a subscription was added.
+struct Added {
+    /// As all share it.
+    name: Name,
+    /// There was no other subscription.
+    is_new: bool,
+}
+
+/// A message that is being posted.
+struct Post<'a> {
+    pubsub: &'a PubSub,
+    channel: &'a [u8],
+    message: &'a [u8],
+    from: Option<u16>,
+    /// Encoded when there is a receiver.
+    encoded: Option<Message>,
+    count: usize,
+}
+
+impl Post<'_> {
+    /// Posts it to the workers of an audience, which is locked.
+    fn to(&mut self, kind: Kind, name: &Name, audience: &Audience) {
+        let message = self.encoded.get_or_insert_with(|| {
+            Message::encode(kind == Kind::ShardChannel, self.channel, self.message)
+        });
+        let part = message.part(kind, name);
+        for (worker, count) in audience.workers() {
+            self.count += count;
+            let to = To::Named(kind, Arc::clone(name));
+            let delivery = Delivery { to, frame: Frame::Message(part.clone()) };
+            self.pubsub.post(worker, delivery, self.from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! Patterns that have subscribers, found by the channels that they match.
+//!
+//! Patterns are ordered by their literal prefixes: `user:*` matches only what begins with `user:`. So those that
+//! can match a channel are those whose prefix is one of the channel's, and the others are not looked at.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use tierce_wire::glob::{self, Case};
+
+use super::lengths::Lengths;
+use super::registry::Audience;
+use super::{Added, Audiences, Name};
+
+/// All patterns, each with its subscriptions.
+#[derive(Default)]
+pub(super) struct Patterns {
+    map: BTreeMap<Pattern, Audience>,
+    lens: Lengths,
+}
+
+/// A pattern and the length of its literal prefix.
+struct Pattern {
+    name: Name,
+    prefix_len: usize,
+}
+
+/// Where a visit of candidates goes on: behind this pattern, or from the beginning.
+#[derive(Default)]
+pub(super) struct Resume(Option<Name>);
+
+/// A place in the order: prefixes first, then patterns of one prefix by all their bytes.
+trait Place {
+    fn place(&self) -> (&[u8], Rank<'_>);
+}
+
+/// A place among the patterns of one prefix.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank<'a> {
+    /// Of this pattern.
+    At(&'a [u8]),
+    /// Behind all of them.
+    End,
+}
+
+impl Place for Pattern {
+    fn place(&self) -> (&[u8], Rank<'_>) {
+        (&self.name[..self.prefix_len], Rank::At(&self.name))
+    }
+}
+
+/// Of a pattern that is looked for.
+struct Sought<'a>(&'a [u8]);
+
+impl Place for Sought<'_> {
+    fn place(&self) -> (&[u8], Rank<'_>) {
+        (&self.0[..literal_prefix_len(self.0)], Rank::At(self.0))
+    }
+}
+
+/// In front of all patterns with this prefix.
+struct Begin<'a>(&'a [u8]);
+
+impl Place for Begin<'_> {
+    fn place(&self) -> (&[u8], Rank<'_>) {
+        (self.0, Rank::At(b""))
+    }
+}
+
+/// Behind all patterns with this prefix, and in front of those with longer ones.
+struct End<'a>(&'a [u8]);
+
+impl Place for End<'_> {
+    fn place(&self) -> (&[u8], Rank<'_>) {
+        (self.0, Rank::End)
+    }
+}
+
+impl<'a> Borrow<dyn Place + 'a> for Pattern {
+    fn borrow(&self) -> &(dyn Place + 'a) {
+        self
+    }
+}
+
+impl Ord for dyn Place + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for dyn Place + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Place + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for dyn Place + '_ {}
+
+impl Ord for Pattern {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for Pattern {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Pattern {}
+
+/// How many bytes of a pattern stand for themselves, up to the first special one.
+fn literal_prefix_len(pattern: &[u8]) -> usize {
+    pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
+}
+
+/// Whether a pattern matches a channel.
+pub(super) fn is_match(pattern: &[u8], channel: &[u8]) -> bool {
+    glob::matches(pattern, channel, Case::Sensitive)
+}
+
+/// How much work that is at most, in the time that short ones take.
+pub(super) fn weight(pattern_len: usize, channel_len: usize) -> usize {
+    /// Steps of matching in that time.
+    const STEPS: usize = 256;
+    1 + pattern_len.saturating_mul(channel_len) / STEPS
+}
+
+impl Patterns {
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// The length of the longest one.
+    pub(super) fn len_max(&self) -> usize {
+        self.lens.max()
+    }
+
+    /// The subscriptions to a pattern.
+    pub(super) fn get(&self, pattern: &[u8]) -> Option<&Audience> {
+        self.map.get(&Sought(pattern) as &dyn Place)
+    }
+
+    /// Visits the patterns that match `channel`.
+    pub(super) fn each_match(&self, channel: &[u8], mut visit: impl FnMut(&Name, &Audience)) {
+        if self.is_empty() {
+            return;
+        }
+        let _ = self.visit(channel, Resume::default(), &mut |pattern, audience| {
+            if is_match(&pattern.name, channel) {
+                visit(&pattern.name, audience);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Visits the patterns that may match `channel`, each with the place behind it, until `visit` breaks.
+    pub(super) fn candidates(
+        &self,
+        channel: &[u8],
+        resume: Resume,
+        mut visit: impl FnMut(&Name, Resume) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.visit(channel, resume, &mut |pattern, _| {
+            visit(&pattern.name, Resume(Some(Arc::clone(&pattern.name))))
+        })
+    }
+
+    /// Visits the patterns whose prefix is one of the channel's, longest prefixes first.
+    fn visit(
+        &self,
+        channel: &[u8],
+        resume: Resume,
+        visit: &mut dyn FnMut(&Pattern, &Audience) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        // All prefixes that are left to visit are at most so long.
+        let mut len_max = channel.len();
+        if let Some(last) = resume.0 {
+            let prefix = &last[..literal_prefix_len(&last)];
+            let behind = (
+                Bound::Excluded(&Sought(&last) as &dyn Place),
+                Bound::Excluded(&End(prefix) as &dyn Place),
+            );
+            for (pattern, audience) in self.map.range::<dyn Place, _>(behind) {
+                visit(pattern, audience)?;
+            }
+            match prefix.len().checked_sub(1) {
+                Some(shorter) => len_max = shorter,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+        while let Some(prefix) = self.last_prefix_up_to(&channel[..len_max]) {
+            let common = channel.iter().zip(prefix).take_while(|(a, b)| a == b).count();
+            if common < prefix.len() {
+                // No prefix between this one and the channel begins with more of the channel than this one.
+                len_max = common;
+                continue;
+            }
+            let of_prefix = (
+                Bound::Included(&Begin(prefix) as &dyn Place),
+                Bound::Excluded(&End(prefix) as &dyn Place),
+            );
+            for (pattern, audience) in self.map.range::<dyn Place, _>(of_prefix) {
+                visit(pattern, audience)?;
+            }
+            match common.checked_sub(1) {
+                Some(shorter) => len_max = shorter,
+                None => break,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The greatest prefix that is not behind `bytes`.
+    fn last_prefix_up_to(&self, bytes: &[u8]) -> Option<&[u8]> {
+        let up_to = (Bound::Unbounded, Bound::Excluded(&End(bytes) as &dyn Place));
+        let (pattern, _) = self.map.range::<dyn Place, _>(up_to).next_back()?;
+        Some(&pattern.name[..pattern.prefix_len])
+    }
+}
+
+impl Audiences for Patterns {
+    fn add(&mut self, name: &[u8], worker: u16) -> Added {
+        if let Some((pattern, _)) = self.map.get_key_value(&Sought(name) as &dyn Place) {
+            let name = Arc::clone(&pattern.name);
+            self.map.get_mut(&Sought(&name) as &dyn Place).expect("it is there").add(worker);
+            return Added { name, is_new: false };
+        }
+        self.lens.add(name.len());
+        let name: Name = name.into();
+        let pattern = Pattern { prefix_len: literal_prefix_len(&name), name: Arc::clone(&name) };
+        self.map.entry(pattern).or_default().add(worker);
+        Added { name, is_new: true }
+    }
+
+    fn remove(&mut self, name: &[u8], worker: u16) -> bool {
+        let place = Sought(name);
+        let audience = self.map.get_mut(&place as &dyn Place);
+        let is_last = audience.is_some_and(|audience| audience.remove(worker));
+        if is_last {
+            self.map.remove(&place as &dyn Place);
+            self.lens.remove(name.len());
+        }
+        is_last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_harness::Random;
+
+    use super::*;
+
+    fn matches_of(patterns: &Patterns, channel: &[u8]) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        patterns.each_match(channel, |name, _| found.push(name.to_vec()));
+        found.sort();
+        found
+    }
+
+    fn text(random: &mut Random, alphabet: &[u8], len_max: usize) -> Vec<u8> {
+        (0..random.below(len_max + 1)).map(|_| alphabet[random.below(alphabet.len())]).collect()
+    }
+
+    #[test]
+    fn patterns_are_found_as_if_all_were_tried() {
+        let mut random = Random::new(7);
+        let mut patterns = Patterns::default();
+        let mut all = std::collections::BTreeSet::new();
+        for _ in 0..600 {
+            let pattern = text(&mut random, b"aab*?[\\", 6);
+            if random.one_in(4) && !all.is_empty() {
+                let gone: Vec<u8> = all.iter().nth(random.below(all.len())).cloned().unwrap();
+                all.remove(&gone);
+                patterns.remove(&gone, 0);
+            } else if all.insert(pattern.clone()) {
+                patterns.add(&pattern, 0);
+            }
+            let channel = text(&mut random, b"aab*\\c", 6);
+            let expected: Vec<_> =
+                all.iter().filter(|pattern| is_match(pattern, &channel)).cloned().collect();
+            assert_eq!(matches_of(&patterns, &channel), expected, "{channel:?}");
+            assert_eq!(patterns.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn candidates_go_on_where_they_stopped() {
+        let mut patterns = Patterns::default();
+        for pattern in ["a*", "a?*", "*", "?*", "ab*", "ab?", "b*", "abc", "ac*"] {
+            patterns.add(pattern.as_bytes(), 0);
+        }
+        let (mut found, mut resume) = (Vec::new(), Some(Resume::default()));
+        while let Some(at) = resume.take() {
+            let mut next = None;
+            let step = patterns.candidates(b"abc", at, |name, place| {
+                found.push(String::from_utf8_lossy(name).into_owned());
+                next = Some(place);
+                ControlFlow::Break(())
+            });
+            if step.is_break() {
+                resume = next;
+            }
+        }
+        assert_eq!(found, ["abc", "ab*", "ab?", "a*", "a?*", "*", "?*"]);
+    }
+}

@@ -1,0 +1,246 @@
+//! Calls whose caller is no connection: of a program that embeds the kernel, or of an import.
+//!
+//! A call passes the same stages as the request of a client, on the thread of its caller: gate, fetch, lock, run,
+//! account, commit, acknowledge. Where a worker would set a request aside, this thread waits: for the end of a pause,
+//! for memory, for a value on disk, for a shard, for a save, and with `appendfsync always` for the device. Not for
+//! keys: a blocking command that finds nothing replies as if its time were up. A long command runs on this thread, too.
+//!
+//! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
+//! ([`OF_CONNECTIONS`]) are refused.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tierce_keyspace::{Origin, ShardLocks, Source};
+use tierce_output::{Mark, Output};
+use tierce_wire::resp::Args;
+
+use crate::blocking;
+use crate::caller::Caller;
+use crate::clock;
+use crate::command::Command;
+use crate::durability::SyncPolicy;
+use crate::error::CommandError;
+use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::fetch;
+use crate::gates::{Gates, Verdict};
+use crate::kernel::Kernel;
+use crate::message::Notice;
+use crate::meter::{Meter, Words};
+use crate::monitors;
+use crate::reply::Reply;
+use crate::slowlog;
+use crate::stats::Counters;
+use crate::waiting::{self, Awaited};
+
+/// Commands that do something to the connection that they come from, or reply by its end.
+const OF_CONNECTIONS: &[&str] = &["monitor", "psubscribe", "shutdown", "ssubscribe", "subscribe"];
+
+const NO_CONNECTION: CommandError =
+    CommandError::new("ERR this command is for connections, and its caller has none");
+
+/// How often a call looks again that a gate holds back: what closes a gate tells no thread when it opens.
+const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+impl Kernel {
+    /// Executes a call, from its name to its reply.
+    pub fn execute(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
+        match execute::resolve(self, args) {
+            Ok(command) => self.run(command, caller, args, output, clock::unix_ms()),
+            Err(refused) => {
+                let counters = self.spare.take(self.commands.id_count());
+                let refused = execute::refused_in_transaction(caller, refused);
+                reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
+                self.spare.give_back(counters);
+            }
+        }
+    }
+
+    /// The same for a call of a known command, at a given time.
+    pub fn run(
+        &self,
+        command: &Command,
+        caller: &mut Caller,
+        args: Args<'_>,
+        output: &mut Output,
+        now_ms: i64,
+    ) {
+        let counters = self.spare.take(self.commands.id_count());
+        let run = Run { kernel: self, counters: &counters, command, args, now_ms };
+        let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
+            false => run.run(caller, output),
+            true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
+        };
+        if let Err(refused) = outcome {
+            let refused = execute::refused_in_transaction(caller, refused);
+            reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
+        }
+        self.spare.give_back(counters);
+    }
+}
+
+/// One call.
+struct Run<'k, 'a> {
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    command: &'k Command,
+    args: Args<'a>,
+    now_ms: i64,
+}
+
+impl<'k> Run<'k, '_> {
+    fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
+        let mut locks = self.kernel.keyspace.locks();
+        locks.set_origin(Origin { source: Source::Library, client: caller.client.id });
+        let gates = self.pass_gates(caller, &mut locks)?;
+        if caller.is_in_transaction() && self.command.is_queued() {
+            self.queue(caller, output);
+            return Ok(());
+        }
+        if gates.has_spilled {
+            self.fetch(caller, &mut locks);
+        }
+        let begin = output.mark();
+        self.enter(caller, &mut locks, output);
+        self.await_reply(caller, output);
+        locks.release();
+        if locks.take_logged() {
+            self.acknowledge(caller, output, begin);
+        }
+        if gates.watched {
+            monitors::show(self.kernel, self.command, caller, self.args);
+        }
+        Ok(())
+    }
+
+    /// Waits for as long as a gate holds the call back.
+    fn pass_gates(
+        &self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+    ) -> Result<Gates, Refused<'k>> {
+        let mut now_ms = self.now_ms;
+        loop {
+            let gates = Gates::read(self.kernel, caller, now_ms);
+            match gates.judge(self.kernel, caller, locks, self.command, self.args) {
+                Verdict::Passes => return Ok(gates),
+                Verdict::Refused(refused) => return Err(refused),
+                Verdict::Held(_) => {
+                    locks.release();
+                    thread::sleep(RETRY_AFTER);
+                    now_ms = clock::unix_ms();
+                }
+            }
+        }
+    }
+
+    fn queue(&self, caller: &mut Caller, output: &mut Output) {
+        match caller.queue(self.kernel, self.command, self.args, None) {
+            Ok(()) => reply(caller, output, |reply| reply.queued()),
+            Err(_) => {
+                caller.doom_transaction();
+                let error = CommandError::new("ERR the transaction has become too large");
+                reply(caller, output, |reply| reply.error(&error));
+            }
+        }
+    }
+
+    /// Reads the values from disk that the call needs, while no shard is locked.
+    fn fetch(&self, caller: &Caller, locks: &mut ShardLocks<'k>) {
+        let (now_ms, mut reads) = (self.now_ms, Vec::new());
+        let added = if self.command.is_exec() {
+            execute::add_pending_reads_of_exec(self.kernel, locks, caller, now_ms, &mut reads)
+        } else {
+            let db = caller.db;
+            fetch::add_pending_reads(locks, db, self.command, self.args, now_ms, &mut reads)
+        };
+        debug_assert!(added.is_ok(), "these locks are waited for");
+        locks.release();
+        fetch::read_all(locks, &reads, now_ms);
+    }
+
+    /// Runs the command, and accounts for it.
+    fn enter(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
+        let Self { kernel, counters, command, args, now_ms } = *self;
+        locks.set_touch(caller.touch());
+        let client = Arc::clone(&caller.client);
+        let mut meter = Meter::start(kernel, counters);
+        let timing = meter.begin(command, &client, Words::new);
+        let (begin, proto) = (output.mark(), caller.proto);
+        let interrupt = Context {
+            kernel,
+            caller,
+            call: Call::new(args),
+            guard: Guard::new(locks),
+            reply: Reply::new(output, proto),
+            command,
+            counters,
+            now_ms,
+            mode: Mode::Never,
+            large: None,
+            hashed: &[],
+        }
+        .run();
+        debug_assert_eq!(interrupt, None, "{} waits for what it needs", command.full_name);
+        mute(caller, output, begin);
+        if locks.has_ready() {
+            blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+        }
+        meter.look_again();
+        meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));
+        meter.finish(&client, || slowlog::shorten(&kernel.commands, args));
+    }
+
+    /// Waits for a reply that comes later: that of a save. No other command leaves one to others here.
+    fn await_reply(&self, caller: &mut Caller, output: &mut Output) {
+        let Some(pending) = caller.end_wait() else { return };
+        let begin = output.mark();
+        let mut reply = Reply::new(output, caller.proto);
+        match pending.awaited {
+            Awaited::Save(save_id) => {
+                let outcome = self.kernel.persistence.wait(save_id).map_err(Into::into);
+                let notice = Notice::Saved { save_id, outcome };
+                waiting::reply_to(&pending.awaited, &notice, &mut reply);
+            }
+            _ => reply.error(&NO_CONNECTION),
+        }
+        if !pending.is_heard {
+            output.truncate(begin);
+        }
+    }
+
+    /// What the call has written is in the log. As durable as the caller wants it, it is acknowledged; if that cannot
+    /// be, the reply is an error.
+    fn acknowledge(&self, caller: &Caller, output: &mut Output, begin: Mark) {
+        let Some(wal) = self.kernel.durability.wal_handle() else { return };
+        let is_logged = match caller.sync_policy(self.kernel) {
+            _ if wal.has_write_error() => false,
+            SyncPolicy::Always => wal.sync().is_ok(),
+            _ => true,
+        };
+        if caller.durability() == Some(SyncPolicy::EverySecond) {
+            wal.promise();
+        }
+        if !is_logged {
+            output.truncate(begin);
+            let error = CommandError::not_logged(wal.write_error());
+            Reply::new(output, caller.proto).error(&error);
+        }
+    }
+}
+
+/// Writes a reply, unless the caller wants none.
+fn reply(caller: &mut Caller, output: &mut Output, write: impl FnOnce(&mut Reply<'_>)) {
+    let begin = output.mark();
+    write(&mut Reply::new(output, caller.proto));
+    mute(caller, output, begin);
+}
+
+/// Takes back what was written since `begin`, if the caller wants no replies.
+fn mute(caller: &mut Caller, output: &mut Output, begin: Mark) {
+    if caller.hears_nothing() {
+        output.truncate(begin);
+    }
+    caller.reply_mode = caller.reply_mode.after_command();
+}

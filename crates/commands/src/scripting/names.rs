@@ -1,0 +1,52 @@
+//! Scripts that are called by names. The keyspace keeps their sources, in the log and in snapshots; here is what is known of
+//! them beyond that.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tierce_keyspace::{CodeKind, CodeStore};
+use tierce_lua::Script;
+
+use super::KnownScript;
+
+/// Scripts that were called since the sources last changed.
+#[derive(Default)]
+pub struct Names(RwLock<Called>);
+
+#[derive(Default)]
+struct Called {
+    /// That of the sources.
+    generation: u64,
+    scripts: HashMap<Box<[u8]>, Arc<KnownScript>>,
+}
+
+impl Names {
+    /// The script of this name; `None` if there is none that can be run.
+    #[must_use]
+    pub fn get(&self, code: &CodeStore, name: &[u8]) -> Option<Arc<KnownScript>> {
+        let generation = code.generation();
+        {
+            let called = self.0.read();
+            if called.generation == generation
+                && let Some(script) = called.scripts.get(name)
+            {
+                return Some(Arc::clone(script));
+            }
+        }
+        self.add(generation, code, name)
+    }
+
+    /// The source is read after the generation: if it is a newer one, it is read again at the next call.
+    #[cold]
+    fn add(&self, generation: u64, code: &CodeStore, name: &[u8]) -> Option<Arc<KnownScript>> {
+        let source = code.get(CodeKind::Script, name)?;
+        let script = Arc::new(KnownScript::new(Script::parse(source).ok()?));
+        let mut called = self.0.write();
+        if called.generation != generation {
+            *called = Called { generation, ..Called::default() };
+        }
+        called.scripts.insert(name.into(), Arc::clone(&script));
+        Some(script)
+    }
+}

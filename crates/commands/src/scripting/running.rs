@@ -1,0 +1,328 @@
+//! Programs that run away from the workers: each can be killed at any time, and keeps clients from its keys meanwhile.
+//!
+//! What runs on a worker is not here: it is over within a millisecond, or moves to another thread.
+//!
+//! **Invariant:** a program whose end was asked for ends at the next look that its machine takes, and all that it has
+//! done is taken back, whatever that was. So none is unkillable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::error::CommandError;
+
+/// What kind of program, as clients see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A script: EVAL and its relatives.
+    Script,
+    /// A function: FCALL.
+    Function,
+}
+
+impl Kind {
+    /// The reply to a client that needs what such a program holds.
+    #[must_use]
+    pub fn busy(self) -> CommandError {
+        CommandError::new(match self {
+            Self::Script => {
+                "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+            }
+            Self::Function => {
+                "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+            }
+        })
+    }
+}
+
+/// Why a program is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Ending {
+    /// SCRIPT KILL or FUNCTION KILL.
+    Killed = 1,
+    /// The server ends.
+    Shutdown = 2,
+}
+
+/// Which shards a program holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// Those with these numbers.
+    Some(Box<[usize]>),
+    /// All.
+    All,
+}
+
+impl Held {
+    fn contains(&self, shard: usize) -> bool {
+        match self {
+            Self::Some(shards) => shards.contains(&shard),
+            Self::All => true,
+        }
+    }
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Run {
+    kind: Kind,
+    name: Vec<u8>,
+    call: Vec<Vec<u8>>,
+    held: Held,
+    begun: Instant,
+    /// A number of [`Ending`]; 0 as long as it may go on.
+    ending: AtomicU8,
+}
+
+impl Run {
+    /// One that begins now, called `name` by the client's `call`.
+    #[must_use]
+    pub fn new(kind: Kind, name: Vec<u8>, call: Vec<Vec<u8>>, held: Held) -> Self {
+        Self { kind, name, call, held, begun: Instant::now(), ending: AtomicU8::new(0) }
+    }
+
+    /// What kind of program it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The words by which the client has called it.
+    #[must_use]
+    pub fn call(&self) -> &[Vec<u8>] {
+        &self.call
+    }
+
+    /// For how long it has run.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Why it is to end, if it is.
+    #[inline]
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        match self.ending.load(Relaxed) {
+            0 => None,
+            2 => Some(Ending::Shutdown),
+            _ => Some(Ending::Killed),
+        }
+    }
+
+    fn end(&self, ending: Ending) {
+        self.ending.store(ending as u8, Relaxed);
+    }
+}
+
+/// What runs away from the workers, in the order in which it has begun.
+#[derive(Default)]
+pub struct Running {
+    state: Mutex<State>,
+    /// How many there are, to be read without the lock.
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Vec<Arc<Run>>,
+    /// The server ends: what begins ends at once.
+    is_ending: bool,
+}
+
+/// Keeps a program among those that run. Dropping it ends that.
+pub struct Ticket<'r> {
+    running: &'r Running,
+    run: Arc<Run>,
+}
+
+impl Ticket<'_> {
+    /// The program.
+    #[must_use]
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let runs = &mut self.running.state.lock().runs;
+        runs.retain(|run| !Arc::ptr_eq(run, &self.run));
+        self.running.len.store(runs.len(), Relaxed);
+    }
+}
+
+/// Why nothing was killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotKilled {
+    /// No program runs.
+    NotBusy,
+    /// Only programs of the other kind.
+    OtherKind(Kind),
+}
+
+impl From<NotKilled> for CommandError {
+    fn from(reason: NotKilled) -> Self {
+        match reason {
+            NotKilled::NotBusy => Self::new("NOTBUSY No scripts in execution right now."),
+            NotKilled::OtherKind(kind) => kind.busy(),
+        }
+    }
+}
+
+impl Running {
+    /// A program begins, whose shards are locked.
+    pub fn begin(&self, run: Run) -> Ticket<'_> {
+        let run = Arc::new(run);
+        let state = &mut *self.state.lock();
+        if state.is_ending {
+            run.end(Ending::Shutdown);
+        }
+        state.runs.push(Arc::clone(&run));
+        self.len.store(state.runs.len(), Relaxed);
+        Ticket { running: self, run }
+    }
+
+    /// What runs, the oldest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Run>> {
+        if self.len.load(Relaxed) == 0 { Vec::new() } else { self.state.lock().runs.clone() }
+    }
+
+    /// Ends programs of a kind: all that have run for `threshold`, or else the one that has run longest.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn kill(&self, kind: Kind, threshold: Duration) -> Result<(), NotKilled> {
+        let runs = &self.state.lock().runs;
+        let of_kind = || runs.iter().filter(|run| run.kind == kind);
+        let Some(oldest) = of_kind().next() else {
+            return Err(match runs.first() {
+                Some(other) => NotKilled::OtherKind(other.kind),
+                None => NotKilled::NotBusy,
+            });
+        };
+        oldest.end(Ending::Killed);
+        of_kind().filter(|run| run.elapsed() >= threshold).for_each(|run| run.end(Ending::Killed));
+        Ok(())
+    }
+
+    /// Ends all programs, and those that begin, since the server ends.
+    pub fn end_all(&self) {
+        let mut state = self.state.lock();
+        state.is_ending = true;
+        state.runs.iter().for_each(|run| run.end(Ending::Shutdown));
+    }
+
+    /// The server does not end after all.
+    pub fn go_on(&self) {
+        self.state.lock().is_ending = false;
+    }
+
+    /// The reply to a client that needs a shard which a program has held for `threshold`, if one has.
+    #[must_use]
+    pub fn refusal(&self, shard: usize, threshold: Duration) -> Option<CommandError> {
+        let run = self.holder(shard)?;
+        (run.elapsed() >= threshold).then(|| run.kind.busy())
+    }
+
+    /// How long to wait until a program that holds a shard has held it for `threshold`.
+    #[must_use]
+    pub fn patience(&self, shard: usize, threshold: Duration) -> Duration {
+        let elapsed = self.holder(shard).map_or(Duration::ZERO, |run| run.elapsed());
+        threshold.saturating_sub(elapsed)
+    }
+
+    /// Some shard that a program has held for `threshold`, if there is one.
+    #[must_use]
+    pub fn any_held(&self, threshold: Duration) -> Option<usize> {
+        let runs = self.all();
+        let run = runs.iter().find(|run| run.elapsed() >= threshold)?;
+        match &run.held {
+            Held::Some(shards) => shards.first().copied(),
+            Held::All => Some(0),
+        }
+    }
+
+    /// How many programs have run for `threshold`.
+    #[must_use]
+    pub fn count_for(&self, threshold: Duration) -> usize {
+        self.all().iter().filter(|run| run.elapsed() >= threshold).count()
+    }
+
+    fn holder(&self, shard: usize) -> Option<Arc<Run>> {
+        if self.len.load(Relaxed) == 0 {
+            return None;
+        }
+        self.state.lock().runs.iter().find(|run| run.held.contains(shard)).cloned()
+    }
+
+    /// Whether any program has run for `threshold`.
+    #[must_use]
+    pub fn any_for(&self, threshold: Duration) -> Option<CommandError> {
+        let oldest = self.all().into_iter().next()?;
+        (oldest.elapsed() >= threshold).then(|| oldest.kind.busy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: Duration = Duration::MAX;
+
+    fn run(kind: Kind, shards: &[usize]) -> Run {
+        Run::new(kind, b"name".to_vec(), Vec::new(), Held::Some(shards.into()))
+    }
+
+    #[test]
+    fn programs_are_killed_by_kind() {
+        let running = Running::default();
+        assert_eq!(running.kill(Kind::Script, NEVER), Err(NotKilled::NotBusy));
+        let function = running.begin(run(Kind::Function, &[1]));
+        let other = NotKilled::OtherKind(Kind::Function);
+        assert_eq!(running.kill(Kind::Script, NEVER), Err(other));
+        let scripts = [2, 3].map(|shard| running.begin(run(Kind::Script, &[shard])));
+        let endings = || [&function, &scripts[0], &scripts[1]].map(|ticket| ticket.run().ending());
+        assert_eq!(running.kill(Kind::Script, NEVER), Ok(()));
+        assert_eq!(endings(), [None, Some(Ending::Killed), None], "the oldest");
+        assert_eq!(running.kill(Kind::Script, Duration::ZERO), Ok(()));
+        assert_eq!(endings(), [None, Some(Ending::Killed), Some(Ending::Killed)], "all");
+        running.end_all();
+        assert_eq!(endings(), [Some(Ending::Shutdown); 3]);
+        drop((function, scripts));
+        assert!(running.all().is_empty());
+    }
+
+    #[test]
+    fn others_are_kept_from_what_a_program_holds() {
+        let running = Running::default();
+        let busy = |shard| running.refusal(shard, Duration::ZERO).is_some();
+        assert!(!busy(1));
+        let some = running.begin(run(Kind::Script, &[1, 4]));
+        assert_eq!([0, 1, 4].map(busy), [false, true, true]);
+        assert!(running.refusal(1, NEVER).is_none(), "not yet");
+        assert!(running.patience(1, Duration::from_secs(9)) > Duration::from_secs(1));
+        assert_eq!(running.patience(1, Duration::ZERO), Duration::ZERO);
+        assert_eq!([Duration::ZERO, NEVER].map(|time| running.any_held(time)), [Some(1), None]);
+        assert_eq!([Duration::ZERO, NEVER].map(|time| running.count_for(time)), [1, 0]);
+        let all = Run::new(Kind::Function, b"f".to_vec(), Vec::new(), Held::All);
+        let all = running.begin(all);
+        assert!(busy(0));
+        drop((some, all));
+        running.end_all();
+        assert_eq!(running.begin(run(Kind::Script, &[1])).run().ending(), Some(Ending::Shutdown));
+        running.go_on();
+        assert_eq!(running.begin(run(Kind::Script, &[1])).run().ending(), None);
+        assert!(!busy(1) && running.any_for(Duration::ZERO).is_none());
+    }
+}

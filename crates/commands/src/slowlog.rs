@@ -1,0 +1,127 @@
+//! The log of slow commands.
+
+use std::collections::VecDeque;
+
+use tierce_wire::resp::Args;
+
+use crate::command::Table;
+use crate::redaction;
+
+/// Arguments kept of one command, and bytes kept of one argument; what is left out is said in the
+/// last place.
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+/// One slow command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Counts up over the life of the server.
+    pub id: u64,
+    /// When it ran, in Unix seconds.
+    pub unix_seconds: i64,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+    /// The command and its arguments, shortened.
+    pub args: Vec<Vec<u8>>,
+    /// The client that sent it.
+    pub client_addr: String,
+    /// What the client calls itself.
+    pub client_name: String,
+}
+
+/// The newest slow commands, newest first.
+#[derive(Default)]
+pub struct SlowLog {
+    entries: VecDeque<Entry>,
+    next_id: u64,
+}
+
+impl SlowLog {
+    /// Takes in an entry (its id is assigned here) and forgets the oldest beyond `max_len`.
+    pub fn push(&mut self, mut entry: Entry, max_len: usize) {
+        entry.id = self.next_id;
+        self.next_id += 1;
+        self.entries.push_front(entry);
+        self.entries.truncate(max_len);
+    }
+
+    /// The newest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing was slow.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets all entries; ids go on.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+/// The arguments as the log keeps them: without passwords, and not too many or too long.
+pub fn shorten(table: &Table, args: Args<'_>) -> Vec<Vec<u8>> {
+    shorten_words(args.len(), redaction::redacted(table, args))
+}
+
+/// The same for the words of a request of any protocol.
+pub fn shorten_words<'a>(count: usize, words: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let kept = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
+    let mut short: Vec<_> = words.take(kept).map(shorten_one).collect();
+    if kept < count {
+        short.push(format!("... ({} more arguments)", count - kept).into_bytes());
+    }
+    short
+}
+
+fn shorten_one(arg: &[u8]) -> Vec<u8> {
+    if arg.len() <= ARG_BYTES_MAX {
+        return arg.to_vec();
+    }
+    let mut short = arg[..ARG_BYTES_MAX].to_vec();
+    short.extend(format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX).bytes());
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(micros: u64) -> Entry {
+        Entry {
+            id: 0,
+            unix_seconds: 0,
+            micros,
+            args: Vec::new(),
+            client_addr: String::new(),
+            client_name: String::new(),
+        }
+    }
+
+    #[test]
+    fn newest_first_and_bounded() {
+        let mut log = SlowLog::default();
+        (0..5).for_each(|n| log.push(entry(n), 3));
+        assert_eq!(
+            log.iter().map(|e| (e.id, e.micros)).collect::<Vec<_>>(),
+            [(4, 4), (3, 3), (2, 2)]
+        );
+        log.clear();
+        log.push(entry(9), 3);
+        assert_eq!(log.iter().next().unwrap().id, 5);
+    }
+
+    #[test]
+    fn long_arguments_are_shortened() {
+        let short = shorten_one(&[b'x'; 130]);
+        assert!(short.ends_with(b"... (2 more bytes)"));
+        assert_eq!(shorten_one(b"abc"), b"abc");
+    }
+}

@@ -1,0 +1,167 @@
+//! The counters of one worker, and their sum over all workers.
+//!
+//! A counter has a single writer, the worker that owns it, so adding is a plain load and store
+//! and costs no more than an ordinary variable; readers load and sum. Resetting keeps what was
+//! counted so far as a baseline that is taken off later, because a reader must not write.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::histogram::{BUCKETS, bucket_of};
+use crate::command::CommandId;
+
+/// Counters that concern a worker as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Stat {
+    /// Commands executed, failed ones included.
+    Commands,
+    /// Replies that were errors.
+    Errors,
+    /// Connections refused because there were too many.
+    RejectedConnections,
+    /// Connections closed for falling behind with reading.
+    OutputLimitDisconnections,
+    /// Connections closed for a request that outgrew its limit.
+    QueryLimitDisconnections,
+    /// Times that input arrived and was served; each ends with one sending of replies.
+    Reads,
+    /// Times a worker was awake.
+    Turns,
+    /// Number of the above.
+    Count,
+}
+
+/// Words counted for each command before its histogram: calls, nanoseconds, refused, failed.
+const COMMAND_WORDS: usize = 4;
+const COMMAND_STRIDE: usize = COMMAND_WORDS + BUCKETS;
+
+/// What one worker counted.
+pub struct Counters {
+    words: Box<[AtomicU64]>,
+}
+
+impl Counters {
+    /// All zero, for a table with `commands` identities.
+    pub fn new(commands: usize) -> Self {
+        let len = Stat::Count as usize + commands * COMMAND_STRIDE;
+        Self { words: (0..len).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    #[inline]
+    fn bump(&self, at: usize, by: u64) {
+        let word = &self.words[at];
+        word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    /// Adds to a counter; only by the worker that owns it.
+    #[inline]
+    pub fn add(&self, stat: Stat, by: u64) {
+        self.bump(stat as usize, by);
+    }
+
+    /// Counts `calls` of a command that took `nanos` together; only by the owner.
+    #[inline]
+    pub fn ran(&self, command: CommandId, calls: u64, nanos: u64) {
+        let base = base_of(command);
+        self.bump(base, calls);
+        self.bump(base + 1, nanos);
+        self.bump(base + COMMAND_WORDS + bucket_of(nanos / calls.max(1)), calls);
+    }
+
+    /// Counts a call that was refused before it ran; only by the owner.
+    pub fn refused(&self, command: CommandId) {
+        self.bump(base_of(command) + 2, 1);
+    }
+
+    /// Counts a call that ended in an error; only by the owner.
+    pub fn failed(&self, command: CommandId) {
+        self.bump(base_of(command) + 3, 1);
+    }
+}
+
+fn base_of(command: CommandId) -> usize {
+    Stat::Count as usize + usize::from(command.0) * COMMAND_STRIDE
+}
+
+/// The sum over all workers at one moment.
+#[derive(Clone)]
+pub struct Totals {
+    words: Vec<u64>,
+}
+
+/// The sums of one command.
+pub struct CommandTotals<'a> {
+    /// Times it ran.
+    pub calls: u64,
+    /// Nanoseconds it ran.
+    pub nanos: u64,
+    /// Times it was refused before it ran.
+    pub refused: u64,
+    /// Times it ended in an error.
+    pub failed: u64,
+    /// Calls by duration, see [`super::histogram`].
+    pub histogram: &'a [u64],
+}
+
+impl Totals {
+    /// Sums over `workers`, less what was counted up to `baseline`.
+    pub fn sum<'a>(
+        workers: impl IntoIterator<Item = &'a Counters>,
+        baseline: Option<&Self>,
+    ) -> Self {
+        let mut words = Vec::new();
+        for counters in workers {
+            words.resize(counters.words.len(), 0_u64);
+            for (sum, word) in words.iter_mut().zip(&counters.words) {
+                *sum = sum.wrapping_add(word.load(Relaxed));
+            }
+        }
+        if let Some(baseline) = baseline {
+            for (sum, base) in words.iter_mut().zip(&baseline.words) {
+                *sum = sum.wrapping_sub(*base);
+            }
+        }
+        Self { words }
+    }
+
+    /// A counter's sum.
+    pub fn get(&self, stat: Stat) -> u64 {
+        self.words[stat as usize]
+    }
+
+    /// The sums of a command.
+    pub fn command(&self, command: CommandId) -> CommandTotals<'_> {
+        let words = &self.words[base_of(command)..][..COMMAND_STRIDE];
+        CommandTotals {
+            calls: words[0],
+            nanos: words[1],
+            refused: words[2],
+            failed: words[3],
+            histogram: &words[COMMAND_WORDS..],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_workers_and_subtracts_the_baseline() {
+        let workers = [Counters::new(2), Counters::new(2)];
+        let id = CommandId(1);
+        workers[0].add(Stat::Commands, 3);
+        workers[1].ran(id, 4, 4000);
+        let baseline = Totals::sum(&workers, None);
+        assert_eq!(baseline.get(Stat::Commands), 3);
+        assert_eq!((baseline.command(id).calls, baseline.command(id).nanos), (4, 4000));
+        assert_eq!(baseline.command(id).histogram.iter().sum::<u64>(), 4);
+
+        workers[0].add(Stat::Commands, 1);
+        workers[1].failed(id);
+        let since = Totals::sum(&workers, Some(&baseline));
+        assert_eq!((since.get(Stat::Commands), since.command(id).calls), (1, 0));
+        assert_eq!(since.command(id).failed, 1);
+        assert_eq!(since.command(CommandId(0)).failed, 0);
+    }
+}

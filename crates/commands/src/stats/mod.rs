@@ -1,0 +1,13 @@
+//! Counters: each worker counts for itself, readers sum.
+
+mod counters;
+mod errors;
+mod histogram;
+mod rate;
+mod spare;
+
+pub use self::counters::{Counters, Stat, Totals};
+pub use self::errors::ErrorCounts;
+pub use self::histogram::{percentile, upper_bound_nanos};
+pub use self::rate::Rates;
+pub use self::spare::SpareCounters;

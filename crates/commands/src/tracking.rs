@@ -1,0 +1,111 @@
+//! Client-side caching: connects the keys that clients have read with the messages to these clients.
+//!
+//! The keyspace knows which client has read which key, and finds out that it has changed (`cached` there). `pubsub`
+//! knows where the clients are. `docs/client-side-caching.md` says what clients can rely on.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tierce_keyspace::{InvalidatedKey, InvalidationSink, Keyspace};
+
+use crate::command::Flags;
+use crate::config::DirectiveId;
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::kernel::Kernel;
+use crate::pubsub::{PubSub, TrackingListener};
+
+impl InvalidationSink for PubSub {
+    fn invalidate(&self, invalidated: &[InvalidatedKey]) {
+        Self::invalidate(self, invalidated);
+    }
+
+    fn invalidate_all(&self) {
+        Self::invalidate_all(self);
+    }
+
+    fn still_reads(&self, reader: u64) -> bool {
+        Self::tracks(self, reader)
+    }
+
+    fn is_congested(&self) -> bool {
+        Self::is_congested(self)
+    }
+}
+
+/// How many keys the keyspace has to remember.
+struct TableLimit {
+    keyspace: Arc<Keyspace>,
+    state: Mutex<LimitState>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LimitState {
+    has_trackers: bool,
+    /// `tracking-table-max-keys`; 0 is without limit.
+    max: u64,
+}
+
+impl TableLimit {
+    fn set(&self, change: impl FnOnce(&mut LimitState)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        let limit = match *state {
+            // No client is left to be told.
+            LimitState { has_trackers: false, .. } => 0,
+            LimitState { max: 0, .. } => u64::MAX,
+            LimitState { max, .. } => max,
+        };
+        self.keyspace.limit_cached_keys(limit);
+    }
+}
+
+impl TrackingListener for Arc<TableLimit> {
+    fn has_trackers(&self, is_any: bool) {
+        self.set(|state| state.has_trackers = is_any);
+    }
+
+    fn has_prefixes(&self, is_any: bool) {
+        self.keyspace.set_broadcast(is_any);
+    }
+}
+
+/// Has clients of a kernel told of changes, as its configuration says, now and later.
+pub fn connect(kernel: &Kernel) {
+    const MAX_KEYS: DirectiveId = DirectiveId::of("tracking-table-max-keys");
+    let limit = Arc::new(TableLimit {
+        keyspace: Arc::clone(&kernel.keyspace),
+        state: Mutex::new(LimitState::default()),
+    });
+    limit.set(|state| state.max = kernel.config.settings().count(MAX_KEYS));
+    kernel.keyspace.set_invalidation_sink(Arc::clone(&kernel.pubsub) as Arc<dyn InvalidationSink>);
+    kernel.pubsub.on_tracking(Arc::clone(&limit));
+    kernel.config.on_change([MAX_KEYS], move |settings| {
+        let max = settings.count(MAX_KEYS);
+        limit.set(|state| state.max = max);
+        Ok(())
+    });
+}
+
+impl Context<'_, '_> {
+    /// Has the caller told when the keys change that the command is about to read.
+    ///
+    /// # Errors
+    /// An interrupt when another thread holds the shard of one for long.
+    #[cold]
+    pub(crate) fn remember_reads(&mut self) -> Result<(), CommandError> {
+        let spec = self.command.spec;
+        // What a program reads is remembered when it does so.
+        if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {
+            return Ok(());
+        }
+        let (db, reader, now_ms) = (self.caller.db, self.caller.client.id, self.now_ms);
+        let args = self.call.args();
+        for index in spec.key_indexes(args) {
+            let key = self.kernel.keyspace.key(args.at(index));
+            self.guard.reach(key.hash())?;
+            self.guard.remember_reader(db, key, reader, now_ms);
+        }
+        Ok(())
+    }
+}

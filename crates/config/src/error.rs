@@ -1,0 +1,178 @@
+//! Errors that prevent a start, and warnings.
+
+use std::path::PathBuf;
+
+use super::kind::Invalid;
+use super::origin::{Assignment, Origin};
+use super::suggest::suggest;
+use super::table::DirectiveId;
+use super::table::FILE_LINES;
+
+/// The server cannot start with this configuration. One line each, without the program's name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {reason}{hint}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        reason: String,
+        /// What the user may have meant.
+        hint: String,
+    },
+    /// A file that another one includes cannot be read.
+    #[error("{assignment}: {error}")]
+    Included {
+        /// The line that includes it.
+        assignment: Assignment,
+        /// What is wrong.
+        error: Box<Self>,
+    },
+    /// A file is too large to be a configuration.
+    #[error("{}: larger than {limit} bytes, hardly a configuration", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+    /// Files include each other, or a very long chain of others.
+    #[error("{assignment}: more than {limit} files inside each other")]
+    TooDeep {
+        /// The line that goes too far.
+        assignment: Assignment,
+        /// The limit.
+        limit: usize,
+    },
+    /// A quote is not closed, or closed in the middle of a word.
+    #[error("{}:{line}: unbalanced quotes", path.display())]
+    UnbalancedQuotes {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line.
+        line: usize,
+    },
+    /// A value is refused.
+    #[error("{assignment}: {reason}")]
+    Invalid {
+        /// What was said.
+        assignment: Assignment,
+        /// What is wrong with it.
+        reason: Invalid,
+    },
+    /// Values that nothing acts on, though users may rely on them. One line for each.
+    #[error("{}", lines(.objections))]
+    Refused {
+        /// What was said, and why it is refused.
+        objections: Vec<(Assignment, &'static str)>,
+        /// The file that the server would have logged into.
+        logfile: Option<PathBuf>,
+    },
+    /// A directive that does not exist, in a file.
+    #[error("{assignment}: unknown directive{}", directive_hint(&assignment.name, &assignment.origin))]
+    UnknownDirective {
+        /// What was said.
+        assignment: Assignment,
+    },
+    /// An option on the command line that does not exist.
+    #[error("{option}: unknown option{hint}; see tierce --help")]
+    UnknownOption {
+        /// What was said.
+        option: String,
+        /// What the user may have meant.
+        hint: String,
+    },
+    /// A first word that is no tool, where no file can be meant.
+    #[error("{word}: there is no such tool{hint}; see tierce --help")]
+    UnknownTool {
+        /// The word.
+        word: String,
+        /// What the user may have meant.
+        hint: String,
+    },
+    /// An argument in a place where none makes sense.
+    #[error("{0}: unexpected argument; see tierce --help")]
+    UnexpectedArgument(String),
+}
+
+/// Something that a user should hear about at the start, one line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A directive that does not exist, in the environment.
+    Unknown(Assignment),
+    /// A directive that changes nothing, and why.
+    NoEffect(Assignment, &'static str),
+    /// A variable that Kubernetes sets for a service called tierce.
+    ServiceLink(Assignment),
+}
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something was ignored.
+    Warning,
+    /// Something is not as one might think.
+    Notice,
+}
+
+impl Note {
+    /// How much it matters.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::Unknown(_) | Self::ServiceLink(_) => Severity::Warning,
+            Self::NoEffect(..) => Severity::Notice,
+        }
+    }
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown(assignment) => {
+                let hint = directive_hint(&assignment.name, &assignment.origin);
+                write!(f, "{assignment}: unknown directive, ignored{hint}")
+            }
+            Self::NoEffect(assignment, reason) => {
+                write!(f, "{assignment}: accepted without effect. {reason}")
+            }
+            Self::ServiceLink(assignment) => {
+                write!(f, "{assignment}: ignored, it describes a service and not this server")
+            }
+        }
+    }
+}
+
+fn lines(objections: &[(Assignment, &str)]) -> String {
+    let lines: Vec<_> =
+        objections.iter().map(|(said, why)| format!("{said}: refused, {why}")).collect();
+    lines.join("\n")
+}
+
+/// `; did you mean …?` with the directive most like `name`, written as its origin writes names.
+pub(super) fn directive_hint(name: &[u8], origin: &Origin) -> String {
+    let directives = DirectiveId::all().flat_map(|id| id.directive().names());
+    let names = directives.chain(FILE_LINES.iter().map(|line| line.name));
+    let Some(similar) = suggest(name, names) else { return String::new() };
+    match origin {
+        Origin::File { .. } => format!("; did you mean {similar}?"),
+        Origin::Argument => format!("; did you mean --{similar}?"),
+        Origin::Environment => {
+            let assignment =
+                Assignment { name: similar.into(), args: Vec::new(), origin: Origin::Environment };
+            format!("; did you mean {assignment}?")
+        }
+    }
+}
+
+/// The operating system's words for an error, without its number.
+#[must_use]
+pub fn os_reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) if error.raw_os_error().is_some() => text[..end].to_owned(),
+        _ => text,
+    }
+}

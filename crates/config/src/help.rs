@@ -1,0 +1,256 @@
+//! Help texts: overview, one directive, all directives, version.
+
+use std::fmt::Write;
+
+use super::directive::{Directive, Effect, Group, Mutability, Visibility};
+use super::table::DirectiveId;
+
+/// A terminal of ordinary width shows all lines whole.
+const WIDTH: usize = 80;
+
+/// The directives that the overview explains: those that people set first.
+const MOST_USED: [DirectiveId; 15] = [
+    DirectiveId::of("bind"),
+    DirectiveId::of("port"),
+    DirectiveId::of("unixsocket"),
+    DirectiveId::of("requirepass"),
+    DirectiveId::of("maxclients"),
+    DirectiveId::of("timeout"),
+    DirectiveId::of("threads"),
+    DirectiveId::of("databases"),
+    DirectiveId::of("dir"),
+    DirectiveId::of("appendonly"),
+    DirectiveId::of("save"),
+    DirectiveId::of("maxmemory"),
+    DirectiveId::of("maxmemory-policy"),
+    DirectiveId::of("loglevel"),
+    DirectiveId::of("logfile"),
+];
+
+const USAGE: &str = "\
+Usage:
+  tierce [FILE | -] [--DIRECTIVE VALUE...]...   start the server
+  tierce TOOL [OPTION...]                       run a tool; more with --help
+
+Examples:
+  tierce                                 port 6379 of this machine, all defaults
+  tierce /etc/redis/redis.conf           with a configuration of Redis
+  tierce my.conf --port 7000             with a file, and an option on top of it
+  tierce --bind 0.0.0.0 --requirepass 'a long one'
+  TIERCE_PORT=7000 tierce                directives in the environment
+  echo 'maxclients 50' | tierce -        directives from standard input
+";
+
+const OPTIONS: &str = "\
+Options:
+  -h, --help [DIRECTIVE]    this help, or what is known about a directive
+      --help-directives     all directives with their defaults
+      --check-config [FILE] read the configuration, say what is wrong, and end
+  -v, --version             the version
+";
+
+const FOOTER: &str = "\
+A file is overruled by options, and these by the environment. All directives,
+explained: tierce --help-directives, or docs/configuration.md.
+";
+
+/// A tool that the program has besides the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    /// The first word of the command line.
+    pub name: &'static str,
+    /// A line for the help text.
+    pub about: &'static str,
+}
+
+/// The text of `tierce --help`.
+pub(super) fn overview(tools: &[Tool]) -> String {
+    let mut text = version();
+    text.push_str("A key-value server for the clients and habits of Redis, on many cores.\n\n");
+    text.push_str(USAGE);
+    if !tools.is_empty() {
+        text.push_str("\nTools:\n");
+        for tool in tools {
+            write_entry(&mut text, tool.name, 10, tool.about);
+        }
+    }
+    text.push('\n');
+    text.push_str(OPTIONS);
+    text.push_str("\nDirectives used most, with their defaults:\n");
+    for directive in MOST_USED.map(DirectiveId::directive) {
+        let about = format!("{} [{}]", first_sentence(directive.about), shown_default(directive));
+        write_entry(&mut text, &marked_name(directive), 20, &about);
+    }
+    text.push('\n');
+    text.push_str(FOOTER);
+    text
+}
+
+/// The text of `tierce --help-directives`.
+pub(super) fn directives() -> String {
+    let mut text = String::from("All directives with their defaults, as in redis.conf.\n");
+    text.push_str("A star marks what is accepted without an effect, an exclamation mark what is\n");
+    text.push_str("refused unless it is at its default; tierce --help DIRECTIVE tells why.\n");
+    for group in Group::ALL {
+        let _ = write!(text, "\n{}\n", group.title());
+        for directive in listed(group) {
+            let head = format!("{} [{}]", marked_name(directive), shown_default(directive));
+            write_wrapped(&mut text, 2, &head);
+            write_wrapped(&mut text, 6, &directive.about.replace('`', ""));
+        }
+    }
+    text
+}
+
+/// The text of `tierce --help DIRECTIVE`.
+pub(super) fn directive(id: DirectiveId) -> String {
+    let directive = id.directive();
+    let mut text = String::new();
+    write_wrapped(&mut text, 0, &format!("{}: {}", directive.name, directive.about));
+    let mut fact = |label: &str, value: &str| write_entry(&mut text, label, 10, value);
+    fact("default", shown_default(directive));
+    if let Some(redis) = directive.redis_default {
+        fact("in Redis", redis);
+    }
+    if let Some(since) = directive.own_since {
+        fact("since", &format!("Tierce {since}, not in Redis"));
+    }
+    fact("values", &directive.kind.describe());
+    fact("change", mutability_text(directive.mutability));
+    if let Some(alias) = directive.alias {
+        fact("alias", alias);
+    }
+    match directive.effect {
+        Effect::Acts => {}
+        Effect::Accepted(reason) => fact("effect", &format!("none. {reason}")),
+        Effect::Refused { .. } => fact("refused", &refusal(directive)),
+    }
+    text
+}
+
+/// The text of `tierce --version`.
+pub(super) fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let build = if cfg!(debug_assertions) { ", debug build" } else { "" };
+    format!("tierce {version} ({} {}{build})\n", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+/// The public directives of a chapter.
+pub(super) fn listed(group: Group) -> impl Iterator<Item = &'static Directive> {
+    DirectiveId::all()
+        .map(DirectiveId::directive)
+        .filter(move |directive| directive.group == group)
+        .filter(|directive| directive.visibility == Visibility::Listed)
+}
+
+/// The default as a user would write it.
+pub(super) fn shown_default(directive: &Directive) -> &'static str {
+    if directive.default.is_empty() { "\"\"" } else { directive.default }
+}
+
+/// When the directive may be changed, in words.
+pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
+    match mutability {
+        Mutability::AtAnyTime => "at any time",
+        Mutability::IfUnprotected => "at any time, if enable-protected-configs allows it",
+        Mutability::BeforeStart => "before the start",
+    }
+}
+
+/// Which values are refused, and why.
+pub(super) fn refusal(directive: &Directive) -> String {
+    let Effect::Refused { except, why } = directive.effect else { return String::new() };
+    let fine = std::iter::once(shown_default(directive)).chain(except.iter().copied());
+    let fine: Vec<_> = fine.map(|value| format!("`{value}`")).collect();
+    format!("All values but {} are refused: {why}.", fine.join(", "))
+}
+
+fn marked_name(directive: &Directive) -> String {
+    let mark = match directive.effect {
+        Effect::Acts => "",
+        Effect::Accepted(_) => "*",
+        Effect::Refused { .. } => "!",
+    };
+    format!("{}{mark}", directive.name)
+}
+
+fn first_sentence(about: &str) -> &str {
+    about.split_once(". ").map_or(about.trim_end_matches('.'), |(first, _)| first)
+}
+
+/// A name in a column of its own, and a text beside it.
+fn write_entry(out: &mut String, name: &str, column: usize, about: &str) {
+    let _ = write!(out, "  {name:column$}");
+    let indent = 2 + column;
+    let start = out.len();
+    write_wrapped(out, indent, &about.replace('`', ""));
+    // The first line stands beside the name, which has taken the place of its indentation.
+    out.replace_range(start..start + indent, "");
+}
+
+/// A text in lines of at most [`WIDTH`], all indented.
+fn write_wrapped(out: &mut String, indent: usize, text: &str) {
+    let mut line = " ".repeat(indent);
+    for word in text.split(' ') {
+        if line.len() > indent {
+            if line.len() + 1 + word.len() > WIDTH {
+                let _ = writeln!(out, "{line}");
+                line = " ".repeat(indent);
+            } else {
+                line.push(' ');
+            }
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(out, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::DirectiveId;
+    use super::{Tool, WIDTH, directive, directives, overview};
+
+    #[test]
+    fn all_texts_fit_a_terminal() {
+        let tools = [Tool { name: "bench", about: "Load a server and measure it." }];
+        let single = DirectiveId::all().map(directive);
+        for text in [overview(&tools), directives()].into_iter().chain(single) {
+            for line in text.lines() {
+                assert!(line.len() <= WIDTH && line.trim_end() == line, "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_overview_names_tools_and_directives() {
+        let text = overview(&[Tool { name: "bench", about: "Load a server and measure it." }]);
+        assert!(text.contains("\n  bench     Load a server and measure it.\n"), "{text}");
+        assert!(text.contains("\n  port                TCP port"), "{text}");
+        assert!(!overview(&[]).contains("Tools:"));
+    }
+
+    #[test]
+    fn the_list_has_every_directive_but_the_hidden_ones() {
+        let text = directives();
+        for id in DirectiveId::all() {
+            let name = id.name();
+            let there =
+                ["", "*", "!"].iter().any(|mark| text.contains(&format!("\n  {name}{mark} [")));
+            let hidden = id.directive().visibility == super::Visibility::Hidden;
+            assert_eq!(there, !hidden, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_directive_is_explained() {
+        let text = directive(DirectiveId::of("maxclients"));
+        let expected = "\
+maxclients: Maximum number of connections. Further ones get an error and are
+closed.
+  default   10000
+  values    1 or more
+  change    at any time
+";
+        assert_eq!(text, expected);
+    }
+}

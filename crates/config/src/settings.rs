@@ -1,0 +1,237 @@
+//! A value for every directive: the settings in force at one moment.
+
+use std::path::{Path, PathBuf};
+
+use super::directive::Secrecy;
+use super::events::Events;
+use super::limits::OutputLimits;
+use super::sync_policy::SyncPolicy;
+use super::table::DirectiveId;
+use super::value::{SavePoint, Value};
+
+/// A value for every directive, each of its directive's kind.
+///
+/// The typed readers panic if the directive is of another kind. That cannot depend on what users
+/// say: a test that reads everything once finds it.
+#[derive(Clone, PartialEq)]
+pub struct Settings {
+    /// In the order of the table.
+    values: Vec<Value>,
+    /// The file that CONFIG REWRITE rewrites, absolute.
+    file: Option<PathBuf>,
+    users: Vec<UserLine>,
+    renamed_commands: Vec<RenamedCommand>,
+}
+
+/// A `user` line: a user and the rules that make it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserLine {
+    /// The user.
+    pub name: Vec<u8>,
+    /// The rules, which may hold a password.
+    pub rules: Vec<Vec<u8>>,
+    /// Where the line is, for messages.
+    pub place: String,
+}
+
+/// A `rename-command` line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RenamedCommand {
+    /// The command.
+    pub command: Vec<u8>,
+    /// What it is called; empty for a command that clients cannot use.
+    pub name: Vec<u8>,
+    /// Where the line is, for messages.
+    pub place: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let values = DirectiveId::all().map(|id| id.directive().default_value()).collect();
+        Self { values, file: None, users: Vec::new(), renamed_commands: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// The value of a directive.
+    pub fn value(&self, id: DirectiveId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// The value of the directive of that name, for tests and other places where speed and
+    /// compile-time checks do not matter.
+    ///
+    /// # Panics
+    /// If there is no such directive.
+    pub fn get(&self, name: &str) -> &Value {
+        self.value(DirectiveId::of(name))
+    }
+
+    /// The file that was read, if any: absolute.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    pub(super) fn replace(&mut self, id: DirectiveId, value: Value) {
+        self.values[id.index()] = value;
+    }
+
+    /// The users that lines of the configuration make, in their order.
+    pub fn users(&self) -> &[UserLine] {
+        &self.users
+    }
+
+    /// The commands that have other names, in the order of the lines.
+    pub fn renamed_commands(&self) -> &[RenamedCommand] {
+        &self.renamed_commands
+    }
+
+    pub(super) fn add_user(&mut self, user: UserLine) {
+        self.users.push(user);
+    }
+
+    pub(super) fn add_renamed_command(&mut self, renamed: RenamedCommand) {
+        self.renamed_commands.push(renamed);
+    }
+
+    pub(super) fn set_file(&mut self, file: Option<PathBuf>) {
+        self.file = file;
+    }
+
+    /// A yes or no.
+    pub fn is_on(&self, id: DirectiveId) -> bool {
+        match self.value(id) {
+            Value::Bool(yes) => *yes,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, id: DirectiveId) -> i64 {
+        match self.value(id) {
+            Value::Int(number) => *number,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A number of a directive that takes no negative ones.
+    pub fn count(&self, id: DirectiveId) -> u64 {
+        u64::try_from(self.number(id)).unwrap_or_else(|_| wrong_kind(id))
+    }
+
+    /// A number of bytes.
+    pub fn bytes(&self, id: DirectiveId) -> u64 {
+        match self.value(id) {
+            Value::Memory(bytes) => *bytes,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// File permissions.
+    pub fn permissions(&self, id: DirectiveId) -> u32 {
+        match self.value(id) {
+            Value::Octal(bits) => *bits,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A word out of a choice.
+    pub fn word(&self, id: DirectiveId) -> &'static str {
+        match self.value(id) {
+            Value::Word(word) => word,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// Some words out of a choice.
+    pub fn words(&self, id: DirectiveId) -> &[&'static str] {
+        match self.value(id) {
+            Value::Words(words) => words,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// A word that names a `SyncPolicy`, as its number.
+    pub fn sync_policy_code(&self, id: DirectiveId) -> u8 {
+        SyncPolicy::parse(self.word(id).as_bytes()).unwrap_or_else(|| wrong_kind(id)) as u8
+    }
+
+    /// A text, perhaps empty.
+    pub fn text(&self, id: DirectiveId) -> &[u8] {
+        match self.value(id) {
+            Value::Text(text) => text,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// Whether a text has been given.
+    pub fn is_not_empty(&self, id: DirectiveId) -> bool {
+        !self.text(id).is_empty()
+    }
+
+    /// Several texts.
+    pub fn list(&self, id: DirectiveId) -> &[Vec<u8>] {
+        match self.value(id) {
+            Value::List(texts) => texts,
+            _ => wrong_kind(id),
+        }
+    }
+
+    /// The save points.
+    pub fn save_points(&self) -> &[SavePoint] {
+        const SAVE: DirectiveId = DirectiveId::of("save");
+        match self.value(SAVE) {
+            Value::SavePoints(points) => points,
+            _ => wrong_kind(SAVE),
+        }
+    }
+
+    /// The limits of output that waits.
+    pub fn output_limits(&self) -> OutputLimits {
+        const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
+        match self.value(LIMITS) {
+            Value::OutputLimits(limits) => *limits,
+            _ => wrong_kind(LIMITS),
+        }
+    }
+
+    /// The percentiles that INFO shows.
+    pub fn percentiles(&self) -> &[f64] {
+        const PERCENTILES: DirectiveId = DirectiveId::of("latency-tracking-info-percentiles");
+        match self.value(PERCENTILES) {
+            Value::Percentiles(percentiles) => percentiles,
+            _ => wrong_kind(PERCENTILES),
+        }
+    }
+
+    /// The events to publish.
+    pub fn events(&self) -> Events {
+        const EVENTS: DirectiveId = DirectiveId::of("notify-keyspace-events");
+        match self.value(EVENTS) {
+            Value::Events(events) => *events,
+            _ => wrong_kind(EVENTS),
+        }
+    }
+}
+
+fn wrong_kind(id: DirectiveId) -> ! {
+    panic!("{} is of kind {:?}", id.name(), id.directive().kind)
+}
+
+/// Shows what differs from the defaults, passwords left out.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut map = f.debug_map();
+        for id in DirectiveId::all() {
+            let directive = id.directive();
+            if *self.value(id) == directive.default_value() {
+                continue;
+            }
+            match directive.secrecy {
+                Secrecy::Open => map.entry(&id.name(), self.value(id)),
+                Secrecy::Secret => map.entry(&id.name(), &"(redacted)"),
+            };
+        }
+        map.finish()
+    }
+}

@@ -1,0 +1,22 @@
+//! Slow log, latency and events.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::LONG;
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("slowlog-log-slower-than", Kind::Int(-1, i64::MAX), "10000",
+        "Microseconds from which on a command is in the slow log. -1: none. 0: all."),
+    row("slowlog-max-len", LONG, "128",
+        "Entries that the slow log keeps."),
+    row("latency-monitor-threshold", LONG, "0",
+        "Milliseconds from which on an event is recorded for LATENCY. 0: none."),
+    row("latency-tracking", Kind::Bool, "yes",
+        "Show how long commands take, by command: INFO latencystats and LATENCY HISTOGRAM. Recording \
+         it costs nothing more than the counters of INFO commandstats."),
+    row("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9",
+        "Percentiles of those durations that INFO shows."),
+    row("notify-keyspace-events", Kind::Events, "",
+        "Events of keys to publish: letters for classes, K and E for the channels. Empty: none."),
+];

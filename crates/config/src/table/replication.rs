@@ -1,0 +1,82 @@
+//! Replication.
+
+use super::super::directive::{Directive, accepted_unless_marked, row};
+use super::super::kind::Kind;
+use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
+    row("replicaof", Kind::Primary, "",
+        "Host and port of the server to be a copy of. Empty: this server is a primary.")
+        .alias("slaveof").before_start()
+        .refused(&[],
+            "this server cannot be a replica, and would serve an empty or old data set as a \
+             primary; import the data (tierce import)"),
+    row("masterauth", Kind::Text, "",
+        "Password for the primary.")
+        .secret()
+        .refused(&[],
+            "this server cannot be a replica; remove the line"),
+    row("masteruser", Kind::Text, "",
+        "User name for the primary. Empty: the default user.")
+        .secret()
+        .refused(&[],
+            "this server cannot be a replica; remove the line"),
+    row("replica-read-only", Kind::Bool, "yes",
+        "Let clients of a replica only read.")
+        .alias("slave-read-only"),
+    row("replica-serve-stale-data", Kind::Bool, "yes",
+        "Answer clients of a replica even while it has lost its primary.")
+        .alias("slave-serve-stale-data"),
+    row("replica-priority", COUNT_OR_SIZE, "100",
+        "Rank for becoming the primary; the lowest wins. 0: never.")
+        .alias("slave-priority"),
+    row("replica-announce-ip", Kind::Text, "",
+        "Address of this replica as others should see it.")
+        .alias("slave-announce-ip"),
+    row("replica-announce-port", PORT, "0",
+        "Port of this replica as others should see it.")
+        .alias("slave-announce-port"),
+    row("replica-announced", Kind::Bool, "yes",
+        "Let sentinels tell clients about this replica."),
+    row("replica-lazy-flush", Kind::Bool, "no",
+        "Free the old data in the background before a full copy.")
+        .alias("slave-lazy-flush"),
+    row("replica-ignore-maxmemory", Kind::Bool, "yes",
+        "Let a replica evict only what its primary evicts.")
+        .alias("slave-ignore-maxmemory"),
+    row("replica-ignore-disk-write-errors", Kind::Bool, "no",
+        "Let a replica go on when its disk fails."),
+    row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
+        "What to do when a replicated command fails."),
+    row("min-replicas-to-write", COUNT_OR_SIZE, "0",
+        "Refuse writes with fewer replicas than that. 0: never.")
+        .alias("min-slaves-to-write")
+        .refused(&[],
+            "there are no replicas that could confirm a write; appendfsync always keeps \
+             acknowledged writes over a power cut"),
+    row("min-replicas-max-lag", COUNT_OR_SIZE, "10",
+        "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
+        .alias("min-slaves-max-lag")
+        .accepted("Only `min-replicas-to-write` would use it."),
+    row("repl-timeout", Kind::Int(1, INT_MAX), "60",
+        "Seconds of silence after which a replication link counts as broken."),
+    row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
+        "Seconds between signs of life to replicas.")
+        .alias("repl-ping-slave-period"),
+    row("repl-backlog-size", Kind::Memory(1, i64::MAX as u64), "1mb",
+        "Bytes of the recent past kept for replicas that come back."),
+    row("repl-backlog-ttl", LONG, "3600",
+        "Seconds without a replica after which that past is dropped. 0: never."),
+    row("repl-disable-tcp-nodelay", Kind::Bool, "no",
+        "Save bandwidth to replicas at the price of delay."),
+    row("repl-diskless-sync", Kind::Bool, "yes",
+        "Send full copies without writing them to disk first."),
+    row("repl-diskless-sync-delay", COUNT_OR_SIZE, "5",
+        "Seconds to wait for more replicas before a full copy."),
+    row("repl-diskless-sync-max-replicas", COUNT_OR_SIZE, "0",
+        "Replicas that end this waiting. 0: none does."),
+    row("repl-diskless-load", Kind::Word(&["disabled", "on-empty-db", "swapdb"]), "disabled",
+        "Load a full copy without writing it to disk first: never, if there is no data, or beside \
+         the old data."),
+], "Only a server with replicas, or a replica, would use it.");

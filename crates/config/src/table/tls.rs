@@ -1,0 +1,62 @@
+//! Encrypted connections.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::{COUNT_OR_SIZE, INT_MAX, PORT};
+
+const NO_OUTGOING: &str = "the server opens no connections of its own that could be encrypted";
+
+/// A directive about connections that the server opens.
+const fn outgoing(name: &'static str, about: &'static str) -> Directive {
+    row(name, Kind::Text, "", about).accepted("The server opens no connections of its own.")
+}
+
+/// The name of a file or directory whose contents are read again by every CONFIG SET.
+const fn file(name: &'static str, about: &'static str) -> Directive {
+    row(name, Kind::Text, "", about).stands_for_contents()
+}
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("tls-port", PORT, "0",
+        "TCP port for encrypted connections of the Redis protocol, on the same addresses. 0: none."),
+    file("tls-cert-file", "File with the certificate of the server and those that lead to its authority, in PEM."),
+    file("tls-key-file", "File with the private key of the server, in PEM."),
+    row("tls-key-file-pass", Kind::Text, "", "Password of that private key.").secret(),
+    outgoing("tls-client-cert-file", "File with the certificate for connections to other servers."),
+    outgoing("tls-client-key-file", "File with the private key for connections to other servers."),
+    outgoing("tls-client-key-file-pass", "Password of that private key.").secret(),
+    file("tls-ca-cert-file", "File with the certificates of authorities that clients' certificates are trusted from."),
+    file("tls-ca-cert-dir", "Directory of such files. All files with certificates in it count."),
+    row("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes",
+        "Whether clients need a certificate. `optional` checks those that clients have."),
+    row("tls-replication", Kind::Bool, "no",
+        "Encrypt the connection to the primary.")
+        .refused(&[], NO_OUTGOING),
+    row("tls-cluster", Kind::Bool, "no",
+        "Encrypt the connections among nodes.")
+        .refused(&[], NO_OUTGOING),
+    row("tls-protocols", Kind::Text, "",
+        "Versions of the protocol to allow: `TLSv1.2`, `TLSv1.3`, or both in quotes. Empty: both."),
+    row("tls-ciphers", Kind::Text, "",
+        "Ciphers to allow for TLS 1.2, by their OpenSSL names with colons between them. Empty: all."),
+    row("tls-ciphersuites", Kind::Text, "",
+        "Ciphers to allow for TLS 1.3, in the same way. Empty: all."),
+    row("tls-prefer-server-ciphers", Kind::Bool, "no",
+        "Let the server choose the cipher, in the order of the lists, rather than the client."),
+    row("tls-session-caching", Kind::Bool, "yes",
+        "Give clients tickets with which they come back without a full handshake."),
+    row("tls-session-cache-size", COUNT_OR_SIZE, "20480",
+        "Clients that can come back that way. 0: any number.")
+        .accepted("Clients keep their sessions themselves, in tickets."),
+    row("tls-session-cache-timeout", COUNT_OR_SIZE, "300",
+        "Seconds for which a ticket is good, and up to twice as many. 0: there are no tickets."),
+    row("tls-dh-params-file", Kind::Text, "", "File with Diffie-Hellman parameters for old ciphers.")
+        .accepted("All ciphers use elliptic curves, which need no parameters."),
+    row("tls-handshake-timeout", Kind::Int(1, INT_MAX), "10",
+        "Seconds that a handshake may take.")
+        .own("0.1.0"),
+    row("tls-handshakes-max", Kind::Int(1, INT_MAX), "1000",
+        "Handshakes that may be under way at once on each worker thread. Further connections are closed.")
+        .own("0.1.0"),
+];

@@ -1,0 +1,374 @@
+//! Where the log is inside the data directory.
+//!
+//! Usually it is in `wal`. A log that is created while the server runs is written to `wal-2`, or the
+//! next number, and counts once a file `wal-2.complete` is beside it. Until then a file
+//! `wal-2.incomplete` says that it is not needed. **One log counts at any moment**, whatever the
+//! moment of a crash: the complete one with the highest number, or `wal` if there is none.
+//!
+//! Why that holds at each step, when a crash keeps any part of the names changed since the last sync of
+//! the directory:
+//!
+//! * `begin` syncs `wal-2.incomplete` before anything of `wal-2` is there, so a leftover is known as one.
+//! * `complete` is called when both logs hold all that was acknowledged. One step decides, the name
+//!   `wal-2.complete`; until it is synced either log may count. Everything after it only removes. It may
+//!   be called again after a failure.
+//! * Logs that do not count are removed after a sync of what makes the other one count, each behind the
+//!   file that made it count.
+//! * `discard` syncs the removal of `wal-2.complete` before it touches `wal-2`, and that of `wal-2` before
+//!   it removes `wal-2.incomplete`.
+//!
+//! If the log that counts is missing although something says that there was one, the data directory is
+//! refused: the user may be able to put the log back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tierce_cask::disk::{Disk, OpenMode, OsDisk};
+use tierce_cask::{ColdOptions, WalOptions};
+use tierce_keyspace::planted::{self, Fault};
+
+/// The first log of a data directory, which is complete from its beginning.
+const FIRST_NAME: &str = "wal";
+/// The prefix of the number of a later one.
+const NAME_PREFIX: &str = "wal-";
+/// What follows the name of a log in that of the file that makes it count.
+const COMPLETE: &str = "complete";
+/// The same for the file that says that it does not count yet.
+const INCOMPLETE: &str = "incomplete";
+/// The file without which a directory is no log.
+const MANIFEST: &str = "MANIFEST";
+
+/// Sizes of the files of a log, and how it is loaded; tests want other ones than servers.
+#[derive(Clone, Debug, Default)]
+pub struct LogOptions {
+    /// Of the log itself.
+    pub wal: WalOptions,
+    /// Of the values on disk that it refers to.
+    pub cold: ColdOptions,
+    /// Threads that load it; as many as there are cores by default.
+    pub loaders: Option<std::num::NonZeroUsize>,
+}
+
+/// The place of the logs of one data directory.
+#[derive(Clone)]
+pub struct LogDirectory {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) dir: PathBuf,
+    pub(super) options: LogOptions,
+}
+
+/// Whether this is the name of a directory with a log, of a complete one or not.
+fn is_log_name(name: &[u8]) -> bool {
+    let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    name == FIRST_NAME.as_bytes() || name.strip_prefix(NAME_PREFIX.as_bytes()).is_some_and(number)
+}
+
+/// The directory of the log that counts, which is not there if there is no log yet.
+///
+/// # Errors
+/// When the data directory cannot be read, or the log that counts is missing.
+pub fn log_dir(dir: &Path) -> io::Result<PathBuf> {
+    LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
+}
+
+/// Where a data directory has the spilled values that its log refers to.
+pub fn cold_dir(dir: &Path) -> PathBuf {
+    dir.join("cold")
+}
+
+impl LogDirectory {
+    /// In this data directory.
+    pub fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Self {
+        Self { disk, dir: dir.to_owned(), options }
+    }
+
+    /// The directory of the log that counts, which is not there if there is no log yet.
+    pub(super) fn current(&self) -> io::Result<PathBuf> {
+        let names = self.list()?;
+        let newest =
+            names.iter().filter(|path| is(path, COMPLETE)).filter_map(|p| number_of(p)).max();
+        let current = self.log(newest);
+        if self.is_log(&current)? {
+            return Ok(current);
+        }
+        if newest.is_some() {
+            return Err(self.missing(&current, &current.with_extension(COMPLETE)));
+        }
+        for path in names {
+            let is_leftover = names_contain(&self.list()?, &path.with_extension(INCOMPLETE));
+            if is_numbered(&path) && !is_leftover && self.is_log(&path)? {
+                return Err(self.missing(&current, &path));
+            }
+        }
+        Ok(current)
+    }
+
+    /// Refuses to begin without a log where there are values that only a log knows.
+    pub(super) fn check_values(&self, current: &Path) -> io::Result<()> {
+        let cold = cold_dir(&self.dir);
+        let values = self.disk_list(&cold)?;
+        let is_value = |path: &&PathBuf| path.extension().is_some_and(|kind| kind == "cold");
+        match values.iter().find(is_value) {
+            Some(value) if !self.is_log(current)? => Err(self.missing(current, value)),
+            _ => Ok(()),
+        }
+    }
+
+    fn missing(&self, log: &Path, witness: &Path) -> io::Error {
+        let name =
+            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        io::Error::other(format!(
+            "there is no log in {}, though {} is there: put the log back, or, if the other one is not \
+             needed, move it away",
+            log.display(),
+            name(witness),
+        ))
+    }
+
+    /// Prepares the directory of a log that is to replace the one that counts.
+    pub(super) fn begin(&self) -> io::Result<PathBuf> {
+        let current = self.current()?;
+        self.clear_others(&current)?;
+        let next = number_of(&current).map_or(2, |number| number + 1);
+        let path = self.log(Some(next));
+        // The data directory of a server that has never had a log may not be there.
+        self.disk.create_dir_all(&self.dir)?;
+        self.disk.open(&path.with_extension(INCOMPLETE), OpenMode::Truncate)?;
+        self.disk.sync_dir(&self.dir)?;
+        // On a disk that lists files only, nothing was seen of it.
+        self.clear(&path)?;
+        Ok(path)
+    }
+
+    /// Makes a log count, all of which is on the device. To be called again if it fails.
+    pub(super) fn complete(&self, path: &Path) -> io::Result<()> {
+        let mode = match planted::is(Fault::CompletionIsNotRepeated) {
+            true => OpenMode::CreateNew,
+            false => OpenMode::Truncate,
+        };
+        self.disk.open(&path.with_extension(COMPLETE), mode)?;
+        self.disk.sync_dir(&self.dir)
+    }
+
+    /// Removes a log that was begun and shall not count. If that fails, the log counts as a whole or will be
+    /// removed later.
+    pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
+        self.remove(&path.with_extension(COMPLETE))?;
+        self.disk.sync_dir(&self.dir)?;
+        self.clear(path)?;
+        self.disk.sync_dir(&self.dir)?;
+        self.remove(&path.with_extension(INCOMPLETE))
+    }
+
+    /// Removes what remains of logs that do not count.
+    pub(super) fn clear_others(&self, current: &Path) -> io::Result<()> {
+        let names = self.list()?;
+        let is_other = |path: &Path| {
+            let log = if is(path, COMPLETE) || is(path, INCOMPLETE) {
+                path.with_extension("")
+            } else {
+                path.to_owned()
+            };
+            (log != current && is_numbered(&log)).then_some(log)
+        };
+        let mut others: Vec<PathBuf> = names.iter().filter_map(|path| is_other(path)).collect();
+        others.sort_unstable();
+        others.dedup();
+        let first = self.log(None);
+        if first != current && !self.disk_list(&first)?.is_empty() {
+            others.push(first);
+        }
+        let marks = current.with_extension(INCOMPLETE);
+        if others.is_empty() && !names_contain(&names, &marks) {
+            return Ok(());
+        }
+        // Of what makes the other one count.
+        self.disk.sync_dir(&self.dir)?;
+        others.iter().try_for_each(|other| self.discard(other))?;
+        self.remove(&marks)
+    }
+
+    /// Removes the directory of a log.
+    fn clear(&self, path: &Path) -> io::Result<()> {
+        self.disk_list(path)?.iter().try_for_each(|file| self.disk.remove(file))?;
+        match self.disk.remove_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match self.disk.remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<PathBuf>> {
+        match self.disk.list(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
+    /// What is in a directory, nothing if it is not there or no directory.
+    fn disk_list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        match self.disk.list(dir) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(Vec::new())
+            }
+            listed => listed,
+        }
+    }
+
+    /// Whether there is a log in this directory.
+    pub(super) fn is_log(&self, path: &Path) -> io::Result<bool> {
+        Ok(names_contain(&self.disk_list(path)?, &path.join(MANIFEST)))
+    }
+
+    fn log(&self, number: Option<u64>) -> PathBuf {
+        self.dir.join(number.map_or(FIRST_NAME.to_owned(), |n| format!("{NAME_PREFIX}{n}")))
+    }
+}
+
+fn names_contain(names: &[PathBuf], path: &Path) -> bool {
+    names.iter().any(|name| name == path)
+}
+
+fn is(path: &Path, kind: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == kind) && number_of(path).is_some()
+}
+
+/// Whether this is the directory of a log that was begun while the server ran.
+fn is_numbered(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    is_log_name(name.as_encoded_bytes()) && number_of(path).is_some()
+}
+
+/// The number in the name of a log, or of a file that says something of it.
+fn number_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.strip_prefix(NAME_PREFIX)?.parse().ok()
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tierce_harness::TempDir;
+
+    fn log_directory(dir: &TempDir) -> LogDirectory {
+        LogDirectory::new(Arc::new(OsDisk), dir.path(), LogOptions::default())
+    }
+
+    fn names(dir: &TempDir) -> Vec<String> {
+        let entries = std::fs::read_dir(dir.path()).unwrap().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_log_counts_when_it_is_complete_and_the_others_go() {
+        let dir = TempDir::new();
+        let at = |name: &str| dir.path().join(name);
+        let log_directory = log_directory(&dir);
+        assert_eq!(log_directory.current().unwrap(), at("wal"));
+        dir.write("wal/MANIFEST", "old");
+        dir.write("wal.importing/1.seg", "not ours");
+        dir.write("walrus", "not ours");
+        dir.write("wal-5/MANIFEST", "never completed");
+
+        let second = log_directory.begin().unwrap();
+        assert_eq!(second, at("wal-2"));
+        assert!(!at("wal-5").exists());
+        dir.write("wal-2/MANIFEST", "new");
+        assert_eq!(log_directory.current().unwrap(), at("wal"), "it does not count yet");
+        // The next attempt finds nothing of it.
+        assert_eq!(log_directory.begin().unwrap(), second);
+        assert!(!second.exists() && at("wal").exists());
+
+        dir.write("wal-2/MANIFEST", "new");
+        log_directory.complete(&second).unwrap();
+        assert_eq!(log_directory.current().unwrap(), second);
+        log_directory.complete(&second).unwrap();
+        log_directory.clear_others(&second).unwrap();
+        assert!(!at("wal").exists() && !at("wal-2.incomplete").exists());
+        let third = log_directory.begin().unwrap();
+        assert_eq!(third, at("wal-3"));
+        dir.write("wal-3/MANIFEST", "newer");
+        log_directory.complete(&third).unwrap();
+        log_directory.clear_others(&third).unwrap();
+        assert_eq!(log_dir(dir.path()).unwrap(), third);
+        assert_eq!(names(&dir), ["wal-3", "wal-3.complete", "wal.importing", "walrus"]);
+    }
+
+    #[test]
+    fn a_log_that_is_discarded_leaves_nothing_that_makes_it_count() {
+        let dir = TempDir::new();
+        let log_directory = log_directory(&dir);
+        dir.write("wal/MANIFEST", "old");
+        let second = log_directory.begin().unwrap();
+        dir.write("wal-2/MANIFEST", "new");
+        // Its name was made, and what came after that failed.
+        log_directory.complete(&second).unwrap();
+        log_directory.discard(&second).unwrap();
+        assert_eq!(names(&dir), ["wal"]);
+        assert_eq!(log_directory.current().unwrap(), dir.path().join("wal"));
+    }
+
+    /// What is there, and what the start says to it.
+    #[test]
+    fn a_missing_log_is_refused() {
+        for (files, missing, witness) in [
+            (&["wal/MANIFEST", "wal-9.complete"][..], "wal-9", "wal-9.complete"),
+            (&["wal/MANIFEST", "wal-9/some", "wal-9.complete"], "wal-9", "wal-9.complete"),
+            (&["wal-2/MANIFEST"], "wal", "wal-2"),
+            (&["wal-2/MANIFEST", "wal-3/MANIFEST", "wal-3.incomplete"], "wal", "wal-2"),
+            (&["cold/00000001.cold"], "wal", "00000001.cold"),
+        ] {
+            let dir = TempDir::new();
+            let log_directory = log_directory(&dir);
+            files.iter().for_each(|file| drop(dir.write(file, "something")));
+            let before = names(&dir);
+            let found =
+                log_directory.current().and_then(|current| log_directory.check_values(&current));
+            let error = found.expect_err(&format!("{files:?}")).to_string();
+            let (there, log) = (format!("though {witness} is"), format!("{missing}, "));
+            assert!(error.contains(&there) && error.contains(&log), "{files:?}: {error}");
+            assert_eq!(names(&dir), before);
+        }
+    }
+
+    #[test]
+    fn what_was_never_completed_is_no_reason_to_refuse() {
+        for files in [
+            &["wal-2/MANIFEST", "wal-2.incomplete"][..],
+            &["wal-2.incomplete"],
+            &["wal/MANIFEST", "wal-2/MANIFEST", "cold/00000001.cold"],
+            &["wal/MANIFEST", "wal-2/1.seg", "wal-2.incomplete"],
+        ] {
+            let dir = TempDir::new();
+            let log_directory = log_directory(&dir);
+            files.iter().for_each(|file| drop(dir.write(file, "something")));
+            let current = log_directory.current().expect("a log, or none");
+            log_directory.check_values(&current).expect("a log, or no values");
+            assert_eq!(current, dir.path().join("wal"), "{files:?}");
+            log_directory.clear_others(&current).unwrap();
+            let left: Vec<_> = files.iter().filter(|file| dir.path().join(file).exists()).collect();
+            assert!(left.iter().all(|file| !file.starts_with("wal-")), "{left:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_logs() {
+        for (name, is_one) in [("wal", true), ("wal-2", true), ("wal-", false), ("wal-2x", false)] {
+            assert_eq!(is_log_name(name.as_bytes()), is_one, "{name}");
+            assert!(!is_one || tierce_config::is_own_name(name.as_bytes()), "{name}");
+        }
+    }
+}

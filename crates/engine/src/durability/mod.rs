@@ -1,0 +1,36 @@
+//! Makes writes durable: the log under the keyspace.
+//!
+//! * `wal_handle`: the log itself; where changes go, and what happens when they cannot.
+//! * `recovery`: from the log back to the keys, before the first client is served.
+//! * `syncer`: a thread that has the log reach the device, by policy.
+//! * `exposure`: holding writers back where that takes too long.
+//! * `compactor`: writing live keys again so that the old part of the log can go.
+//! * `wal_manager`: what decides when that is done, and begins, heals and closes the log at run time.
+//! * `log_directory`: where the log is, and which one counts.
+//! * `host`: what all of these need from the program around them.
+//! * `serving`: the log with its threads.
+//!
+//! What holds whatever the policy: a write is in the operating system's hands before its reply is
+//! sent, so the death of the process loses nothing that was acknowledged. Under `always`, the replies
+//! of a connection are held back until the log has reached the device; other connections continue.
+
+mod compactor;
+mod exposure;
+mod host;
+mod log_directory;
+mod recovery;
+mod serving;
+mod syncer;
+mod wal_handle;
+mod wal_manager;
+
+pub use compactor::{CompactionFigures, NotCompacted};
+pub use host::{
+    CompactionSettings, Host, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost,
+};
+pub use log_directory::{LogDirectory, LogOptions, cold_dir, log_dir};
+pub use recovery::{Losses, RecoveryError, recover, replay};
+pub use serving::{Durability, Reached};
+pub use tierce_config::SyncPolicy;
+pub use wal_handle::{WalFigures, WalHandle};
+pub use wal_manager::{Next, WalManager};

@@ -1,0 +1,269 @@
+//! From the log back to the keys.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tierce_cask::disk::Disk;
+use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
+use tierce_keyspace::Keyspace;
+use tierce_keyspace::log::{Replay, ReplayError};
+
+use super::host::{Operator, Severity};
+use super::log_directory::{LogDirectory, LogOptions, cold_dir};
+use super::wal_handle::WalHandle;
+
+/// A line about the progress of loading appears this often.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// The progress of loading is reported each time that so much was loaded.
+const TELL_EVERY_BYTES: u64 = 1 << 20;
+
+/// This many keys are named whose values are gone.
+const EXAMPLES_MAX: usize = 20;
+
+/// Why the log could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoveryError {
+    /// The log cannot be read, or was written by a newer version.
+    #[error("the log in {}: {error}", dir.display())]
+    Log {
+        /// Where the log is.
+        dir: PathBuf,
+        /// What is wrong.
+        error: tierce_cask::Error,
+    },
+    /// The log is not what was written.
+    #[error(
+        "the log is damaged and nothing was loaded: {error}. To see all damage: tierce check {dir}. \
+         To save what can be saved: tierce repair {dir} {dir}.repaired, then move {dir} away and \
+         {dir}.repaired into its place",
+        dir = dir.display()
+    )]
+    Damaged {
+        /// Where the log is.
+        dir: PathBuf,
+        /// What is wrong, with file and offset.
+        error: tierce_cask::Error,
+    },
+    /// Values are gone that the log says are on disk.
+    #[error(
+        "values on disk are gone, and nothing was loaded: {keys} keys have lost \
+         theirs: {error}. To see all damage: tierce check {dir}. To start without these values: \
+         spill-lost-values accept; their keys answer errors then until they are written or deleted",
+        dir = dir.display()
+    )]
+    Lost {
+        /// Where the values should be.
+        dir: PathBuf,
+        /// What is wrong with the first of the files.
+        error: tierce_cask::Error,
+        /// How many keys are concerned.
+        keys: u64,
+    },
+    /// The log is whole, but says something that this version does not understand.
+    #[error("the log in {}: {error}", dir.display())]
+    Operation {
+        /// Where the log is.
+        dir: PathBuf,
+        /// What is wrong.
+        error: ReplayError,
+    },
+    /// The system has no threads to give, or does not let the data directory be read.
+    #[error("the log: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl RecoveryError {
+    /// By the kind of what the storage engine says.
+    pub fn of(dir: &Path, error: tierce_cask::Error) -> Self {
+        use tierce_cask::Error::{Corrupt, Foreign, Missing};
+        let dir = dir.to_owned();
+        match error {
+            Corrupt { .. } | Foreign { .. } | Missing { .. } => Self::Damaged { dir, error },
+            _ => Self::Log { dir, error },
+        }
+    }
+}
+
+/// Loads what the log in the data directory holds into the keyspace, which from then on writes
+/// there.
+///
+/// Returns whether there has ever been a record in the log: not in a new one. With `accepts_losses`,
+/// values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
+/// all of it has been loaded.
+///
+/// # Errors
+/// When the log cannot be read, with the file and what can be done.
+pub fn recover(
+    wal_handle: &WalHandle,
+    keyspace: &Arc<Keyspace>,
+    log_directory: &LogDirectory,
+    operator: &dyn Operator,
+    accepts_losses: bool,
+) -> Result<bool, RecoveryError> {
+    let begun = Instant::now();
+    let mut reported = begun;
+    let losses = if accepts_losses { Losses::Accept(operator) } else { Losses::Refuse };
+    let dir = log_directory.current()?;
+    log_directory.check_values(&dir)?;
+    let (wal, found) =
+        load(keyspace, &log_directory.disk, &dir, &log_directory.options, losses, |bytes| {
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                let megabytes = bytes / 1_000_000;
+                operator
+                    .tell(Severity::Notice, format_args!("Loading the log: {megabytes} MB so far"));
+            }
+        })?;
+    for torn in &found.torn_tails {
+        operator.tell(
+            Severity::Warning,
+            format_args!(
+                "The log ended in {} bytes that were never durable; they were cut off from {} at \
+                 offset {}: {}",
+                torn.bytes,
+                torn.path.display(),
+                torn.offset,
+                torn.reason
+            ),
+        );
+    }
+    let keys = keyspace.total_len();
+    if found.records > 0 {
+        operator.tell(
+            Severity::Notice,
+            format_args!(
+                "Loaded {keys} keys from {} MB of log in {:.2} s",
+                found.bytes / 1_000_000,
+                begun.elapsed().as_secs_f64()
+            ),
+        );
+    }
+    let is_used = found.records > 0 || wal.was_ever_written();
+    wal_handle.open(wal);
+    wal_handle.note_wanted();
+    keyspace.begin_logging();
+    if let Err(error) = log_directory.clear_others(&dir) {
+        let line = format_args!("What is left of another log could not be removed: {error}");
+        operator.tell(Severity::Warning, line);
+    }
+    Ok(is_used)
+}
+
+/// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling
+/// `tell` now and then how many bytes that were.
+///
+/// # Errors
+/// When the log cannot be read, or, unless that is accepted, has lost values.
+pub fn replay(
+    keyspace: &Arc<Keyspace>,
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    losses: Losses<'_>,
+    tell: impl FnMut(u64),
+) -> Result<(Wal, WalRecovery), RecoveryError> {
+    load(keyspace, &disk, dir, &LogOptions::default(), losses, tell)
+}
+
+fn load(
+    keyspace: &Arc<Keyspace>,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &LogOptions,
+    losses: Losses<'_>,
+    mut tell: impl FnMut(u64),
+) -> Result<(Wal, WalRecovery), RecoveryError> {
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = options.loaders.unwrap_or_else(cores).get();
+    let cold_dir = dir.parent().map(cold_dir).unwrap_or_default();
+    let cold_failed = |error| RecoveryError::of(&cold_dir, error);
+    let cold_options = options.cold.clone();
+    open_cold(keyspace, Arc::clone(disk), &cold_dir, cold_options).map_err(cold_failed)?;
+    let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
+    let (mut bytes, mut told) = (0, 0);
+    let take = |record: &[u8]| {
+        bytes += record.len() as u64;
+        if bytes - told >= TELL_EVERY_BYTES {
+            told = bytes;
+            tell(bytes);
+        }
+        replay.record(record).map_err(|error| error.to_string())
+    };
+    let failed = |error| RecoveryError::of(dir, error);
+    let opened = Wal::open_idle_on(Arc::clone(disk), dir, options.wal.clone(), take);
+    let (wal, recovery) = opened.map_err(failed)?;
+    let finished = replay.finish();
+    finished.map_err(|error| RecoveryError::Operation { dir: dir.to_owned(), error })?;
+    // A thread that starts may get memory that was used here. It would keep what it does not need of it.
+    crate::memory::collect();
+    wal.start_threads(dir).map_err(failed)?;
+    if let Some(store) = keyspace.cold_store() {
+        let flaws = store.flaws();
+        if !flaws.is_empty() {
+            losses.judge(keyspace, &cold_dir, flaws)?;
+        }
+        store.finish_recovery_with_losses().map_err(cold_failed)?;
+    }
+    Ok((wal, recovery))
+}
+
+/// Gives a keyspace that is about to be loaded from a log the values that the log may refer to; where
+/// there are none, nothing is made.
+///
+/// # Errors
+/// When they cannot be opened.
+fn open_cold(
+    keyspace: &Keyspace,
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: ColdOptions,
+) -> Result<(), tierce_cask::Error> {
+    // It may be empty: an old part of the log may refer to values that are no longer needed.
+    let is_there = disk.list(dir).is_ok();
+    if is_there && keyspace.cold_store().is_none() {
+        let store = ColdStore::open(disk, dir, options)?;
+        keyspace.set_cold_store(Arc::new(store));
+    }
+    Ok(())
+}
+
+/// What to do when values are gone that the log says are on disk.
+pub enum Losses<'l> {
+    /// Nothing is loaded.
+    Refuse,
+    /// It is logged, and reading such a value is an error.
+    Accept(&'l dyn Operator),
+}
+
+impl Losses<'_> {
+    fn judge(
+        self,
+        keyspace: &Keyspace,
+        dir: &Path,
+        mut flaws: Vec<tierce_cask::Error>,
+    ) -> Result<(), RecoveryError> {
+        let lost = keyspace.lost_values(EXAMPLES_MAX);
+        let Self::Accept(operator) = self else {
+            let (dir, error) = (dir.to_owned(), flaws.swap_remove(0));
+            return Err(RecoveryError::Lost { dir, error, keys: lost.keys });
+        };
+        for flaw in flaws {
+            let line = format_args!("Values on disk are gone: {flaw}");
+            operator.tell(Severity::Warning, line);
+        }
+        let names = lost.examples.iter().map(|(_, key)| key.escape_ascii().to_string());
+        operator.tell(
+            Severity::Warning,
+            format_args!(
+                "{} keys have no value any more and answer errors until they are written or \
+                 deleted, among them: {}",
+                lost.keys,
+                names.collect::<Vec<_>>().join(" ")
+            ),
+        );
+        Ok(())
+    }
+}

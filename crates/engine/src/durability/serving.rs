@@ -1,0 +1,237 @@
+//! The log with its threads.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tierce_cask::disk::OsDisk;
+use tierce_keyspace::Keyspace;
+
+use super::compactor::CompactionFigures;
+use super::exposure;
+use super::host::{Host, Operator, SWITCHED_BY_ANOTHER, Severity, SyncHost};
+use super::log_directory::{LogDirectory, LogOptions};
+use super::syncer::Syncer;
+use super::wal_handle::WalHandle;
+use super::wal_manager::{Next, WalManager};
+use crate::log::Log;
+use tierce_config::SyncPolicy;
+
+/// The log and its threads.
+pub struct Durability {
+    wal_handle: Arc<WalHandle>,
+    log_directory: LogDirectory,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// The result for a client that has switched the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reached {
+    /// It is as he wants it.
+    Now,
+    /// It will be, or not, when the switch with this id has come to an end.
+    Later(u64),
+    /// It is not, for this reason.
+    Never(String),
+}
+
+impl Durability {
+    /// Around a WAL handle, which has a log or not.
+    pub fn new(wal_handle: Arc<WalHandle>, log_directory: LogDirectory) -> Self {
+        Self { wal_handle, log_directory, threads: Mutex::default() }
+    }
+
+    /// For a server that never has a log: that of a tool.
+    pub fn without_log() -> Self {
+        let log_directory =
+            LogDirectory::new(Arc::new(OsDisk), Path::new(""), LogOptions::default());
+        Self::new(Arc::default(), log_directory)
+    }
+
+    /// The log, if there is one, or would be if it had not failed.
+    #[must_use]
+    #[inline]
+    pub fn wal_handle(&self) -> Option<&Arc<WalHandle>> {
+        Some(&self.wal_handle).filter(|wal_handle| wal_handle.is_on())
+    }
+
+    /// What holds the log, whether or not there is one.
+    #[must_use]
+    pub fn wal_on_or_off(&self) -> &Arc<WalHandle> {
+        &self.wal_handle
+    }
+
+    /// Has a log begun, or the present one closed, soon.
+    pub fn switch(&self, on: bool) {
+        self.wal_handle.switch(on);
+    }
+
+    /// How far it has come with a switch, which `has_changed` something or found it set that way.
+    pub fn reached(&self, on: bool, has_changed: bool) -> Reached {
+        if let Some(switch_id) = self.wal_handle.switching() {
+            return Reached::Later(switch_id);
+        }
+        match self.wal_handle.write_error() {
+            // A new log may have failed since; then the switch itself has not.
+            Some(cause) if on && !has_changed => Reached::Never(self.still_failing(&cause)),
+            _ if on != self.wal_handle.is_on() => {
+                let failure = self.wal_handle.switch_failure();
+                Reached::Never(failure.unwrap_or_else(|| SWITCHED_BY_ANOTHER.to_owned()))
+            }
+            _ => Reached::Now,
+        }
+    }
+
+    /// What to tell a client that wants a log when there is one that has failed.
+    fn still_failing(&self, cause: &str) -> String {
+        let what_next = match self.wal_handle.may_heal() {
+            true => "another one is being written, and writes are refused until it is complete",
+            false => "CONFIG SET appendonly no and then yes begins another one",
+        };
+        format!("the log has failed ({cause}); {what_next}")
+    }
+
+    /// Whether there is a log, or one is about to be begun.
+    pub fn is_wanted(&self) -> bool {
+        self.wal_handle.is_wanted()
+    }
+
+    /// Figures for INFO.
+    pub fn compaction_figures(&self) -> CompactionFigures {
+        self.wal_handle.compaction_figures()
+    }
+
+    /// Whether writes have to be refused because the log cannot take them.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.wal_handle.has_write_error() && self.wal_handle.is_on()
+    }
+
+    /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.
+    pub fn lost(&self) -> Option<Range<u64>> {
+        self.wal_handle.lost()
+    }
+
+    /// Whether writes under a policy have to wait: for a sync that takes too long, or for a pass that needs
+    /// what is left of the disk. Which policy it is matters only if a sync does.
+    #[inline]
+    pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
+        self.wal_handle.keeps_room()
+            || self.wal_handle.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
+    }
+
+    /// A writer waits for that. Returns after how many milliseconds it is to look again, if it is not told
+    /// before.
+    pub fn hold_back(&self) -> u64 {
+        if self.wal_handle.exposure.is_too_long() {
+            self.wal_handle.exposure.hold();
+        }
+        exposure::CHECK_AGAIN_MS
+    }
+
+    /// How often writers were held back.
+    pub fn delays(&self) -> u64 {
+        self.wal_handle.exposure.delays()
+    }
+
+    /// Moves the time on by which that is decided: for tests.
+    #[doc(hidden)]
+    pub fn advance_clock(&self, ms: u64) {
+        self.wal_handle.exposure.advance(ms);
+    }
+
+    /// Why writes are refused: the error of the disk, unless a new log is being written by now.
+    pub fn write_failure(&self) -> Option<String> {
+        self.wal_handle.write_error()
+    }
+
+    /// Starts the threads that keep the log.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(&self, keyspace: &Arc<Keyspace>, host: Arc<dyn SyncHost>) -> io::Result<()> {
+        let syncer = Syncer::start(&self.wal_handle, Arc::clone(&host))?;
+        let wal_manager =
+            WalManagerThread::start(&self.wal_handle, &self.log_directory, keyspace, host)?;
+        *self.threads.lock() = Some(Threads { _wal_manager: wal_manager, _syncer: syncer });
+        Ok(())
+    }
+
+    /// Ends the threads and closes the log; everything is on the device then.
+    pub fn stop(&self, log: &Log) {
+        drop(self.threads.lock().take());
+        if let Err(error) = self.wal_handle.close() {
+            log.warning(format_args!("The log could not be closed: {error}"));
+        }
+    }
+}
+
+/// They end in this order when they are dropped.
+struct Threads {
+    _wal_manager: WalManagerThread,
+    _syncer: Syncer,
+}
+
+/// The thread that calls [`WalManager::step`]; dropping it waits for its end.
+struct WalManagerThread {
+    wal_handle: Arc<WalHandle>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WalManagerThread {
+    fn start(
+        wal_handle: &Arc<WalHandle>,
+        log_directory: &LogDirectory,
+        keyspace: &Arc<Keyspace>,
+        host: Arc<dyn Host>,
+    ) -> io::Result<Self> {
+        let (keyspace, log_directory) = (Arc::clone(keyspace), log_directory.clone());
+        let of_thread = Arc::clone(wal_handle);
+        let thread = thread::Builder::new().name("wal-manager".into());
+        let thread = thread.spawn(move || run(&keyspace, of_thread, log_directory, host))?;
+        Ok(Self { wal_handle: Arc::clone(wal_handle), thread: Some(thread) })
+    }
+}
+
+impl Drop for WalManagerThread {
+    fn drop(&mut self) {
+        self.wal_handle.request_end();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    keyspace: &Keyspace,
+    wal_handle: Arc<WalHandle>,
+    log_directory: LogDirectory,
+    host: Arc<dyn Host>,
+) {
+    let mut wal_manager = WalManager::new(keyspace, Arc::clone(&wal_handle), log_directory, host);
+    loop {
+        let seen = wal_handle.asked();
+        match wal_manager.step(Instant::now()) {
+            Next::Now => {}
+            Next::After(time) => wal_handle.await_asked(seen, Some(time)),
+            Next::Asked => wal_handle.await_asked(seen, None),
+            Next::End => return,
+        }
+    }
+}
+
+impl Operator for Log {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        match severity {
+            Severity::Verbose => self.verbose(line),
+            Severity::Notice => self.notice(line),
+            Severity::Warning => self.warning(line),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The store: keys in memory, the log that makes writes durable, snapshots, spilled values, and what
+//! happens when memory runs short.
+//!
+//! Its parts know as little of each other as possible: each states in a trait what it needs from the
+//! program around it, and this module connects them. **Invariant**: nothing here knows sessions,
+//! protocols or commands. The engine reports to its users through its [`Audience`].
+
+mod audience;
+mod host;
+mod memory;
+mod opening;
+mod reload;
+mod saves;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tierce_cask::disk::Disk;
+use tierce_keyspace::{DbIndex, Keyspace, Policy, Reaper, ShardLocks, SystemClock};
+
+use crate::durability::Durability;
+use crate::eviction::{self, Excess, Room};
+use crate::latency::LatencyMonitor;
+use crate::log::Log;
+use crate::memory::Purge;
+use crate::persistence::{self, Persistence};
+use crate::spill::Spill;
+use tierce_config::Config;
+
+pub use audience::{Audience, AudienceMemory, News};
+use host::EngineHost;
+pub use opening::{OpenError, Opened};
+pub use reload::{ReloadError, ReloadOptions};
+
+/// The store, with all that keeps its data.
+pub struct Engine {
+    /// Directives, as they are now.
+    pub config: Arc<Config>,
+    /// The data.
+    pub keyspace: Arc<Keyspace>,
+    /// What makes writes durable.
+    pub durability: Durability,
+    /// Snapshots on disk.
+    pub persistence: Persistence,
+    /// Values on disk.
+    pub spill: Spill,
+    /// The time in which memory was beyond its limit.
+    pub excess: Excess,
+    /// When memory is given back to the system.
+    pub purge: Purge,
+    /// Resident memory before there was data, in bytes.
+    pub startup_memory: usize,
+    /// Latency spikes.
+    pub latency: Mutex<LatencyMonitor>,
+    /// The server's log.
+    pub log: Log,
+    /// The largest memory use seen so far, in bytes.
+    memory_peak: AtomicUsize,
+    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
+    reaper: Mutex<Option<Reaper>>,
+    saver: Mutex<Option<JoinHandle<()>>>,
+    audience: OnceLock<Box<dyn Audience>>,
+}
+
+impl Engine {
+    /// Around keys that are loaded, and their log. Threads are started one by one.
+    pub fn new(
+        config: Arc<Config>,
+        keyspace: Arc<Keyspace>,
+        durability: Durability,
+        log: Log,
+    ) -> Self {
+        let spill = Spill::new(Arc::clone(&keyspace), Arc::clone(durability.wal_on_or_off()));
+        Self {
+            config,
+            keyspace,
+            durability,
+            persistence: Persistence::new(crate::clock::unix_ms() / 1000),
+            spill,
+            excess: Excess::default(),
+            purge: Purge::default(),
+            startup_memory: crate::memory::resident_at_start(),
+            latency: Mutex::default(),
+            log,
+            memory_peak: AtomicUsize::new(0),
+            reaper: Mutex::new(None),
+            saver: Mutex::new(None),
+            audience: OnceLock::new(),
+        }
+    }
+
+    /// Sets the users of the engine.
+    pub fn attach(&self, audience: Box<dyn Audience>) {
+        // A second call would be a bug; the first one stays in force.
+        let _ = self.audience.set(audience);
+    }
+
+    fn tell(&self, news: News) {
+        if let Some(audience) = self.audience.get() {
+            audience.hear(news);
+        }
+    }
+
+    /// The database with this index, if there is one.
+    pub fn database(&self, index: i64) -> Option<DbIndex> {
+        self.keyspace.db_index(usize::try_from(index).ok()?)
+    }
+
+    /// Remembers that something took long, if it did by `latency-monitor-threshold`.
+    pub fn note_latency(&self, event: &'static str, took: Duration) {
+        let threshold = self.config.live().latency_monitor_threshold();
+        let millis = took.as_millis() as u64;
+        if threshold > 0 && millis >= threshold {
+            let seconds = crate::clock::unix_ms() / 1000;
+            self.latency.lock().record(event, seconds, millis);
+        }
+    }
+
+    /// Makes room before something that may add data. Releases the shard of the last request if that
+    /// takes an eviction.
+    #[inline]
+    pub fn make_room(&self, locks: &mut ShardLocks<'_>, now_ms: i64) -> Room {
+        match self.keyspace.is_short_of_memory() {
+            true if self.keyspace.eviction().policy == Policy::Spill => self.ask_for_room(now_ms),
+            true => self.evict(locks, now_ms),
+            false => Room::Enough,
+        }
+    }
+
+    /// Asks for room by moving values to disk, which takes others.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_room(&self, now_ms: i64) -> Room {
+        self.excess.goes_on(now_ms);
+        self.spill.room()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn evict(&self, locks: &mut ShardLocks<'_>, now_ms: i64) -> Room {
+        let tenacity = self.config.live().maxmemory_eviction_tenacity();
+        let (room, took) = eviction::evict(locks, &self.excess, tenacity, now_ms);
+        self.note_latency("eviction-cycle", took);
+        room
+    }
+
+    /// Starts the threads that keep the log.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start_log(self: &Arc<Self>) -> io::Result<()> {
+        self.durability.start(&self.keyspace, Arc::new(EngineHost::of(self)))
+    }
+
+    /// Starts the thread that moves values to disk, if they may go there or are there.
+    ///
+    /// # Errors
+    /// When there is no store to be had, or no thread.
+    pub fn start_spilling(
+        self: &Arc<Self>,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+    ) -> Result<(), String> {
+        self.spill.start(&self.config.settings(), Arc::new(EngineHost::of(self)), disk, dir)
+    }
+
+    /// Starts the thread that carries out saves.
+    /// Whether there is a thread that carries out saves: since the engine was opened, until it is closed.
+    pub fn has_saver(&self) -> bool {
+        self.saver.lock().is_some()
+    }
+
+    fn start_saver(self: &Arc<Self>) -> io::Result<()> {
+        let engine = Arc::clone(self);
+        let body = move || {
+            persistence::run_saver(&engine.persistence, &engine.keyspace, &engine.log, &*engine);
+        };
+        let thread = std::thread::Builder::new().name("saver".into()).spawn(body)?;
+        *self.saver.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Starts or stops the removal of expired keys that are not read.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn set_active_expiry(&self, on: bool) -> io::Result<()> {
+        let mut reaper = self.reaper.lock();
+        if !on {
+            *reaper = None;
+        } else if reaper.is_none() {
+            *reaper = Some(Reaper::start(Arc::clone(&self.keyspace), Arc::new(SystemClock))?);
+        }
+        Ok(())
+    }
+
+    /// Work that is due once a second, even in an idle server; takes some microseconds.
+    pub fn cron(&self) {
+        self.excess.check(&self.keyspace, crate::clock::unix_ms());
+        self.purge_memory_if_due();
+        self.save_if_due();
+    }
+}

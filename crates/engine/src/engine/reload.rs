@@ -1,0 +1,125 @@
+//! DEBUG RELOAD: saves all data and loads it again, atomically for other clients.
+//!
+//! - No write is lost: the reload holds writes back before the snapshot begins. It notices any that slipped through
+//!   when it locks all shards, and keeps them locked until everything is loaded. A partial load is never visible.
+//! - The log has all data at any moment: each loaded value replaces the one before it, and keys and code that the file
+//!   lacks are removed only at the end. The log is never emptied on the way.
+//! - A damaged file is detected before anything changes.
+
+use tierce_keyspace::{CodeKind, ShardLocks};
+
+use super::Engine;
+use crate::persistence::{Cause, LoadError, Names, Purpose, SaveError, Unfit, read, snapshot_path};
+
+/// So often a save is made once more, because something has changed meanwhile. With writes held back, that can
+/// be only what was under way, or a command that is no write to others, as DEBUG POPULATE.
+const ATTEMPTS_MAX: usize = 10;
+
+/// What RELOAD leaves out.
+#[derive(Clone, Copy, Default)]
+pub struct ReloadOptions {
+    /// Keys that the file lacks stay.
+    pub keeps_keys: bool,
+    /// The file is that of the last save.
+    pub skips_save: bool,
+}
+
+/// Why nothing was reloaded; all is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// The save failed.
+    #[error("{0}")]
+    Save(String),
+    /// Writes went on.
+    #[error("databases changed during each of {ATTEMPTS_MAX} saves")]
+    Changing,
+    /// There is no snapshot.
+    #[error("there is no file {0}")]
+    Missing(String),
+    /// The snapshot cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl Engine {
+    /// Saves, empties all databases and loads the file, unless told otherwise. Writes of others are to be
+    /// held back meanwhile.
+    ///
+    /// # Errors
+    /// When that fails; nothing has changed then.
+    pub fn reload(
+        &self,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        options: ReloadOptions,
+    ) -> Result<(), ReloadError> {
+        if options.skips_save {
+            return load_in_place(self, locks.lock_all().locks(), now_ms, options);
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            save(self, locks, now_ms).map_err(ReloadError::Save)?;
+            let mut all = locks.lock_all();
+            if self.unsaved_changes() == 0 {
+                return load_in_place(self, all.locks(), now_ms, options);
+            }
+        }
+        Err(ReloadError::Changing)
+    }
+}
+
+fn save(engine: &Engine, locks: &mut ShardLocks<'_>, now_ms: i64) -> Result<(), String> {
+    // The saver needs the shards.
+    locks.release();
+    let begun = engine.begin_save(locks, now_ms, Cause::Foreground, None);
+    locks.release();
+    let save_id = begun.map_err(|error| error.to_string())?;
+    engine.persistence.wait(save_id)
+}
+
+/// Loads the file with all shards locked.
+fn load_in_place(
+    engine: &Engine,
+    locks: &mut ShardLocks<'_>,
+    now_ms: i64,
+    options: ReloadOptions,
+) -> Result<(), ReloadError> {
+    if engine.persistence.report().running.is_some() {
+        return Err(ReloadError::Save(SaveError::InProgress.to_string()));
+    }
+    let path = snapshot_path(&engine.config.settings());
+    let missing = || ReloadError::Missing(path.display().to_string());
+    read(&path, locks, &engine.log, true, Purpose::Verify, Unfit::Refuse)?.ok_or_else(missing)?;
+    let mut names = Names::default();
+    let noting = Purpose::LoadAndNote(&mut names);
+    let loaded =
+        read(&path, locks, &engine.log, true, noting, Unfit::Refuse)?.ok_or_else(missing)?;
+    if !options.keeps_keys {
+        remove_all_but(locks, &names, now_ms);
+        engine.persistence.note_loaded(loaded, engine.keyspace.stats().changes);
+    }
+    Ok(())
+}
+
+fn remove_all_but(locks: &mut ShardLocks<'_>, names: &Names, now_ms: i64) {
+    let keyspace = locks.keyspace();
+    for db in keyspace.db_indices() {
+        let mut others = Vec::new();
+        locks.for_each(db, now_ms, |entry| {
+            let name = (db, entry.key().to_vec());
+            if !names.keys.contains(&name) {
+                others.push(name.1);
+            }
+        });
+        for name in others {
+            let key = keyspace.key(&name);
+            locks.db(db, key.hash(), now_ms).remove(key);
+        }
+    }
+    for kind in CodeKind::ALL {
+        for (name, _) in keyspace.code().all().of(kind) {
+            if !names.code.contains(&(kind, name.to_vec())) {
+                locks.edit_code().remove(kind, name);
+            }
+        }
+    }
+}

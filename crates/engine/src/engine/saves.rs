@@ -1,0 +1,66 @@
+//! Saves of what an engine holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_keyspace::ShardLocks;
+
+use super::{Engine, News};
+use crate::memory::MemoryReport;
+use crate::persistence::{self, Backup, Cause, SaveError, SaveId};
+use tierce_config::Settings;
+
+impl Engine {
+    /// Begins a save of what `locks` sees now; see
+    /// [`Persistence::begin`](crate::persistence::Persistence::begin).
+    ///
+    /// # Errors
+    /// When one is in progress.
+    pub fn begin_save(
+        &self,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        cause: Cause,
+        backup: Option<Backup>,
+    ) -> Result<SaveId, SaveError> {
+        let begun = self.persistence.begin(&self.keyspace, locks, now_ms, cause, backup)?;
+        self.note_latency("snapshot", begun.pause);
+        Ok(begun.save_id)
+    }
+
+    /// Changes to keys since the last snapshot on disk.
+    pub fn unsaved_changes(&self) -> u64 {
+        self.keyspace.stats().changes.saturating_sub(self.persistence.saved_changes())
+    }
+
+    /// Begins a save if a save point asks for one.
+    pub(super) fn save_if_due(&self) {
+        let (settings, now_ms) = (self.config.settings(), crate::clock::unix_ms());
+        let changes = self.keyspace.stats().changes;
+        let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
+        self.log.notice(format_args!(
+            "{} changes in {} seconds. Saving...",
+            point.changes, point.seconds
+        ));
+        // One that was begun in between serves as well.
+        let _ = self.begin_save(&mut self.keyspace.locks(), now_ms, Cause::Background, None);
+    }
+}
+
+impl persistence::Host for Engine {
+    fn settings(&self) -> Arc<Settings> {
+        self.config.settings()
+    }
+
+    fn used_memory(&self) -> u64 {
+        MemoryReport::take(self).used() as u64
+    }
+
+    fn note_latency(&self, event: &'static str, took: Duration) {
+        self.note_latency(event, took);
+    }
+
+    fn saved(&self, save_id: SaveId, outcome: Result<(), Arc<str>>) {
+        self.tell(News::Saved { save_id, outcome });
+    }
+}

@@ -1,0 +1,111 @@
+//! The latency monitor: slow moments, by their cause.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Samples kept of each event.
+const HISTORY_MAX: usize = 160;
+
+/// One spike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Unix seconds.
+    pub unix_seconds: i64,
+    /// How long it took, in milliseconds.
+    pub millis: u64,
+}
+
+/// The samples of one event; one a second at most, the worst of that second.
+#[derive(Default)]
+pub struct Series {
+    samples: VecDeque<Sample>,
+    worst_millis: u64,
+}
+
+impl Series {
+    /// Oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Sample> {
+        self.samples.iter()
+    }
+
+    /// The newest.
+    pub fn latest(&self) -> Option<Sample> {
+        self.samples.back().copied()
+    }
+
+    /// The worst ever, in milliseconds.
+    pub fn worst_millis(&self) -> u64 {
+        self.worst_millis
+    }
+}
+
+/// Series by event: `command` (slow by nature), `fast-command` (should never be), and others.
+#[derive(Default)]
+pub struct LatencyMonitor {
+    events: BTreeMap<&'static str, Series>,
+}
+
+impl LatencyMonitor {
+    /// Notes that `event` took `millis` at `unix_seconds`.
+    pub fn record(&mut self, event: &'static str, unix_seconds: i64, millis: u64) {
+        let series = self.events.entry(event).or_default();
+        series.worst_millis = series.worst_millis.max(millis);
+        if let Some(last) = series.samples.back_mut()
+            && last.unix_seconds == unix_seconds
+        {
+            last.millis = last.millis.max(millis);
+            return;
+        }
+        series.samples.push_back(Sample { unix_seconds, millis });
+        if series.samples.len() > HISTORY_MAX {
+            series.samples.pop_front();
+        }
+    }
+
+    /// All events by name.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = (&'static str, &Series)> {
+        self.events.iter().map(|(name, series)| (*name, series))
+    }
+
+    /// The series of one event.
+    pub fn series(&self, event: &[u8]) -> Option<&Series> {
+        self.events.iter().find(|(name, _)| name.as_bytes() == event).map(|(_, series)| series)
+    }
+
+    /// Forgets the events named, or all; how many were forgotten.
+    pub fn reset<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a [u8]>) -> usize {
+        let before = self.events.len();
+        if names.len() == 0 {
+            self.events.clear();
+        }
+        for name in names {
+            self.events.retain(|event, _| event.as_bytes() != name);
+        }
+        before - self.events.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_worst_of_a_second() {
+        let mut monitor = LatencyMonitor::default();
+        for (second, millis) in [(10, 5), (10, 9), (10, 7), (11, 3)] {
+            monitor.record("command", second, millis);
+        }
+        let series = monitor.series(b"command").unwrap();
+        let samples: Vec<_> = series.iter().map(|s| (s.unix_seconds, s.millis)).collect();
+        assert_eq!(samples, [(10, 9), (11, 3)]);
+        assert_eq!(series.worst_millis(), 9);
+        assert_eq!(monitor.reset([&b"nothing"[..]].into_iter()), 0);
+        assert_eq!(monitor.reset([].into_iter()), 1);
+    }
+
+    #[test]
+    fn history_is_bounded() {
+        let mut monitor = LatencyMonitor::default();
+        (0..1000).for_each(|second| monitor.record("command", second, 1));
+        assert_eq!(monitor.series(b"command").unwrap().iter().len(), HISTORY_MAX);
+    }
+}

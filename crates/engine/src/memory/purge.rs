@@ -1,0 +1,199 @@
+//! Returns memory to the system that the allocator holds and does not need.
+//!
+//! A block belongs to the thread that allocated it. When another thread frees it, the owner finds out the
+//! next time it allocates much, and a quiet owner never does. So once a second the server compares its
+//! resident memory with what it accounts for, and where they are far apart, every thread that owns memory
+//! collects what was freed to it.
+//!
+//! That costs a thread some microseconds for each megabyte it owns, and helps nothing where memory is
+//! fragmented. So after an attempt that did not help it pauses, twice as long each time. A pause ends early
+//! when the excess has doubled since: something was freed that was in use before.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::MemoryReport;
+
+/// Less than this is left with the allocator, which will need it.
+const SLACK_BYTES: usize = 8 << 20;
+
+/// So is this part of what is in use: what allocators lose to rounding and partly used pages.
+const SLACK_PART: usize = 8;
+
+/// The longest pause, in looks; there is one a second.
+const PAUSE_MAX: u32 = 64;
+
+/// An attempt helped if it gave back at least this part of the excess.
+const HELPED_PART: usize = 4;
+
+/// So many times the excess at the last attempt is a new excess.
+const NEW_FACTOR: usize = 2;
+
+/// Collecting takes at most this part of a processor's time.
+const COST_PART: u32 = 50;
+
+static COLLECT: OnceLock<fn()> = OnceLock::new();
+
+/// Says how unused memory of the calling thread is given back; the program that chose the allocator knows.
+pub fn on_purge(collect: fn()) {
+    // Said once, at the start.
+    let _ = COLLECT.set(collect);
+}
+
+/// Gives back what this thread does not need.
+pub fn collect() {
+    if let Some(collect) = COLLECT.get() {
+        collect();
+    }
+}
+
+/// When to collect, and what it cost.
+#[derive(Default)]
+pub struct Purge {
+    pace: Mutex<Pace>,
+    /// The processor's time that it took the slowest thread the last time, in microseconds. Not that of a clock:
+    /// a thread that waited for a processor has cost nothing.
+    took_us: AtomicU64,
+}
+
+impl Purge {
+    /// Whether it is time to collect; to be asked once a second.
+    pub fn is_due(&self, report: &MemoryReport) -> bool {
+        let excess = report.resident.saturating_sub(report.used());
+        let rest = self.rest().as_secs() as u32;
+        self.pace.lock().is_due(excess, report.used(), rest)
+    }
+
+    /// All threads are about to collect.
+    pub fn begin(&self) {
+        self.took_us.store(0, Relaxed);
+    }
+
+    /// Gives back what this thread does not need.
+    pub fn collect(&self) {
+        let begun = thread_time();
+        collect();
+        let took = thread_time().saturating_sub(begun);
+        self.took_us.fetch_max(took.as_micros() as u64, Relaxed);
+    }
+
+    /// How long all threads should leave the allocator alone after having collected.
+    fn rest(&self) -> Duration {
+        Duration::from_micros(self.took_us.load(Relaxed)) * COST_PART
+    }
+}
+
+/// The time that the calling thread has had a processor.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Decides at each look whether to collect.
+#[derive(Default)]
+struct Pace {
+    /// Looks that are still to be let pass.
+    pause: u32,
+    /// Those of them that pass in any case.
+    rest: u32,
+    /// Looks to let pass after the next attempt that does not help.
+    next_pause: u32,
+    /// The excess when the last attempt was made, until the look that tells whether it helped.
+    tried_at: Option<usize>,
+    /// What that attempt has left.
+    left: usize,
+}
+
+impl Pace {
+    /// `excess` is resident memory beyond the `used`; `rest` the least pause, in looks.
+    fn is_due(&mut self, excess: usize, used: usize, rest: u32) -> bool {
+        if excess <= SLACK_BYTES.max(used / SLACK_PART) {
+            *self = Self::default();
+            return false;
+        }
+        if let Some(before) = self.tried_at.take() {
+            let helped = before.saturating_sub(excess) >= before / HELPED_PART;
+            self.next_pause = if helped { 0 } else { (self.next_pause * 2).clamp(1, PAUSE_MAX) };
+            self.pause = self.next_pause.max(rest);
+            (self.rest, self.left) = (rest, excess.min(before));
+        }
+        if self.rest == 0 && excess / NEW_FACTOR >= self.left {
+            (self.pause, self.next_pause) = (0, 0);
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            self.rest = self.rest.saturating_sub(1);
+            return false;
+        }
+        self.tried_at = Some(excess);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: usize = 1 << 20;
+
+    #[test]
+    fn what_allocators_need_is_left_to_them() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_due(8 * MB, 10 * MB, 0));
+        assert!(!pace.is_due(100 * MB, 1000 * MB, 0));
+        assert!(pace.is_due(200 * MB, 1000 * MB, 0));
+    }
+
+    #[test]
+    fn attempts_that_help_follow_each_other() {
+        let mut pace = Pace::default();
+        let mut excess = 1000 * MB;
+        for _ in 0..5 {
+            assert!(pace.is_due(excess, MB, 0));
+            excess /= 2;
+        }
+    }
+
+    #[test]
+    fn attempts_that_do_not_help_become_rare() {
+        let mut pace = Pace::default();
+        let looks: Vec<u32> = (0..400).filter(|_| pace.is_due(1000 * MB, MB, 0)).collect();
+        let pauses: Vec<u32> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(pauses[..7], [2, 3, 5, 9, 17, 33, 65]);
+        assert!(pauses[7..].iter().all(|pause| *pause == PAUSE_MAX + 1));
+        // Memory that has come down since is a new beginning.
+        assert!(!pace.is_due(MB, MB, 0));
+        assert!(pace.is_due(1000 * MB, MB, 0));
+    }
+
+    #[test]
+    fn a_pause_ends_when_much_was_freed() {
+        let mut pace = Pace::default();
+        // What is loaded leaves an excess that no attempt makes less.
+        (0..20).for_each(|_| _ = pace.is_due(20 * MB, MB, 0));
+        assert!(!pace.is_due(39 * MB, MB, 0));
+        assert!(pace.is_due(40 * MB, MB, 0));
+        assert!(!pace.is_due(40 * MB, MB, 0));
+    }
+
+    #[test]
+    fn what_takes_long_is_done_rarely() {
+        let mut pace = Pace::default();
+        assert!(pace.is_due(1000 * MB, MB, 3));
+        assert_eq!((0..4).filter(|_| pace.is_due(500 * MB, MB, 3)).count(), 1);
+    }
+
+    #[test]
+    fn what_takes_long_is_done_rarely_though_much_was_freed() {
+        let mut pace = Pace::default();
+        assert!(pace.is_due(100 * MB, MB, 3));
+        assert_eq!(
+            (0..4).map(|_| pace.is_due(1000 * MB, MB, 3)).collect::<Vec<_>>(),
+            [false, false, false, true]
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! Loads an RDB file into a keyspace.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tierce_keyspace::{CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Options, ShardLocks};
+use tierce_rdb::{Entry, Error, Event, Kind, Reader, ValuePart};
+
+use super::code::{self, NamedScript};
+use super::error::LoadError;
+use super::unfit::{Unfit, lacking};
+use super::values::{self, Assembly, Flaw, Remark};
+use crate::log::Log;
+use tierce_config::LogLevel;
+
+/// A load that takes longer says how far it is, each time that so much has passed.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+
+/// The clock is read once for this many keys.
+const KEYS_PER_LOOK: u64 = 4096;
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Keys that are there now.
+    pub keys: u64,
+    /// Keys that were left out because their time had come.
+    pub expired: u64,
+    /// Keys that were left out because their collection has no elements.
+    pub empty: u64,
+}
+
+/// What a file has.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// Keys, with their databases.
+    pub(crate) keys: HashSet<(DbIndex, Vec<u8>)>,
+    /// Libraries of functions and scripts.
+    pub(crate) code: HashSet<(CodeKind, Vec<u8>)>,
+}
+
+/// What becomes of the values that are read.
+pub(crate) enum Purpose<'n> {
+    /// They are stored.
+    Load,
+    /// They are stored, and their names noted.
+    LoadAndNote(&'n mut Names),
+    /// Nothing: a caller that must not stop halfway checks the whole file first.
+    Verify,
+}
+
+/// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
+/// already is replaced.
+///
+/// `verifies` says whether a wrong checksum is an error.
+///
+/// # Errors
+/// When the file is damaged, or something in it has no place in this server. What came before that has
+/// been loaded then.
+pub fn load(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+) -> Result<Option<LoadReport>, LoadError> {
+    read(path, &mut keyspace.locks(), log, verifies, Purpose::Load, Unfit::Refuse)
+}
+
+/// The same, but what this version lacks is left out and logged.
+///
+/// # Errors
+/// When the file is damaged.
+pub fn load_without_unsupported(
+    path: &Path,
+    keyspace: &Keyspace,
+    log: &Log,
+    verifies: bool,
+) -> Result<Option<LoadReport>, LoadError> {
+    read(path, &mut keyspace.locks(), log, verifies, Purpose::Load, Unfit::LeaveOut)
+}
+
+/// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
+///
+/// # Errors
+/// As there, and when there is no file.
+pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
+    let failed = |source| LoadError::Io { path: path.to_owned(), source };
+    let options = Options { databases, shards: 1, ..Options::default() };
+    let keyspace = Keyspace::new(options).map_err(|error| failed(io::Error::other(error)))?;
+    let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
+    let read = read(path, &mut keyspace.locks(), &log, true, Purpose::Verify, Unfit::Refuse)?;
+    read.map(|report| report.keys).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
+/// As [`load`] with shard locks, which may hold all shards.
+pub(crate) fn read(
+    path: &Path,
+    locks: &mut ShardLocks<'_>,
+    log: &Log,
+    verifies: bool,
+    purpose: Purpose<'_>,
+    unfit: Unfit,
+) -> Result<Option<LoadReport>, LoadError> {
+    let io_error = |source| LoadError::Io { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(error)),
+    };
+    let metadata = file.metadata().map_err(io_error)?;
+    let total_bytes = metadata.len();
+    log.notice(format_args!("Loading {} ({total_bytes} bytes)", path.display()));
+    let begun = Instant::now();
+    let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
+    let mut loader = Loader {
+        path,
+        reader,
+        keyspace: locks.keyspace(),
+        locks,
+        log,
+        purpose,
+        unfit,
+        now_ms: crate::clock::unix_ms(),
+        written_ms_max: values::written_ms_max(&metadata),
+        note: ItemNote::NONE,
+        report: LoadReport::default(),
+        total_bytes,
+        reported: begun,
+    };
+    loader.run(verifies)?;
+    let LoadReport { keys, expired, empty } = loader.report;
+    log.notice(format_args!(
+        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
+         out as empty",
+        begun.elapsed().as_secs_f64()
+    ));
+    Ok(Some(loader.report))
+}
+
+fn format_error(path: &Path, source: Error) -> LoadError {
+    LoadError::Format { path: path.to_owned(), source }
+}
+
+struct Loader<'a, 'k> {
+    path: &'a Path,
+    reader: Reader<File>,
+    keyspace: &'k Keyspace,
+    locks: &'a mut ShardLocks<'k>,
+    log: &'a Log,
+    purpose: Purpose<'a>,
+    unfit: Unfit,
+    /// Never earlier than when the file was written: a key that had expired by then stays so, whatever the
+    /// clock says.
+    now_ms: i64,
+    /// What the file says of that time is believed up to here.
+    written_ms_max: i64,
+    /// What the file says of the next key.
+    note: ItemNote,
+    report: LoadReport,
+    total_bytes: u64,
+    /// When this was last logged.
+    reported: Instant,
+}
+
+impl Loader<'_, '_> {
+    fn run(&mut self, verifies: bool) -> Result<(), LoadError> {
+        loop {
+            let event = match self.reader.next_event() {
+                Err(Error::Checksum { .. }) if !verifies => return Ok(()),
+                Err(source) => return Err(format_error(self.path, source)),
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => event,
+            };
+            match event {
+                Event::Entry(entry) => self.entry(&entry)?,
+                Event::SelectDb(number) => _ = self.db(number)?,
+                Event::Aux { name, value } => self.remark(&name, &value)?,
+                Event::Function(source) => self.library(&source)?,
+                Event::ModuleAux { name } => {
+                    self.leave_out(&format!("data of the module {name}"))?;
+                }
+                // Sizes, which nothing here depends on.
+                _ => {}
+            }
+        }
+    }
+
+    fn remark(&mut self, name: &[u8], text: &[u8]) -> Result<(), LoadError> {
+        match Remark::read(name, text).map_err(|what| self.unsupported(what))? {
+            Remark::Item(note) => self.note = note,
+            Remark::Script(NamedScript { name, source }) => {
+                self.put_code(CodeKind::Script, name, source);
+            }
+            Remark::Written { ms } => {
+                self.now_ms = self.now_ms.max(ms.min(self.written_ms_max));
+            }
+            Remark::Other => {}
+        }
+        Ok(())
+    }
+
+    fn library(&mut self, source: &[u8]) -> Result<(), LoadError> {
+        match code::library_name(source) {
+            Ok(name) => self.put_code(CodeKind::Library, &name, source),
+            Err(what) => self.leave_out(&what)?,
+        }
+        Ok(())
+    }
+
+    fn put_code(&mut self, kind: CodeKind, name: &[u8], source: &[u8]) {
+        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+            names.code.insert((kind, name.to_vec()));
+        }
+        if !matches!(self.purpose, Purpose::Verify) {
+            self.locks.edit_code().put(kind, name, source);
+        }
+    }
+
+    fn db(&self, number: u64) -> Result<DbIndex, LoadError> {
+        let db = usize::try_from(number).ok().and_then(|number| self.keyspace.db_index(number));
+        db.ok_or_else(|| {
+            self.unsupported(format_args!(
+                "keys of database {number}: `databases` has to be larger"
+            ))
+        })
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
+        let note = std::mem::take(&mut self.note);
+        let loading = Assembly::begin(entry.kind(), self.keyspace.limits());
+        if entry.kind() != Kind::String && loading.is_none() {
+            // The reader passes over the value by itself.
+            let (key, kind) = (entry.key.escape_ascii(), entry.kind());
+            return self.leave_out(&format!("the value of type {kind:?} of the key {key}"));
+        }
+        let db = self.db(entry.db)?;
+        let deadline_ms =
+            entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.now_ms) {
+            // The reader passes over the value by itself.
+            self.report.expired += 1;
+            return Ok(());
+        }
+        let key = self.keyspace.key(&entry.key);
+        let stores = !matches!(self.purpose, Purpose::Verify);
+        let Self { reader, locks, now_ms, .. } = self;
+        let (mut stored, mut loading) = (Ok(()), loading);
+        let visited = reader.visit_value(|part| {
+            match (&mut loading, part) {
+                (Some(loading), part) => loading.add(part)?,
+                (None, ValuePart::String(bytes)) if stores => {
+                    let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
+                    let mut db = locks.db(db, key.hash(), *now_ms);
+                    stored = db.restore_item(key, bytes, expiry, note);
+                }
+                (None, _) => {}
+            }
+            Ok::<_, Flaw>(())
+        });
+        let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
+        match whole {
+            Ok(Some(collection)) if stores => {
+                let mut db = locks.db(db, key.hash(), *now_ms);
+                stored = db.put_collection(key, collection, deadline_ms).map(drop);
+            }
+            Ok(_) => {}
+            Err(Flaw::Empty) => {
+                self.leave_out_empty(entry);
+                return Ok(());
+            }
+            Err(flaw) => {
+                let (path, offset) = (self.path.to_owned(), self.reader.offset());
+                let key = entry.key.escape_ascii().to_string();
+                return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
+            }
+        }
+        stored.map_err(|error| {
+            self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
+        })?;
+        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+            names.keys.insert((db, entry.key.clone()));
+        }
+        self.report.keys += 1;
+        if self.report.keys.is_multiple_of(KEYS_PER_LOOK) {
+            // Under a guard over all shards they stay locked, and what changes is one record.
+            if !self.locks.is_within() {
+                self.locks.release();
+            }
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Faults of Redis have left such keys in files, and Redis leaves them out as well.
+    fn leave_out_empty(&mut self, entry: &Entry) {
+        const TOLD_MAX: u64 = 10;
+        self.report.empty += 1;
+        if self.report.empty <= TOLD_MAX {
+            self.log.warning(format_args!(
+                "{}: the key {} before offset {} was skipped: its {:?} has no elements",
+                self.path.display(),
+                entry.key.escape_ascii(),
+                self.reader.offset(),
+                entry.kind()
+            ));
+        }
+    }
+
+    /// Tells the operator how far it is, now and then.
+    fn tell(&mut self) {
+        if self.reported.elapsed() < REPORT_EVERY {
+            return;
+        }
+        self.reported = Instant::now();
+        let percent = self.reader.offset() as f64 * 100.0 / self.total_bytes.max(1) as f64;
+        self.log.notice(format_args!("Loading: {percent:.0} %, {} keys", self.report.keys));
+    }
+
+    /// Tells of something that this version lacks, or gives up.
+    fn leave_out(&self, what: &str) -> Result<(), LoadError> {
+        if self.unfit == Unfit::Refuse {
+            return Err(self.unsupported(lacking(what)));
+        }
+        let path = self.path.display();
+        self.log
+            .warning(format_args!("{path}: left out {what}, which this version does not support"));
+        Ok(())
+    }
+
+    fn unsupported(&self, what: impl Display) -> LoadError {
+        let (path, offset) = (self.path.to_owned(), self.reader.offset());
+        LoadError::Unsupported { path, offset, what: what.to_string() }
+    }
+}

@@ -1,0 +1,148 @@
+//! Keeps the saver from taking the processor away from the workers.
+//!
+//! On a machine with cores to spare the saver works without a break. On a machine whose cores are all
+//! busy it takes time from the workers, so it rests five times as long as it has worked. When too
+//! many copies of writers wait, it does not rest at all, because it has to fetch them.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::state::Persistence;
+use tierce_config::{DirectiveId, Settings};
+
+/// The saver works for so long between two rests. Meanwhile a worker or a client on the same core
+/// waits; as long as this is less than what its partner on another core has at hand, that one goes on.
+/// With pieces of half a millisecond both stood still.
+const WORK: Duration = Duration::from_micros(100);
+
+/// How long it rests on a busy machine, in proportion to the time it has worked: it takes a sixth of
+/// a core then. The figures are in `docs/decisions/0011-snapshots-without-fork.md`.
+const REST_SHARE: u32 = 5;
+
+/// How often the saver looks at the machine. The kernel counts in hundredths of a second.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+
+/// A machine is busy when less than this part of its processors' time is idle while the saver works
+/// without a break.
+const IDLE_MIN: f64 = 0.3;
+
+/// While the saver rests, it takes more than that to make it work without a break, which takes a core.
+const IDLE_MIN_RESTING: f64 = 0.5;
+
+/// The longest sleep in one piece, so that the end of the server need not wait for it.
+const SLEEP_MAX: Duration = Duration::from_millis(10);
+
+pub(super) struct Pace {
+    working_since: Instant,
+    /// `rdb-key-save-delay`, for tests that need a save to take long.
+    key_delay: Duration,
+    checked: Instant,
+    times: Option<Times>,
+    is_busy: bool,
+}
+
+impl Pace {
+    pub(super) fn begin(settings: &Settings) -> Self {
+        const KEY_DELAY: DirectiveId = DirectiveId::of("rdb-key-save-delay");
+        let micros = u64::try_from(settings.number(KEY_DELAY)).unwrap_or(0);
+        let now = Instant::now();
+        Self {
+            working_since: now,
+            key_delay: Duration::from_micros(micros),
+            checked: now,
+            times: Times::of_machine(),
+            is_busy: true,
+        }
+    }
+
+    /// Called when `keys`, or slices of a large one, were written. The saver rests by `rest`.
+    pub(super) fn after(
+        &mut self,
+        keys: usize,
+        rest: impl FnOnce(Duration),
+        persistence: &Persistence,
+    ) {
+        let mut delay = self.key_delay * keys as u32;
+        while !delay.is_zero() && !persistence.is_given_up() {
+            let step = delay.min(SLEEP_MAX);
+            std::thread::sleep(step);
+            delay -= step;
+        }
+        let worked = self.working_since.elapsed();
+        if worked < WORK {
+            return;
+        }
+        if self.checked.elapsed() >= CHECK_EVERY {
+            self.check();
+        }
+        if self.is_busy {
+            rest((worked * REST_SHARE).min(SLEEP_MAX));
+        }
+        self.working_since = Instant::now();
+    }
+
+    /// Called when another thread was met at a shard that the saver goes back to again and again: it rests from
+    /// now on as on a busy machine, for some time. Most of its time it holds the lock, so a thread that takes its
+    /// processor away when it has worked for long makes others wait for both.
+    pub(super) fn make_way(&mut self) {
+        self.is_busy = true;
+        self.checked = Instant::now();
+    }
+
+    /// Sees whether the machine has been busy since the last look.
+    fn check(&mut self) {
+        let now = Times::of_machine();
+        if let (Some(before), Some(now)) = (self.times, now) {
+            let idle_min = if self.is_busy { IDLE_MIN_RESTING } else { IDLE_MIN };
+            self.is_busy = now.idle_share_since(before) < idle_min;
+        }
+        self.times = now;
+        self.checked = Instant::now();
+    }
+}
+
+/// Processor time of the whole machine since its start, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    idle: u64,
+    total: u64,
+}
+
+impl Times {
+    fn of_machine() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts
+    /// twice, stolen. Waiting for disks is not idle here: it is the saver itself that waits. What guests use is contained in the first two.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.strip_prefix("cpu ")?.lines().next()?.split_whitespace().take(8);
+        let times: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+        let idle = *times.get(3)?;
+        Some(Self { idle, total: times.iter().sum() })
+    }
+
+    fn idle_share_since(self, before: Self) -> f64 {
+        let idle = self.idle.saturating_sub(before.idle);
+        let total = self.total.saturating_sub(before.total);
+        idle as f64 / total.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idle_share_of_the_machine() {
+        let stat = |idle| format!("cpu  100 1 50 {idle} 20 0 4 0 7 0\ncpu0 1 2 3 4\nintr 1\n");
+        let before = Times::parse(&stat(1000)).unwrap();
+        assert_eq!(before, Times { idle: 1000, total: 1175 });
+        let after = Times::parse("cpu  130 1 50 1060 30 0 4 0 9 0\n").unwrap();
+        assert!((after.idle_share_since(before) - 0.6).abs() < 1e-9);
+        assert_eq!(before.idle_share_since(before), 0.0);
+        assert_eq!(Times::parse("cpu0 1 2 3"), None);
+        assert_eq!(Times::parse("cpu  1 2 x 4"), None);
+        assert!(Times::of_machine().is_some());
+    }
+}

@@ -1,0 +1,213 @@
+//! Writes a snapshot of the keyspace into an RDB file.
+
+use std::path::PathBuf;
+
+use tierce_keyspace::{
+    CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, Snapshot, SnapshotPiece,
+};
+use tierce_rdb::{Attributes, Writer, WriterOptions};
+
+use super::backup::Backup;
+use super::code;
+use super::error::SaveError;
+use super::file::{Install, NewFile, Syncing};
+use super::host::Host;
+use super::own_files::{OwnFiles, is_replaceable};
+use super::pace::Pace;
+use super::snapshot_path;
+use super::state::Persistence;
+use super::values;
+use tierce_config::{DirectiveId, Settings};
+
+/// What a save came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saved {
+    pub(super) keys: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes `snapshot` to the file of `dbfilename`, or to that of a backup.
+pub(super) fn save(
+    persistence: &Persistence,
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    backup: Option<&Backup>,
+) -> Result<Saved, SaveError> {
+    const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
+    let settings = host.settings();
+    let (target, install) = match backup {
+        Some(backup) => (backup.path.clone(), backup.install),
+        None => (checked_path(persistence, &settings)?, Install::Replace),
+    };
+    let syncing =
+        if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
+    let file = NewFile::create(&target, syncing)?;
+    let path = file.path().to_owned();
+    let explain = |source| SaveError::Write { path: path.clone(), source };
+
+    let writer = Writer::new(file, options(&settings, snapshot)).map_err(explain)?;
+    let mut encoder = Encoder::new(writer, snapshot.dbs());
+    encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
+    encoder.code(snapshot.code()).map_err(explain)?;
+    let mut pace = Pace::begin(&settings);
+    let mut keys = 0;
+    let is_wanted = || match persistence.is_given_up() {
+        true => Err(SaveError::GivenUp),
+        false => Ok(()),
+    };
+    loop {
+        let written = match snapshot.next()? {
+            None => break,
+            Some(SnapshotPiece::Batch(batch)) => {
+                is_wanted()?;
+                batch.iter().try_for_each(|entry| encoder.entry(&entry)).map_err(explain)?;
+                batch.len()
+            }
+            Some(SnapshotPiece::Large(large)) => {
+                encoder.large(large, explain, |large| {
+                    if large.is_contended() {
+                        pace.make_way();
+                    }
+                    pace.after(1, |time| large.rest(time), persistence);
+                    is_wanted()
+                })?;
+                1
+            }
+        };
+        keys += written as u64;
+        persistence.note_progress(keys);
+        pace.after(written, |time| snapshot.rest(time), persistence);
+    }
+    let (file, bytes) = encoder.finish().map_err(explain)?;
+    file.install(&target, install)?;
+    Ok(Saved { keys, bytes })
+}
+
+/// Where SAVE writes to, unless something else is there.
+fn checked_path(persistence: &Persistence, settings: &Settings) -> Result<PathBuf, SaveError> {
+    let path = snapshot_path(settings);
+    if OwnFiles::of(settings, persistence.start_dir()).has(&path) {
+        let reason = "is a place of the server's own files: choose another dir or dbfilename";
+        return Err(SaveError::Place { path, reason });
+    }
+    match is_replaceable(&path) {
+        Ok(true) => Ok(path),
+        Ok(false) => {
+            let reason = "is no snapshot, and nothing else is replaced";
+            Err(SaveError::Place { path, reason })
+        }
+        Err(source) => Err(SaveError::Io { action: "read", path, source }),
+    }
+}
+
+fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
+    const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
+    const CHECKSUM: DirectiveId = DirectiveId::of("rdbchecksum");
+    WriterOptions {
+        version: values::version_for(snapshot.dbs()),
+        compression: settings.is_on(COMPRESSION),
+        checksum: settings.is_on(CHECKSUM),
+    }
+}
+
+/// The file under construction.
+pub struct Encoder {
+    writer: Writer<NewFile>,
+    /// The database that the last key belonged to.
+    db: Option<DbIndex>,
+    /// Databases whose sizes have not been written yet.
+    dbs: Vec<SavedDb>,
+}
+
+impl Encoder {
+    /// Begins with the size of each database.
+    pub fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
+        Self { writer, db: None, dbs: dbs.to_vec() }
+    }
+
+    /// What Redis writes about itself; tools show it.
+    ///
+    /// # Errors
+    /// When the file cannot be written, as below.
+    pub fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
+        let seconds = crate::clock::unix_ms() / 1000;
+        self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
+        self.writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes())?;
+        self.writer.aux(values::TIME_REMARK, seconds.to_string().as_bytes())?;
+        self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
+        self.writer.aux(b"aof-base", aof_base)?;
+        self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
+    }
+
+    /// Writes libraries of functions and scripts. They come before all keys, where Redis looks for them.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn code(&mut self, code: &CodeSet) -> tierce_rdb::Result<()> {
+        code::write(&mut self.writer, code)
+    }
+
+    /// Ends the file; how long it is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
+        let bytes = self.writer.offset();
+        Ok((self.writer.finish()?, bytes))
+    }
+
+    /// Writes a key with its value.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn entry(&mut self, entry: &SavedEntry<'_>) -> tierce_rdb::Result<()> {
+        self.turn_to(entry.db)?;
+        if entry.item != ItemNote::NONE {
+            self.writer.aux(values::ITEM_REMARK, values::item_text(entry.item).as_bytes())?;
+        }
+        values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
+    }
+
+    /// Writes a large collection, slice by slice. `explain` says what it means that writing fails, and
+    /// `after` is called behind each slice.
+    ///
+    /// # Errors
+    /// When that fails, or the snapshot has lost the collection, or `after` says so.
+    pub fn large(
+        &mut self,
+        mut large: SavedLarge<'_>,
+        explain: impl Fn(tierce_rdb::Error) -> SaveError,
+        mut after: impl FnMut(&SavedLarge<'_>) -> Result<(), SaveError>,
+    ) -> Result<(), SaveError> {
+        let head = large.head().clone();
+        self.turn_to(head.db).map_err(&explain)?;
+        let attributes = attributes(head.deadline_ms);
+        let place = self.writer.entry(&head.key, &attributes);
+        let mut value = values::begin_large(place, &head).map_err(&explain)?;
+        while let Some(slice) = large.next_slice()? {
+            values::write_slice(&mut value, &slice).map_err(&explain)?;
+            after(&large)?;
+        }
+        value.finish().map_err(explain)
+    }
+
+    fn turn_to(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {
+        if self.db == Some(db) {
+            return Ok(());
+        }
+        self.db = Some(db);
+        self.writer.select_db(db.get() as u64)?;
+        if let Some(at) = self.dbs.iter().position(|size| size.db == db) {
+            let SavedDb { keys, expires, .. } = self.dbs.swap_remove(at);
+            self.writer.resize_db(keys, expires)?;
+        }
+        Ok(())
+    }
+}
+
+/// The attributes of a key in a file besides its value.
+fn attributes(deadline_ms: Option<i64>) -> Attributes {
+    // Deadlines are positive: one that has come deletes its key.
+    let expiry_ms = deadline_ms.map(|ms| ms.max(0) as u64);
+    Attributes { expiry_ms, ..Attributes::default() }
+}

@@ -1,0 +1,54 @@
+//! The thread that carries out saves, one after the other.
+
+use std::sync::Arc;
+
+use tierce_keyspace::Keyspace;
+
+use super::error::SaveError;
+use super::host::Host;
+use super::save::{Saved, save};
+use super::state::{Cause, Job, Persistence, Task};
+use crate::log::Log;
+
+/// Carries out saves until [`Persistence::end_saver`]. Uses no processor time while there is none.
+pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host: &dyn Host) {
+    loop {
+        match persistence.next_task() {
+            Task::Save(job) => carry_out(persistence, keyspace, log, host, *job),
+            Task::BeginScheduled => {
+                let (mut locks, now_ms) = (keyspace.locks(), crate::clock::unix_ms());
+                // If another thread was faster, there is a save all the same.
+                let begun =
+                    persistence.begin(keyspace, &mut locks, now_ms, Cause::Background, None);
+                if let Ok(begun) = begun {
+                    host.note_latency("snapshot", begun.pause);
+                }
+            }
+            Task::End => return,
+        }
+    }
+}
+
+fn carry_out(persistence: &Persistence, keyspace: &Keyspace, log: &Log, host: &dyn Host, job: Job) {
+    let Job { save_id, cause, mut snapshot, backup } = job;
+    let outcome = save(persistence, host, &mut snapshot, backup.as_ref());
+    let extra_bytes = keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
+    // Before the end is announced, so that a listener can begin the next one.
+    drop(snapshot);
+    persistence.finish((save_id, cause), &outcome, extra_bytes);
+    persistence.decide_on_writes(&host.settings());
+    tell(log, &outcome, extra_bytes);
+    let outcome = outcome.map(|_| ()).map_err(|error| error.to_string().into());
+    host.saved(save_id, outcome);
+}
+
+fn tell(log: &Log, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
+    match outcome {
+        Ok(Saved { keys, bytes }) => log.notice(format_args!(
+            "DB saved on disk: {keys} keys, {bytes} bytes, {} KiB of extra memory",
+            extra_bytes / 1024
+        )),
+        Err(SaveError::GivenUp) => log.notice("A save was given up: the server ends"),
+        Err(error) => log.warning(format_args!("Background saving error: {error}")),
+    }
+}

@@ -1,0 +1,113 @@
+//! Streams between the keyspace and Redis' formats.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tierce_collections::stream::{Pending, State, StreamId};
+use tierce_collections::{Stream, StreamLimits};
+use tierce_keyspace::{CollectionPart, SavedCollection, StreamFields};
+use tierce_rdb as rdb;
+
+/// A copy of a stream as a file has it.
+pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
+    let mut stream = rdb::Stream::default();
+    // Where groups and consumers stand, by their names.
+    let mut groups: HashMap<&[u8], usize> = HashMap::new();
+    let mut consumers: HashMap<(&[u8], &[u8]), usize> = HashMap::new();
+    for part in collection.parts() {
+        match part {
+            CollectionPart::StreamState(state) => stream.state = saved_state(state),
+            CollectionPart::StreamEntry { id, fields } => {
+                let fields = saved_fields(fields, stream.entries.last());
+                stream.entries.push(rdb::StreamEntry { id: saved_id(id), fields });
+            }
+            CollectionPart::Group { name, last_delivered, entries_read } => {
+                groups.insert(name, stream.groups.len());
+                let (name, last_delivered) = (name.to_vec(), saved_id(last_delivered));
+                let consumers = Vec::new();
+                stream.groups.push(rdb::Group { name, last_delivered, entries_read, consumers });
+            }
+            CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+                let Some(saved) = groups.get(group).map(|at| &mut stream.groups[*at]) else {
+                    continue;
+                };
+                consumers.insert((group, name), saved.consumers.len());
+                let (name, pending) = (name.to_vec(), Vec::new());
+                saved.consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending });
+            }
+            CollectionPart::Pending { group, consumer, delivery, ids } => {
+                let places = (groups.get(group), consumers.get(&(group, consumer)));
+                let (Some(group), Some(consumer)) = places else { continue };
+                let consumer = &mut stream.groups[*group].consumers[*consumer];
+                consumer.pending.extend(ids.map(|id| rdb::Pending {
+                    id: saved_id(id),
+                    delivered_ms: delivery.at_ms,
+                    deliveries: delivery.count.into(),
+                }));
+            }
+            _ => {}
+        }
+    }
+    stream
+}
+
+fn saved_id(id: StreamId) -> rdb::StreamId {
+    rdb::StreamId { ms: id.ms, seq: id.seq }
+}
+
+fn saved_state(state: State) -> rdb::StreamState {
+    rdb::StreamState {
+        last_id: saved_id(state.last_id),
+        max_deleted_id: saved_id(state.max_deleted_id),
+        entries_added: state.entries_added,
+    }
+}
+
+/// Names are shared with the entry before, which mostly has the same.
+fn saved_fields(
+    fields: StreamFields<'_>,
+    before: Option<&rdb::StreamEntry>,
+) -> Vec<(Arc<[u8]>, Vec<u8>)> {
+    let names = before.map_or(&[][..], |entry| &entry.fields);
+    let shared = |at: usize, name: &[u8]| {
+        let known = names.get(at).map(|(known, _)| known).filter(|known| ***known == *name);
+        known.map_or_else(|| name.into(), Arc::clone)
+    };
+    fields.enumerate().map(|(at, (name, value))| (shared(at, name), value.to_vec())).collect()
+}
+
+/// Adds a part of a file to a stream.
+pub(super) fn load(stream: &mut Stream, part: rdb::ValuePart<'_>, limits: StreamLimits) {
+    match part {
+        rdb::ValuePart::StreamEntry(entry) => {
+            let fields = entry.fields.iter().map(|(name, value)| (&**name, value.as_slice()));
+            stream.insert(loaded_id(entry.id), fields, limits);
+        }
+        rdb::ValuePart::StreamState(state) => stream.set_state(State {
+            last_id: loaded_id(state.last_id),
+            max_deleted_id: loaded_id(state.max_deleted_id),
+            entries_added: state.entries_added,
+        }),
+        rdb::ValuePart::Group(group) => load_group(stream, group),
+        _ => {}
+    }
+}
+
+fn loaded_id(id: rdb::StreamId) -> StreamId {
+    StreamId::new(id.ms, id.seq)
+}
+
+fn load_group(stream: &mut Stream, group: &rdb::Group) {
+    let mut loaded = stream.group_or_new(&group.name);
+    loaded.set_position(loaded_id(group.last_delivered), group.entries_read);
+    for consumer in &group.consumers {
+        let number = loaded.consumer_or_new(&consumer.name);
+        loaded.set_times(number, consumer.seen_ms, consumer.active_ms);
+        for pending in &consumer.pending {
+            let deliveries = u32::try_from(pending.deliveries).unwrap_or(u32::MAX);
+            let delivered_ms = pending.delivered_ms;
+            let pending_there = Pending { consumer: number, deliveries, delivered_ms };
+            loaded.set_pending(loaded_id(pending.id), pending_there);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Values between the keyspace and Redis' formats: files, payloads of DUMP.
+
+use std::fs::Metadata;
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use tierce_collections::hash::Former;
+use tierce_collections::{Collection, CollectionKind};
+use tierce_keyspace::{
+    CollectionPart, CollectionType, IntText, ItemNote, LargeHead, Limits, Marks, SavedCollection,
+    SavedDb, SavedValue,
+};
+use tierce_rdb::{
+    CollectionWriter, Kind, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValuePart, ValueWriter,
+};
+
+use super::code::{self, NamedScript};
+use super::streams;
+
+/// The version of the format for a file: that of Redis 7.0, which later ones read, too, unless fields
+/// of hashes have deadlines.
+pub fn version_for(dbs: &[SavedDb]) -> u16 {
+    version_with(dbs.iter().any(|db| db.volatile_hashes > 0))
+}
+
+/// The same for a single value.
+pub fn version_of(value: &SavedValue<'_>) -> u16 {
+    version_with(match value {
+        SavedValue::Collection(collection) if collection.kind() == CollectionKind::Hash => {
+            earliest_deadline_ms(collection).is_some()
+        }
+        _ => false,
+    })
+}
+
+fn version_with(field_deadlines: bool) -> u16 {
+    if field_deadlines { VERSION_REDIS_7_4 } else { VERSION_REDIS_7_0 }
+}
+
+/// The name of a remark before a key, of what clients of memcached have left on its value. Redis passes over
+/// remarks that it does not know, wherever they are.
+pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
+
+/// The name of the remark that says when a file was written, in seconds.
+pub(super) const TIME_REMARK: &[u8] = b"ctime";
+
+/// The text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for one that
+/// some reader was told to replace.
+pub(super) fn item_text(note: ItemNote) -> String {
+    let ItemNote { flags, marks } = note;
+    format!("{flags} {}", u8::from(marks.stale) | u8::from(marks.won) << 1)
+}
+
+/// The latest time, in milliseconds, at which a file is believed to have been written, whatever it says: what
+/// had expired by then is left out, and a file from a host whose clock was years ahead would come without any
+/// key that has a deadline. Clocks of hosts that share a disk differ a little.
+pub fn written_ms_max(file: &Metadata) -> i64 {
+    const DIFFERENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+    let changed = file.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    changed.map_or(0, |changed| (changed + DIFFERENCE_MAX).as_millis() as i64)
+}
+
+fn item_of(text: &str) -> Option<ItemNote> {
+    let (flags, bits) = text.split_once(' ')?;
+    let bits: u8 = bits.parse().ok().filter(|bits| *bits < 4)?;
+    let marks = Marks { stale: bits & 1 != 0, won: bits & 2 != 0, ..Marks::NONE };
+    Some(ItemNote { flags: flags.parse().ok()?, marks })
+}
+
+/// A remark in a file, as far as it concerns what is loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Remark<'a> {
+    /// The attributes of the next key besides its value.
+    Item(ItemNote),
+    /// When the file was written. What had expired by then stays so, also where the clock is earlier now.
+    Written {
+        /// Unix time in milliseconds.
+        ms: i64,
+    },
+    /// A script that clients call by its name.
+    Script(NamedScript<'a>),
+    /// Anything else.
+    Other,
+}
+
+impl<'a> Remark<'a> {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What it says, if a later version may have written it.
+    pub fn read(name: &[u8], bytes: &'a [u8]) -> std::result::Result<Self, String> {
+        let text = String::from_utf8_lossy(bytes);
+        match name {
+            code::SCRIPT_REMARK => NamedScript::read(bytes).map(Self::Script).ok_or_else(|| {
+                "a script by name in a form that this version does not know".to_owned()
+            }),
+            ITEM_REMARK => item_of(&text).map(Self::Item).ok_or_else(|| {
+                format!(
+                    "memcached's flags and marks in a form that this version does not know: {text}"
+                )
+            }),
+            TIME_REMARK => Ok(text.parse().map_or(Self::Other, |seconds: i64| Self::Written {
+                ms: seconds.saturating_mul(1000),
+            })),
+            _ => Ok(Self::Other),
+        }
+    }
+}
+
+/// Writes a value.
+pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Result<()> {
+    match value {
+        SavedValue::Str(bytes) => writer.string(bytes),
+        SavedValue::Int(int) => writer.string(IntText::new().of(*int)),
+        SavedValue::Collection(collection) => write_collection(writer, collection),
+    }
+}
+
+fn write_collection<W: Write>(
+    writer: ValueWriter<'_, W>,
+    collection: &SavedCollection<'_>,
+) -> Result<()> {
+    let (len, parts) = (collection.len(), collection.parts());
+    match collection.kind() {
+        CollectionKind::List => writer.list(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Element(bytes) => Some(bytes),
+                _ => None,
+            }),
+        ),
+        CollectionKind::Set => writer.set(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Member(bytes) => Some(bytes),
+                _ => None,
+            }),
+        ),
+        CollectionKind::SortedSet => writer.sorted_set(
+            len,
+            parts.map_while(|part| match part {
+                CollectionPart::Scored { member, score } => Some((member, score)),
+                _ => None,
+            }),
+        ),
+        CollectionKind::Hash => write_hash(writer, len, collection),
+        CollectionKind::Stream => writer.stream(&streams::saved(collection)),
+    }
+}
+
+/// Writes a hash, with deadlines if it has some, which needs a version of the format that knows them.
+fn write_hash<W: Write>(
+    writer: ValueWriter<'_, W>,
+    len: u64,
+    collection: &SavedCollection<'_>,
+) -> Result<()> {
+    match earliest_deadline_ms(collection) {
+        Some(earliest_ms) => writer.hash_expiring(len, earliest_ms, fields(collection)),
+        None => writer.hash(len, fields(collection).map(|(name, value, _)| (name, value))),
+    }
+}
+
+/// Begins a large collection, whose elements come in slices.
+pub(super) fn begin_large<'a, W: Write>(
+    writer: ValueWriter<'a, W>,
+    head: &LargeHead,
+) -> Result<CollectionWriter<'a, W>> {
+    match head.kind {
+        CollectionKind::List => writer.begin_list(head.len),
+        CollectionKind::Set => writer.begin_set(head.len),
+        CollectionKind::SortedSet => writer.begin_sorted_set(head.len),
+        CollectionKind::Hash => writer.begin_hash(head.len, head.fields_ms.map(field_ms)),
+        CollectionKind::Stream => unreachable!("streams are not saved in slices"),
+    }
+}
+
+/// Writes the next slice.
+pub(super) fn write_slice<W: Write>(
+    writer: &mut CollectionWriter<'_, W>,
+    slice: &SavedCollection<'_>,
+) -> Result<()> {
+    slice.parts().try_for_each(|part| match part {
+        CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => writer.element(bytes),
+        CollectionPart::Scored { member, score } => writer.scored(member, score),
+        CollectionPart::Field { name, value, deadline_ms } => {
+            writer.field(name, value, deadline_ms.map(field_ms))
+        }
+        _ => Ok(()),
+    })
+}
+
+/// The deadline of a field, which is positive in a file: 0 means none.
+fn field_ms(deadline_ms: i64) -> u64 {
+    deadline_ms.max(1) as u64
+}
+
+fn earliest_deadline_ms(hash: &SavedCollection<'_>) -> Option<u64> {
+    fields(hash).filter_map(|(.., deadline_ms)| deadline_ms).min()
+}
+
+/// Names, values and deadlines of a hash.
+fn fields<'a>(
+    hash: &'a SavedCollection<'_>,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8], Option<u64>)> {
+    hash.parts().map_while(|part| match part {
+        CollectionPart::Field { name, value, deadline_ms } => {
+            Some((name, value, deadline_ms.map(field_ms)))
+        }
+        _ => None,
+    })
+}
+
+/// Why the bytes of a value are none, though their checksum may be right.
+#[derive(Debug, thiserror::Error)]
+pub enum Flaw {
+    /// They are not what the format has there.
+    #[error(transparent)]
+    Format(#[from] tierce_rdb::Error),
+    /// A collection has something twice that it can have once.
+    #[error("it has the same {0} twice")]
+    Twice(&'static str),
+    /// A collection other than a stream has no elements. There are no such keys.
+    #[error("it has no elements")]
+    Empty,
+}
+
+/// A collection that is being put together from the parts of a file, apart from the keyspace: nothing
+/// there changes before all of it is known to be sound.
+#[derive(Debug)]
+pub struct Assembly {
+    collection: Collection,
+    limits: Limits,
+}
+
+impl Assembly {
+    /// An empty one; `None` for what is no collection or not supported.
+    pub fn begin(kind: Kind, limits: Limits) -> Option<Self> {
+        let kind = match kind {
+            Kind::List => CollectionKind::List,
+            Kind::Set => CollectionKind::Set,
+            Kind::SortedSet => CollectionKind::SortedSet,
+            Kind::Hash => CollectionKind::Hash,
+            Kind::Stream => CollectionKind::Stream,
+            // Types are added here when their commands are.
+            _ => return None,
+        };
+        Some(Self { collection: Collection::new(kind), limits })
+    }
+
+    /// Adds a part.
+    ///
+    /// # Errors
+    /// If it is there already and can be there once. Of streams, the decoder sees to that.
+    pub fn add(&mut self, part: ValuePart<'_>) -> Result<(), Flaw> {
+        let Self { collection, limits } = self;
+        let (is_new, what) = match (collection, part) {
+            (Collection::List(list), ValuePart::Element(bytes)) => {
+                list.push_back(bytes, limits.list);
+                return Ok(());
+            }
+            (Collection::Stream(stream), part) => {
+                streams::load(stream, part, limits.stream);
+                return Ok(());
+            }
+            (Collection::SortedSet(set), ValuePart::Scored { member, score }) => {
+                (set.insert(member, score, &limits.sorted_set).is_none(), "member")
+            }
+            (Collection::Hash(hash), ValuePart::Field { name, value, expiry_ms }) => {
+                let deadline_ms = expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+                let former = hash.put(name, value, deadline_ms, limits.hash);
+                (matches!(former, Former::Absent), "field")
+            }
+            (Collection::Set(set), ValuePart::Member(member)) => {
+                (set.add(member, limits.set), "member")
+            }
+            (collection, part) => unreachable!("{part:?} in {collection:?} with {limits:?}"),
+        };
+        if is_new { Ok(()) } else { Err(Flaw::Twice(what)) }
+    }
+
+    /// What was put together.
+    ///
+    /// # Errors
+    /// If that is nothing.
+    pub fn finish(self) -> Result<Collection, Flaw> {
+        let is_empty = match &self.collection {
+            Collection::List(list) => list.is_empty(),
+            Collection::Set(set) => set.is_empty(),
+            Collection::SortedSet(set) => set.is_empty(),
+            Collection::Hash(hash) => hash.is_empty(),
+            // A stream without entries is one all the same.
+            Collection::Stream(_) => false,
+        };
+        if is_empty { Err(Flaw::Empty) } else { Ok(self.collection) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_memcached_left_on_an_item_as_text() {
+        for (flags, stale, won) in [(0, true, false), (u32::MAX, false, true), (7, true, true)] {
+            let note = ItemNote { flags, marks: Marks { stale, won, fetched: false } };
+            let text = item_text(note);
+            let read = Remark::read(ITEM_REMARK, text.as_bytes());
+            assert_eq!(read, Ok(Remark::Item(note)));
+        }
+        for text in ["", "1", "1 4", "4294967296 0", "-1 0", "1 0 0", "1 256"] {
+            assert!(Remark::read(ITEM_REMARK, text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_remarks() {
+        let written = Remark::read(TIME_REMARK, b"1700000000");
+        assert_eq!(written, Ok(Remark::Written { ms: 1_700_000_000_000 }));
+        for (name, text) in [(TIME_REMARK, "later"), (b"redis-ver", "7.0.15")] {
+            assert_eq!(Remark::read(name, text.as_bytes()), Ok(Remark::Other));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `maxmemory-policy spill`: values that have not been used for long are on disk only.
+//!
+//! `spiller` is a thread that moves cold values to disk before memory runs short, and cleans up there.
+//! Commands that need a value read it back.
+//!
+//! Writers that outpace the disk are throttled: while memory is beyond its limit they wait, until the
+//! spiller has made room or found that it cannot.
+
+mod spiller;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_cask::disk::{Disk, ReadDriver};
+use tierce_cask::{ColdLimits, ColdOptions, ColdStore};
+use tierce_keyspace::{Keyspace, Policy};
+
+use crate::durability::{Operator, Severity, WalHandle, cold_dir};
+use crate::eviction::Room;
+use spiller::{Spiller, Work};
+use tierce_config::{DirectiveId, Settings};
+
+/// The thread, and its state for others.
+pub struct Spill {
+    keyspace: Arc<Keyspace>,
+    wal_handle: Arc<WalHandle>,
+    /// What reads for sessions.
+    driver: OnceLock<ReadDriver>,
+    /// How much is written at once, if not what is usual.
+    limits: OnceLock<ColdLimits>,
+    spiller: Mutex<Option<Spiller>>,
+    demand: Arc<Demand>,
+}
+
+/// State shared by the spiller and the threads that need room.
+#[derive(Default)]
+struct Demand {
+    /// Memory is beyond its limit, and no value can go to disk.
+    is_stuck: AtomicBool,
+    /// A writer needs room, or the spiller has to end.
+    calls: Mutex<Calls>,
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct Calls {
+    room: bool,
+    ends: bool,
+}
+
+impl Spill {
+    /// For these keys, whose log may refer to their values on disk.
+    pub fn new(keyspace: Arc<Keyspace>, wal_handle: Arc<WalHandle>) -> Self {
+        let (driver, limits) = (OnceLock::new(), OnceLock::new());
+        let (spiller, demand) = (Mutex::default(), Arc::default());
+        Self { keyspace, wal_handle, driver, limits, spiller, demand }
+    }
+
+    /// Starts the thread, if values may go to disk or are there. `disk` and `dir` are for a store that
+    /// has to be made.
+    ///
+    /// # Errors
+    /// When there is no store to be had, or no thread.
+    pub fn start(
+        &self,
+        settings: &Settings,
+        operator: Arc<dyn Operator>,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+    ) -> Result<(), String> {
+        let keyspace = &self.keyspace;
+        if keyspace.cold_store().is_none() {
+            if keyspace.eviction().policy != Policy::Spill {
+                return Ok(());
+            }
+            // Before the log's threads run, which know what is wanted, there is one or there is none.
+            let is_logged = self.wal_handle.is_on() || self.wal_handle.is_wanted();
+            // What is there may belong to a log that still counts.
+            if is_logged && !self.wal_handle.sync_if_complete().is_ok_and(|is_complete| is_complete)
+            {
+                return Err("the log is not complete yet".to_owned());
+            }
+            let store = open_new(Arc::clone(disk), dir, is_logged);
+            keyspace.set_cold_store(store.map_err(|error| error.to_string())?);
+        }
+        let mut spiller = self.spiller.lock();
+        if spiller.is_none() {
+            self.choose_driver(settings, &*operator)?;
+            let work = Work {
+                keyspace: Arc::clone(keyspace),
+                wal_handle: Arc::clone(&self.wal_handle),
+                demand: Arc::clone(&self.demand),
+                limits: self.limits(),
+                operator,
+            };
+            *spiller = Some(Spiller::start(work).map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    /// Has no more written at once than this; before the threads are started.
+    pub fn set_limits(&self, limits: ColdLimits) {
+        self.limits.get_or_init(|| limits);
+    }
+
+    fn limits(&self) -> ColdLimits {
+        self.limits.get().copied().unwrap_or_default()
+    }
+
+    /// Ends the thread. Waiting sessions are not notified any more.
+    pub fn stop(&self) {
+        drop(self.spiller.lock().take());
+        if let Some(store) = self.keyspace.cold_store() {
+            store.close();
+        }
+    }
+
+    /// Chooses the driver of reads for sessions: the configured one, or one that works.
+    fn choose_driver(&self, settings: &Settings, operator: &dyn Operator) -> Result<(), String> {
+        const READS: DirectiveId = DirectiveId::of("spill-reads");
+        let driver = match settings.word(READS) {
+            "threads" => ReadDriver::Threads,
+            wanted => match ReadDriver::probe_ring() {
+                Ok(()) => ReadDriver::Ring,
+                Err(error) if wanted == "io_uring" => return Err(format!("io_uring: {error}")),
+                Err(error) => {
+                    let line = format_args!("Threads read from disk, without io_uring: {error}");
+                    operator.tell(Severity::Notice, line);
+                    ReadDriver::Threads
+                }
+            },
+        };
+        self.driver.get_or_init(|| driver);
+        Ok(())
+    }
+
+    /// What reads for sessions, once values may be on disk.
+    pub fn driver(&self) -> Option<ReadDriver> {
+        self.driver.get().copied()
+    }
+
+    /// What a command that may add data shall do while memory is beyond its limit.
+    #[cold]
+    pub fn room(&self) -> Room {
+        if self.demand.is_stuck.load(Relaxed) {
+            return Room::None;
+        }
+        self.demand.call();
+        Room::Soon
+    }
+
+    /// Whether memory is beyond its limit and the spiller on its way to change that.
+    pub fn is_making_room(&self) -> bool {
+        let is_making_room =
+            self.keyspace.is_short_of_memory() && !self.demand.is_stuck.load(Relaxed);
+        if is_making_room {
+            self.demand.call();
+        }
+        is_making_room
+    }
+
+    /// Whether values are on disk, or may go there. A store that a start has opened without finding any
+    /// does not count.
+    pub fn may_have_values_on_disk(&self) -> bool {
+        self.keyspace.eviction().policy == Policy::Spill
+            || self.keyspace.cold_store().is_some_and(|store| store.figures().segments > 0)
+    }
+}
+
+impl Demand {
+    /// Has the spiller look at once.
+    fn call(&self) {
+        let mut calls = self.calls.lock();
+        if !calls.room {
+            calls.room = true;
+            self.called.notify_one();
+        }
+    }
+
+    /// Waits until called, at most so long. Whether the end has come.
+    fn await_call(&self, patience: Duration) -> bool {
+        let mut calls = self.calls.lock();
+        if !calls.room && !calls.ends && !patience.is_zero() {
+            self.called.wait_for(&mut calls, patience);
+        }
+        calls.room = false;
+        calls.ends
+    }
+
+    /// Has the spiller end, or allows another one to begin.
+    fn set_end(&self, ends: bool) {
+        self.calls.lock().ends = ends;
+        self.called.notify_all();
+    }
+}
+
+/// The store of a server without a log. What is in it means nothing to the next one; and what belongs to
+/// a log that is not used today is elsewhere.
+fn unlogged_dir(dir: &Path) -> std::path::PathBuf {
+    dir.join("cold-unlogged")
+}
+
+fn open_new(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    is_logged: bool,
+) -> Result<Arc<ColdStore>, tierce_cask::Error> {
+    let dir = if is_logged { cold_dir(dir) } else { unlogged_dir(dir) };
+    let store = ColdStore::open(disk, dir, ColdOptions::default())?;
+    // Nothing refers to what may be there.
+    store.finish_recovery()?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,256 @@
+//! The thread that moves cold values to disk before memory runs short.
+//!
+//! It begins when less than [`BEGIN`] of the limit is free and goes on until [`END`] of it is, so that it
+//! writes values in large batches. Values that are on disk already are only dropped from memory.
+//!
+//! As under every other policy, the limit is about counted memory. Moving more values does not reduce the rest,
+//! which is buffers and what the allocator cannot give back: holes in pages that are in use stay holes.
+//! [`crate::memory`] makes threads return what can be returned.
+//!
+//! When it has nothing to do it cleans up. It removes segments without live values, but not before
+//! the log that says so is on the device, because until then a crash would bring the old state back;
+//! and not while there is a snapshot, which may still need them. If less than half of a segment is
+//! live, it moves the live values elsewhere. So the disk holds at most about twice the live data.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tierce_cask::{ColdLimits, ColdStore, Durable};
+use tierce_keyspace::{Cleaning, Keyspace, Policy, SpillBatch};
+
+use super::Demand;
+use crate::durability::{Operator, Severity, WalHandle};
+
+/// One part in this many of the limit. Between the two are values for a few writes at a small limit of 40 MB; and
+/// a 32nd is what data falls behind the limit at most.
+const BEGIN: u64 = 64;
+const END: u64 = 32;
+
+/// Values are written in batches of about this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// After this many looks at shards in which nothing could go, nothing can.
+const VAIN_LOOKS_MAX: usize = 2048;
+
+/// Room is made for at most so long at a time: there are segments to clean, too.
+const ROUND: Duration = Duration::from_millis(25);
+
+/// Between two looks at memory without a request.
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+
+/// The same while there is no limit, or another policy.
+const IDLE_CHECK_EVERY: Duration = Duration::from_millis(200);
+
+/// Between two looks at the segments.
+const CLEAN_EVERY: Duration = Duration::from_millis(500);
+
+/// After a failure of the disk.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// A segment is cleaned when less than this part of it counts.
+const SPARSE: f64 = 0.5;
+
+/// A pass over all keys is worth while when at least this part of the segments can be cleaned.
+const SPARSE_PART: u64 = 8;
+
+/// What the thread works on.
+pub(super) struct Work {
+    pub(super) keyspace: Arc<Keyspace>,
+    pub(super) wal_handle: Arc<WalHandle>,
+    pub(super) demand: Arc<Demand>,
+    /// How much is written at once.
+    pub(super) limits: ColdLimits,
+    /// The receiver of failures.
+    pub(super) operator: Arc<dyn Operator>,
+}
+
+/// The thread; dropping it ends it.
+pub(super) struct Spiller {
+    demand: Arc<Demand>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spiller {
+    pub(super) fn start(work: Work) -> io::Result<Self> {
+        let demand = Arc::clone(&work.demand);
+        demand.set_end(false);
+        let thread = thread::Builder::new().name("spiller".into());
+        let thread = thread.spawn(move || run(&work))?;
+        Ok(Self { demand, thread: Some(thread) })
+    }
+}
+
+impl Drop for Spiller {
+    fn drop(&mut self) {
+        self.demand.set_end(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread keeps from one turn to the next.
+struct SpillerState {
+    batch: SpillBatch,
+    cleaning: Option<Cleaning>,
+    cleaned: Instant,
+    has_failed: bool,
+}
+
+impl SpillerState {
+    fn new(work: &Work) -> Self {
+        Self {
+            batch: SpillBatch::with_limits(work.limits),
+            cleaning: None,
+            cleaned: Instant::now(),
+            has_failed: false,
+        }
+    }
+}
+
+fn run(work: &Work) {
+    let mut state = None;
+    loop {
+        let Some(store) = work.keyspace.cold_store() else { return };
+        let state = state.get_or_insert_with(|| SpillerState::new(work));
+        let eviction = work.keyspace.eviction();
+        let is_active = eviction.policy == Policy::Spill && eviction.limit_bytes > 0;
+        let mut patience = if is_active { CHECK_EVERY } else { IDLE_CHECK_EVERY };
+        if is_active {
+            let limit = eviction.limit_bytes;
+            if work.keyspace.told_memory() > limit - limit / BEGIN {
+                patience = make_room(work, store, state, limit - limit / END);
+            } else {
+                work.demand.is_stuck.store(false, Relaxed);
+            }
+        } else {
+            work.demand.is_stuck.store(false, Relaxed);
+        }
+        if state.cleaning.is_some() || state.cleaned.elapsed() >= CLEAN_EVERY {
+            state.cleaned = Instant::now();
+            if clean(work, store, state) {
+                patience = Duration::ZERO;
+            }
+        }
+        if work.demand.await_call(patience) {
+            return;
+        }
+    }
+}
+
+/// Moves values to disk until memory is at `target`. How long to wait afterwards.
+fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u64) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let found = gather(work, &mut state.batch, target);
+        let spilled = match write(work, store, &mut state.batch) {
+            Ok(spilled) => spilled,
+            Err(error) => {
+                fail(work, state, &error);
+                return PAUSE_AFTER_FAILURE;
+            }
+        };
+        state.has_failed = false;
+        let is_short = work.keyspace.is_short_of_memory();
+        let is_stuck = found == 0 && spilled == 0 && is_short;
+        work.demand.is_stuck.store(is_stuck, Relaxed);
+        if found == 0 || work.keyspace.told_memory() <= target {
+            return if is_stuck { PAUSE_AFTER_FAILURE } else { CHECK_EVERY };
+        }
+        // Under a load that never ends this loop would not.
+        if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
+            return Duration::ZERO;
+        }
+    }
+}
+
+/// Forgets values that are on disk, and copies others for the disk. How many these were.
+fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> usize {
+    let keyspace = &*work.keyspace;
+    let now_ms = crate::clock::unix_ms();
+    let mut locks = keyspace.locks();
+    let (mut found, mut vain) = (0, 0);
+    while batch.bytes() < BATCH_BYTES && vain < VAIN_LOOKS_MAX {
+        if keyspace.told_memory() <= target + batch.bytes() as u64 {
+            break;
+        }
+        let gathered = locks.gather_cold(batch, now_ms);
+        let count = gathered.copied + gathered.forgotten;
+        vain = if count == 0 { vain + 1 } else { 0 };
+        found += count;
+    }
+    found
+}
+
+/// Writes what was gathered. How many values are on disk then that were not.
+fn write(
+    work: &Work,
+    store: &ColdStore,
+    batch: &mut SpillBatch,
+) -> Result<usize, tierce_cask::Error> {
+    if batch.is_empty() {
+        return Ok(0);
+    }
+    // Without a log it is unknown after a crash that it is there.
+    let durable = if work.wal_handle.may_refer() { Durable::Yes } else { Durable::No };
+    let spilled = store.write(batch.values(), durable).map(|places| {
+        let now_ms = crate::clock::unix_ms();
+        work.keyspace.locks().spill(batch, &places, now_ms)
+    });
+    batch.clear(2 * BATCH_BYTES);
+    spilled
+}
+
+fn fail(work: &Work, state: &mut SpillerState, error: &tierce_cask::Error) {
+    if !std::mem::replace(&mut state.has_failed, true) {
+        let line = format_args!("Values cannot be moved to disk: {error}");
+        work.operator.tell(Severity::Warning, line);
+    }
+    work.demand.is_stuck.store(work.keyspace.is_short_of_memory(), Relaxed);
+}
+
+/// Removes and cleans segments. Whether there is more to clean at once.
+fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
+    if let Err(error) = remove_dead(work, store) {
+        let line = format_args!("Old files of spilled values cannot be removed: {error}");
+        work.operator.tell(Severity::Warning, line);
+    }
+    if state.cleaning.is_none() {
+        let sparse = store.sparse(SPARSE);
+        if sparse.is_empty() || (sparse.len() as u64) < store.figures().segments / SPARSE_PART {
+            return false;
+        }
+        state.cleaning = Some(Cleaning::begin(sparse));
+    }
+    let Some(cleaning) = &mut state.cleaning else { return false };
+    let stepped = cleaning.step(&work.keyspace, &mut state.batch, BATCH_BYTES);
+    let written = write(work, store, &mut state.batch);
+    match (stepped, written) {
+        (Ok(true), Ok(_)) => return true,
+        (Ok(false), Ok(_)) => {}
+        (Err(error), _) | (_, Err(error)) => fail(work, state, &error),
+    }
+    state.cleaning = None;
+    false
+}
+
+/// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
+/// no snapshot has begun before; wait until all who have made them so have logged that; have the log
+/// reach the device.
+fn remove_dead(work: &Work, store: &ColdStore) -> Result<(), tierce_cask::Error> {
+    let dead = store.dead();
+    if dead.is_empty() || work.keyspace.snapshot_memory().is_some() {
+        return Ok(());
+    }
+    work.keyspace.locks().pass_all_shards();
+    // A log that has failed, or is about to make place for another one, may still refer to them, and is
+    // what the next start may have to rely on.
+    if !work.wal_handle.sync_if_complete()? {
+        return Ok(());
+    }
+    store.remove(&dead)
+}

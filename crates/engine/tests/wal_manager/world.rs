@@ -1,0 +1,274 @@
+//! A keyspace with its log and WAL manager, without a server; and what a start must find after a crash.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tierce_cask::WalOptions;
+use tierce_cask::disk::{Disk, SimDisk};
+use tierce_collections::List;
+use tierce_engine::durability::{
+    CompactionSettings, Host, LogDirectory, LogOptions, Next, Operator, RecoveryError, Severity,
+    Switched, WalHandle, WalManager, recover,
+};
+use tierce_keyspace::log::LogSink;
+use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options};
+
+pub const DIR: &str = "/data";
+const NOW_MS: i64 = 1_000_000;
+
+/// A list of so many elements is written in parts.
+const LARGE_LIST: usize = 130;
+
+/// Elements of lists; a string is a list of one.
+pub type State = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// Remembers what it was told.
+#[derive(Default)]
+pub struct Program {
+    pub told: Mutex<Vec<String>>,
+    pub switched: Mutex<Vec<Switched>>,
+}
+
+impl Operator for Program {
+    fn tell(&self, severity: Severity, line: fmt::Arguments<'_>) {
+        self.told.lock().push(format!("{severity:?} {line}"));
+    }
+}
+
+impl Host for Program {
+    fn settings(&self) -> CompactionSettings {
+        CompactionSettings::default()
+    }
+
+    fn device_reached(&self) {}
+
+    fn writers_go_on(&self) {}
+
+    fn take_back(&self) {}
+
+    fn switched(&self, switched: &Switched) {
+        self.switched.lock().push(switched.clone());
+    }
+}
+
+pub fn log_directory(disk: Arc<dyn Disk>) -> LogDirectory {
+    let wal = WalOptions {
+        segment_size_bytes: 60_000,
+        tail_bytes: 16 << 10,
+        background_threads: false,
+        ..WalOptions::default()
+    };
+    let loaders = Some(NonZeroUsize::MIN);
+    LogDirectory::new(disk, Path::new(DIR), LogOptions { wal, loaders, ..LogOptions::default() })
+}
+
+/// A keyspace whose changes go to the WAL handle once that has a log.
+pub fn keyspace(wal_handle: &Arc<WalHandle>) -> Arc<Keyspace> {
+    let log = Some(Arc::clone(wal_handle) as Arc<dyn LogSink>);
+    let options = Options { shards: 2, databases: 1, log, ..Options::default() };
+    Arc::new(Keyspace::new(options).expect("sound options"))
+}
+
+/// Starts on what is on a disk.
+pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<WalHandle>), RecoveryError> {
+    let wal_handle = Arc::<WalHandle>::default();
+    let keyspace = keyspace(&wal_handle);
+    recover(&wal_handle, &keyspace, &log_directory(disk), &Program::default(), false)?;
+    Ok((keyspace, wal_handle))
+}
+
+pub fn contents(keyspace: &Keyspace) -> State {
+    let mut names = Vec::new();
+    let add = |entry: &tierce_keyspace::Entry| names.push(entry.key().to_vec());
+    keyspace.locks().for_each(DbIndex::ZERO, NOW_MS, add);
+    let elements = |name: &Vec<u8>| {
+        let (key, mut locks) = (keyspace.key(name), keyspace.locks());
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        match db.collection::<List>(key) {
+            Ok(list) => list.expect("it is there").iter().map(|element| element.to_vec()).collect(),
+            Err(_) => vec![db.string(key).expect("a string").expect("it is there").to_vec()],
+        }
+    };
+    names.iter().map(|name| (name.clone(), elements(name))).collect()
+}
+
+/// What a start finds.
+pub fn found(image: &SimDisk) -> State {
+    let (keyspace, _) = start(Arc::new(image.clone())).unwrap_or_else(|error| panic!("{error}"));
+    contents(&keyspace)
+}
+
+/// Everything there is at run time, and what of it was acknowledged.
+pub struct World<'k> {
+    keyspace: &'k Keyspace,
+    pub wal_handle: Arc<WalHandle>,
+    pub program: Arc<Program>,
+    pub wal_manager: WalManager<'k>,
+    pub now: Instant,
+    /// What the log that counts holds.
+    pub kept: State,
+    /// What is in memory. A start may find it instead where a log is about to count, or a change was not
+    /// acknowledged.
+    pub memory: State,
+    /// Each write is synced before it is acknowledged.
+    syncs: bool,
+    writes: u64,
+}
+
+impl<'k> World<'k> {
+    pub fn new(
+        keyspace: &'k Keyspace,
+        wal_handle: Arc<WalHandle>,
+        disk: Arc<dyn Disk>,
+        syncs: bool,
+    ) -> Self {
+        let program = Arc::<Program>::default();
+        let host = Arc::clone(&program) as Arc<dyn Host>;
+        let wal_manager =
+            WalManager::new(keyspace, Arc::clone(&wal_handle), log_directory(disk), host);
+        let memory = contents(keyspace);
+        let kept = memory.clone();
+        let now = Instant::now();
+        Self { keyspace, wal_handle, program, wal_manager, now, kept, memory, syncs, writes: 0 }
+    }
+
+    fn list(&self, name: &[u8], elements: &[Vec<u8>]) {
+        let (key, mut locks) = (self.keyspace.key(name), self.keyspace.locks());
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        let push = |list: &mut tierce_keyspace::Editor<'_, List>| {
+            list.push_back(elements.iter().map(Vec::as_slice));
+            Ok::<_, Error>(())
+        };
+        db.edit(key, Missing::Create, push).expect("a list");
+    }
+
+    /// Whether there is a log that counts and holds all that was acknowledged.
+    fn is_kept(&self) -> bool {
+        let wal_handle = &self.wal_handle;
+        wal_handle.is_on()
+            && !wal_handle.has_write_error()
+            && !wal_handle.compaction_figures().is_incomplete
+    }
+
+    /// Executes the next write, unless writes are refused. Whether it was acknowledged.
+    pub fn write(&mut self) -> bool {
+        if self.wal_handle.has_write_error() {
+            return false;
+        }
+        self.writes += 1;
+        let element = format!("{:0600}", self.writes).into_bytes();
+        if self.writes.is_multiple_of(3) {
+            let name = [b'k', (self.writes % 7) as u8];
+            let key = self.keyspace.key(&name);
+            let mut locks = self.keyspace.locks();
+            let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+            db.set(key, &element, Expiry::Never).expect("short");
+            self.memory.insert(name.to_vec(), vec![element]);
+        } else {
+            self.list(b"list", std::slice::from_ref(&element));
+            self.memory.entry(b"list".to_vec()).or_default().push(element);
+        }
+        // Errors are in the WAL handle as a write error.
+        let _ = if self.syncs { self.wal_handle.sync() } else { Ok(()) };
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        !self.wal_handle.has_write_error()
+    }
+
+    /// Writes one of a few keys again, so that there is no more live data than before. Whether it was
+    /// acknowledged, or waits.
+    pub fn overwrite(&mut self) -> bool {
+        if self.wal_handle.keeps_room() {
+            return true;
+        }
+        self.writes += 1;
+        let name = [b'o', (self.writes % 200) as u8];
+        let value = format!("{:04000}", self.writes).into_bytes();
+        let key = self.keyspace.key(&name);
+        let mut locks = self.keyspace.locks();
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        db.set(key, &value, Expiry::Never).expect("short");
+        drop(locks);
+        self.memory.insert(name.to_vec(), vec![value]);
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        !self.wal_handle.has_write_error()
+    }
+
+    /// Makes a list that a pass writes in parts.
+    pub fn fill(&mut self) {
+        let elements: Vec<_> = (0..LARGE_LIST).map(|n| format!("{n:0600}").into_bytes()).collect();
+        self.list(b"list", &elements);
+        self.memory.insert(b"list".to_vec(), elements);
+        self.wal_handle.sync().expect("the disk works");
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+    }
+
+    /// One step of the WAL manager. Waits only as far as the clock is concerned; `false` when nothing is left to
+    /// do before something is asked for, or but to look at the log now and then.
+    pub fn step(&mut self) -> bool {
+        let next = self.wal_manager.step(self.now);
+        if self.is_kept() {
+            self.kept.clone_from(&self.memory);
+        }
+        let is_settled = self.is_kept() && self.wal_handle.compaction_figures().running.is_none();
+        match next {
+            Next::Now => true,
+            Next::After(time) => {
+                self.now += time;
+                !is_settled
+            }
+            Next::Asked | Next::End => false,
+        }
+    }
+
+    /// Steps and writes by turns until nothing is left to do, or for `steps_max`. Whether it came to an end.
+    pub fn run(&mut self, steps_max: usize) -> bool {
+        for _ in 0..steps_max {
+            if !self.step() {
+                return true;
+            }
+            self.write();
+        }
+        false
+    }
+
+    /// The last answer to a switch.
+    pub fn answer(&self) -> Option<Switched> {
+        self.program.switched.lock().last().cloned()
+    }
+
+    /// What a crash now leaves is what was acknowledged, perhaps with what was not.
+    pub fn check(&self, disk: &SimDisk, seed: u64, context: &str) {
+        let kill = disk.now().after_kill(seed);
+        let cut = self.syncs.then(|| disk.now().after_power_cut(seed));
+        for image in [Some(kill), cut].into_iter().flatten() {
+            let found = found(&image);
+            if found == self.kept || found == self.memory {
+                continue;
+            }
+            let sizes = |state: &State| {
+                state
+                    .iter()
+                    .map(|(name, list)| (name.escape_ascii().to_string(), list.len()))
+                    .collect::<Vec<_>>()
+            };
+            panic!(
+                "{context}: found {:?}, was acknowledged {:?}, in memory {:?}\n{:#?}",
+                sizes(&found),
+                sizes(&self.kept),
+                sizes(&self.memory),
+                self.program.told.lock(),
+            );
+        }
+    }
+}

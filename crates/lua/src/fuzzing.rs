@@ -1,0 +1,260 @@
+//! What the fuzz targets and the tests of the libraries do: scripts in a state that has Lua's library and ours, and no
+//! machine around it. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` seeded random bytes, so
+//! everyone runs the same checks.
+//!
+//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
+
+use std::ffi::{CStr, c_int};
+use std::slice;
+
+use mlua_sys as ffi;
+use tierce_wire::resp::Proto;
+
+use crate::host::{Host, LogLevel, NoSuchCommand, Replication, Stop};
+use crate::libraries;
+use crate::machine::{Call, Machine, Outcome, Server};
+use crate::program::Script;
+
+/// Instructions, and steps of the libraries, between two calls of the hook.
+const INSTRUCTIONS_PER_LOOK: c_int = 1000;
+
+/// Calls of the hook that a script may take.
+const LOOKS_MAX: i64 = 1000;
+
+/// Where the state keeps how many calls are left.
+const LOOKS_LEFT: &CStr = c"looks left";
+
+/// How a script that takes too long ends.
+pub const STOPPED: &[u8] = b"stopped";
+
+/// Results of a script, all as strings, or its error.
+pub type Results = Result<Vec<Vec<u8>>, Vec<u8>>;
+
+/// A state with Lua's whole library, whose `string` is also in the global `puc` as it was, and the libraries of
+/// this crate.
+pub struct State(*mut ffi::lua_State);
+
+impl State {
+    /// A new one.
+    ///
+    /// # Panics
+    ///
+    /// Without memory.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: a new state, which only this function knows. Nothing here fails but for memory, which ends the
+        // process as allocations of Rust do.
+        unsafe {
+            let state = ffi::luaL_newstate();
+            assert!(!state.is_null(), "memory");
+            ffi::luaL_openlibs(state);
+            let new = Self(state);
+            new.run("puc = {} for name, value in pairs(string) do puc[name] = value end", &[])
+                .expect("a valid script");
+            libraries::open(state);
+            ffi::lua_sethook(state, Some(look), ffi::LUA_MASKCOUNT, INSTRUCTIONS_PER_LOOK);
+            new
+        }
+    }
+
+    /// Runs a script with these values as `...`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the script, as a string.
+    pub fn run(&self, script: &str, values: &[&[u8]]) -> Results {
+        self.run_bytes(script.as_bytes(), values)
+    }
+
+    /// Like [`State::run`], for a script that need not be text.
+    ///
+    /// # Errors
+    ///
+    /// The error of the script, as a string.
+    pub fn run_bytes(&self, script: &[u8], values: &[&[u8]]) -> Results {
+        let state = self.0;
+        // SAFETY: the script runs in a protected call, and what is read is on the stack.
+        unsafe {
+            ffi::lua_pushnumber(state, LOOKS_MAX as f64);
+            ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, LOOKS_LEFT.as_ptr());
+            let loaded = ffi::luaL_loadbuffer(
+                state,
+                script.as_ptr().cast(),
+                script.len(),
+                c"=user_script".as_ptr(),
+            );
+            let mut status = loaded;
+            if loaded == 0 {
+                for value in values {
+                    ffi::lua_pushlstring_(state, value.as_ptr().cast(), value.len());
+                }
+                status = ffi::lua_pcall(state, values.len() as c_int, ffi::LUA_MULTRET, 0);
+            }
+            let results: Vec<_> =
+                (1..=ffi::lua_gettop(state)).map(|index| self.text(index)).collect();
+            ffi::lua_settop(state, 0);
+            if status == 0 { Ok(results) } else { Err(results.concat()) }
+        }
+    }
+
+    /// The value at `index` as a string: what is none gives its type and what it is.
+    fn text(&self, index: c_int) -> Vec<u8> {
+        // SAFETY: the index is one of the stack, and a string stays alive while it is there.
+        unsafe {
+            let kind = ffi::lua_type(self.0, index);
+            if kind == ffi::LUA_TSTRING || kind == ffi::LUA_TNUMBER {
+                let mut len = 0;
+                let start = ffi::lua_tolstring(self.0, index, &raw mut len);
+                return slice::from_raw_parts(start.cast(), len).to_vec();
+            }
+            if kind == ffi::LUA_TBOOLEAN {
+                return (ffi::lua_toboolean(self.0, index) != 0).to_string().into_bytes();
+            }
+            CStr::from_ptr(ffi::lua_typename(self.0, kind)).to_bytes().to_vec()
+        }
+    }
+
+    /// Bytes that the state has allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        // SAFETY: it only asks.
+        unsafe { ffi::lua_gc(self.0, ffi::LUA_GCCOUNT, 0).unsigned_abs() as usize * 1024 }
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // SAFETY: nothing else knows the state.
+        unsafe { ffi::lua_close(self.0) }
+    }
+}
+
+/// Ends a script that has taken too long.
+unsafe extern "C-unwind" fn look(state: *mut ffi::lua_State, _: *mut ffi::lua_Debug) {
+    // SAFETY: the hook of a state that `State` made; this frame owns nothing.
+    unsafe {
+        ffi::lua_getfield_(state, ffi::LUA_REGISTRYINDEX, LOOKS_LEFT.as_ptr());
+        let left = ffi::lua_tonumber(state, -1) - 1.0;
+        ffi::lua_settop(state, -2);
+        if left < 0.0 {
+            ffi::lua_pushlstring_(state, STOPPED.as_ptr().cast(), STOPPED.len());
+            ffi::lua_error(state);
+        }
+        ffi::lua_pushnumber(state, left);
+        ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, LOOKS_LEFT.as_ptr());
+    }
+}
+
+/// Memory that a few bytes of input may cost, per byte, and beyond that.
+const BYTES_PER_BYTE: usize = 500;
+const BYTES_BESIDES: usize = 1 << 20;
+
+/// Runs a script on the input in a new state, and checks what it has cost.
+fn check(script: &str, values: &[&[u8]]) {
+    let state = State::new();
+    let before = state.memory();
+    if let Err(error) = state.run(script, values) {
+        let is_broken = error.starts_with(b"broken");
+        assert!(!is_broken, "{}", error.escape_ascii());
+    }
+    let len: usize = values.iter().map(|value| value.len()).sum();
+    let cost = state.memory().saturating_sub(before);
+    assert!(cost <= BYTES_BESIDES + BYTES_PER_BYTE * len, "{cost} bytes for {len}");
+}
+
+/// What can be decoded is encoded, decoded and encoded again to the same length: fields have no order.
+pub fn lua_json(data: &[u8]) {
+    check(
+        "local value = cjson.decode(...)
+         local once = cjson.encode(value)
+         if #cjson.encode(cjson.decode(once)) ~= #once then error('broken ' .. once, 0) end",
+        &[data],
+    );
+}
+
+/// What can be unpacked is packed, unpacked and packed again to the same length.
+pub fn lua_msgpack(data: &[u8]) {
+    check(
+        "cmsgpack.unpack_one(..., 1)
+         local values = {cmsgpack.unpack(...)}
+         local once = cmsgpack.pack(unpack(values))
+         if #cmsgpack.pack(cmsgpack.unpack(once)) ~= #once then error('broken', 0) end",
+        &[data],
+    );
+}
+
+/// A format up to the first zero, and data behind it.
+pub fn lua_struct(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let (format, rest) = data.split_at(end);
+    check(
+        "pcall(struct.size, (...))
+         local values = {struct.unpack(...)}
+         pcall(struct.pack, (...), unpack(values))",
+        &[format, rest],
+    );
+}
+
+/// A pattern up to the first `/` or zero byte, and a subject behind it: what is found is found by the other functions
+/// too. At a zero byte patterns end, but not those that `find` takes for plain text.
+pub fn lua_pattern(data: &[u8]) {
+    let end = data.iter().position(|byte| b"/\0".contains(byte)).unwrap_or(data.len());
+    let (pattern, rest) = data.split_at(end);
+    check(
+        "local pattern, subject = ...
+         local start, stop = subject:find(pattern)
+         local replaced, count = subject:gsub(pattern, '<%0>', 1)
+         if (start ~= nil) ~= (count == 1) then error('broken', 0) end
+         if start and #replaced ~= #subject + 2 then error('broken', 0) end
+         for _ in subject:gmatch(pattern) do end
+         subject:gsub(pattern, pattern)",
+        &[pattern, rest],
+    );
+}
+
+/// Replies whatever it was made with to every command.
+struct Replies<'a>(&'a [u8]);
+
+impl Host for Replies<'_> {
+    fn call(&mut self, _: &[&[u8]], _: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        reply.extend_from_slice(self.0);
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn log(&mut self, _: LogLevel, _: &[u8]) {}
+
+    fn acl_check(&mut self, _: &[&[u8]]) -> Result<bool, NoSuchCommand> {
+        Err(NoSuchCommand)
+    }
+
+    fn set_repl(&mut self, _: Replication) {}
+}
+
+/// A reply of a command becomes a value, or an error; what the script returns of it is a reply again, and is taken and
+/// written once more to the same length: fields have no order.
+pub fn lua_reply(data: &[u8]) {
+    let script =
+        Script::parse(&b"redis.setresp(3) return redis.pcall('any')"[..]).expect("a script");
+    let mut machine = Machine::new(&Server { version: [7, 0, 0] });
+    machine.set_memory_limit(BYTES_BESIDES + BYTES_PER_BYTE * data.len());
+    let mut pass = |reply: &[u8]| {
+        let call = Call { keys: &[], args: &[], proto: Proto::Resp3 };
+        let mut out = Vec::new();
+        let outcome = machine.run(&script, &call, &mut Replies(reply), &mut out);
+        assert!(matches!(outcome, Outcome::Reply { .. }), "{outcome:?}");
+        out
+    };
+    let first = pass(data);
+    let second = pass(&first);
+    assert_eq!(first.len(), second.len(), "{} and {}", first.escape_ascii(), second.escape_ascii());
+}

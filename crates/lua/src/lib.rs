@@ -1,0 +1,65 @@
+//! Lua 5.1 as scripts and functions of Redis see it: sandboxed, limited and stoppable.
+//!
+//! A [`Machine`] runs scripts on one thread. What a script reaches outside of it is its [`Host`], which runs commands,
+//! and ends the script by a [`Stop`]. Nothing here knows a key or a command.
+//!
+//! * [`Script`] and [`Library`] are what is run, [`Flags`] what their first line says.
+//! * [`Outcome`] is how it ended: with a reply, by an error of its own, or stopped.
+//!
+//! ```
+//! use tierce_lua::{Call, Host, LogLevel, Machine, NoSuchCommand, Outcome, Replication, Script, Server, Stop};
+//! use tierce_wire::resp::Proto;
+//!
+//! /// Knows one command, which replies 42.
+//! struct Answer;
+//!
+//! impl Host for Answer {
+//!     fn call(&mut self, _: &[&[u8]], _: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
+//!         reply.extend_from_slice(b":42\r\n");
+//!         Ok(())
+//!     }
+//!     fn look(&mut self) -> Result<(), Stop> {
+//!         Err(Stop::TimeLimit) // asked by scripts that run long
+//!     }
+//!     fn log(&mut self, _: LogLevel, _: &[u8]) {}
+//!     fn acl_check(&mut self, _: &[&[u8]]) -> Result<bool, NoSuchCommand> {
+//!         Err(NoSuchCommand)
+//!     }
+//!     fn set_repl(&mut self, _: Replication) {}
+//! }
+//!
+//! let mut machine = Machine::new(&Server { version: [7, 2, 0] });
+//! let call = Call { keys: &[b"key"], args: &[], proto: Proto::Resp2 };
+//! let mut reply = Vec::new();
+//! let script = Script::parse(&b"return {redis.call('answer'), KEYS[1]}"[..])?;
+//! let outcome = machine.run(&script, &call, &mut Answer, &mut reply);
+//! assert_eq!(outcome, Outcome::Reply { is_error: false });
+//! assert_eq!(reply, b"*2\r\n:42\r\n$3\r\nkey\r\n");
+//!
+//! let endless = Script::parse(&b"while true do pcall(error) end"[..])?;
+//! assert_eq!(machine.run(&endless, &call, &mut Answer, &mut reply), Outcome::Stopped(Stop::TimeLimit));
+//! # Ok::<(), String>(())
+//! ```
+
+#[doc(hidden)]
+pub mod fuzzing;
+
+mod api;
+mod convert;
+mod host;
+mod libraries;
+mod machine;
+mod native;
+mod number;
+mod program;
+mod random;
+mod sandbox;
+mod sha1;
+mod shebang;
+mod values;
+
+pub use host::{Host, LogLevel, NoSuchCommand, Replication, Stop};
+pub use machine::{Call, Failure, INSTRUCTIONS_PER_LOOK, Machine, Outcome, Server};
+pub use program::{Function, Library, LibraryId, Script};
+pub use sha1::{Sha1, sha1};
+pub use shebang::Flags;

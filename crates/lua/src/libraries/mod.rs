@@ -1,0 +1,49 @@
+//! The libraries of scripts: `cjson`, `cmsgpack`, `struct` and `bit` with the results of Redis, and the functions of
+//! `string` that match patterns, which can be stopped.
+
+mod bit;
+mod cjson;
+mod cmsgpack;
+mod patterns;
+mod structs;
+
+use std::ffi::{CStr, c_int};
+
+use mlua_sys as ffi;
+
+use crate::native::{Outcome, Stack};
+
+/// Adds the libraries to the globals of a machine, and replaces the functions of `string` that match patterns.
+///
+/// # Safety
+///
+/// `state` is a state with Lua's own `string`. It runs a native function, or has nobody who could catch an error of
+/// memory anyway; no frame up to there owns anything that has a destructor.
+pub unsafe fn open(state: *mut ffi::lua_State) {
+    // SAFETY: as the caller says.
+    open_all(unsafe { Stack::new(state) });
+}
+
+fn open_all(stack: Stack<'_>) {
+    cjson::push(stack);
+    stack.set_field(ffi::LUA_GLOBALSINDEX, c"cjson");
+    cmsgpack::push(stack);
+    stack.set_field(ffi::LUA_GLOBALSINDEX, c"cmsgpack");
+    structs::push(stack);
+    stack.set_field(ffi::LUA_GLOBALSINDEX, c"struct");
+    bit::push(stack);
+    stack.set_field(ffi::LUA_GLOBALSINDEX, c"bit");
+    stack.push_bytes(b"string");
+    stack.get(ffi::LUA_GLOBALSINDEX);
+    patterns::add_to(stack);
+    stack.pop(1);
+}
+
+/// Adds a native function to the table on top.
+fn add<F>(stack: Stack<'_>, name: &CStr, function: F)
+where
+    F: Fn(Stack<'_>) -> Outcome<c_int> + Copy,
+{
+    stack.push_function(function, 0);
+    stack.set_field(-2, name);
+}

@@ -1,0 +1,133 @@
+//! The functions of `string` that match patterns: `find`, `match`, `gmatch` and `gsub`.
+//!
+//! Their results and errors are those of Lua 5.1. Lua's own ones cannot be stopped, for hooks are not called inside of C,
+//! and a pattern like `.-.-.-x` takes years on a short string; and they recurse once for each item of a pattern. Here
+//! every step is counted ([`Steps`]), and what is to be tried again is in a list.
+
+mod class;
+mod matcher;
+mod replace;
+
+use std::ffi::c_int;
+
+use matcher::{Found, Matcher, Pattern};
+
+use super::add;
+use crate::native::{Outcome, Stack, Steps, upvalue};
+
+/// Characters that make a string a pattern.
+const SPECIAL: &[u8] = b"^$*+?.([%-";
+
+/// Adds the functions to the table on top, which has those of Lua.
+pub fn add_to(stack: Stack<'_>) {
+    add(stack, c"find", |stack| search(stack, Results::Positions));
+    add(stack, c"match", |stack| search(stack, Results::Captures));
+    add(stack, c"gmatch", gmatch);
+    // Its old name.
+    stack.push_bytes(b"gmatch");
+    stack.get(-2);
+    stack.set_field(-2, c"gfind");
+    add(stack, c"gsub", replace::gsub);
+}
+
+/// What a search returns.
+#[derive(Clone, Copy, PartialEq)]
+enum Results {
+    /// Where the match begins and ends, and its captures.
+    Positions,
+    /// Its captures, or the match itself if the pattern has none.
+    Captures,
+}
+
+fn search(stack: Stack<'_>, results: Results) -> Outcome<c_int> {
+    let subject = stack.check_bytes(1)?;
+    let text = stack.check_bytes(2)?;
+    let start = start(stack.integer_or(3, 1)?, subject.len());
+    if results == Results::Positions && (stack.truth(4) || is_plain(text)) {
+        return Ok(match find_text(&subject[start..], text) {
+            Some(at) => push_positions(stack, start + at, start + at + text.len()),
+            None => push_nothing(stack),
+        });
+    }
+    let pattern = Pattern::new(text);
+    let mut steps = Steps::new();
+    let mut matcher = Matcher::new(stack, subject, pattern.text);
+    let Some(found) = matcher.search(start, pattern.is_anchored, &mut steps)? else {
+        return Ok(push_nothing(stack));
+    };
+    if results == Results::Captures {
+        return matcher.push_captures(found);
+    }
+    let positions = push_positions(stack, found.start, found.end);
+    Ok(positions + matcher.push_own_captures()?)
+}
+
+/// The index of `text`. In a short subject its first byte is looked for: to prepare a better search would take longer.
+fn find_text(subject: &[u8], text: &[u8]) -> Option<usize> {
+    const SHORT: usize = 512;
+    let Some(first) = text.first().filter(|_| subject.len() <= SHORT) else {
+        return memchr::memmem::find(subject, text);
+    };
+    memchr::memchr_iter(*first, subject).find(|at| subject[*at..].starts_with(text))
+}
+
+fn push_nothing(stack: Stack<'_>) -> c_int {
+    stack.push_nil();
+    1
+}
+
+/// Pushes where a match begins and ends, counted from 1, the end inclusive.
+fn push_positions(stack: Stack<'_>, start: usize, end: usize) -> c_int {
+    push_position(stack, start + 1);
+    push_position(stack, end);
+    2
+}
+
+fn push_position(stack: Stack<'_>, position: usize) {
+    stack.push_integer(i64::try_from(position).unwrap_or(i64::MAX));
+}
+
+/// The index where a search begins, from an argument that counts from 1, or from the end where it is negative.
+fn start(position: i64, len: usize) -> usize {
+    let signed_len = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_start =
+        if position < 0 { position.saturating_add(signed_len).saturating_add(1) } else { position };
+    usize::try_from(from_start - 1).unwrap_or(0).min(len)
+}
+
+/// Whether the text, up to its first zero, has nothing special in it.
+fn is_plain(text: &[u8]) -> bool {
+    !text.iter().take_while(|byte| **byte != 0).any(|byte| SPECIAL.contains(byte))
+}
+
+/// An iterator: its upvalues are the subject, the pattern and the place where the next search begins.
+fn gmatch(stack: Stack<'_>) -> Outcome<c_int> {
+    stack.check_bytes(1)?;
+    stack.check_bytes(2)?;
+    stack.set_top(2);
+    stack.push_integer(0);
+    stack.push_function(next_match, 3);
+    Ok(1)
+}
+
+fn next_match(stack: Stack<'_>) -> Outcome<c_int> {
+    let subject = stack.bytes(upvalue(1)).unwrap_or_default();
+    let text = stack.bytes(upvalue(2)).unwrap_or_default();
+    let start = stack.number(upvalue(3)) as usize;
+    if start > subject.len() {
+        return Ok(0);
+    }
+    // `^` is a character like others here.
+    let mut matcher = Matcher::new(stack, subject, Pattern::until_zero(text));
+    let Some(found) = matcher.search(start, false, &mut Steps::new())? else { return Ok(0) };
+    push_position(stack, found.after());
+    stack.replace(upvalue(3));
+    matcher.push_captures(found)
+}
+
+impl Found {
+    /// Where the search for the next match begins: an empty match is not found again.
+    fn after(self) -> usize {
+        if self.end == self.start { self.end + 1 } else { self.end }
+    }
+}

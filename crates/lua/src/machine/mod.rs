@@ -1,0 +1,422 @@
+//! The machine: a Lua state with everything that scripts may use, and nothing else.
+
+mod chunks;
+mod entry;
+mod failure;
+mod libraries;
+mod loading;
+mod memory;
+mod shared;
+
+use std::ffi::{CStr, c_int};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use mlua_sys::{
+    LUA_GCCOLLECT, LUA_GLOBALSINDEX, LUA_MASKCOUNT, LUA_REGISTRYINDEX, lua_State, lua_close,
+    lua_cpcall, lua_gc, lua_newstate, lua_pcall, lua_pushstring_, lua_pushvalue, lua_rawgeti_,
+    lua_replace, lua_sethook, lua_settop, lua_touserdata, luaL_ref,
+};
+use tierce_wire::resp::Proto;
+
+use self::chunks::Chunks;
+use self::libraries::Libraries;
+use self::loading::{LOAD_TIME_MAX, Unloaded};
+use crate::host::{Host, Stop};
+use crate::program::{Function, Library, LibraryId, Script};
+use crate::sandbox::{self, Globals};
+
+pub use failure::Failure;
+pub(crate) use loading::is_name;
+pub(crate) use memory::{WORK_PER_LOOK, enter, leave};
+pub(crate) use shared::{Shared, is_stopped, look, raise_stop, work};
+
+/// Instructions of the virtual machine between two calls of [`Host::look`].
+pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
+
+/// Bytes that a machine may have in use between executions before it collects garbage. From then on twice what the
+/// collection has left.
+const COLLECT_BYTES_MIN: usize = 4 * 1024 * 1024;
+
+/// Where the function that handles errors, and the two that begin executions, are on the stack of a machine.
+const ON_ERROR: c_int = 1;
+const RUN_SCRIPT: c_int = 2;
+const RUN_FUNCTION: c_int = 3;
+
+/// What scripts read about the server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// `redis.REDIS_VERSION`, three numbers with points between them.
+    pub version: [u8; 3],
+}
+
+impl Server {
+    pub(crate) fn version_text(&self) -> String {
+        let [major, minor, patch] = self.version;
+        format!("{major}.{minor}.{patch}")
+    }
+}
+
+/// One execution of a script or function.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// `KEYS`
+    pub keys: &'a [&'a [u8]],
+    /// `ARGV`
+    pub args: &'a [&'a [u8]],
+    /// The protocol of the client, in which the result is written.
+    pub proto: Proto,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It returned, and its reply was appended.
+    Reply {
+        /// Whether the reply is an error, for the script returned one.
+        is_error: bool,
+    },
+    /// It failed; nothing was appended.
+    Failed(Failure),
+    /// It was stopped; nothing was appended.
+    Stopped(Stop),
+}
+
+/// A Lua state with everything that scripts may use. It belongs to one thread, and keeps what it has compiled.
+pub struct Machine {
+    state: NonNull<lua_State>,
+    /// The allocator of the state has its address as well.
+    shared: NonNull<Shared>,
+    globals: Globals,
+    /// Whether new functions see the globals of functions, not those of scripts.
+    sees_functions: bool,
+    chunks: Chunks,
+    libraries: Libraries,
+    collect_above: usize,
+    memory_limit: usize,
+    server: Server,
+    /// A state must not move to another thread while something refers to it; nothing here is made for that.
+    of_thread: PhantomData<*mut ()>,
+}
+
+impl Machine {
+    /// A machine without scripts: some 60 KiB.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no memory for it.
+    pub fn new(server: &Server) -> Machine {
+        let (state, shared, globals) = open(server);
+        Machine {
+            state,
+            shared,
+            globals,
+            sees_functions: false,
+            chunks: Chunks::default(),
+            libraries: Libraries::default(),
+            collect_above: COLLECT_BYTES_MIN,
+            memory_limit: 0,
+            server: server.clone(),
+            of_thread: PhantomData,
+        }
+    }
+
+    /// Limits the memory of the machine, from the next execution on: what scripts use, its own tables and what it has
+    /// compiled. 0 is no limit.
+    pub fn set_memory_limit(&mut self, bytes: usize) {
+        self.memory_limit = bytes;
+    }
+
+    /// Compiles a script, and keeps the result.
+    ///
+    /// # Errors
+    ///
+    /// The text for the client, if it does not compile.
+    pub fn check(&mut self, script: &Script) -> Result<(), Failure> {
+        self.chunk(script).map(|_| ())
+    }
+
+    /// Runs a script, and appends its reply to `out`. Compiles it first, if this machine does not have it.
+    pub fn run(
+        &mut self,
+        script: &Script,
+        call: &Call<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        match self.chunk(script) {
+            Ok(chunk) => {
+                self.see_functions(false);
+                self.execute(RUN_SCRIPT, chunk, call, host, out, &|| script.sha().to_hex().to_vec())
+            }
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+
+    /// Runs the code of a library, and returns the functions that it registered. The machine keeps them until it
+    /// has loaded many others.
+    ///
+    /// # Errors
+    ///
+    /// The text for the client, if the code fails, registers nothing, or takes more than 500 ms.
+    pub fn load(
+        &mut self,
+        library: &Library,
+        host: &mut dyn Host,
+    ) -> Result<Vec<Function>, Failure> {
+        self.load_within(library, host, Some(LOAD_TIME_MAX)).map_err(Unloaded::into_failure)
+    }
+
+    fn load_within(
+        &mut self,
+        library: &Library,
+        host: &mut dyn Host,
+        time_max: Option<Duration>,
+    ) -> Result<Vec<Function>, Unloaded> {
+        self.forget(library.id);
+        self.see_functions(true);
+        let functions = loading::load(self, library, host, time_max)?;
+        let described = functions.iter().map(|(function, _)| function.clone()).collect();
+        for callback in self.libraries.insert(library, functions) {
+            self.unref(callback);
+        }
+        Ok(described)
+    }
+
+    /// Runs a function of a library, and appends its reply to `out`. Loads the library first, if this machine does
+    /// not have it.
+    pub fn run_function(
+        &mut self,
+        library: &Library,
+        function: &[u8],
+        call: &Call<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        let callback = match self.callback(library, function, host) {
+            Ok(callback) => callback,
+            Err(Unloaded::Failed(failure)) => return Outcome::Failed(failure),
+            Err(Unloaded::Stopped(stop)) => return Outcome::Stopped(stop),
+        };
+        self.see_functions(true);
+        self.execute(RUN_FUNCTION, callback, call, host, out, &|| function.to_vec())
+    }
+
+    /// Forgets a library.
+    pub fn forget(&mut self, library: LibraryId) {
+        for callback in self.libraries.remove(library) {
+            self.unref(callback);
+        }
+    }
+
+    /// Bytes that the machine has allocated.
+    pub fn used_bytes(&self) -> usize {
+        // SAFETY: nothing else refers to it between executions.
+        unsafe { self.shared.as_ref().memory.used }
+    }
+
+    fn shared(&mut self) -> &mut Shared {
+        // SAFETY: alive as long as the machine; references are used up before Lua is called.
+        unsafe { self.shared.as_mut() }
+    }
+
+    /// The compiled form of a script, by its reference.
+    fn chunk(&mut self, script: &Script) -> Result<c_int, Failure> {
+        if let Some(chunk) = self.chunks.get(script.sha()) {
+            return Ok(chunk);
+        }
+        self.see_functions(false);
+        let chunk = loading::compile(self.state.as_ptr(), script.code(), c"@user_script").map_err(
+            |text| Failure::new([b"ERR Error compiling script (new function): ", &*text].concat()),
+        )?;
+        for evicted in self.chunks.insert(*script.sha(), script.source().len(), chunk) {
+            self.unref(evicted);
+        }
+        Ok(chunk)
+    }
+
+    /// The function of a library, which is loaded if this machine does not have it. That is a part of the execution: its
+    /// host says when it stops.
+    fn callback(
+        &mut self,
+        library: &Library,
+        function: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<c_int, Unloaded> {
+        if let Some(callback) = self.libraries.callback(library.id, function) {
+            return Ok(callback);
+        }
+        if !self.libraries.contains(library.id) {
+            self.load_within(library, host, None)?;
+        }
+        let callback = self.libraries.callback(library.id, function);
+        callback.ok_or_else(|| Unloaded::Failed(Failure::new("ERR Function not found")))
+    }
+
+    /// Has new functions see the globals of functions, or those of scripts.
+    #[inline]
+    fn see_functions(&mut self, yes: bool) {
+        if self.sees_functions == yes {
+            return;
+        }
+        self.sees_functions = yes;
+        let globals = if yes { self.globals.of_functions } else { self.globals.of_scripts };
+        let state = self.state.as_ptr();
+        // SAFETY: the reference is that of a table; the stack has room.
+        unsafe {
+            lua_rawgeti_(state, LUA_REGISTRYINDEX, globals);
+            lua_replace(state, LUA_GLOBALSINDEX);
+        }
+    }
+
+    /// Calls what `program` refers to by one of the functions that begin executions.
+    fn execute(
+        &mut self,
+        begin: c_int,
+        program: c_int,
+        call: &Call<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+        name: &dyn Fn() -> Vec<u8>,
+    ) -> Outcome {
+        let out_len = out.len();
+        let state = self.state.as_ptr();
+        self.begin(host);
+        let shared = self.shared();
+        shared.call = ptr::from_ref(call).cast();
+        shared.out = out;
+        // SAFETY: the stack has room for both. What `shared` points to is alive until `end`.
+        let status = unsafe {
+            lua_pushvalue(state, begin);
+            lua_rawgeti_(state, LUA_REGISTRYINDEX, program);
+            lua_pcall(state, 1, 0, ON_ERROR)
+        };
+        let outcome = match (status, self.shared().stop) {
+            (0, None) => Outcome::Reply { is_error: self.shared().is_error },
+            (_, Some(stop)) => Outcome::Stopped(stop),
+            (_, None) => Outcome::Failed(failure::of_execution(state, &name())),
+        };
+        if !matches!(outcome, Outcome::Reply { .. }) {
+            out.truncate(out_len);
+            // SAFETY: the error was on top of what the machine keeps there.
+            unsafe { lua_settop(state, RUN_FUNCTION) };
+        }
+        self.end(outcome == Outcome::Stopped(Stop::MemoryLimit));
+        outcome
+    }
+
+    /// Prepares for the execution of anything.
+    #[inline]
+    fn begin(&mut self, host: &mut dyn Host) {
+        let limit = if self.memory_limit == 0 { usize::MAX } else { self.memory_limit };
+        let shared = self.shared();
+        shared.memory.limit = limit;
+        shared.memory.exceeded = false;
+        shared.collect_above = limit - limit / 4;
+        shared.stop = None;
+        shared.proto = Proto::Resp2;
+        shared.is_error = false;
+        // SAFETY: `end` takes it before the reference ends.
+        shared.host = Some(NonNull::from(unsafe {
+            std::mem::transmute::<&mut (dyn Host + '_), &mut (dyn Host + 'static)>(host)
+        }));
+    }
+
+    /// Cleans up after the execution of anything. Without memory, the machine starts anew.
+    #[inline]
+    fn end(&mut self, is_exhausted: bool) {
+        let shared = self.shared();
+        shared.host = None;
+        shared.call = ptr::null();
+        shared.out = ptr::null_mut();
+        shared.stop = None;
+        shared.memory.limit = usize::MAX;
+        let (used, changed) = (shared.memory.used, shared.collector_changed);
+        if changed || is_exhausted || used > self.collect_above {
+            self.clean(is_exhausted);
+        }
+    }
+
+    #[cold]
+    fn clean(&mut self, is_exhausted: bool) {
+        if is_exhausted {
+            let server = self.server.clone();
+            let limit = self.memory_limit;
+            *self = Machine::new(&server);
+            self.memory_limit = limit;
+            return;
+        }
+        self.shared().collector_changed = false;
+        let state = self.state.as_ptr();
+        // SAFETY: finalizers do not exist in the sandbox, so no code of a script runs.
+        unsafe {
+            sandbox::restore_collector(state);
+            if self.shared.as_ref().memory.used > self.collect_above {
+                entry::clear_arguments(state, self.globals.behind_scripts);
+                lua_gc(state, LUA_GCCOLLECT, 0);
+            }
+        }
+        self.collect_above = (self.used_bytes() * 2).max(COLLECT_BYTES_MIN);
+    }
+
+    fn unref(&mut self, reference: c_int) {
+        // SAFETY: it is one that this machine has made, and forgets.
+        unsafe { mlua_sys::luaL_unref(self.state.as_ptr(), LUA_REGISTRYINDEX, reference) };
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // SAFETY: both were made together and are dropped once; closing the state runs no code of scripts.
+        unsafe {
+            lua_close(self.state.as_ptr());
+            drop(Box::from_raw(self.shared.as_ptr()));
+        }
+    }
+}
+
+/// Errors that Lua makes where nobody catches that memory runs out, which would end the process. Strings that exist
+/// need no memory.
+const ERRORS_OF_LUA: [&CStr; 2] = [c"C stack overflow", c"error in error handling"];
+
+/// What [`fill`] is asked, and its answer.
+struct Filling<'a> {
+    server: &'a Server,
+    globals: Option<Globals>,
+}
+
+fn open(server: &Server) -> (NonNull<lua_State>, NonNull<Shared>, Globals) {
+    let shared = NonNull::from(Box::leak(Box::new(Shared::new())));
+    let mut filling = Filling { server, globals: None };
+    // SAFETY: the allocator gets the data that it needs, which lives as long as the state.
+    let state = unsafe {
+        let state = lua_newstate(memory::allocate, shared.as_ptr().cast());
+        let state = NonNull::new(state).expect("memory for a machine");
+        enter(state.as_ptr());
+        lua_cpcall(state.as_ptr(), fill, ptr::from_mut(&mut filling).cast());
+        entry::push_functions(state.as_ptr(), filling.globals);
+        let _ = leave(state.as_ptr());
+        lua_sethook(
+            state.as_ptr(),
+            Some(shared::hook),
+            LUA_MASKCOUNT,
+            INSTRUCTIONS_PER_LOOK as c_int,
+        );
+        state
+    };
+    (state, shared, filling.globals.expect("memory for a machine"))
+}
+
+unsafe extern "C-unwind" fn fill(state: *mut lua_State) -> c_int {
+    // SAFETY: `open` passes its question.
+    unsafe {
+        let filling = lua_touserdata(state, 1).cast::<Filling<'_>>();
+        (*filling).globals = Some(sandbox::open(state, (*filling).server));
+        for text in ERRORS_OF_LUA {
+            lua_pushstring_(state, text.as_ptr());
+            luaL_ref(state, LUA_REGISTRYINDEX);
+        }
+    }
+    0
+}

@@ -1,0 +1,184 @@
+//! What a machine and the functions that scripts call have in common.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::time::Instant;
+
+use mlua_sys::{
+    LUA_GCCOLLECT, lua_Debug, lua_State, lua_error, lua_gc, lua_getallocf, lua_pushlightuserdata,
+};
+use tierce_wire::resp::Proto;
+
+use super::entry::NO_ARGUMENTS;
+use super::loading::Loading;
+use super::memory::Memory;
+use crate::host::{Host, Stop};
+use crate::machine::Call;
+use crate::random::Random;
+
+/// What a machine and the functions that scripts call have in common. The allocator of the Lua state points to it.
+pub(crate) struct Shared {
+    pub(crate) memory: Memory,
+    /// Memory above which the hook collects garbage, so that garbage does not count for the limit.
+    pub(crate) collect_above: usize,
+    /// Why the script ends; set until the end of the execution.
+    pub(crate) stop: Option<Stop>,
+    /// Set while something is executed.
+    pub(crate) host: Option<NonNull<dyn Host>>,
+    /// The protocol of replies to `redis.call`.
+    pub(crate) proto: Proto,
+    /// Of the call being executed, and where its reply is written.
+    pub(crate) call: *const Call<'static>,
+    pub(crate) out: *mut Vec<u8>,
+    /// How many keys and arguments the tables of the latest script have, and how many executions had the same tables.
+    pub(crate) argument_lens: [usize; 2],
+    pub(crate) argument_uses: u32,
+    /// Whether the reply is an error.
+    pub(crate) is_error: bool,
+    /// The reply to the latest `redis.call`, and its arguments.
+    pub(crate) reply: Vec<u8>,
+    pub(crate) args: Vec<&'static [u8]>,
+    /// What `math.random` draws from.
+    pub(crate) random: Random,
+    /// The library being loaded.
+    pub(crate) loading: Option<Loading>,
+    pub(crate) load_end: Option<Instant>,
+    /// Metatables of protected tables.
+    pub(crate) protected: Vec<*const c_void>,
+    /// Whether the script has changed how garbage is collected.
+    pub(crate) collector_changed: bool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Shared {
+        Shared {
+            memory: Memory::new(),
+            collect_above: usize::MAX,
+            stop: None,
+            host: None,
+            proto: Proto::Resp2,
+            call: ptr::null(),
+            out: ptr::null_mut(),
+            argument_lens: NO_ARGUMENTS,
+            argument_uses: 0,
+            is_error: false,
+            reply: Vec::new(),
+            args: Vec::new(),
+            random: Random::default(),
+            loading: None,
+            load_end: None,
+            protected: Vec::new(),
+            collector_changed: false,
+        }
+    }
+
+    /// Of the machine that `state` belongs to, which may be a coroutine.
+    ///
+    /// The reference is used up before the next call of Lua that may run other functions of this crate.
+    #[inline]
+    pub(crate) fn of<'a>(state: *mut lua_State) -> &'a mut Shared {
+        let mut shared = ptr::null_mut();
+        // SAFETY: every state is made with the allocator that has a `Shared` for its data, and no two references
+        // are used at a time, since a machine belongs to one thread and functions use theirs up before they call.
+        unsafe {
+            lua_getallocf(state, &mut shared);
+            &mut *shared.cast::<Shared>()
+        }
+    }
+
+    /// The host, if something is executed.
+    #[inline]
+    pub(crate) fn host(&mut self) -> Option<&mut dyn Host> {
+        // SAFETY: set during an execution from a reference that outlives it.
+        self.host.map(|host| unsafe { &mut *host.as_ptr() })
+    }
+
+    /// Counts an allocation as work. `true` if a look was due and found the script stopped, and the allocation may fail.
+    #[inline]
+    pub(super) fn is_stopped_by(&mut self, allocated: usize) -> bool {
+        if !self.memory.count_work(allocated) || self.look().is_ok() {
+            return false;
+        }
+        self.memory.exceeded = true;
+        self.memory.natives == 0
+    }
+
+    /// Asks whether the script goes on.
+    pub(crate) fn look(&mut self) -> Result<(), Stopped> {
+        if self.stop.is_none() {
+            self.stop = match (self.load_end, self.host()) {
+                (Some(end), _) if Instant::now() >= end => Some(Stop::TimeLimit),
+                (_, Some(host)) => host.look().err(),
+                (_, None) => None,
+            };
+        }
+        match self.stop {
+            Some(_) => Err(Stopped),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The execution is being stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopped;
+
+/// Asks whether the script goes on; to be called every some thousand steps of what runs long.
+pub(crate) fn look(state: *mut lua_State) -> Result<(), Stopped> {
+    Shared::of(state).look()
+}
+
+/// Counts work of native code, in bytes that it reads or writes, and raises the stop if a look that is due finds one.
+/// To be called before work that may be long, since the hook only counts instructions of the virtual machine.
+///
+/// # Safety
+///
+/// No frame between here and the protected call owns anything.
+#[inline]
+pub(crate) unsafe fn work(state: *mut lua_State, bytes: usize) {
+    let shared = Shared::of(state);
+    if shared.memory.count_work(bytes) && shared.look().is_err() {
+        // SAFETY: as the caller says.
+        unsafe { raise_stop(state) };
+    }
+}
+
+/// Whether the execution is being stopped, which is to be asked after a protected call has failed.
+#[inline]
+pub(crate) fn is_stopped(state: *mut lua_State) -> bool {
+    Shared::of(state).stop.is_some()
+}
+
+/// Raises the error that ends the script.
+///
+/// # Safety
+///
+/// No frame between here and the protected call owns anything.
+pub(crate) unsafe fn raise_stop(state: *mut lua_State) -> ! {
+    // SAFETY: functions that Lua calls have room for some values; this one needs no memory.
+    unsafe {
+        lua_pushlightuserdata(state, ptr::null_mut());
+        lua_error(state)
+    }
+}
+
+/// The hook of all coroutines, called every [`INSTRUCTIONS_PER_LOOK`](super::INSTRUCTIONS_PER_LOOK) instructions.
+///
+/// # Safety
+///
+/// Lua calls it.
+pub(super) unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_Debug) {
+    if look(state).is_err() {
+        // SAFETY: no frame of this crate is above the virtual machine that owns something.
+        unsafe { raise_stop(state) };
+    }
+    let shared = Shared::of(state);
+    if shared.memory.used > shared.collect_above {
+        // SAFETY: a collection may happen wherever memory is allocated.
+        unsafe { lua_gc(state, LUA_GCCOLLECT, 0) };
+        let shared = Shared::of(state);
+        // Half of what is left: a script that really needs its memory is not collected again and again.
+        let (used, limit) = (shared.memory.used, shared.memory.limit);
+        shared.collect_above = used + limit.saturating_sub(used) / 2;
+    }
+}

@@ -1,0 +1,135 @@
+//! Values that grow in number, whose memory belongs to the state.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::{ptr, slice};
+
+use mlua_sys as ffi;
+
+use super::Stack;
+
+/// Values that are kept in the frame of the function while they are few, and in a userdata later.
+///
+/// A jump of Lua leaves nothing behind: the collector frees the userdata. It occupies one slot of the stack, which was
+/// the top when it was made, and which has to stay while the list is used.
+pub struct List<'call, T: Copy, const INLINE: usize> {
+    stack: Stack<'call>,
+    /// The slot: nil, or the userdata.
+    slot: c_int,
+    len: usize,
+    capacity: usize,
+    /// The userdata's memory. Null before there is one.
+    block: *mut T,
+    inline: [MaybeUninit<T>; INLINE],
+}
+
+impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
+    /// An empty list, with its slot on top of the stack.
+    #[inline]
+    pub fn new(stack: Stack<'call>) -> Self {
+        // Lua aligns userdata to 8 bytes.
+        const { assert!(align_of::<T>() <= 8) };
+        stack.push_nil();
+        Self {
+            stack,
+            slot: stack.top(),
+            len: 0,
+            capacity: INLINE,
+            block: ptr::null_mut(),
+            inline: [const { MaybeUninit::uninit() }; INLINE],
+        }
+    }
+
+    /// The stack that it was made on.
+    pub fn stack(&self) -> Stack<'call> {
+        self.stack
+    }
+
+    #[inline]
+    fn start(&mut self) -> *mut T {
+        if self.block.is_null() { self.inline.as_mut_ptr().cast() } else { self.block }
+    }
+
+    /// What was added.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        let start = if self.block.is_null() {
+            self.inline.as_ptr().cast()
+        } else {
+            self.block.cast_const()
+        };
+        // SAFETY: the first `len` values are written, here or in the userdata, which the slot keeps alive.
+        unsafe { slice::from_raw_parts(start, self.len) }
+    }
+
+    /// The last value.
+    #[inline]
+    pub fn last_mut(&mut self) -> Option<&mut T> {
+        let last = self.len.checked_sub(1)?;
+        // SAFETY: the first `len` values are written.
+        Some(unsafe { &mut *self.start().add(last) })
+    }
+
+    /// Adds values.
+    #[inline]
+    pub fn extend(&mut self, values: &[T]) {
+        self.reserve(values.len());
+        // SAFETY: there is room behind the first `len` values, and `values` is not part of this list, which is
+        // borrowed mutably.
+        unsafe {
+            ptr::copy_nonoverlapping(values.as_ptr(), self.start().add(self.len), values.len());
+        }
+        self.len += values.len();
+    }
+
+    /// Adds `count` times the same value.
+    pub fn extend_repeated(&mut self, value: T, count: usize) {
+        self.reserve(count);
+        for _ in 0..count {
+            // SAFETY: there is room for `count` values behind the first `len`.
+            unsafe { self.start().add(self.len).write(value) };
+            self.len += 1;
+        }
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub fn push(&mut self, value: T) {
+        self.extend(&[value]);
+    }
+
+    /// Removes the last value.
+    #[inline]
+    pub fn pop(&mut self) {
+        self.len = self.len.saturating_sub(1);
+    }
+
+    /// Forgets its values, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    #[inline]
+    fn reserve(&mut self, more: usize) {
+        if self.capacity - self.len < more {
+            self.grow(more);
+        }
+    }
+
+    /// At least doubles the room.
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let capacity = self.len.saturating_add(more).max(self.capacity.saturating_mul(2));
+        // SAFETY: a size that cannot be had raises an error of memory. The old values stay in their slot, or in the
+        // frame, until they are copied.
+        unsafe {
+            let block =
+                ffi::lua_newuserdata(self.stack.state, capacity.saturating_mul(size_of::<T>()))
+                    .cast::<T>();
+            ptr::copy_nonoverlapping(self.start(), block, self.len);
+            self.block = block;
+        }
+        self.stack.replace(self.slot);
+        self.capacity = capacity;
+    }
+}

@@ -1,0 +1,232 @@
+//! A connection of any protocol, and how it gets the replies that it waits for.
+
+use std::sync::Arc;
+
+use tierce_net::ConnMut;
+use tierce_output::OutputClass;
+
+use crate::answer::{Answer, Answered, Destination};
+use crate::blocking;
+use crate::caller::Caller;
+use crate::clients::{Client, Deferred, SUBSCRIBERS, output_class};
+use crate::durability::SyncPolicy;
+use crate::kernel::Kernel;
+use crate::memcached;
+use crate::pedrokv;
+use crate::reply::Reply;
+use crate::results;
+use crate::session::Session;
+use crate::waiting::{Awaited, Waits};
+
+/// A connection of any protocol.
+pub enum AnySession {
+    /// Speaks RESP.
+    Resp(Session),
+    /// Speaks a protocol of memcached.
+    Memcached(memcached::Session),
+    /// Speaks PedroKV.
+    PedroKv(pedrokv::Session),
+}
+
+impl AnySession {
+    /// The part that others may see.
+    pub fn client(&self) -> &Client {
+        match self {
+            Self::Resp(session) => &session.caller.client,
+            Self::Memcached(session) => &session.client,
+            Self::PedroKv(session) => &session.client,
+        }
+    }
+
+    /// What it waits for.
+    #[inline]
+    pub fn waits(&mut self) -> &mut Waits {
+        match self {
+            Self::Resp(session) => &mut session.caller.waits,
+            Self::Memcached(session) => &mut session.waits,
+            Self::PedroKv(session) => &mut session.waits,
+        }
+    }
+
+    /// What commands see of it. Others than RESP have no commands that reply later.
+    pub fn caller(&mut self) -> Option<&mut Caller> {
+        match self {
+            Self::Resp(session) => Some(&mut session.caller),
+            Self::Memcached(_) | Self::PedroKv(_) => None,
+        }
+    }
+
+    /// Its output limits.
+    #[cold]
+    pub fn output_class(&self, kernel: &Kernel) -> OutputClass {
+        match self {
+            Self::Resp(session) if session.caller.is_subscribed() => SUBSCRIBERS,
+            _ => output_class(!self.is_stranger() || kernel.is_open()),
+        }
+    }
+
+    /// Whether it gets messages.
+    pub fn is_subscribed(&self) -> bool {
+        matches!(self, Self::Resp(session) if session.caller.is_subscribed())
+    }
+
+    /// Whether it had still to say a password when it was served last.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        match self {
+            Self::Resp(session) => !session.caller.authenticated,
+            Self::Memcached(session) => !session.authenticated,
+            Self::PedroKv(session) => session.is_stranger(),
+        }
+    }
+
+    /// Whether it watches all commands.
+    pub fn is_monitor(&self) -> bool {
+        matches!(self, Self::Resp(session) if session.caller.monitor)
+    }
+}
+
+/// The output limits of a client that speaks RESP.
+#[cold]
+pub fn output_class_of(caller: &Caller) -> OutputClass {
+    if caller.is_subscribed() { SUBSCRIBERS } else { output_class(caller.authenticated) }
+}
+
+/// Writes the reply that a client waits for, and has it go on, if `write` has a reply to what it waits for.
+/// Whether the client goes on.
+pub fn answer(
+    conn: &mut ConnMut<'_, AnySession>,
+    write: impl FnOnce(&Awaited, &mut Reply<'_>) -> bool,
+) -> bool {
+    let (session, output) = conn.split();
+    let Some(caller) = session.caller() else { return false };
+    let proto = caller.proto;
+    let Some(awaited) = caller.waits.awaited() else { return false };
+    let begin = output.mark();
+    if !write(awaited, &mut Reply::new(output, proto)) {
+        return false;
+    }
+    if caller.end_wait().is_some_and(|pending| !pending.is_heard) {
+        output.truncate(begin);
+    }
+    conn.clear_timer();
+    conn.resume();
+    true
+}
+
+/// Drops an answer to a client that has gone.
+pub fn lose(kernel: &Kernel, answer: &Answer) {
+    if let Answered::Later(awaited) = &answer.reply {
+        blocking::nobody_waits(kernel, answer.to.conn().worker, awaited);
+    }
+    if let Some(deferred) = answer.to.deferred() {
+        kernel.end_result(deferred);
+    }
+}
+
+/// Closes a connection that has an answer coming: what it tells of may be lost. What the client is waiting for besides
+/// is not.
+#[cold]
+pub fn close_unlogged(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>) {
+    let wal_handle = kernel.durability.wal_handle();
+    conn.release(wal_handle.map_or(u64::MAX, |wal_handle| wal_handle.durable()));
+    conn.close_without_held();
+}
+
+/// Gives an answer to the client that waits for it, and has it go on. Whether there was such a client.
+pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answer) -> bool {
+    let wait = match &answer.to {
+        Destination::Reply(to) => to.wait,
+        Destination::Result(deferred) => {
+            let deferred = Arc::clone(deferred);
+            return deliver_result(kernel, conn, &deferred, answer);
+        }
+    };
+    let (session, output) = conn.split();
+    let Some(caller) = session.caller() else { return false };
+    if !caller.waits.is_for(wait) {
+        lose(kernel, &answer);
+        return false;
+    }
+    let reply = match answer.reply {
+        Answered::With(reply) => reply,
+        Answered::Later(awaited) => {
+            if let Some(from) = answer.caller {
+                caller.come_back(*from);
+            }
+            caller.wait_instead_for(awaited);
+            // What was held is behind no reply now.
+            let proto = caller.proto;
+            caller.catch_up(&kernel.pubsub, output, proto);
+            // It is called, and suspended anew on the new terms.
+            conn.resume();
+            return false;
+        }
+    };
+    let Some(pending) = caller.end_wait() else { return false };
+    if answer.logged_at.is_some() && kernel.durability.refuses_writes() {
+        close_unlogged(kernel, conn);
+        return false;
+    }
+    if let Awaited::Keys { waiter, .. } = &pending.awaited {
+        // It is in the queues no more, unless its waiting was ended by another client.
+        kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
+    }
+    if let Some(from) = answer.caller {
+        caller.come_back(*from);
+    }
+    if let Some(at) = answer.logged_at {
+        note_logged(kernel, caller, at, caller.durability());
+    }
+    if pending.is_heard {
+        output.append(reply);
+    }
+    // What has come meanwhile follows the reply.
+    let proto = caller.proto;
+    caller.catch_up(&kernel.pubsub, output, proto);
+    caller.invalidate(&kernel.pubsub, answer.invalidation, output);
+    conn.clear_timer();
+    conn.resume();
+    true
+}
+
+/// Notes where the log ended after what an answer tells of, which is to be as durable as its command's client has
+/// `asked`.
+fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<SyncPolicy>) {
+    if asked == Some(SyncPolicy::EverySecond)
+        && let Some(wal_handle) = kernel.durability.wal_handle()
+    {
+        wal_handle.promise();
+    }
+    let policy = asked.unwrap_or_else(|| kernel.config.live().appendfsync());
+    caller.waits.logged.note(at, policy);
+}
+
+/// Gives a result to the client that gets it, whatever that does meanwhile. Whether it got it.
+fn deliver_result(
+    kernel: &Kernel,
+    conn: &mut ConnMut<'_, AnySession>,
+    deferred: &Deferred,
+    answer: Answer,
+) -> bool {
+    let Answer { reply, logged_at, invalidation, .. } = answer;
+    // A command that found nothing waits for keys by itself.
+    let Answered::With(result) = reply else { return false };
+    if !kernel.end_result(deferred) {
+        // Its receiver has said that it wants none while this was on its way.
+        return false;
+    }
+    if logged_at.is_some() && kernel.durability.refuses_writes() {
+        close_unlogged(kernel, conn);
+        return false;
+    }
+    let (session, output) = conn.split();
+    let Some(caller) = session.caller() else { return false };
+    if let Some(at) = logged_at {
+        note_logged(kernel, caller, at, deferred.durability);
+    }
+    results::write(output, caller.proto, deferred, result);
+    caller.invalidate(&kernel.pubsub, invalidation, output);
+    caller.client.note_output(output.pending());
+    true
+}

@@ -1,0 +1,478 @@
+//! The server as the event loops see it. The listener of a connection decides which protocol it
+//! speaks.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tierce_keyspace::Freed;
+use tierce_net::{
+    CloseReason, ConnInfo, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn, Now, Refusal,
+    Service, WorkerId,
+};
+
+use crate::acknowledge::Awaiting;
+use crate::batch::{BatchMemory, BatchRunner};
+use crate::blocking;
+use crate::clients::{Client, Origin};
+use crate::connection::{self, AnySession, answer, output_class_of};
+use crate::deadlines::Deadlines;
+use crate::deliver::Pacing;
+use crate::fetcher::Fetcher;
+use crate::kernel::Kernel;
+use crate::listening::{MEMCACHED, PEDROKV};
+use crate::memcached::{self, Host};
+use crate::message::Notice;
+use crate::pedrokv;
+use crate::server::{Message, Server, address_of, conn_at};
+use crate::session::Session;
+use crate::set_aside::SetAside;
+use crate::stats::Stat;
+use crate::suspend::on_hangup;
+use crate::waiting::{self, Obstacle};
+
+/// What strangers get to read in protected mode; clients and people look for its first sentence.
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
+     and no password is set for the default user. Until one is, connections are accepted from this \
+     machine only. To let others in, do one of these from here: set a password with CONFIG SET \
+     requirepass, or, if only trusted clients can reach this server, switch the protection off with \
+     CONFIG SET protected-mode no; CONFIG REWRITE makes either permanent.\r\n";
+
+/// The same to clients of memcached.
+const DENIED_MEMCACHED: &str = "SERVER_ERROR protected mode is on and no password is set: only \
+     clients on this machine are accepted\r\n";
+
+/// The same to clients of PedroKV: an Error to the request with id 0, which is a client's first one.
+const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
+
+/// Error sent to a rejected client.
+const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
+
+/// The state of one worker.
+pub struct Worker {
+    index: usize,
+    memory: BatchMemory,
+    memcached: memcached::BatchMemory,
+    pedrokv: pedrokv::BatchMemory,
+    /// When messages are delivered.
+    pacing: Pacing,
+    /// When results are due.
+    deadlines: Deadlines,
+    /// Values on disk that sessions wait for.
+    fetcher: Fetcher,
+    /// Connections that wait for the log to reach the device.
+    awaiting: Awaiting,
+    /// Connections whose next request needs a shard that another thread holds for long.
+    set_aside: SetAside,
+}
+
+/// Serves all protocols.
+pub struct Dispatcher(pub Arc<Server>);
+
+impl Dispatcher {
+    /// The last word to a client that is not let in.
+    fn denial(listener: ListenerTag) -> &'static [u8] {
+        match listener {
+            MEMCACHED => DENIED_MEMCACHED.as_bytes(),
+            PEDROKV => DENIED_PEDROKV,
+            _ => DENIED.as_bytes(),
+        }
+    }
+
+    /// A message to all workers.
+    fn tell(&self, worker: &mut Worker, notice: Notice, conns: &mut Conns<'_, AnySession>) {
+        match notice {
+            Notice::Resume => conns.for_each(|conn| {
+                let waits = conn.session().waits();
+                if waits.obstacle().is_some_and(waits_for_news) {
+                    waits.go_on();
+                    conn.resume();
+                }
+            }),
+            Notice::Monitor(line) => conns.for_each(|conn| {
+                let (session, output) = conn.split();
+                if session.is_monitor() {
+                    output.buffer().extend_from_slice(&line);
+                }
+            }),
+            Notice::NoteBacklogs => conns.iter().for_each(|conn| {
+                let client = conn.session.client();
+                client.note_backlogs(conn.state.input_bytes, conn.state.output_bytes);
+                client.input_capacity.store(conn.state.input_capacity, Relaxed);
+            }),
+            Notice::Saved { .. } | Notice::LogSwitched(_) | Notice::StaysUp => {
+                conns.for_each(|conn| {
+                    answer(conn, |awaited, reply| waiting::reply_to(awaited, &notice, reply));
+                });
+            }
+            Notice::RightsChanged => conns.for_each(|conn| {
+                let Some(caller) = conn.session().caller().filter(|caller| caller.is_subscribed())
+                else {
+                    return;
+                };
+                caller.renew_rights(&self.0.acl.users);
+                if !caller.may_stay_subscribed() {
+                    conn.close();
+                }
+            }),
+            Notice::Purge => {
+                self.0.purge.collect();
+                self.0.offload.purge_memory();
+                self.0.scripts.offload.purge_memory();
+            }
+            Notice::Durable => worker.awaiting.release(&self.0, conns),
+            Notice::IdleTimeout { timeout_ms } => {
+                let now_ms = conns.now().monotonic_ms;
+                if timeout_ms > 0 {
+                    conns.for_each(|conn| {
+                        // What waits has a timer of its own, and is not idle.
+                        if conn.session().waits().is_idle() {
+                            conn.set_timer(now_ms + timeout_ms);
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// What remains to be done when a session has been called with input.
+    #[inline(always)]
+    fn after_input(
+        &self,
+        worker: &mut Worker,
+        session: &mut AnySession,
+        io: &mut Io<'_>,
+        flow: Flow,
+    ) -> Flow {
+        let server = &*self.0;
+        if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
+            io.hold_output(at);
+        }
+        let apart = io.apart().map_or(0, |(_, len)| len);
+        session.client().note_backlogs(io.input().len() + apart, io.output().pending());
+        if flow == Flow::Continue {
+            arm_idle_timer(server, io);
+        } else if flow == Flow::Close {
+            // It may have output left to send, but nothing more is done for it.
+            leave(server, session);
+        } else if let Some(Obstacle::Shard(shard)) = session.waits().obstacle() {
+            worker.set_aside.add(shard, io.info().key);
+        }
+        flow
+    }
+
+    /// Has the connections go on that have waited for shards.
+    fn go_on_with(&self, worker: &mut Worker, freed: Freed, conns: &mut Conns<'_, AnySession>) {
+        worker.set_aside.go_on(freed, |shard, key| {
+            let Some(mut conn) = conns.get(key) else { return false };
+            let waits = conn.session().waits();
+            if waits.obstacle() != Some(Obstacle::Shard(shard)) {
+                return false;
+            }
+            waits.go_on();
+            conn.resume();
+            true
+        });
+        self.serve_waiters(worker, conns.now());
+    }
+
+    /// Serves clients that wait for keys which have changed, and that were not served then.
+    fn serve_waiters(&self, worker: &mut Worker, now: Now) {
+        let mut locks = self.0.keyspace.worker_locks(worker.index as u16);
+        locks.take_unserved();
+        let (counters, served) = (self.0.counters(worker.index), &mut worker.memory.served);
+        blocking::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
+    }
+
+    /// The last word to a client for which there is no room.
+    pub(crate) fn too_many(listener: ListenerTag) -> &'static [u8] {
+        match listener {
+            MEMCACHED => b"ERROR Too many open connections\r\n",
+            PEDROKV => TOO_MANY_PEDROKV,
+            _ => b"-ERR max number of clients reached\r\n",
+        }
+    }
+}
+
+impl Service for Dispatcher {
+    type Worker = Worker;
+    type Session = AnySession;
+    type Message = Message;
+
+    fn worker(&self, id: WorkerId, _handle: &Handle<Message>) -> Worker {
+        Worker {
+            index: id.0.into(),
+            memory: BatchMemory::default(),
+            memcached: memcached::BatchMemory::default(),
+            pedrokv: pedrokv::BatchMemory::default(),
+            pacing: Pacing::default(),
+            deadlines: Deadlines::default(),
+            fetcher: Fetcher::default(),
+            awaiting: Awaiting::default(),
+            set_aside: SetAside::default(),
+        }
+    }
+
+    fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<AnySession, Refusal> {
+        let server = &self.0;
+        let unix_path = match info.listener {
+            MEMCACHED => &server.memcached.unix_path,
+            PEDROKV => &server.pedrokv.unix_path,
+            _ => &server.unix_path,
+        };
+        let client = Arc::new(Client::new(origin(info, unix_path), now.unix_ms as i64));
+        if server.is_protected_from(&client) {
+            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
+            return Err(Refusal::Borrowed(Self::denial(info.listener)));
+        }
+        let max = server.config.live().maxclients() as usize;
+        if server.clients.admit(Arc::clone(&client), max).is_err() {
+            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            return Err(Refusal::Borrowed(Self::too_many(info.listener)));
+        }
+        Ok(match info.listener {
+            MEMCACHED => {
+                client.db.store(server.memcached.db.get() as u16, Relaxed);
+                AnySession::Memcached(memcached::Session::new(client, &server.acl.users))
+            }
+            PEDROKV => {
+                client.db.store(server.pedrokv.db.get() as u16, Relaxed);
+                AnySession::PedroKv(pedrokv::Session::new(client, &server.acl.users))
+            }
+            _ => AnySession::Resp(Session::new(client, &server.acl.users)),
+        })
+    }
+
+    fn handshake_failed(&self, _worker: &mut Worker, info: &ConnInfo, error: &io::Error) {
+        self.0.tls_failures.note(info.endpoints, error);
+    }
+
+    fn turn_start(&self, worker: &mut Worker, _now: Now) {
+        self.0.counters(worker.index).add(Stat::Turns, 1);
+        worker.pacing.turn_begins(&self.0);
+    }
+
+    #[inline]
+    fn input(&self, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+        let server = &*self.0;
+        let counters = server.counters(worker.index);
+        counters.add(Stat::Reads, 1);
+        let client = session.client();
+        client.active_ms.store(io.now().unix_ms as i64, Relaxed);
+        let was_stranger = session.is_stranger();
+        // Replies from before RESET are no stranger's.
+        if was_stranger && !io.output().follows_unsent() {
+            io.set_output_class(session.output_class(server));
+        }
+        let flow = match session {
+            AnySession::Resp(session) => {
+                let was_subscribed = session.caller.is_subscribed();
+                let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
+                let mut runner = BatchRunner::new(server, counters, memory, fetcher);
+                let flow = runner.serve(session, io);
+                if runner.has_served {
+                    // They have waited for longer than the client that pushed.
+                    io.send_mail_first();
+                }
+                if session.caller.is_subscribed() != was_subscribed {
+                    io.set_output_class(output_class_of(&session.caller));
+                }
+                flow
+            }
+            AnySession::Memcached(session) => {
+                let (memory, fetcher) = (&mut worker.memcached, &mut worker.fetcher);
+                let host = Host { kernel: &server.kernel, memcached: &server.memcached };
+                memcached::serve(host, worker.index, memory, fetcher, session, io)
+            }
+            AnySession::PedroKv(session) => {
+                let (memory, fetcher) = (&mut worker.pedrokv, &mut worker.fetcher);
+                let shared = &server.pedrokv;
+                pedrokv::serve(server, shared, counters, memory, fetcher, session, io)
+            }
+        };
+        if was_stranger && !session.is_stranger() {
+            io.set_output_class(session.output_class(server));
+        }
+        self.after_input(worker, session, io, flow)
+    }
+
+    fn turn_end(
+        &self,
+        worker: &mut Worker,
+        conns: &mut Conns<'_, AnySession>,
+        now: Now,
+    ) -> NextTurn {
+        worker.awaiting.turn_end(&self.0);
+        worker.set_aside.turn_end();
+        let mut next = worker.fetcher.turn_end(&self.0, conns, now);
+        if let Some(due_ms) = worker.deadlines.turn_end(&self.0, now.monotonic_ms) {
+            next = earlier(next, NextTurn::At(due_ms));
+        }
+        if self.0.pubsub.has_deliveries(worker.index) {
+            let then = worker.pacing.deliver(&self.0, worker.index, conns);
+            return then.map_or(next, |then| earlier(next, then));
+        }
+        next
+    }
+
+    fn watched<'w>(&self, worker: &'w Worker) -> Option<BorrowedFd<'w>> {
+        worker.fetcher.descriptor()
+    }
+
+    fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+        if !session.waits().is_idle() {
+            return patience_ends(&self.0, session, io);
+        }
+        let timeout_ms = self.0.config.live().timeout_seconds() * 1000;
+        let idle_ms = io.now().unix_ms as i64 - session.client().active_ms.load(Relaxed);
+        let waits_for_results = !session.client().results.lock().is_empty();
+        if waits_for_results {
+            // When these have come it may be idle without having sent anything.
+            arm_idle_timer(&self.0, io);
+        }
+        let waits_for_news = session.is_monitor() || session.is_subscribed() || waits_for_results;
+        if timeout_ms == 0 || waits_for_news {
+            return Flow::Continue;
+        }
+        if idle_ms as u64 >= timeout_ms && !session.waits().logged.is_listed {
+            return Flow::Close;
+        }
+        arm_idle_timer(&self.0, io);
+        Flow::Continue
+    }
+
+    fn message(&self, worker: &mut Worker, message: Message, conns: &mut Conns<'_, AnySession>) {
+        match message {
+            Message::Notice(notice) => self.tell(worker, notice, conns),
+            Message::Answer(answer) => {
+                let key = conn_at(answer.to.conn());
+                let Some(mut conn) = conns.get(key) else {
+                    return connection::lose(&self.0, &answer);
+                };
+                if connection::deliver(&self.0, &mut conn, answer)
+                    && let Some(at) = worker.awaiting.note(&self.0, key, conn.session())
+                {
+                    conn.hold_output(at);
+                }
+            }
+            Message::Deadline(deferred, after_ms) => {
+                // As with the timers of connections that wait, one more for what is left of this one.
+                let at_ms = conns.now().monotonic_ms.saturating_add(after_ms).saturating_add(1);
+                worker.deadlines.add(at_ms, deferred);
+            }
+            // At the end of this turn.
+            Message::Deliver => {}
+            Message::ServeWaiters => self.serve_waiters(worker, conns.now()),
+            Message::Freed(freed) => self.go_on_with(worker, freed, conns),
+        }
+    }
+
+    fn close(
+        &self,
+        worker: &mut Worker,
+        mut session: AnySession,
+        _info: &ConnInfo,
+        reason: CloseReason,
+    ) {
+        let server = &self.0;
+        leave(server, &mut session);
+        if session.is_monitor() {
+            server.clients.count_monitor(false);
+        }
+        if let CloseReason::Io(error) = &reason
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            server.tls_failures.note(&session.client().addr, error);
+        }
+        if let CloseReason::OutputLimit { pending } = reason {
+            server.counters(worker.index).add(Stat::OutputLimitDisconnections, 1);
+            let addr = &session.client().addr;
+            let too_much = match session.is_stranger() {
+                true => "too much before it has said the password",
+                false => "and client-output-buffer-limit allows less",
+            };
+            server.log.warning(format_args!(
+                "Closed {addr}: {pending} bytes of replies waited for it, {too_much}"
+            ));
+        }
+        server.clients.remove(session.client().id);
+    }
+}
+
+/// The turn that comes first.
+fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
+    match (a, b) {
+        (NextTurn::WhenReady, other) | (other, NextTurn::WhenReady) => other,
+        (NextTurn::At(a), NextTurn::At(b)) => NextTurn::At(a.min(b)),
+        _ => NextTurn::Immediately,
+    }
+}
+
+/// Whether the end of an obstacle is announced to all workers.
+fn waits_for_news(obstacle: Obstacle) -> bool {
+    !matches!(obstacle, Obstacle::Values | Obstacle::Shard(_) | Obstacle::Guesses)
+}
+
+/// The timer of a session that waits is due.
+#[cold]
+fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+    let goes_on = match session.caller() {
+        Some(caller) if caller.waits.is_for_reply() => {
+            blocking::time_is_up(kernel, caller, io.output())
+        }
+        _ => true,
+    };
+    if !goes_on {
+        // Its answer is on the way.
+        return Flow::Suspend(on_hangup(session.waits()));
+    }
+    session.waits().go_on();
+    Flow::Continue
+}
+
+/// Where a client comes from; `unix_path` is where the Unix socket is, if there is one.
+fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
+    let unix_path = || format!("{unix_path}:0");
+    let (addr, laddr, unix, local) = match info.endpoints {
+        Endpoints::Tcp { peer, local } => {
+            (peer.to_string(), local.to_string(), false, peer.ip().is_loopback())
+        }
+        Endpoints::Unix => (unix_path(), unix_path(), true, true),
+    };
+    Origin { conn: address_of(info.key), addr, laddr, fd: info.fd, unix, local }
+}
+
+/// Moves the end of the client's patience; free when it is already armed.
+#[inline]
+/// Ends what a connection waits for, and what it subscribes to.
+fn leave(server: &Server, session: &mut AnySession) {
+    if let Some(caller) = session.caller() {
+        blocking::connection_ends(server, caller);
+        caller.leave(&server.pubsub);
+    }
+}
+
+fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
+    let timeout_ms = server.config.live().timeout_seconds() * 1000;
+    if timeout_ms > 0 {
+        io.set_timer(io.now().monotonic_ms + timeout_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_wire::pedrokv::{Response, Step};
+
+    use super::*;
+
+    #[test]
+    fn clients_of_pedrokv_are_refused_in_frames() {
+        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV] {
+            let Step::Frame { frame, len } = Response::read(refusal) else { panic!("no frame") };
+            assert_eq!((frame.id, len), (0, refusal.len()));
+            assert!(frame.data.starts_with(b"err: "));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The threads that run commands which take too long for a worker.
+//!
+//! Such a thread marks the shards that it needs as busy, so that workers set aside requests for these shards
+//! and serve others. The reply goes back to the worker as an answer, like the reply to a client that has
+//! waited for keys.
+//!
+//! Another one publishes the notifications that so many patterns may match that no worker does it.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tierce_keyspace::{ShardLocks, WaitKey};
+use tierce_output::Output;
+
+use crate::answer::{Answer, Answered};
+use crate::blocking;
+use crate::clients::Listener;
+use crate::clock;
+use crate::command::Command;
+use crate::error::Interrupt;
+use crate::execute::{self, Call, Context, Guard, Mode, Refused};
+use crate::gates::{Gates, Verdict};
+use crate::kernel::Kernel;
+use crate::meter::{Meter, Words};
+use crate::monitors;
+use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::reply::Reply;
+use crate::server::Server;
+use crate::slowlog;
+use crate::stats::Counters;
+
+/// A thread waits so long for shards that others hold for long, or that a program has held for so long, before it turns
+/// to other commands: a program may hold them without end.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The threads.
+pub struct LongCommands {
+    server: Arc<Server>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl LongCommands {
+    /// Starts them: as many as the kernel has counters for.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        // Before the first thread looks for work: one that finds the queue closed ends.
+        server.offload.open();
+        server.scripts.offload.open();
+        let mut threads = Vec::new();
+        for index in 0..server.long_threads() {
+            threads.push(start(server, Seat { pool: Pool::Commands, index })?);
+        }
+        for index in 0..server.program_threads() {
+            threads.push(start(server, Seat { pool: Pool::Programs, index })?);
+        }
+        server.pubsub.set_publisher(true);
+        let publisher = Arc::clone(server);
+        threads.push(
+            thread::Builder::new()
+                .name("publisher".to_owned())
+                .spawn(move || while publisher.pubsub.publish_next() {})?,
+        );
+        Ok(Self { server: Arc::clone(server), threads })
+    }
+}
+
+impl Drop for LongCommands {
+    /// Waits for the commands that have begun.
+    fn drop(&mut self) {
+        self.server.offload.close();
+        self.server.scripts.offload.close();
+        self.server.scripts.running.end_all();
+        self.server.pubsub.set_publisher(false);
+        for thread in self.threads.drain(..) {
+            // A panic has been reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a thread is for.
+#[derive(Clone, Copy)]
+enum Pool {
+    /// Commands that go through much, and end.
+    Commands,
+    /// Programs of clients, which may not: they must not keep commands waiting.
+    Programs,
+}
+
+/// A thread among those of its pool.
+#[derive(Clone, Copy)]
+struct Seat {
+    pool: Pool,
+    index: usize,
+}
+
+impl Seat {
+    fn name(self) -> String {
+        match self.pool {
+            Pool::Commands => format!("long-{}", self.index),
+            Pool::Programs => format!("script-{}", self.index),
+        }
+    }
+
+    fn offload(self, kernel: &Kernel) -> &Offload {
+        match self.pool {
+            Pool::Commands => &kernel.offload,
+            Pool::Programs => &kernel.scripts.offload,
+        }
+    }
+
+    fn counters(self, kernel: &Kernel) -> &Counters {
+        match self.pool {
+            Pool::Commands => kernel.long_counters(self.index),
+            Pool::Programs => kernel.program_counters(self.index),
+        }
+    }
+}
+
+fn start(server: &Arc<Server>, seat: Seat) -> io::Result<JoinHandle<()>> {
+    let server = Arc::clone(server);
+    thread::Builder::new().name(seat.name()).spawn(move || {
+        let mut purges = 0;
+        while let Some(work) = seat.offload(&server).next(&mut purges) {
+            match work {
+                Work::GiveBackMemory => server.purge.collect(),
+                Work::Command(job) => take_turn(&server, seat, *job),
+                Work::Serve(key) => serve(&server, seat, &key),
+            }
+        }
+    })
+}
+
+fn take_turn(kernel: &Kernel, seat: Seat, job: Job) {
+    let turn = job.turn();
+    if let Some((job, retry_after)) = run(kernel, seat, job) {
+        return put_off(kernel, seat, job, retry_after);
+    }
+    if let Some(client) = turn {
+        seat.offload(kernel).end_turn(client);
+    }
+}
+
+/// Runs a command, and answers, unless its client was killed, or the client that was to get its result has gone. It passes the gates
+/// once more: what has happened while it waited here may refuse it, or hold it back; then it is returned, with the time
+/// after which it is tried again.
+fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
+    if job.caller.client.is_closing() {
+        return None;
+    }
+    if let Some(deferred) = job.to.deferred() {
+        if deferred.run() == Listener::Gone {
+            return None;
+        }
+        job.caller.proto = deferred.choose_proto();
+    }
+    let counters = seat.counters(kernel);
+    let mut locks = kernel.keyspace.impatient_long_locks(PATIENCE);
+    let mut output = Output::with_room(job.room);
+    match judge_and_execute(kernel, counters, &mut job, &mut locks, &mut output) {
+        Ok(()) => {}
+        Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
+        Err(_) => return Some((job, RETRY_GATE_AFTER)),
+    }
+    locks.release();
+    let wal_handle = kernel.durability.wal_handle();
+    let logged_at =
+        wal_handle.filter(|_| locks.take_logged()).map(|wal_handle| wal_handle.appended());
+    drop(locks);
+    if job.caller.waits.is_for_reply() {
+        // The thread that serves the client answers it. The connection has its caller back already.
+        return None;
+    }
+    // A connection that went on has its caller, and gets messages meanwhile.
+    let (invalidation, caller) = match job.to.deferred() {
+        Some(_) => {
+            let args = job.command.as_args();
+            let command = execute::resolve(kernel, args).ok();
+            (command.and_then(|command| job.caller.reads_of(command, args)), None)
+        }
+        None => (None, Some(Box::new(job.caller))),
+    };
+    let reply = Answered::With(output.take());
+    kernel.answer(Answer { to: job.to, reply, logged_at, invalidation, caller });
+    None
+}
+
+fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
+    if let Some(deferred) = job.to.deferred() {
+        deferred.queue();
+    }
+    seat.offload(kernel).put_off(Work::Command(Box::new(job)), retry_after);
+}
+
+/// Serves the clients that wait for a key.
+fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
+    let mut locks = kernel.keyspace.long_locks();
+    locks.note_ready(key);
+    let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
+    blocking::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
+}
+
+/// # Errors
+/// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing then.
+fn judge_and_execute<'k>(
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    job: &mut Job,
+    locks: &mut ShardLocks<'k>,
+    output: &mut Output,
+) -> Result<(), Interrupt> {
+    let now_ms = clock::unix_ms();
+    let gates = Gates::read(kernel, &mut job.caller, now_ms);
+    let refused = match execute::resolve(kernel, job.command.as_args()) {
+        Ok(command) => {
+            match gates.judge(kernel, &mut job.caller, locks, command, job.command.as_args()) {
+                Verdict::Passes => {
+                    let done = execute(kernel, counters, command, job, locks, output, now_ms);
+                    let Err(Interrupt::Busy(busy)) = done else { return done };
+                    let threshold = kernel.busy_threshold();
+                    match kernel.scripts.running.refusal(busy.shard, threshold) {
+                        Some(error) => Refused { command: Some(command), error },
+                        None => return done,
+                    }
+                }
+                Verdict::Held(_) => return Err(Interrupt::Gate),
+                Verdict::Refused(refused) => refused,
+            }
+        }
+        // It was found before; a program has removed it since.
+        Err(refused) => refused,
+    };
+    let refused = execute::refused_in_transaction(&mut job.caller, refused);
+    let mut reply = Reply::new(output, job.caller.proto);
+    execute::refuse(kernel, counters, &mut reply, &refused);
+    Ok(())
+}
+
+/// # Errors
+/// As [`judge_and_execute`].
+fn execute<'k>(
+    kernel: &'k Kernel,
+    counters: &'k Counters,
+    command: &'k Command,
+    job: &mut Job,
+    locks: &mut ShardLocks<'k>,
+    output: &mut Output,
+    now_ms: i64,
+) -> Result<(), Interrupt> {
+    let (args, to, caller) = (job.command.as_args(), &job.to, &mut job.caller);
+    locks.set_touch(caller.touch());
+    locks.set_origin(caller.origin());
+    let proto = caller.proto;
+    let mut meter = Meter::start(kernel, counters);
+    let client = Arc::clone(&caller.client);
+    let timing = meter.begin(command, &client, Words::new);
+    let mut context = Context {
+        kernel,
+        caller,
+        call: Call::new(args),
+        guard: Guard::new(locks),
+        reply: Reply::new(output, proto),
+        command,
+        counters,
+        now_ms,
+        mode: Mode::Long { to: Some(to) },
+        large: None,
+        hashed: &[],
+    };
+    let interrupt = match context.held_by_program(PATIENCE) {
+        Some(busy) => Some(Interrupt::Busy(busy)),
+        None => context.run_late(),
+    };
+    if let Some(interrupt) = interrupt {
+        debug_assert_ne!(interrupt, Interrupt::Long, "{} is here already", command.full_name);
+        locks.release();
+        meter.take_back(timing);
+        return Err(interrupt);
+    }
+    if locks.has_ready() {
+        blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+    }
+    locks.release();
+    meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));
+    meter.finish(&client, || slowlog::shorten(&kernel.commands, args));
+    if command.is_exec() && kernel.clients.has_monitors() {
+        monitors::show(kernel, command, &job.caller, args);
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Encrypted connections: from directives and files to what the event loops accept connections with.
+//!
+//! The files are read at the start and by every CONFIG SET of a directive that names one, all of them anew. Only when
+//! all are good do new connections get to see them; open connections keep what they began with. Tickets are good for
+//! the configuration that issued them, so that no session outlives the authorities that it was trusted from.
+
+mod ciphers;
+mod failures;
+mod files;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::{CryptoProvider, GetRandomFailed, ring};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConfig, WebPkiClientVerifier};
+use rustls::ticketer::TicketRotator;
+use tierce_net::TlsSettings;
+
+use crate::config::{DirectiveId, Settings};
+
+pub use self::failures::TlsFailures;
+
+const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
+const KEY_FILE: DirectiveId = DirectiveId::of("tls-key-file");
+const KEY_FILE_PASS: DirectiveId = DirectiveId::of("tls-key-file-pass");
+const CA_CERT_FILE: DirectiveId = DirectiveId::of("tls-ca-cert-file");
+const CA_CERT_DIR: DirectiveId = DirectiveId::of("tls-ca-cert-dir");
+const AUTH_CLIENTS: DirectiveId = DirectiveId::of("tls-auth-clients");
+const PROTOCOLS: DirectiveId = DirectiveId::of("tls-protocols");
+const CIPHERS: DirectiveId = DirectiveId::of("tls-ciphers");
+const CIPHERSUITES: DirectiveId = DirectiveId::of("tls-ciphersuites");
+const PREFER_SERVER_CIPHERS: DirectiveId = DirectiveId::of("tls-prefer-server-ciphers");
+const SESSION_CACHING: DirectiveId = DirectiveId::of("tls-session-caching");
+const SESSION_CACHE_TIMEOUT: DirectiveId = DirectiveId::of("tls-session-cache-timeout");
+const HANDSHAKE_TIMEOUT: DirectiveId = DirectiveId::of("tls-handshake-timeout");
+const HANDSHAKES_MAX: DirectiveId = DirectiveId::of("tls-handshakes-max");
+
+/// All directives that say how encrypted connections are accepted.
+pub const DIRECTIVES: [DirectiveId; 14] = [
+    CERT_FILE,
+    KEY_FILE,
+    KEY_FILE_PASS,
+    CA_CERT_FILE,
+    CA_CERT_DIR,
+    AUTH_CLIENTS,
+    PROTOCOLS,
+    CIPHERS,
+    CIPHERSUITES,
+    PREFER_SERVER_CIPHERS,
+    SESSION_CACHING,
+    SESSION_CACHE_TIMEOUT,
+    HANDSHAKE_TIMEOUT,
+    HANDSHAKES_MAX,
+];
+
+/// Why connections cannot be encrypted as configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A directive that is needed, and is empty.
+    #[error("{directive} is needed for {why}")]
+    Missing {
+        /// The directive.
+        directive: &'static str,
+        /// What for.
+        why: &'static str,
+    },
+    /// A file is not what a directive says.
+    #[error("{directive} {}: {reason}", path.display())]
+    File {
+        /// The directive.
+        directive: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A word of a list is unknown here.
+    #[error("{directive}: {reason}")]
+    Word {
+        /// The directive.
+        directive: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The parts are good, and not together.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What encrypted connections are accepted with; `None` if no port is for them.
+///
+/// # Errors
+/// When a file or a directive is wrong.
+pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
+    let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
+    if ports == [0; 3] {
+        return Ok(None);
+    }
+    Ok(Some(TlsSettings {
+        config: Arc::new(server_config(settings)?),
+        handshake_ms_max: settings.count(HANDSHAKE_TIMEOUT) * 1000,
+        handshakes_max: settings.count(HANDSHAKES_MAX) as usize,
+    }))
+}
+
+fn server_config(settings: &Settings) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(CryptoProvider {
+        cipher_suites: ciphers::suites(settings.text(CIPHERS), settings.text(CIPHERSUITES))?,
+        ..ring::default_provider()
+    });
+    let versions = ciphers::versions(settings.text(PROTOCOLS))?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|error| TlsError::Refused(format!("tls-protocols and ciphers: {error}")))?;
+    let builder = match client_verifier(settings, &provider)? {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+    };
+    let chain = files::certificates(CERT_FILE, &needed(settings, CERT_FILE)?)?;
+    let key_path = needed(settings, KEY_FILE)?;
+    let key = files::private_key(KEY_FILE, &key_path, settings.text(KEY_FILE_PASS))?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        TlsError::Refused(format!("tls-cert-file and tls-key-file do not fit together: {error}"))
+    })?;
+    config.ignore_client_order = settings.is_on(PREFER_SERVER_CIPHERS);
+    set_tickets(&mut config, settings)?;
+    Ok(config)
+}
+
+fn needed(settings: &Settings, id: DirectiveId) -> Result<PathBuf, TlsError> {
+    let why = "encrypted connections";
+    settings.path(id).ok_or(TlsError::Missing { directive: id.name(), why })
+}
+
+/// What checks the certificates of clients, if they may have one.
+fn client_verifier(
+    settings: &Settings,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    let auth = settings.word(AUTH_CLIENTS);
+    // What is named has to be good, also when nobody is asked for a certificate.
+    let roots = authorities(settings)?;
+    if auth == "no" {
+        return Ok(None);
+    }
+    if roots.is_empty() {
+        let why = "tls-auth-clients yes and optional, unless there is a tls-ca-cert-dir";
+        return Err(TlsError::Missing { directive: CA_CERT_FILE.name(), why });
+    }
+    let roots = Arc::new(roots);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
+    let builder = if auth == "optional" { builder.allow_unauthenticated() } else { builder };
+    let verifier = builder.build().map_err(|error| TlsError::Refused(error.to_string()))?;
+    Ok(Some(verifier))
+}
+
+/// The certificates of the trusted authorities.
+fn authorities(settings: &Settings) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let mut add = |directive: DirectiveId, path: PathBuf| {
+        for certificate in files::certificates(directive, &path)? {
+            roots.add(certificate).map_err(|error| TlsError::File {
+                directive: directive.name(),
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
+        }
+        Ok(())
+    };
+    if let Some(path) = settings.path(CA_CERT_FILE) {
+        add(CA_CERT_FILE, path)?;
+    }
+    if let Some(directory) = settings.path(CA_CERT_DIR) {
+        for path in files::with_certificates(CA_CERT_DIR, &directory)? {
+            add(CA_CERT_DIR, path)?;
+        }
+    }
+    Ok(roots)
+}
+
+fn set_tickets(config: &mut ServerConfig, settings: &Settings) -> Result<(), TlsError> {
+    // Without tickets a session would need a place here, and nothing bounds how many come.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    // One is as good as two for clients that have one connection to this server at a time, and costs half.
+    config.send_tls13_tickets = 0;
+    let seconds = settings.count(SESSION_CACHE_TIMEOUT) as u32;
+    if settings.is_on(SESSION_CACHING) && seconds > 0 {
+        let rotator = TicketRotator::new(seconds, Keys::generate);
+        let rotator = rotator.map_err(|error| TlsError::Refused(error.to_string()))?;
+        config.ticketer = Arc::new(rotator);
+        config.send_tls13_tickets = 1;
+    }
+    Ok(())
+}
+
+/// The keys that tickets are encrypted with until [`TicketRotator`] makes new ones.
+#[derive(Debug)]
+struct Keys(Arc<dyn ProducesTickets>);
+
+impl Keys {
+    fn generate() -> Result<Box<dyn ProducesTickets>, GetRandomFailed> {
+        let keys = ring::Ticketer::new().map_err(|_| GetRandomFailed)?;
+        Ok(Box::new(Self(keys)))
+    }
+}
+
+impl ProducesTickets for Keys {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.0.encrypt(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.0.decrypt(cipher)
+    }
+}

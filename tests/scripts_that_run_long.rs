@@ -1,0 +1,267 @@
+//! Scripts that run long, or without end: who is served meanwhile, and how they are ended.
+
+use tierce_harness::{Connection, Server, encode, wait_until};
+
+use crate::{launch, server};
+
+const ENDLESS: &str =
+    "redis.call('set', KEYS[1], 'half') while true do redis.call('incr', KEYS[1] .. ':n') end";
+const ENDLESS_ALONE: &str = "redis.call('set', KEYS[1], 'half') while true do end";
+const BUSY: &str =
+    "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
+/// A server with one worker, on which a client runs a script without end for this key.
+fn endless(script: &str, key: &str) -> (Server, Connection, Connection) {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "50").start();
+    let (c, runner) = (server.connect(), server.connect());
+    let runner = begin(runner, script, key);
+    (server, c, runner)
+}
+
+fn begin(mut runner: Connection, script: &str, key: &str) -> Connection {
+    runner.send(encode(&["EVAL", script, "1", key]));
+    runner
+}
+
+/// Waits until a script holds this key so long that others are told.
+fn wait_for_busy(c: &mut Connection, key: &str) {
+    wait_until("it is busy", || c.call(&["GET", key]).to_string() == BUSY);
+}
+
+#[test]
+fn others_are_served_and_those_that_need_its_keys_are_told() {
+    let (server, mut c, mut runner) = endless(ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    // On the only worker.
+    c.check("SET free 1", "+OK");
+    c.check("PING", "+PONG");
+    c.check("EVAL 'return redis.call(\"incr\", KEYS[1])' 1 free", ":2");
+    c.check("FLUSHALL", BUSY);
+    c.check("MULTI", "+OK");
+    c.check("GET held", "+QUEUED");
+    let reply = c.ask("EXEC").to_string();
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: BUSY"), "{reply}");
+    c.check("SCRIPT KILL", "+OK");
+    let killed = runner.reply().to_string();
+    assert!(killed.contains("Script killed by user with SCRIPT KILL"), "{killed}");
+    c.check("GET held", "nil");
+    c.check("SCRIPT KILL", "-NOTBUSY No scripts in execution right now.");
+    runner.check("GET held", "nil");
+    assert!(server.output().contains("was killed; its writes were undone"));
+}
+
+#[test]
+fn a_script_is_killed_that_holds_all_shards_and_writes() {
+    let (_server, mut c, mut runner) = endless(ENDLESS, "held");
+    wait_for_busy(&mut c, "any");
+    c.check("SCRIPT KILL", "+OK");
+    let killed = runner.reply().to_string();
+    assert!(killed.contains("Script killed by user with SCRIPT KILL"), "{killed}");
+    c.check("EXISTS held held:n", ":0");
+}
+
+#[test]
+fn clients_that_waited_before_are_told_as_well() {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "300").start();
+    let (mut c, mut waiting) = (server.connect(), server.connect());
+    let _runner = begin(server.connect(), ENDLESS_ALONE, "held");
+    // The first one that does not find the shard free waits until the time is up.
+    wait_for_busy(&mut waiting, "held");
+    c.check("SCRIPT KILL", "+OK");
+    wait_until("it has ended", || c.ask("GET held").to_string() == "nil");
+}
+
+#[test]
+fn endless_scripts_do_not_keep_long_commands_waiting() {
+    let (server, mut c, _runner) = endless(ENDLESS_ALONE, "held");
+    let _others: Vec<_> =
+        (0..3).map(|n| begin(server.connect(), ENDLESS_ALONE, &format!("held{n}"))).collect();
+    wait_for_busy(&mut c, "held");
+    // Another shard may be one that is held.
+    let free = (0..)
+        .map(|n| format!("list{n}"))
+        .find(|key| c.call(&["RPUSH", key, "x"]).to_string() == ":1")
+        .unwrap();
+    let mut call = vec!["RPUSH".to_owned(), free.clone()];
+    call.extend((0..200_000).map(|n| n.to_string()));
+    assert_eq!(c.call(&call).int(), 200_001);
+    assert_eq!(c.call(&["SORT", &free, "ALPHA", "LIMIT", "0", "1"]).to_string(), "[\"0\"]");
+    wait_until("all are killed", || c.ask("SCRIPT KILL").to_string().starts_with("-NOTBUSY"));
+}
+
+/// Queues a script, and asks for the transaction to run.
+fn ask_for_transaction(c: &mut Connection) {
+    c.check("MULTI", "+OK");
+    c.check("EVAL 'return 1' 0", "+QUEUED");
+    c.request(&["EXEC"]);
+}
+
+fn ask_for_library(c: &mut Connection, name: &str) {
+    let code =
+        format!("#!lua name={name}\nredis.register_function('{name}', function() return 1 end)");
+    c.request(&["FUNCTION", "LOAD", &code]);
+}
+
+/// What takes a script longer than a worker has time for.
+const LONG: &str = "for i = 1, 3000000 do end return 1";
+
+/// A key in a shard that no script holds.
+fn free_key(c: &mut Connection) -> String {
+    let mut keys = (0..).map(|n| format!("free{n}"));
+    keys.find(|key| c.call(&["SET", key, "1"]).to_string() == "+OK").unwrap()
+}
+
+#[test]
+fn what_waits_for_a_thread_that_endless_scripts_have_is_told() {
+    let (server, mut c, mut runner) = endless(ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    let free = free_key(&mut c);
+    assert_eq!(c.call(&["EVAL", LONG, "1", &free]).to_string(), BUSY);
+    ask_for_transaction(&mut c);
+    let aborted = format!("-EXECABORT Transaction discarded because of: {}", &BUSY[1..]);
+    c.expect(&aborted);
+    ask_for_library(&mut c, "l");
+    c.expect(BUSY);
+    // Those that came before it was too long as well.
+    c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
+    let (mut second, mut third) = (server.connect(), server.connect());
+    ask_for_transaction(&mut second);
+    third.request(&["EVAL", LONG, "1", &free]);
+    wait_until("they wait", || {
+        let clients = c.ask("CLIENT LIST").text().to_owned();
+        clients.contains("cmd=exec") && clients.matches("cmd=eval").count() == 2
+    });
+    c.check("CONFIG SET busy-reply-threshold 50", "+OK");
+    second.expect(&aborted);
+    third.expect(BUSY);
+    c.check("SCRIPT KILL", "+OK");
+    runner.reply();
+    assert_eq!(third.call(&["EVAL", LONG, "1", &free]).to_string(), ":1");
+    ask_for_transaction(&mut second);
+    second.expect("[:1]");
+}
+
+#[test]
+fn what_waits_for_shards_of_an_endless_script_keeps_no_thread_from_others() {
+    let server = launch().with("threads", "2").with("busy-reply-threshold", "50").start();
+    let mut c = server.connect();
+    let mut runner = begin(server.connect(), ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    let free = free_key(&mut c);
+    c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
+    let mut transactions: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    transactions.iter_mut().for_each(ask_for_transaction);
+    let mut loading: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    loading.iter_mut().zip(0..).for_each(|(c, n)| ask_for_library(c, &format!("l{n}")));
+    wait_until("they wait", || {
+        let clients = c.ask("CLIENT LIST").text().to_owned();
+        ["cmd=exec", "cmd=function|load"].map(|of| clients.matches(of).count()) == [4, 8]
+    });
+    for _ in 0..3 {
+        assert_eq!(c.call(&["EVAL", LONG, "1", &free]).to_string(), ":1");
+        // A command that takes long.
+        let reply = c.call(&["SETRANGE", &free, "5000000", "x"]).to_string();
+        assert_eq!(reply, ":5000001");
+        assert_eq!(c.call(&["BITCOUNT", &free]).to_string(), ":7");
+    }
+    c.check("SCRIPT KILL", "+OK");
+    runner.reply();
+    transactions.iter_mut().for_each(|c| c.expect("[:1]"));
+    loading.iter_mut().zip(0..).for_each(|(c, n)| c.expect(&format!("\"l{n}\"")));
+}
+
+#[test]
+fn limits_end_scripts_and_undo_them() {
+    let server = server();
+    let mut c = server.connect();
+    c.check("CONFIG SET script-time-limit 20", "+OK");
+    let reply = c.call(&["EVAL", ENDLESS, "1", "k"]).to_string();
+    assert!(reply.contains("script-time-limit"), "{reply}");
+    c.check("EXISTS k k:n", ":0");
+    c.check("CONFIG SET script-time-limit 0 script-memory-limit 10mb", "+OK");
+    let grows = "redis.call('set', KEYS[1], 'x') local t = {} while true do t[#t + 1] = string.rep('x', 1000) .. #t end";
+    let reply = c.call(&["EVAL", grows, "1", "k"]).to_string();
+    assert!(reply.contains("script-memory-limit"), "{reply}");
+    c.check("EXISTS k", ":0");
+    // What is kept to undo it counts.
+    let writes = "for i = 1, 100000 do redis.call('set', KEYS[1] .. i, ARGV[1]) redis.call('set', KEYS[1] .. i, i) end";
+    let reply = c.call(&["EVAL", writes, "1", "k", &"x".repeat(1000)]).to_string();
+    assert!(reply.contains("script-memory-limit"), "{reply}");
+    c.check("DBSIZE", ":0");
+    c.check("EVAL 'return 1' 0", ":1");
+}
+
+#[test]
+fn transactions_with_endless_scripts_are_killed_as_well() {
+    let (_server, mut c, mut runner) = endless(ENDLESS_ALONE, "first");
+    wait_for_busy(&mut c, "first");
+    c.check("SCRIPT KILL", "+OK");
+    runner.reply();
+    runner.check("MULTI", "+OK");
+    runner.check("SET before 1", "+QUEUED");
+    assert_eq!(runner.call(&["EVAL", ENDLESS_ALONE, "1", "k"]).to_string(), "+QUEUED");
+    runner.check("SET after 1", "+QUEUED");
+    runner.request(&["EXEC"]);
+    wait_for_busy(&mut c, "k");
+    c.check("SCRIPT KILL", "+OK");
+    let replies = runner.reply();
+    let replies: Vec<String> = replies.items().iter().map(ToString::to_string).collect();
+    assert!(replies[1].contains("killed by user"), "{replies:?}");
+    assert_eq!((&*replies[0], &*replies[2]), ("+OK", "+OK"));
+    c.check("MGET before k after", "[\"1\", nil, \"1\"]");
+}
+
+#[test]
+fn the_server_ends_though_a_script_does_not() {
+    for end in ["SHUTDOWN NOSAVE", "SIGTERM"] {
+        let (mut server, mut c, _runner) = endless(ENDLESS_ALONE, "held");
+        wait_for_busy(&mut c, "held");
+        if end == "SIGTERM" {
+            server.signal(rustix::process::Signal::TERM);
+        } else {
+            c.check("SHUTDOWN SAVE", BUSY);
+            c.request(&["SHUTDOWN", "NOSAVE"]);
+        }
+        assert!(server.wait_for_end().success(), "{end}");
+    }
+}
+
+#[test]
+fn a_client_that_goes_leaves_its_script_to_be_killed() {
+    let (_server, mut c, runner) = endless(ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    drop(runner);
+    c.check("SCRIPT KILL", "+OK");
+    wait_until("it has ended", || c.ask("GET held").to_string() == "nil");
+}
+
+#[test]
+fn a_long_script_ends_as_it_would_have_on_a_worker() {
+    let server = launch().with("threads", "1").start();
+    let mut c = server.connect();
+    let script =
+        "local n = 0 for i = 1, tonumber(ARGV[1]) do n = redis.call('incr', KEYS[1]) end return n";
+    for round in 1..=3 {
+        let reply = c.call(&["EVAL", script, "1", "n", "50000"]).int();
+        assert_eq!(reply, round * 50_000);
+    }
+    assert_eq!(c.call(&["EVAL", script, "1", "n", "1"]).int(), 150_001);
+    // A pipeline keeps its order.
+    let calls = ["20000", "1", "20000", "1"].map(|n| encode(&["EVAL", script, "1", "m", n]));
+    c.send(calls.concat());
+    ["20000", "20001", "40001", "40002"].iter().for_each(|n| c.expect(&format!(":{n}")));
+}
+
+#[test]
+fn what_a_script_has_done_before_a_pause_is_done_after_it() {
+    let server = launch().with("threads", "1").with("busy-reply-threshold", "20").start();
+    let (mut c, mut runner) = (server.connect(), server.connect());
+    let script = "for i = 1, 100000000 do end return redis.call('incr', KEYS[1])";
+    runner.send(encode(&["EVAL", script, "1", "k"]));
+    wait_for_busy(&mut c, "k");
+    c.check("CLIENT PAUSE 1000000 WRITE", "+OK");
+    wait_until("it has ended", || c.ask("GET k").to_string() != BUSY);
+    c.check("GET k", "nil");
+    c.check("CLIENT UNPAUSE", "+OK");
+    runner.expect(":1");
+}
