@@ -6,3 +6,4 @@
 
 pub mod backlog;
 pub mod identity;
+pub mod link;

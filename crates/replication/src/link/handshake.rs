@@ -1,0 +1,199 @@
+//! What is said before the stream, one request after the other: old primaries, and proxies in between, do not expect
+//! more than one at a time.
+
+use super::{LinkError, Place};
+use crate::identity::ReplicationId;
+use tierce_wire::number::parse_i64;
+
+/// What a replica says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// The user's name, if it is not the default user.
+    pub user: Option<Vec<u8>>,
+    /// The password, if there is one.
+    pub password: Option<Vec<u8>>,
+    /// The port that it listens on, or that others shall use.
+    pub port: u16,
+    /// The address that others shall use, if it is not the one that the connection comes from.
+    pub address: Option<Vec<u8>>,
+}
+
+/// A request of the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Request {
+    Ping,
+    Auth(Vec<Vec<u8>>),
+    Port(u16),
+    Address(Vec<u8>),
+    Capabilities,
+    Sync(Option<Place>),
+}
+
+/// What came of a reply.
+pub(super) enum Answer {
+    GoesOn,
+    Copy(Place),
+    Continues(Place),
+}
+
+pub(super) struct Handshake {
+    /// What waits for its reply, and behind it what follows, backwards.
+    requests: Vec<Request>,
+}
+
+impl Request {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ping => "PING",
+            Self::Auth(_) => "AUTH",
+            Self::Port(_) => "REPLCONF listening-port",
+            Self::Address(_) => "REPLCONF ip-address",
+            Self::Capabilities => "REPLCONF capa",
+            Self::Sync(_) => "PSYNC",
+        }
+    }
+
+    fn push_to(&self, output: &mut Vec<u8>) {
+        match self {
+            Self::Ping => push_command(output, &[b"PING"]),
+            Self::Auth(words) => {
+                let words = words.iter().map(Vec::as_slice);
+                push_command(output, &[&b"AUTH"[..]].into_iter().chain(words).collect::<Vec<_>>());
+            }
+            Self::Port(port) => {
+                let port = port.to_string();
+                push_command(output, &[b"REPLCONF", b"listening-port", port.as_bytes()]);
+            }
+            Self::Address(address) => {
+                push_command(output, &[b"REPLCONF", b"ip-address", address]);
+            }
+            Self::Capabilities => {
+                push_command(output, &[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
+            }
+            Self::Sync(None) => push_command(output, &[b"PSYNC", b"?", b"-1"]),
+            Self::Sync(Some(place)) => {
+                // The first byte that is missing, counted from 1.
+                let first = place.offset.saturating_add(1).to_string();
+                push_command(output, &[b"PSYNC", place.id.as_bytes(), first.as_bytes()]);
+            }
+        }
+    }
+}
+
+impl Handshake {
+    pub(super) fn begin(
+        introduction: &Introduction,
+        place: Option<Place>,
+        output: &mut Vec<u8>,
+    ) -> Self {
+        let Introduction { user, password, port, address } = introduction.clone();
+        let auth =
+            password.map(|password| Request::Auth(user.into_iter().chain([password]).collect()));
+        let mut requests = vec![Request::Sync(place), Request::Capabilities];
+        requests.extend(address.map(Request::Address));
+        requests.push(Request::Port(port));
+        requests.extend(auth);
+        requests.push(Request::Ping);
+        let handshake = Self { requests };
+        handshake.ask(output);
+        handshake
+    }
+
+    fn ask(&self, output: &mut Vec<u8>) {
+        if let Some(request) = self.requests.last() {
+            request.push_to(output);
+        }
+    }
+
+    /// What waits for its reply.
+    pub(super) fn step(&self) -> &'static str {
+        self.requests.last().map_or("nothing", Request::name)
+    }
+
+    /// Takes a line of a reply, and asks what is next.
+    pub(super) fn answer(
+        &mut self,
+        line: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Answer, LinkError> {
+        let Some(request) = self.requests.last() else { return Ok(Answer::GoesOn) };
+        let step = request.name();
+        let refusal = || LinkError::Refused { step, reply: shown(&line[1..]) };
+        let is_error = line.starts_with(b"-");
+        match request {
+            _ if !is_error && !line.starts_with(b"+") => {
+                return Err(LinkError::NoReply { step, line: shown(line) });
+            }
+            _ if is_error && is_temporary(line) => {
+                return Err(LinkError::NotNow(shown(&line[1..])));
+            }
+            // Without AUTH a primary that wants it refuses PING, too; later replies tell.
+            Request::Ping if is_error && !wants_password(line) => return Err(refusal()),
+            Request::Auth(_) if is_error => return Err(refusal()),
+            Request::Sync(place) => {
+                if is_error {
+                    return Err(refusal());
+                }
+                return answer_of_sync(line, *place);
+            }
+            // Older primaries do not know some of the rest, and do without.
+            _ => {}
+        }
+        self.requests.pop();
+        self.ask(output);
+        Ok(Answer::GoesOn)
+    }
+}
+
+fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError> {
+    let no_reply = || LinkError::NoReply { step: "PSYNC", line: shown(line) };
+    let mut words = line[1..].split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    match words.next().unwrap_or_default() {
+        word if word.eq_ignore_ascii_case(b"FULLRESYNC") => {
+            let id = words.next().and_then(ReplicationId::parse);
+            let offset = words.next().and_then(parse_i64);
+            let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+            let (Some(id), Some(offset)) = (id, offset) else { return Err(no_reply()) };
+            Ok(Answer::Copy(Place { id, offset }))
+        }
+        // Only who has named a place can go on.
+        word if word.eq_ignore_ascii_case(b"CONTINUE") => {
+            let place = place.ok_or_else(no_reply)?;
+            let id = match words.next() {
+                None => place.id,
+                Some(id) => ReplicationId::parse(id).ok_or_else(no_reply)?,
+            };
+            Ok(Answer::Continues(Place { id, ..place }))
+        }
+        _ => Err(no_reply()),
+    }
+}
+
+/// Errors of servers that will be able to serve replicas later.
+fn is_temporary(line: &[u8]) -> bool {
+    [&b"-NOMASTERLINK"[..], b"-LOADING", b"-MASTERDOWN", b"-BUSY"]
+        .iter()
+        .any(|kind| line.starts_with(kind))
+}
+
+fn wants_password(line: &[u8]) -> bool {
+    [&b"-NOAUTH"[..], b"-NOPERM", b"-ERR operation not permitted"]
+        .iter()
+        .any(|kind| line.starts_with(kind))
+}
+
+/// The beginning of a line, fit for a log.
+pub(super) fn shown(line: &[u8]) -> String {
+    const SHOWN_MAX: usize = 200;
+    line[..line.len().min(SHOWN_MAX)].escape_ascii().to_string()
+}
+
+/// Appends a command as an array of bulk strings.
+pub(super) fn push_command(output: &mut Vec<u8>, words: &[&[u8]]) {
+    output.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        output.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        output.extend_from_slice(word);
+        output.extend_from_slice(b"\r\n");
+    }
+}
