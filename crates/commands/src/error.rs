@@ -64,6 +64,13 @@ impl CommandError {
     /// Memory is at its limit, and nothing may be evicted.
     pub const OUT_OF_MEMORY: Self =
         Self::new("OOM command not allowed when used memory > 'maxmemory'.");
+    /// The server is a replica.
+    pub const REPLICA_IS_READ_ONLY: Self =
+        Self::new("READONLY You can't write against a read only replica.");
+    /// The server is a replica that has lost its primary.
+    pub const PRIMARY_IS_DOWN: Self = Self::new(
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    );
     /// Wrong name or password.
     pub const WRONG_PASS: Self =
         Self::new("WRONGPASS invalid username-password pair or user is disabled.");

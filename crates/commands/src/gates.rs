@@ -87,6 +87,10 @@ pub enum Fault {
     OutOfMemory,
     /// The user may not do that.
     NoPermission,
+    /// The server is a replica.
+    ReadOnly,
+    /// The server is a replica that has lost its primary.
+    Stale,
 }
 
 impl Fault {
@@ -104,6 +108,8 @@ impl Fault {
             Self::NotLogged => CommandError::not_logged(kernel.durability.write_failure()),
             Self::OutOfMemory => CommandError::OUT_OF_MEMORY,
             Self::NoPermission => CommandError::new("NOPERM No permissions"),
+            Self::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
+            Self::Stale => CommandError::PRIMARY_IS_DOWN,
         }
     }
 }
@@ -117,6 +123,10 @@ pub struct Gates {
     is_late: bool,
     /// Writes are refused because snapshots cannot be written.
     cannot_save: bool,
+    /// The server is a replica.
+    is_read_only: bool,
+    /// It is one that has lost its primary, and does not show old data.
+    is_stale: bool,
     paused: bool,
     limited: bool,
     /// A client watches all commands.
@@ -158,6 +168,8 @@ impl Gates {
             refuses_writes: false,
             is_late: false,
             cannot_save: false,
+            is_read_only: false,
+            is_stale: false,
             paused: false,
             limited: false,
             watched: false,
@@ -198,7 +210,9 @@ impl Gates {
         self.cannot_save = kernel.persistence.refuses_writes();
         let is_told = kernel.keyspace.wants_events() || kernel.pubsub.tracker_count() > 0;
         self.is_congested = is_told && kernel.pubsub.is_congested();
-        let refuses = self.refuses_writes | self.cannot_save;
+        self.is_read_only = kernel.role.is_read_only();
+        self.is_stale = kernel.role.is_stale();
+        let refuses = self.refuses_writes | self.cannot_save | self.is_read_only;
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
@@ -254,6 +268,10 @@ impl Gates {
                 || spec.flags.contains(Flags::NO_AUTH)
                 || spec.name == "client"
         };
+        if self.is_stale && !spec.flags.contains(Flags::STALE) {
+            let error = CommandError::PRIMARY_IS_DOWN;
+            return Verdict::Refused(Refused { command: Some(command), error });
+        }
         match self.admit(kernel, locks, caller.access_of(command), is_exempt) {
             Admission::Passes
                 if caller.reads_messages_only()
@@ -274,6 +292,12 @@ impl Gates {
         }
     }
 
+    /// Whether old data must not be shown.
+    #[must_use]
+    pub fn are_stale(&self) -> bool {
+        self.is_stale
+    }
+
     /// What they say of a request. Some are exempt from a pause of all.
     pub fn admit(
         &self,
@@ -282,6 +306,9 @@ impl Gates {
         access: Access,
         is_exempt: impl FnOnce() -> bool,
     ) -> Admission {
+        if access.writes && self.is_read_only {
+            return Admission::Refused(Fault::ReadOnly);
+        }
         if access.writes && self.cannot_save {
             return Admission::Refused(Fault::NotSaved);
         }

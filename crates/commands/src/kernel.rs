@@ -23,6 +23,7 @@ use crate::error::CommandError;
 use crate::message::Notice;
 use crate::offload::Offload;
 use crate::pubsub::PubSub;
+use crate::replication::role::{Address, Role};
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
@@ -97,6 +98,8 @@ pub struct Kernel {
     pub scripts: Scripts,
     /// Subscriptions and messages.
     pub pubsub: Arc<PubSub>,
+    /// Whether this is a replica.
+    pub role: Role,
     shutdown: ShutdownRequest,
     /// Of the workers, then of the threads for long commands, then of those for programs.
     counters: Box<[Counters]>,
@@ -218,6 +221,7 @@ impl Kernel {
             offload: Offload::default(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),
+            role: Role::default(),
             shutdown: ShutdownRequest::default(),
             counters,
             spare: SpareCounters::default(),
@@ -261,8 +265,27 @@ impl Kernel {
     #[must_use]
     pub fn has_closed(&self, access: Access) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
-        let is_refused = || self.durability.refuses_writes() || self.persistence.refuses_writes();
+        let is_refused = || {
+            let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
+            is_full || self.role.is_read_only()
+        };
         (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
+    }
+
+    /// Follows a primary from now on, or none. Returns whether that is a change.
+    pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
+        if !self.role.follow(primary.clone(), now_ms) {
+            return false;
+        }
+        self.keyspace.set_following(primary.is_some());
+        self.config.set_primary(primary.clone().map(|primary| (primary.host, primary.port)));
+        match primary {
+            Some(primary) => {
+                self.log.notice(format_args!("This server is a replica of {primary} now"))
+            }
+            None => self.log.notice("This server is a primary now"),
+        }
+        true
     }
 
     /// Tells all workers.

@@ -80,8 +80,10 @@ pub mod tracking;
 
 pub mod process;
 mod redaction;
+pub mod replication;
 
 pub use commands::{table, table_for};
+pub use run::counts_from_now;
 
 use tierce_config as config;
 use tierce_engine as engine;

@@ -57,6 +57,28 @@ impl Kernel {
         }
     }
 
+    /// Executes a command of a stream that this server follows. What keeps clients from changing data does not keep
+    /// the primary from it, who has changed them already: neither the role nor memory nor a pause. Time stands still
+    /// before any deadline, unless the command says when something is to expire from now on.
+    pub fn apply(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
+        let counters = self.spare.take(self.commands.id_count());
+        let outcome = execute::resolve(self, args).and_then(|command| {
+            let is_relative = counts_from_now(command.spec.name, args.iter());
+            let now_ms = if is_relative { clock::unix_ms() } else { clock::STOPPED_MS };
+            let run =
+                Run { kernel: self, counters: &counters, command, args, now_ms, is_gated: false };
+            match OF_CONNECTIONS.contains(&&*command.full_name) {
+                false => run.run(caller, output),
+                true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
+            }
+        });
+        if let Err(refused) = outcome {
+            let refused = execute::refused_in_transaction(caller, refused);
+            reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
+        }
+        self.spare.give_back(counters);
+    }
+
     /// The same for a call of a known command, at a given time.
     pub fn run(
         &self,
@@ -67,7 +89,7 @@ impl Kernel {
         now_ms: i64,
     ) {
         let counters = self.spare.take(self.commands.id_count());
-        let run = Run { kernel: self, counters: &counters, command, args, now_ms };
+        let run = Run { kernel: self, counters: &counters, command, args, now_ms, is_gated: true };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
@@ -87,13 +109,18 @@ struct Run<'k, 'a> {
     command: &'k Command,
     args: Args<'a>,
     now_ms: i64,
+    /// Whether the gates may hold it back.
+    is_gated: bool,
 }
 
 impl<'k> Run<'k, '_> {
     fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
         let mut locks = self.kernel.keyspace.locks();
         locks.set_origin(Origin { source: Source::Library, client: caller.client.id });
-        let gates = self.pass_gates(caller, &mut locks)?;
+        let gates = match self.is_gated {
+            true => self.pass_gates(caller, &mut locks)?,
+            false => Gates::read(self.kernel, caller, self.now_ms),
+        };
         if caller.is_in_transaction() && self.command.is_queued() {
             self.queue(caller, output);
             return Ok(());
@@ -162,7 +189,7 @@ impl<'k> Run<'k, '_> {
 
     /// Runs the command, and accounts for it.
     fn enter(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
-        let Self { kernel, counters, command, args, now_ms } = *self;
+        let Self { kernel, counters, command, args, now_ms, .. } = *self;
         locks.set_touch(caller.touch());
         let client = Arc::clone(&caller.client);
         let mut meter = Meter::start(kernel, counters);
@@ -227,6 +254,20 @@ impl<'k> Run<'k, '_> {
             let error = CommandError::not_logged(wal.write_error());
             Reply::new(output, caller.proto).error(&error);
         }
+    }
+}
+
+/// Whether a command gives a time that counts from now.
+#[must_use]
+pub fn counts_from_now<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut has =
+        |words: &[&[u8]]| args.any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)));
+    match name {
+        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
+        // A value that happens to be such a word only means that the clock is looked at.
+        "set" | "getex" => has(&[b"ex", b"px"]),
+        "restore" => !has(&[b"absttl"]),
+        _ => false,
     }
 }
 

@@ -165,6 +165,16 @@ impl Config {
         Ok(changes)
     }
 
+    /// Takes down whom the server follows, so that CONFIG GET and CONFIG REWRITE tell. Nothing is called: this is how
+    /// the role becomes known, and not how it changes.
+    pub fn set_primary(&self, primary: Option<(Vec<u8>, u16)>) {
+        const PRIMARY: DirectiveId = DirectiveId::of("replicaof");
+        let _watchers = self.watchers.lock();
+        let mut new = Settings::clone(&self.settings());
+        new.replace(PRIMARY, Value::Primary(primary));
+        *self.current.write() = Arc::new(new);
+    }
+
     /// CONFIG REWRITE: brings the configuration file in line with what is in force. It keeps
     /// comments, order, and every line that is still true, and waits for the disk. The users have the lines that
     /// `users` makes, without the word `user`: when nobody else writes the file, so that the last one writes the newest.

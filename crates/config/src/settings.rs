@@ -195,6 +195,15 @@ impl Settings {
         }
     }
 
+    /// Host and port of the server to follow, if there is one.
+    pub fn primary(&self) -> Option<(&[u8], u16)> {
+        const PRIMARY: DirectiveId = DirectiveId::of("replicaof");
+        match self.value(PRIMARY) {
+            Value::Primary(primary) => primary.as_ref().map(|(host, port)| (&**host, *port)),
+            _ => wrong_kind(PRIMARY),
+        }
+    }
+
     /// The percentiles that INFO shows.
     pub fn percentiles(&self) -> &[f64] {
         const PERCENTILES: DirectiveId = DirectiveId::of("latency-tracking-info-percentiles");

@@ -379,7 +379,9 @@ impl<'a> Db<'a> {
         // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
         // used since.
         if unsafe { found.as_mut() }.is_expired(now_ms) {
-            self.expire(key);
+            if !self.at.keyspace.is_following() {
+                self.expire(key);
+            }
             return None;
         }
         Some(found)

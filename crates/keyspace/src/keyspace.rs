@@ -143,6 +143,8 @@ pub struct Keyspace {
     /// Whether a value has ever been nowhere else.
     pub(crate) has_spilled: AtomicBool,
     pub(crate) aging: Aging,
+    /// Another server decides what expires. Relaxed: a moment more or less makes no difference.
+    is_following: AtomicBool,
 }
 
 impl Keyspace {
@@ -190,6 +192,7 @@ impl Keyspace {
             cold: OnceLock::new(),
             has_spilled: AtomicBool::new(false),
             aging: Aging::default(),
+            is_following: AtomicBool::new(false),
         })
     }
 
@@ -262,6 +265,20 @@ impl Keyspace {
     /// All databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
         DbIndex::below(self.databases)
+    }
+
+    /// Says whether the keyspace follows that of another server. While it does, keys whose deadline has come stay, but
+    /// are not shown, until the other server removes them, and nothing is evicted. Callers that change keys have to
+    /// see all of them then: they say that it is a time before any deadline.
+    pub fn set_following(&self, is_following: bool) {
+        self.is_following.store(is_following, Ordering::Relaxed);
+        self.reaper_wakeup.notify();
+    }
+
+    /// Whether another server decides what expires.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.is_following.load(Ordering::Relaxed)
     }
 
     /// The longest value that an append or a write beyond the end may make.

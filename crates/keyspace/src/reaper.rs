@@ -115,7 +115,10 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         let expired = locks.expire_some(now_ms);
         let nanos = begun.elapsed().as_nanos() as u64;
         keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
-        let evicted = locks.evict(now_ms, EVICT_BATCH);
+        let evicted = match keyspace.is_following() {
+            false => locks.evict(now_ms, EVICT_BATCH),
+            true => Evicted::Nothing,
+        };
         let trimmed = locks.trim_cached_keys();
         let aged = locks.age_some(now_ms);
         // Those who waited for the removed keys are told now, not after the sleep.
@@ -145,6 +148,7 @@ fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     let aging_ms = keyspace.aging.due_in_ms(now_ms);
     let deadline_ms = keyspace
         .next_deadline_ms()
+        .filter(|_| !keyspace.is_following())
         .map_or(i64::MAX, |deadline_ms| deadline_ms.saturating_sub(now_ms).min(SLEEP_MS_MAX));
     aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
@@ -160,6 +164,9 @@ impl ShardLocks<'_> {
     fn expire_some(&mut self, now_ms: i64) -> Left {
         let mut left = Left::Nothing;
         let keyspace = self.keyspace();
+        if keyspace.is_following() {
+            return left;
+        }
         let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
         for (index, (keys_ms, fields_ms)) in times.enumerate() {
             if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {

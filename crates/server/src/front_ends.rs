@@ -433,6 +433,9 @@ pub fn admit(
     access: Option<Access>,
 ) -> Admission {
     let Some(access) = access else { return Admission::Passes };
+    if gates.are_stale() {
+        return Admission::Refused(Fault::Stale);
+    }
     let locks = guard.apart().expect("only RESP locks shards for several requests");
     gates.admit(kernel, locks, access, || false)
 }

@@ -16,6 +16,7 @@ use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSet
 use crate::acl::{self, ChannelDefault, FileError, Terms, Users};
 use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS};
 use crate::command::Table;
+use crate::commands::replication::role::Address;
 use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
 };
@@ -29,6 +30,7 @@ use crate::message::Notice;
 use crate::notifications;
 use crate::persistence::{self, Cause, Holding, OwnFiles};
 use crate::pid_file::PidFile;
+use crate::replication::replica::Follower;
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
@@ -152,6 +154,7 @@ pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
     long_commands: LongCommands,
+    follower: Follower,
     /// Carries out saves.
     startup: Startup,
     supervisor: Supervisor,
@@ -219,6 +222,11 @@ impl Instance {
             persistence::remove_leftovers(&startup.dir, holding, &engine.log);
         }
         let server = Arc::new(Server::new(engine, commands, workers, listening));
+        // Before any client is served.
+        if let Some((host, port)) = server.config.settings().primary() {
+            let primary = Address { host: host.to_vec(), port };
+            server.follow(Some(primary), crate::clock::unix_ms());
+        }
         server.load_users()?;
         server.scripts.libraries.check(&**server);
         let runtime = serve(&server, workers, tls)?;
@@ -229,8 +237,17 @@ impl Instance {
         watch_config(&server, runtime.handle());
         notifications::connect(&server);
         tracking::connect(&server);
+        let follower = Follower::start(&server)?;
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, long_commands, startup, supervisor, _pid_file: pid_file })
+        Ok(Self {
+            server,
+            runtime,
+            long_commands,
+            follower,
+            startup,
+            supervisor,
+            _pid_file: pid_file,
+        })
     }
 
     /// Ends the server from anywhere.
@@ -256,7 +273,7 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, supervisor, .. } = self;
+        let Self { server, runtime, long_commands, follower, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -277,6 +294,7 @@ impl Instance {
         supervisor.stopping(log);
         runtime.handle().drain(DRAIN_MAX);
         // What has begun comes to its end, and into the log.
+        drop(follower);
         drop(long_commands);
         runtime.join();
         // The last clones, so that Unix sockets leave no file behind.

@@ -98,7 +98,7 @@ const ENGINE: &[&str] = &[
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
     // What needs nothing.
-    "process",
+    "process", "replication",
     // Replies, and who gets them.
     "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "caller", "answer", "offload", "scripting", "shutdown",
     // The kernel, and how it executes.
@@ -112,7 +112,7 @@ const SERVER: &[&str] = &[
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
     "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
+    "set_aside", "deadlines", "deliver", "batch", "replication", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
 ];
 
 /// A file of a crate, by its path inside of `src`, and its text.

@@ -36,7 +36,7 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 14] = [
+const CHAPTERS: [(Group, Rows); 15] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
     (Group::PedroKv, pedrokv::ROWS),
@@ -47,6 +47,7 @@ const CHAPTERS: [(Group, Rows); 14] = [
     (Group::Persistence, persistence::ROWS),
     (Group::Data, data::ROWS),
     (Group::Observability, observability::ROWS),
+    (Group::Replication, replication::FOLLOWING),
     (Group::Replication, replication::ROWS),
     (Group::Cluster, cluster::ROWS),
     (Group::Tls, tls::ROWS),

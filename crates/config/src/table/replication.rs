@@ -4,27 +4,23 @@ use super::super::directive::{Directive, accepted_unless_marked, row};
 use super::super::kind::Kind;
 use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
 
+/// What a replica goes by.
 #[rustfmt::skip]
-pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
+pub(super) const FOLLOWING: &[Directive] = &[
     row("replicaof", Kind::Primary, "",
         "Host and port of the server to be a copy of. Empty: this server is a primary.")
-        .alias("slaveof").before_start()
-        .refused(&[],
-            "this server cannot be a replica, and would serve an empty or old data set as a \
-             primary; import the data (tierce import)"),
+        .alias("slaveof").before_start(),
     row("masterauth", Kind::Text, "",
         "Password for the primary.")
-        .secret()
-        .refused(&[],
-            "this server cannot be a replica; remove the line"),
+        .secret(),
     row("masteruser", Kind::Text, "",
         "User name for the primary. Empty: the default user.")
-        .secret()
-        .refused(&[],
-            "this server cannot be a replica; remove the line"),
+        .secret(),
     row("replica-read-only", Kind::Bool, "yes",
         "Let clients of a replica only read.")
-        .alias("slave-read-only"),
+        .alias("slave-read-only")
+        .refused(&[],
+            "a replica that clients write to is no copy any more, and nothing would make it one again"),
     row("replica-serve-stale-data", Kind::Bool, "yes",
         "Answer clients of a replica even while it has lost its primary.")
         .alias("slave-serve-stale-data"),
@@ -39,12 +35,20 @@ pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
         .alias("slave-announce-port"),
     row("replica-announced", Kind::Bool, "yes",
         "Let sentinels tell clients about this replica."),
+    row("replica-ignore-maxmemory", Kind::Bool, "yes",
+        "Let a replica evict only what its primary evicts.")
+        .alias("slave-ignore-maxmemory")
+        .refused(&[],
+            "a replica removes only what its primary removes, or it would be no copy any more"),
+    row("repl-timeout", Kind::Int(1, INT_MAX), "60",
+        "Seconds of silence after which a replication link counts as broken."),
+];
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
     row("replica-lazy-flush", Kind::Bool, "no",
         "Free the old data in the background before a full copy.")
         .alias("slave-lazy-flush"),
-    row("replica-ignore-maxmemory", Kind::Bool, "yes",
-        "Let a replica evict only what its primary evicts.")
-        .alias("slave-ignore-maxmemory"),
     row("replica-ignore-disk-write-errors", Kind::Bool, "no",
         "Let a replica go on when its disk fails."),
     row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
@@ -59,8 +63,6 @@ pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
         "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
         .alias("min-slaves-max-lag")
         .accepted("Only `min-replicas-to-write` would use it."),
-    row("repl-timeout", Kind::Int(1, INT_MAX), "60",
-        "Seconds of silence after which a replication link counts as broken."),
     row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
         "Seconds between signs of life to replicas.")
         .alias("repl-ping-slave-period"),

@@ -6,10 +6,14 @@
 //!   lacks are removed only at the end. The log is never emptied on the way.
 //! - A damaged file is detected before anything changes.
 
+use std::path::Path;
+
 use tierce_keyspace::{CodeKind, ShardLocks};
 
 use super::Engine;
-use crate::persistence::{Cause, LoadError, Names, Purpose, SaveError, Unfit, read, snapshot_path};
+use crate::persistence::{
+    Cause, LoadError, LoadReport, Names, Purpose, SaveError, Unfit, read, read_all, snapshot_path,
+};
 
 /// So often a save is made once more, because something has changed meanwhile. With writes held back, that can
 /// be only what was under way, or a command that is no write to others, as DEBUG POPULATE.
@@ -66,6 +70,36 @@ impl Engine {
         Err(ReloadError::Changing)
     }
 }
+
+/// Replacing all data by those of another server.
+impl Engine {
+    /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
+    /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. `then` is
+    /// called while all is still locked.
+    ///
+    /// # Errors
+    /// When the file is damaged, or something in it has no place in this server; nothing has changed then.
+    pub fn replace_all(
+        &self,
+        path: &Path,
+        locks: &mut ShardLocks<'_>,
+        then: impl FnOnce(),
+    ) -> Result<LoadReport, ReloadError> {
+        let missing = || ReloadError::Missing(path.display().to_string());
+        let (log, refuse) = (&self.log, Unfit::Refuse);
+        read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)?;
+        let mut names = Names::default();
+        let mut all = locks.lock_all();
+        let noting = Purpose::LoadAndNote(&mut names);
+        let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
+        remove_all_but(all.locks(), &names, NO_TIME_MS);
+        then();
+        Ok(loaded)
+    }
+}
+
+/// Before any deadline.
+const NO_TIME_MS: i64 = i64::MIN;
 
 fn save(engine: &Engine, locks: &mut ShardLocks<'_>, now_ms: i64) -> Result<(), String> {
     // The saver needs the shards.

@@ -105,6 +105,29 @@ pub(crate) fn read(
     purpose: Purpose<'_>,
     unfit: Unfit,
 ) -> Result<Option<LoadReport>, LoadError> {
+    read_at(path, locks, log, verifies, purpose, unfit, crate::clock::unix_ms())
+}
+
+/// The same with keys whose deadline has come, for a server that decides on them as little as on others.
+pub(crate) fn read_all(
+    path: &Path,
+    locks: &mut ShardLocks<'_>,
+    log: &Log,
+    purpose: Purpose<'_>,
+    unfit: Unfit,
+) -> Result<Option<LoadReport>, LoadError> {
+    read_at(path, locks, log, true, purpose, unfit, i64::MIN)
+}
+
+fn read_at(
+    path: &Path,
+    locks: &mut ShardLocks<'_>,
+    log: &Log,
+    verifies: bool,
+    purpose: Purpose<'_>,
+    unfit: Unfit,
+    now_ms: i64,
+) -> Result<Option<LoadReport>, LoadError> {
     let io_error = |source| LoadError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -124,8 +147,11 @@ pub(crate) fn read(
         log,
         purpose,
         unfit,
-        now_ms: crate::clock::unix_ms(),
-        written_ms_max: values::written_ms_max(&metadata),
+        now_ms,
+        written_ms_max: match now_ms {
+            i64::MIN => i64::MIN,
+            _ => values::written_ms_max(&metadata),
+        },
         note: ItemNote::NONE,
         report: LoadReport::default(),
         total_bytes,

@@ -162,7 +162,7 @@ fn refusals_and_nonsense_have_their_errors() {
             "instead of a reply to full copy came: $-5".into()),
         (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 1\r\n-ERR disk\r\n"),
             "the primary cannot serve replicas now: ERR disk".into()),
-        (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 1\r\n$0\r\n*1\r\nx"),
+        (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 1\r\n$0\r\n*1\r\nx\r\n"),
             "at offset 1 of the stream there is no command: Protocol error: expected '$', got 'x'".into()),
         (long, format!("a line of more than {LINE_LEN_MAX} bytes came in reply to PING")),
     ];

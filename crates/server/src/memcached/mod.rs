@@ -50,3 +50,9 @@ const NO_PERMISSION: &str = "the user has no permission for that";
 
 /// The error for a reader of a key that holds no string.
 const WRONG_TYPE: &str = "the key holds no string";
+
+/// Of a replica.
+const READ_ONLY: &str = "this server is a read only replica";
+
+/// Of a replica that has lost its primary.
+const PRIMARY_IS_DOWN: &str = "the link with the primary is down";

@@ -9,7 +9,10 @@ use super::counters::Count;
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
-use super::{MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, WRONG_TYPE, expiry};
+use super::{
+    MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
+    WRONG_TYPE, expiry,
+};
 use crate::command::Access;
 use crate::front_ends::{Outcome, write_value};
 use crate::gates::Fault;
@@ -258,6 +261,8 @@ impl Run<'_, '_> {
             Refusal::Server(Fault::NotLogged) => NOT_LOGGED,
             Refusal::Server(Fault::NotSaved) => NOT_SAVED,
             Refusal::Server(Fault::NoPermission) => NO_PERMISSION,
+            Refusal::Server(Fault::ReadOnly) => READ_ONLY,
+            Refusal::Server(Fault::Stale) => PRIMARY_IS_DOWN,
         };
         self.note_refusal(refusal);
         if reply == Reply::Wanted {

@@ -45,3 +45,9 @@ const NO_PERMISSION: &str = "err: the default user has no permission for that";
 
 /// The error for a reader of a key that holds no string, or a string that fits no frame.
 const NOT_A_VALUE: &str = Failure::NotSupported.text();
+
+/// The error for a writer to a replica.
+const READ_ONLY: &str = "err: this server is a read only replica";
+
+/// The error for a client of a replica that has lost its primary.
+const PRIMARY_IS_DOWN: &str = "err: the link with the primary is down";

@@ -9,7 +9,7 @@ use tierce_wire::pedrokv::{Failure, Kind, Response, Status};
 
 use super::serve::place;
 use super::session::Session;
-use super::{NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD};
+use super::{NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY};
 use crate::acl::Rights;
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
@@ -204,12 +204,14 @@ impl Run<'_, '_, '_> {
             Fault::OutOfMemory => OUT_OF_MEMORY,
             Fault::NotLogged | Fault::NotSaved => Failure::Io.text(),
             Fault::NoPermission => NO_PERMISSION,
+            Fault::ReadOnly => READ_ONLY,
+            Fault::Stale => PRIMARY_IS_DOWN,
         }
     }
 
     #[inline]
     fn get(&mut self, request: &Keyed<'_>) {
-        if let Some(fault @ Fault::NoPermission) = self.stages.fault {
+        if let Some(fault @ (Fault::NoPermission | Fault::Stale)) = self.stages.fault {
             let text = self.refuse(fault);
             return self.fail(request.id, text);
         }

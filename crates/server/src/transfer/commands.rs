@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::clock::{STOPPED_MS, unix_ms};
 use crate::command::Flags;
-use crate::commands;
+use crate::commands::{self, counts_from_now};
 use crate::config::{Config, LogLevel, Settings};
 use crate::durability::Durability;
 use crate::engine::Engine;
@@ -72,7 +72,7 @@ impl Executor {
             return Err(Refusal::Unknown);
         }
         let now_ms =
-            if is_relative(command.spec.name, args.iter()) { unix_ms() } else { STOPPED_MS };
+            if counts_from_now(command.spec.name, args.iter()) { unix_ms() } else { STOPPED_MS };
         let begin = self.output.mark();
         self.kernel.run(command, &mut self.caller, args, &mut self.output, now_ms);
         let reply = self.output.buffer();
@@ -81,19 +81,6 @@ impl Executor {
         });
         self.output.truncate(begin);
         failed.map_or(Ok(()), Err)
-    }
-}
-
-/// Whether a command gives a time that counts from now.
-fn is_relative<'a>(name: &str, mut args: impl Iterator<Item = &'a [u8]>) -> bool {
-    let mut has =
-        |words: &[&[u8]]| args.any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word)));
-    match name {
-        "setex" | "psetex" | "expire" | "pexpire" | "hexpire" | "hpexpire" => true,
-        // A value that happens to be such a word only means that the clock is looked at.
-        "set" | "getex" => has(&[b"ex", b"px"]),
-        "restore" => !has(&[b"absttl"]),
-        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::command::{Done, Flags, Group, Scope, Spec, exactly, many, no_argument
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::replication::role::LinkState;
 use crate::shutdown::{Saving, Shutdown};
 use crate::waiting::Awaited;
 
@@ -227,6 +228,17 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
 }
 
 fn role(ctx: &mut Context<'_, '_>) -> Done {
+    if let Some(following) = ctx.kernel.role.following() {
+        ctx.reply.array(5);
+        ctx.reply.bulk(b"slave");
+        ctx.reply.bulk(&following.primary.host);
+        ctx.reply.int(following.primary.port.into());
+        ctx.reply.bulk(following.link.name().as_bytes());
+        let is_known = following.link == LinkState::Connected;
+        let place = following.place.filter(|_| is_known);
+        ctx.reply.int(place.map_or(-1, |place| place.offset as i64));
+        return Ok(());
+    }
     ctx.reply.array(3);
     ctx.reply.bulk(b"master");
     ctx.reply.int(0);

@@ -164,6 +164,9 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     fn closed_to(&self, flags: Flags) -> Option<CommandError> {
         let kernel = self.kernel;
         let writes = flags.contains(Flags::WRITE);
+        if writes && kernel.role.is_read_only() {
+            return Some(CommandError::REPLICA_IS_READ_ONLY);
+        }
         if writes && kernel.persistence.refuses_writes() {
             return Some(CommandError::CANNOT_SAVE);
         }

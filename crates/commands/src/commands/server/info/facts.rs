@@ -8,6 +8,7 @@ use crate::durability::{CompactionFigures, WalFigures};
 use crate::kernel::{Kernel, KeyStats};
 use crate::memory::MemoryReport;
 use crate::process::{self, CpuTimes};
+use crate::replication::role::Following;
 use crate::stats::{Stat, Totals};
 
 pub(super) struct Facts<'a> {
@@ -21,6 +22,7 @@ pub(super) struct Facts<'a> {
     log: OnceCell<Option<WalFigures>>,
     compaction: OnceCell<CompactionFigures>,
     rates: OnceCell<[f64; 3]>,
+    following: Option<Following>,
 }
 
 impl<'a> Facts<'a> {
@@ -36,7 +38,13 @@ impl<'a> Facts<'a> {
             log: OnceCell::new(),
             compaction: OnceCell::new(),
             rates: OnceCell::new(),
+            following: kernel.role.following(),
         }
+    }
+
+    /// The figures of a replica.
+    pub(super) fn following(&self) -> Option<&Following> {
+        self.following.as_ref()
     }
 
     pub(super) fn settings(&self) -> &Settings {

@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::facts::Facts;
-use super::field::{Field, always, each, is};
+use super::field::{Field, always, each, is, maybe};
 use crate::config::DirectiveId;
+use crate::replication::role::{Following, LinkState};
 
 #[rustfmt::skip]
 pub(super) const SERVER: &[Field] = &[
@@ -50,13 +51,52 @@ pub(super) const SERVER: &[Field] = &[
 
 #[rustfmt::skip]
 pub(super) const REPLICATION: &[Field] = &[
-    always("role", "master", "There are no replicas."),
+    is("role", |f| if f.following().is_some() { "slave" } else { "master" }.to_owned(),
+        "`slave` for a replica."),
+    maybe("master_host", |f| Some(f.following()?.primary.host.escape_ascii().to_string()),
+        "The primary's, of a replica."),
+    maybe("master_port", |f| Some(f.following()?.primary.port.to_string()), "The same."),
+    maybe("master_link_status", |f| Some(if is_up(f.following()?) { "up" } else { "down" }.into()),
+        "`up` while the stream arrives."),
+    maybe("master_last_io_seconds_ago", |f| Some(match f.following()? {
+        of if is_up(of) => (f.now_ms.saturating_sub(of.last_io_ms) / 1000).max(0).to_string(),
+        _ => "-1".to_owned(),
+    }), "Seconds since something arrived from the primary."),
+    maybe("master_sync_in_progress", |f| {
+        Some(u8::from(f.following()?.link == LinkState::Sync).to_string())
+    }, "1 during a full copy."),
+    maybe("slave_read_repl_offset", |f| Some(f.following()?.read_offset.to_string()),
+        "Bytes of the stream that have arrived."),
+    maybe("slave_repl_offset", |f| Some(f.following()?.place.map_or(0, |place| place.offset).to_string()),
+        "Bytes of the stream that have been applied."),
+    maybe("master_sync_total_bytes", |f| in_copy(f).map(|_| "-1".to_owned()),
+        "Bytes of the full copy, which are not known."),
+    maybe("master_sync_read_bytes", |f| in_copy(f).map(|of| of.copied_bytes.to_string()),
+        "Bytes of it that have arrived."),
+    maybe("master_link_down_since_seconds", |f| {
+        let of = f.following().filter(|of| !is_up(of))?;
+        Some((f.now_ms.saturating_sub(of.down_since_ms) / 1000).max(0).to_string())
+    }, "Seconds without a stream."),
+    maybe("slave_priority", |f| {
+        f.following()?;
+        Some(f.settings().number(const { DirectiveId::of("replica-priority") }).to_string())
+    }, "The directive `replica-priority`."),
+    maybe("slave_read_only", |f| f.following().map(|_| "1".to_owned()), "Replicas are."),
+    maybe("replica_announced", |f| {
+        f.following()?;
+        Some(u8::from(f.settings().is_on(const { DirectiveId::of("replica-announced") })).to_string())
+    }, "The directive `replica-announced`."),
     always("connected_slaves", "0", "The same."),
     always("master_failover_state", "no-failover", "The same."),
-    is("master_replid", |f| f.kernel.run_id.clone(), "The run id."),
+    is("master_replid", |f| match f.following().and_then(|of| of.place) {
+        Some(place) => place.id.to_string(),
+        None => f.kernel.run_id.clone(),
+    }, "The name of the stream: of a replica that of its primary, else the run id."),
     always("master_replid2", "0000000000000000000000000000000000000000",
         "There was no other master."),
-    always("master_repl_offset", "0", "Nothing was sent to a replica."),
+    is("master_repl_offset", |f| {
+        f.following().and_then(|of| of.place).map_or(0, |place| place.offset).to_string()
+    }, "Bytes of the stream."),
     always("second_repl_offset", "-1", "There was no other master."),
     always("repl_backlog_active", "0", "Nothing is kept for replicas."),
     is("repl_backlog_size", |f| f.settings().bytes(const { DirectiveId::of("repl-backlog-size") }).to_string(),
@@ -75,6 +115,15 @@ pub(super) const CPU: &[Field] = &[
         "Of the process' first thread, which serves no connections."),
     is("used_cpu_user_main_thread", |f| seconds(f.cpu_of_main().user), "The same in the program."),
 ];
+
+fn is_up(following: &Following) -> bool {
+    following.link == LinkState::Connected
+}
+
+/// Of a replica during a full copy.
+fn in_copy<'f>(f: &'f Facts<'_>) -> Option<&'f Following> {
+    f.following().filter(|following| following.link == LinkState::Sync)
+}
 
 pub(super) const CLUSTER: &[Field] = &[always("cluster_enabled", "0", "There is no cluster.")];
 

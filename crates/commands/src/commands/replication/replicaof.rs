@@ -1,0 +1,55 @@
+//! REPLICAOF, and SLAVEOF, as Sentinel calls it.
+
+use tierce_wire::number;
+
+use crate::command::{Done, Flags, Group, Spec, exactly};
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::replication::role::Address;
+
+pub(super) static COMMANDS: &[Spec] = &[
+    Spec {
+        name: "replicaof",
+        ..spec().since("5.0.0", "O(1)").example(
+            r#"
+            > REPLICAOF NO ONE
+            OK
+            "#,
+        )
+    },
+    Spec {
+        name: "slaveof",
+        ..spec().since("1.0.0", "O(1)").deprecated("5.0.0", "`REPLICAOF`").example(
+            r#"
+            > SLAVEOF NO ONE
+            OK
+            "#,
+        )
+    },
+];
+
+const fn spec() -> Spec {
+    Spec::new("replicaof", Group::Server, exactly!(replicaof))
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
+        .doc("<host port | NO ONE>", "Makes the server a replica of another one, or a primary.")
+}
+
+fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
+    let primary = match host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
+        true => None,
+        false => {
+            let port = number::parse_i64(port).and_then(|port| u16::try_from(port).ok());
+            let port = port.filter(|port| *port != 0);
+            let port = port.ok_or(CommandError::new("ERR Invalid master port"))?;
+            Some(Address { host: host.to_vec(), port })
+        }
+    };
+    if ctx.kernel.follow(primary, ctx.now_ms) {
+        ctx.reply.ok();
+    } else if host.eq_ignore_ascii_case(b"no") {
+        ctx.reply.ok();
+    } else {
+        ctx.reply.simple("OK Already connected to specified master");
+    }
+    Ok(())
+}

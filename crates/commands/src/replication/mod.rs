@@ -1,0 +1,3 @@
+//! Replication, as far as commands know it.
+
+pub mod role;

@@ -1,0 +1,247 @@
+//! Whether this server is a replica, of which primary, and how it gets along with it.
+//!
+//! Commands change whom it follows; a thread of the server follows, and says here how far it is. What every request
+//! asks is one atomic load.
+//!
+//! **Invariant:** clients do not change keys while the server is a replica: it would no longer be a copy, and nothing
+//! would make it one again.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_replication::link::Place;
+
+/// Clients must not change data.
+const READ_ONLY: u8 = 1;
+/// Clients must not read old data.
+const STALE: u8 = 2;
+
+/// Where a primary listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Its name or address.
+    pub host: Vec<u8>,
+    /// Its port.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host.escape_ascii(), self.port)
+    }
+}
+
+/// How far the link to the primary is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkState {
+    /// There is none, and there will be an attempt.
+    #[default]
+    Connect,
+    /// A connection is being made, or the two introduce themselves.
+    Connecting,
+    /// A full copy is under way.
+    Sync,
+    /// The stream arrives.
+    Connected,
+}
+
+impl LinkState {
+    /// As ROLE names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Connecting => "connecting",
+            Self::Sync => "sync",
+            Self::Connected => "connected",
+        }
+    }
+}
+
+/// A replica's figures.
+#[derive(Clone, Debug)]
+pub struct Following {
+    /// Whom it follows.
+    pub primary: Address,
+    /// How far the link is.
+    pub link: LinkState,
+    /// What is known of the stream; `None` before the first full copy.
+    pub place: Option<Place>,
+    /// Bytes of the stream that have arrived, of which some may not be applied yet.
+    pub read_offset: u64,
+    /// When something last arrived, in Unix milliseconds.
+    pub last_io_ms: i64,
+    /// Since when there is no stream, in Unix milliseconds.
+    pub down_since_ms: i64,
+    /// Bytes of the full copy that have arrived.
+    pub copied_bytes: u64,
+    /// Counts the changes of the primary: the link of an older number is to be given up.
+    pub number: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    following: Option<Following>,
+    number: u64,
+    serves_stale: bool,
+    is_ended: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Role {
+    state: Mutex<State>,
+    changed: Condvar,
+    closes: AtomicU8,
+}
+
+impl Role {
+    /// Whether clients must not change data.
+    #[inline]
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.closes.load(Relaxed) & READ_ONLY != 0
+    }
+
+    /// Whether clients must not read data that may be old.
+    #[inline]
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.closes.load(Relaxed) & STALE != 0
+    }
+
+    /// The figures of a replica; `None` of a primary.
+    #[must_use]
+    pub fn following(&self) -> Option<Following> {
+        self.state.lock().following.clone()
+    }
+
+    /// Follows a primary from now on, or none. Returns whether that is a change. What is known of a stream stays known
+    /// with another primary, which may have the same stream; as a primary, the server has a stream of its own.
+    pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
+        let mut state = self.state.lock();
+        if state.following.as_ref().map(|following| &following.primary) == primary.as_ref() {
+            return false;
+        }
+        state.number += 1;
+        let number = state.number;
+        let place = state.following.as_ref().and_then(|following| following.place);
+        state.following = primary.map(|primary| Following {
+            primary,
+            link: LinkState::Connect,
+            place,
+            read_offset: place.map_or(0, |place| place.offset),
+            last_io_ms: now_ms,
+            down_since_ms: now_ms,
+            copied_bytes: 0,
+            number,
+        });
+        self.note(&state);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Says whether clients may read data that may be old.
+    pub fn set_serves_stale(&self, serves_stale: bool) {
+        let mut state = self.state.lock();
+        state.serves_stale = serves_stale;
+        self.note(&state);
+    }
+
+    fn note(&self, state: &State) {
+        let closes = match &state.following {
+            None => 0,
+            Some(Following { link: LinkState::Connected, .. }) => READ_ONLY,
+            Some(_) if state.serves_stale => READ_ONLY,
+            Some(_) => READ_ONLY | STALE,
+        };
+        self.closes.store(closes, Relaxed);
+    }
+
+    /// Changes the figures of the link with this number. `false` if it is to be given up.
+    #[must_use]
+    pub fn update(&self, number: u64, change: impl FnOnce(&mut Following)) -> bool {
+        let mut state = self.state.lock();
+        if state.is_ended {
+            return false;
+        }
+        let Some(following) = state.following.as_mut().filter(|of| of.number == number) else {
+            return false;
+        };
+        change(following);
+        self.note(&state);
+        true
+    }
+
+    /// Waits until there is a primary to follow, or the end.
+    #[must_use]
+    pub fn wait_for_primary(&self) -> Option<Following> {
+        let mut state = self.state.lock();
+        loop {
+            match &state.following {
+                _ if state.is_ended => return None,
+                Some(following) => return Some(following.clone()),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Waits for so long, or until the link with this number is to be given up.
+    pub fn pause(&self, number: u64, time: Duration) {
+        let mut state = self.state.lock();
+        let is_current = state.following.as_ref().is_some_and(|of| of.number == number);
+        if is_current && !state.is_ended {
+            let _ = self.changed.wait_for(&mut state, time);
+        }
+    }
+
+    /// Ends the thread that follows.
+    pub fn end(&self) {
+        self.state.lock().is_ended = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        Address { host: b"h".to_vec(), port }
+    }
+
+    #[test]
+    fn what_clients_may_do() {
+        let role = Role::default();
+        let may = || (!role.is_read_only(), !role.is_stale());
+        assert_eq!(may(), (true, true));
+        assert!(role.follow(Some(address(1)), 0));
+        assert_eq!(may(), (false, false));
+        role.set_serves_stale(true);
+        assert_eq!(may(), (false, true));
+        role.set_serves_stale(false);
+        let number = role.following().unwrap().number;
+        assert!(role.update(number, |following| following.link = LinkState::Connected));
+        assert_eq!(may(), (false, true));
+        assert!(role.follow(None, 0));
+        assert_eq!(may(), (true, true));
+    }
+
+    #[test]
+    fn a_link_is_given_up_when_the_primary_changes() {
+        let role = Role::default();
+        assert!(role.follow(Some(address(1)), 5));
+        assert!(!role.follow(Some(address(1)), 6), "it follows already");
+        let first = role.wait_for_primary().unwrap();
+        assert!(role.update(first.number, |_| ()));
+        assert!(role.follow(Some(address(2)), 7));
+        assert!(!role.update(first.number, |_| panic!("of an old link")));
+        // Returns at once.
+        role.pause(first.number, Duration::from_secs(3600));
+        role.end();
+        assert!(role.wait_for_primary().is_none());
+        assert!(!role.update(role.following().unwrap().number, |_| panic!("ended")));
+    }
+}

@@ -1,0 +1,3 @@
+//! Replication over sockets.
+
+pub mod replica;

@@ -1,0 +1,102 @@
+//! Applies the commands of a stream.
+//!
+//! A transaction counts from its EXEC on: a stream that ends inside of one goes on before it.
+
+use std::sync::Arc;
+
+use tierce_output::Output;
+use tierce_replication::link::Place;
+use tierce_wire::resp::Args;
+
+use crate::caller::Caller;
+use crate::clients::{Client, Origin};
+use crate::server::Server;
+
+/// Errors of commands that are logged for one link.
+const ERRORS_LOGGED_MAX: u64 = 10;
+
+/// Who executes what the primary has executed.
+pub(super) struct Applier<'s> {
+    server: &'s Server,
+    caller: Caller,
+    output: Output,
+    place: Option<Place>,
+    errors: u64,
+}
+
+/// What came of a command.
+pub(super) enum Applied {
+    Done,
+    /// The primary wants to know how far this replica is.
+    AskedForOffset,
+    /// The data are no copy any more, for this reason.
+    Lost(String),
+}
+
+impl<'s> Applier<'s> {
+    /// One that has no place yet.
+    pub(super) fn new(server: &'s Server) -> Self {
+        let client = Client::new(Origin::default(), crate::clock::unix_ms());
+        let caller = Caller::new(Arc::new(client), true);
+        Self { server, caller, output: Output::new(), place: None, errors: 0 }
+    }
+
+    /// One that begins at this place.
+    pub(super) fn at(server: &'s Server, place: Place) -> Self {
+        Self { place: Some(place), ..Self::new(server) }
+    }
+
+    /// The stream goes on.
+    pub(super) fn go_on(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// What is applied of the stream.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    /// Executes a command, with which the stream is known up to `offset`.
+    pub(super) fn apply(&mut self, args: Args<'_>, offset: u64) -> Applied {
+        let name = args.at(0);
+        if name.eq_ignore_ascii_case(b"replconf") {
+            self.advance(offset);
+            let is_asked = args.get(1).is_some_and(|what| what.eq_ignore_ascii_case(b"getack"));
+            return if is_asked { Applied::AskedForOffset } else { Applied::Done };
+        }
+        let is_exec = name.eq_ignore_ascii_case(b"exec");
+        let begin = self.output.mark();
+        self.server.apply(&mut self.caller, args, &mut self.output);
+        let reply = self.output.buffer();
+        let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
+        self.output.truncate(begin);
+        self.advance(offset);
+        match error {
+            Some(error) if is_exec => Applied::Lost(error.escape_ascii().to_string()),
+            Some(error) => {
+                self.log(name, &error);
+                Applied::Done
+            }
+            None => Applied::Done,
+        }
+    }
+
+    fn advance(&mut self, offset: u64) {
+        if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
+            place.offset = offset;
+        }
+    }
+
+    /// The primary has executed what failed here: another version, or a limit that is lower here.
+    fn log(&mut self, name: &[u8], error: &[u8]) {
+        self.errors += 1;
+        if self.errors > ERRORS_LOGGED_MAX {
+            return;
+        }
+        let (name, error) = (name.escape_ascii(), error.escape_ascii());
+        let last = if self.errors == ERRORS_LOGGED_MAX { "; more are not logged" } else { "" };
+        self.server.log.warning(format_args!(
+            "The primary's command {name} failed here, and the data may differ from now on: {error}{last}"
+        ));
+    }
+}

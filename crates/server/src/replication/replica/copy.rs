@@ -1,0 +1,44 @@
+//! A full copy: written into a file beside the data, and loaded when it is whole.
+
+use std::io::{self, Write};
+
+use tierce_replication::link::Place;
+
+use super::{FollowError, dir_of};
+use crate::persistence::{LoadReport, NewFile, SaveError, Syncing};
+use crate::server::Server;
+
+/// A copy on its way. Its file goes with it.
+pub(super) struct Copy {
+    place: Place,
+    file: NewFile,
+}
+
+impl Copy {
+    /// Begins one of the data as they are at this place of the stream.
+    pub(super) fn begin(server: &Server, place: Place) -> Result<Self, SaveError> {
+        // The name is not used: the file never gets it.
+        let file = NewFile::create(&dir_of(server).join("copy.rdb"), Syncing::AtTheEnd)?;
+        Ok(Self { place, file })
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    /// Replaces all data, and then calls `then`.
+    pub(super) fn load(
+        self,
+        server: &Server,
+        still_wanted: impl FnOnce() -> Result<(), FollowError>,
+    ) -> Result<LoadReport, FollowError> {
+        // From now on the data are those of no place until they are replaced.
+        still_wanted()?;
+        let mut locks = server.keyspace.long_locks();
+        Ok(server.engine.replace_all(self.file.path(), &mut locks, || ())?)
+    }
+}

@@ -1,0 +1,340 @@
+//! The thread that follows a primary: it connects, asks for the stream, loads a full copy and applies commands.
+//!
+//! What the bytes of the link mean is decided in `tierce_replication::link`; what is here waits, reads and writes. A link
+//! that fails is logged with the reason and made anew; the data stay as they are, and go on at their place in the
+//! stream if the primary still has the rest.
+
+mod apply;
+mod copy;
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tierce_replication::link::{Event, Introduction, Link, LinkError};
+
+use self::apply::{Applied, Applier};
+use self::copy::Copy;
+use crate::commands::replication::role::{Following, LinkState};
+use crate::config::{DirectiveId, Settings};
+use crate::engine::ReloadError;
+use crate::persistence::SaveError;
+use crate::server::Server;
+
+/// Time between two attempts.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How often the primary hears how far this replica is.
+const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
+
+/// The thread looks so often whether it still is to follow.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Received at once.
+const BUFFER_LEN: usize = 64 * 1024;
+
+/// Why a link is over.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("the connection failed: {0}")]
+    Connection(#[from] io::Error),
+    #[error("the primary closed the connection")]
+    Closed,
+    #[error("nothing came for {0} s (repl-timeout)")]
+    Silence(u64),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("the full copy cannot be written: {0}")]
+    File(#[from] SaveError),
+    #[error("the full copy cannot be written: {0}")]
+    Write(io::Error),
+    #[error("the full copy cannot be loaded, and the data stay as they were: {0}")]
+    Load(#[from] ReloadError),
+    #[error("the log takes no writes, so that nothing of the stream can be applied")]
+    NotLogged,
+    #[error("a transaction of the primary could not be applied: {0}. Asking for a full copy")]
+    Transaction(String),
+    /// The server follows another one now, or none.
+    #[error("given up")]
+    GivenUp,
+}
+
+/// The thread, which ends with its owner.
+pub struct Follower {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    /// Starts it, and follows whom the configuration says.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        const SERVES_STALE: DirectiveId = DirectiveId::of("replica-serve-stale-data");
+        let adopt = |server: &Server, settings: &Settings| {
+            server.role.set_serves_stale(settings.is_on(SERVES_STALE));
+        };
+        adopt(server, &server.config.settings());
+        let weak = Arc::downgrade(server);
+        server.config.on_change([SERVES_STALE], move |settings| {
+            if let Some(server) = weak.upgrade() {
+                adopt(&server, settings);
+            }
+            Ok(())
+        });
+        let body = {
+            let server = Arc::clone(server);
+            move || run(&server)
+        };
+        let thread = thread::Builder::new().name("follower".into()).spawn(body)?;
+        Ok(Self { server: Arc::clone(server), thread: Some(thread) })
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.server.role.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(server: &Server) {
+    let mut last_error = String::new();
+    while let Some(following) = server.role.wait_for_primary() {
+        let number = following.number;
+        let mut session = Session::new(server, following);
+        let outcome = session.follow();
+        let now_ms = crate::clock::unix_ms();
+        let is_current = server.role.update(number, |following| {
+            if following.link == LinkState::Connected {
+                following.down_since_ms = now_ms;
+            }
+            following.link = LinkState::Connect;
+        });
+        let Err(error) = outcome else { continue };
+        if matches!(error, FollowError::GivenUp) || !is_current {
+            last_error.clear();
+            continue;
+        }
+        if let FollowError::Transaction(_) = error {
+            let _ = server.role.update(number, |following| following.place = None);
+        }
+        // The same again and again is said once.
+        let text = error.to_string();
+        if text != last_error {
+            let primary = &session.following.primary;
+            server.log.warning(format_args!("The link to the primary {primary} is over: {text}"));
+            last_error = text;
+        }
+        server.role.pause(number, RETRY_AFTER);
+    }
+}
+
+/// One link.
+struct Session<'s> {
+    server: &'s Server,
+    following: Following,
+    silence_max: Duration,
+    /// When something last arrived.
+    heard: Instant,
+    acknowledged: Instant,
+}
+
+impl<'s> Session<'s> {
+    fn new(server: &'s Server, following: Following) -> Self {
+        const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
+        let silence_max = Duration::from_secs(server.config.settings().count(TIMEOUT));
+        let now = Instant::now();
+        Self { server, following, silence_max, heard: now, acknowledged: now }
+    }
+
+    /// Changes the figures.
+    fn note(&self, change: impl FnOnce(&mut Following)) -> Result<(), FollowError> {
+        let is_current = self.server.role.update(self.following.number, change);
+        if is_current { Ok(()) } else { Err(FollowError::GivenUp) }
+    }
+
+    /// Follows until the link is over.
+    fn follow(&mut self) -> Result<(), FollowError> {
+        self.note(|following| following.link = LinkState::Connecting)?;
+        let mut stream = self.connect()?;
+        let introduction = introduction(&self.server.config.settings());
+        let mut link = Link::new(&introduction, self.following.place);
+        let mut work = Work { applier: Applier::new(self.server), copy: None };
+        let mut buffer = vec![0; BUFFER_LEN];
+        loop {
+            stream.write_all(&link.take_output())?;
+            let len = match stream.read(&mut buffer) {
+                Ok(0) => return Err(FollowError::Closed),
+                Ok(len) => len,
+                Err(error) if is_timeout(&error) => 0,
+                Err(error) => return Err(error.into()),
+            };
+            self.look_at_time(&mut link, len, &work)?;
+            if len > 0 {
+                link.receive(&buffer[..len]);
+                self.take_events(&mut link, &mut work, &mut stream)?;
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<TcpStream, FollowError> {
+        let primary = &self.following.primary;
+        let host = String::from_utf8_lossy(&primary.host);
+        let addresses = (&*host, primary.port).to_socket_addrs().map_err(FollowError::Connect)?;
+        let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, self.silence_max) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(LOOK_EVERY))?;
+                    stream.set_write_timeout(Some(self.silence_max))?;
+                    return Ok(stream);
+                }
+                Err(error) => failed = error,
+            }
+        }
+        Err(FollowError::Connect(failed))
+    }
+
+    /// Ends the link when the primary is silent, and tells it how far this replica is.
+    fn look_at_time(
+        &mut self,
+        link: &mut Link,
+        received: usize,
+        work: &Work<'_>,
+    ) -> Result<(), FollowError> {
+        let now = Instant::now();
+        if received > 0 {
+            self.heard = now;
+            let now_ms = crate::clock::unix_ms();
+            self.note(|following| following.last_io_ms = now_ms)?;
+        } else if now.duration_since(self.heard) >= self.silence_max {
+            return Err(FollowError::Silence(self.silence_max.as_secs()));
+        } else {
+            self.note(|_| ())?;
+        }
+        if link.is_streaming() && now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY {
+            self.acknowledged = now;
+            if let Some(place) = work.applier.place() {
+                link.acknowledge(place.offset, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_events(
+        &mut self,
+        link: &mut Link,
+        work: &mut Work<'s>,
+        stream: &mut TcpStream,
+    ) -> Result<(), FollowError> {
+        let mut wants_answer = false;
+        let mut read_offset = None;
+        while let Some(event) = link.next()? {
+            match event {
+                Event::Copy(place) => {
+                    let primary = &self.following.primary;
+                    let line = format_args!("Full copy from {primary}, at {place:?}");
+                    self.server.log.notice(line);
+                    work.copy = Some(Copy::begin(self.server, place)?);
+                    self.note(|following| {
+                        (following.link, following.copied_bytes) = (LinkState::Sync, 0);
+                    })?;
+                }
+                Event::Payload(bytes) => {
+                    let Some(copy) = &mut work.copy else { continue };
+                    copy.write(bytes).map_err(FollowError::Write)?;
+                    self.note(|following| following.copied_bytes += bytes.len() as u64)?;
+                }
+                Event::CopyEnds => {
+                    let Some(copy) = work.copy.take() else { continue };
+                    let place = copy.place();
+                    let report =
+                        copy.load(self.server, || self.note(|following| following.place = None))?;
+                    let keys = report.keys;
+                    self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
+                    work.applier = Applier::at(self.server, place);
+                    wants_answer = true;
+                    self.begin_stream(place)?;
+                }
+                Event::Continues(place) => {
+                    self.server.log.notice(format_args!("The stream goes on at {place:?}"));
+                    work.applier.go_on(place);
+                    wants_answer = true;
+                    self.begin_stream(place)?;
+                }
+                Event::Command { args, offset } => {
+                    if self.server.durability.refuses_writes() {
+                        return Err(FollowError::NotLogged);
+                    }
+                    read_offset = Some(offset);
+                    match work.applier.apply(args, offset) {
+                        Applied::Done => {}
+                        Applied::AskedForOffset => wants_answer = true,
+                        Applied::Lost(why) => return Err(FollowError::Transaction(why)),
+                    }
+                }
+            }
+        }
+        let place = work.applier.place();
+        if let Some(read_offset) = read_offset {
+            self.note(|following| {
+                following.place = place;
+                following.read_offset = read_offset;
+            })?;
+        }
+        if let Some(place) = place.filter(|_| wants_answer) {
+            link.acknowledge(place.offset, None);
+            stream.write_all(&link.take_output())?;
+        }
+        Ok(())
+    }
+
+    fn begin_stream(&self, place: tierce_replication::link::Place) -> Result<(), FollowError> {
+        self.note(|following| {
+            following.link = LinkState::Connected;
+            (following.place, following.read_offset) = (Some(place), place.offset);
+        })
+    }
+}
+
+/// What a link has under way.
+struct Work<'s> {
+    applier: Applier<'s>,
+    copy: Option<Copy>,
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// What the settings say of this replica.
+fn introduction(settings: &Settings) -> Introduction {
+    const USER: DirectiveId = DirectiveId::of("masteruser");
+    const PASSWORD: DirectiveId = DirectiveId::of("masterauth");
+    const ANNOUNCED_PORT: DirectiveId = DirectiveId::of("replica-announce-port");
+    const ANNOUNCED_IP: DirectiveId = DirectiveId::of("replica-announce-ip");
+    let text = |id| Some(settings.text(id).to_vec()).filter(|text| !text.is_empty());
+    let announced = u16::try_from(settings.count(ANNOUNCED_PORT)).ok().filter(|port| *port != 0);
+    Introduction {
+        user: text(USER),
+        password: text(PASSWORD),
+        port: announced.unwrap_or(settings.port()),
+        address: text(ANNOUNCED_IP),
+    }
+}
+
+/// The directory in which a full copy is written.
+fn dir_of(server: &Server) -> &Path {
+    server.persistence.start_dir()
+}
