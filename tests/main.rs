@@ -83,6 +83,7 @@ mod idle_server_uses_no_cpu;
 mod limits;
 mod many_connections;
 mod memory_goes_back;
+mod overload;
 
 // The process.
 mod released_formats;
