@@ -221,7 +221,7 @@ impl Instance {
         let server = Arc::new(Server::new(engine, commands, workers, listening));
         server.load_users()?;
         server.scripts.libraries.check(&**server);
-        let runtime = serve(&server, workers, tls)?;
+        let mut runtime = prepare_loops(&server, workers, tls)?;
         server.attach(runtime.handle().clone());
         let long_commands = LongCommands::start(&server)?;
         let _ = server.supervisor.set(supervision::name(&server.config.settings()));
@@ -230,6 +230,8 @@ impl Instance {
         notifications::connect(&server);
         tracking::connect(&server);
         let pid_file = write_pid_file(&server, &startup);
+        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
+        runtime.accept()?;
         Ok(Self { server, runtime, long_commands, startup, supervisor, _pid_file: pid_file })
     }
 
@@ -556,7 +558,7 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     limits
 }
 
-fn serve(
+fn prepare_loops(
     server: &Arc<Server>,
     workers: usize,
     tls: Option<TlsSettings>,
@@ -570,7 +572,7 @@ fn serve(
         ..tierce_net::Config::default()
     };
     let service = Arc::new(Dispatcher(Arc::clone(server)));
-    Runtime::start(config, server.listening.listeners(), service)
+    Runtime::prepare(config, server.listening.listeners(), service)
 }
 
 /// A file that cannot be written is no reason not to serve.
