@@ -235,7 +235,7 @@ fn huge_bodies_are_refused_before_they_have_come() {
 /// Neither half a head nor half a body holds a connection for longer than `http-timeout`.
 #[test]
 fn clients_that_send_slowly_are_closed() {
-    let http = with(launch().with("http-timeout", "1"));
+    let http = with(launch().with("http-timeout", "3"));
     let mut silent = http.connect();
     let mut slow = http.connect();
     slow.write_all(b"GET /get/k HTTP/1.1\r\nHost: loc").expect("sent");
@@ -302,11 +302,24 @@ fn config_set_opens_moves_and_closes_the_port() {
 /// What CLIENT PAUSE holds back ends with an error after `http-timeout`, and others are served meanwhile.
 #[test]
 fn what_is_held_back_ends_in_an_error() {
-    let http = with(launch().with("http-timeout", "1"));
+    let http = with(launch().with("http-timeout", "3"));
     http.server.connect().ask("CLIENT PAUSE 60000 WRITE");
     let mut held = http.connect();
     held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
     check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
     let (status, body) = response(&mut held);
     assert!(status == 400 && body.contains("held back for too long"), "{status} {body}");
+}
+
+/// The server ends although a request waits for a pause of an hour to end.
+#[test]
+fn the_end_waits_for_no_pause() {
+    let mut http = with(launch().with("http-timeout", "3600"));
+    http.server.connect().ask("CLIENT PAUSE 3600000 WRITE");
+    let mut held = http.connect();
+    held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
+    // Another request is answered, so that one has been read.
+    check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
+    http.server.connect().send("SHUTDOWN NOSAVE\r\n");
+    assert!(http.server.wait_for_end().success());
 }
