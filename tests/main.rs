@@ -22,6 +22,7 @@ mod unknown_and_misused_commands;
 mod values_come_back_exactly;
 
 // The other protocols.
+mod http;
 mod memcached;
 mod memcached_edges;
 mod memcached_tools;

@@ -241,7 +241,7 @@ pub enum BindHost {
 }
 
 impl BindAddress {
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         let (optional, name) = match text.strip_prefix(b"-") {
             Some(name) => (true, name),
             None => (false, text),

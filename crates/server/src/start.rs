@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
+use tierce_gateway::Gateway;
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSettings};
 
 use crate::acl::{self, ChannelDefault, FileError, Terms, Users};
@@ -54,6 +55,9 @@ pub enum StartError {
     /// Something about the addresses to listen on.
     #[error(transparent)]
     Listening(#[from] ListeningError),
+    /// Where to speak HTTP.
+    #[error(transparent)]
+    Http(#[from] tierce_gateway::ListenError),
     /// The data.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -152,6 +156,8 @@ pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
     long_commands: LongCommands,
+    /// Speaks HTTP, if that is wanted.
+    gateway: Arc<Gateway>,
     /// Carries out saves.
     startup: Startup,
     supervisor: Supervisor,
@@ -207,6 +213,9 @@ impl Instance {
         check_databases(&startup)?;
         let tls = tls::load(&config.settings())?;
         let listening = Listening::start(&startup)?;
+        // Before the data are loaded: it tells that they are.
+        let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
+        gateway.listen(&config.settings())?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
         let opened = open_data(&config, &startup, &disk, &log, of_redis)?;
         let workers = startup.threads.get();
@@ -221,16 +230,29 @@ impl Instance {
         let server = Arc::new(Server::new(engine, commands, workers, listening));
         server.load_users()?;
         server.scripts.libraries.check(&**server);
-        let runtime = serve(&server, workers, tls)?;
+        let mut runtime = prepare_loops(&server, workers, tls)?;
         server.attach(runtime.handle().clone());
         let long_commands = LongCommands::start(&server)?;
         let _ = server.supervisor.set(supervision::name(&server.config.settings()));
         server.engine.start_log()?;
         watch_config(&server, runtime.handle());
+        watch_http(&server, &gateway);
         notifications::connect(&server);
         tracking::connect(&server);
         let pid_file = write_pid_file(&server, &startup);
-        Ok(Self { server, runtime, long_commands, startup, supervisor, _pid_file: pid_file })
+        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
+        runtime.accept()?;
+        let kernel: Arc<Server> = Arc::clone(&server);
+        gateway.serve(kernel);
+        Ok(Self {
+            server,
+            runtime,
+            long_commands,
+            gateway,
+            startup,
+            supervisor,
+            _pid_file: pid_file,
+        })
     }
 
     /// Ends the server from anywhere.
@@ -256,7 +278,7 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, supervisor, .. } = self;
+        let Self { server, runtime, long_commands, gateway, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -275,6 +297,7 @@ impl Instance {
             stay_up(&server);
         };
         supervisor.stopping(log);
+        gateway.end(DRAIN_MAX);
         runtime.handle().drain(DRAIN_MAX);
         // What has begun comes to its end, and into the log.
         drop(long_commands);
@@ -534,6 +557,20 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
+/// Lets CONFIG SET open and close the listener for HTTP. What requests look at is looked up by each of them.
+fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
+    let (weak, gateway) = (Arc::downgrade(server), Arc::downgrade(gateway));
+    server.config.on_change(Settings::HTTP_ADDRESSES, move |settings| {
+        let (Some(server), Some(gateway)) = (weak.upgrade(), gateway.upgrade()) else {
+            return Ok(());
+        };
+        gateway.listen(settings).map_err(|error| {
+            server.log.warning(format_args!("Speaking HTTP as before: {error}"));
+            format!("Unable to listen on this port. {error}")
+        })
+    });
+}
+
 /// The limits in the form of the event loops.
 fn output_limits(settings: &Settings) -> OutputLimits {
     let limit_of = |class| {
@@ -556,7 +593,7 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     limits
 }
 
-fn serve(
+fn prepare_loops(
     server: &Arc<Server>,
     workers: usize,
     tls: Option<TlsSettings>,
@@ -570,7 +607,7 @@ fn serve(
         ..tierce_net::Config::default()
     };
     let service = Arc::new(Dispatcher(Arc::clone(server)));
-    Runtime::start(config, server.listening.listeners(), service)
+    Runtime::prepare(config, server.listening.listeners(), service)
 }
 
 /// A file that cannot be written is no reason not to serve.
@@ -594,6 +631,9 @@ fn announce(instance: &Instance) {
     )];
     for listener in server.listening.listeners() {
         lines.push(format!("  listening on  {}", listening::describe(&listener)));
+    }
+    for address in instance.gateway.addresses() {
+        lines.push(format!("  HTTP on       {address}"));
     }
     lines.push(format!(
         "  workers       {} ({} shards, {} databases)",

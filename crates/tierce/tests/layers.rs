@@ -25,6 +25,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "commands",
         &["cask", "collections", "config", "engine", "keyspace", "lua", "output", "rdb", "wire"],
     ),
+    ("gateway", &["commands", "config", "engine", "output", "wire"]),
     (
         "server",
         &[
@@ -33,6 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "commands",
             "config",
             "engine",
+            "gateway",
             "keyspace",
             "net",
             "output",
@@ -66,7 +68,7 @@ const CONFIG: &[&str] = &[
     // What a directive is, and all of them.
     "limits", "value", "kind", "directive", "table",
     // From what was said to values.
-    "error", "file", "settings", "startup", "live", "sources", "public", "environment", "help", "invocation",
+    "error", "file", "settings", "startup", "http", "live", "sources", "public", "environment", "help", "invocation",
     // Values that change.
     "rewrite", "runtime",
     // Documentation and its tests.
