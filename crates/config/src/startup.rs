@@ -47,7 +47,7 @@ pub struct Startup {
     pub tcp_backlog: u32,
     /// Path of a Unix socket.
     pub unixsocket: Option<PathBuf>,
-    /// Permissions of the Unix socket; `None` leaves them to the umask.
+    /// Permissions of the Unix socket; `None` leaves it to its owner.
     pub unixsocket_permissions: Option<u32>,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
