@@ -86,6 +86,7 @@ mod memory_goes_back;
 
 // The process.
 mod released_formats;
+mod replication_primary;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

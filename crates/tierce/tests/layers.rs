@@ -100,7 +100,7 @@ const COMMANDS: &[&str] = &[
     // What needs nothing.
     "process",
     // Replies, and who gets them.
-    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "caller", "answer", "offload", "scripting", "shutdown",
+    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown",
     // The kernel, and how it executes.
     "kernel", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "plan", "gates",
     "run", "commands", "lib",
@@ -111,7 +111,7 @@ const SERVER: &[&str] = &[
     // What faces the operator.
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "connection", "acknowledge",
+    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
     "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
 ];
 
