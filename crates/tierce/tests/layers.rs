@@ -91,7 +91,7 @@ const ENGINE: &[&str] = &[
     // What all parts need.
     "clock", "random", "log", "latency", "encoding_limits", "library",
     // The parts, and the whole.
-    "memory", "eviction", "durability", "persistence", "spill",
+    "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
 ];
 
