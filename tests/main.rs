@@ -88,6 +88,7 @@ mod overload;
 
 // The process.
 mod released_formats;
+mod replication_primary;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

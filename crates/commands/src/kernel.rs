@@ -23,6 +23,7 @@ use crate::error::CommandError;
 use crate::message::Notice;
 use crate::offload::Offload;
 use crate::pubsub::PubSub;
+use crate::replication::Primary;
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
@@ -97,6 +98,8 @@ pub struct Kernel {
     pub scripts: Scripts,
     /// Subscriptions and messages.
     pub pubsub: Arc<PubSub>,
+    /// Those that follow this server.
+    pub primary: Primary,
     shutdown: ShutdownRequest,
     /// Of the workers, then of the threads for long commands, then of those for programs.
     counters: Box<[Counters]>,
@@ -218,6 +221,7 @@ impl Kernel {
             offload: Offload::default(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),
+            primary: Primary::new(),
             shutdown: ShutdownRequest::default(),
             counters,
             spare: SpareCounters::default(),

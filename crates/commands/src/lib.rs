@@ -80,6 +80,7 @@ pub mod tracking;
 
 pub mod process;
 mod redaction;
+pub mod replication;
 
 pub use commands::{table, table_for};
 

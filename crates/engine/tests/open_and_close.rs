@@ -1,12 +1,13 @@
 //! An engine that a program opens by itself, without a server around it.
 
+use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tierce_cask::disk::OsDisk;
 use tierce_config::{Invocation, LogLevel, Peer, Settings, parse};
 use tierce_engine::log::Log;
-use tierce_engine::persistence::Cause;
+use tierce_engine::persistence::{Cause, CopySink, SaveError};
 use tierce_engine::{Engine, OpenError};
 use tierce_harness::TempDir;
 use tierce_keyspace::{DbIndex, Expiry, Policy};
@@ -63,6 +64,84 @@ fn without_a_log_the_snapshot_counts() {
     let engine = open(dir.path(), &["--appendonly", "no"]).expect("the store");
     assert_eq!(keys(&engine), ["saved"]);
     assert_eq!(engine.unsaved_changes(), 0);
+    engine.close();
+}
+
+/// Takes a full copy, up to so many bytes, and remembers how it ended.
+#[derive(Clone, Default)]
+struct Sink {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    outcome: Arc<Mutex<Option<Result<(), String>>>>,
+    bytes_max: usize,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = self.bytes.lock().unwrap();
+        if taken.len() + bytes.len() > self.bytes_max {
+            return Err(io::Error::other("all replicas have gone"));
+        }
+        taken.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl CopySink for Sink {
+    fn end(self: Box<Self>, outcome: Result<(), &SaveError>) {
+        *self.outcome.lock().unwrap() = Some(outcome.map_err(|error| error.to_string()));
+    }
+}
+
+#[test]
+fn a_full_copy_has_what_there_was_at_its_moment() {
+    let dir = TempDir::new();
+    let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    (0..100).for_each(|number| set(&engine, &format!("before:{number}"), Expiry::Never));
+    let sink = Sink { bytes_max: usize::MAX, ..Sink::default() };
+    let is_called = Arc::new(Mutex::new(false));
+    let noted = Arc::clone(&is_called);
+    let begun = engine.begin_copy(&mut engine.keyspace.locks(), 0, Box::new(sink.clone()), || {
+        *noted.lock().unwrap() = true;
+    });
+    assert!(*is_called.lock().unwrap(), "called before it returns");
+    set(&engine, "after", Expiry::Never);
+    engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
+    assert_eq!(*sink.outcome.lock().unwrap(), Some(Ok(())));
+    assert_eq!(engine.persistence.report().saves, 0, "it is no save");
+    assert_eq!(engine.unsaved_changes(), 101);
+    engine.close();
+
+    let copied = TempDir::new();
+    std::fs::write(copied.path().join("dump.rdb"), &*sink.bytes.lock().unwrap()).expect("a file");
+    let engine = open(copied.path(), &["--appendonly", "no"]).expect("the copy");
+    let expected: std::collections::BTreeSet<_> =
+        (0..100).map(|number| format!("before:{number}")).collect();
+    assert_eq!(keys(&engine), expected.into_iter().collect::<Vec<_>>());
+    engine.close();
+}
+
+#[test]
+fn a_full_copy_that_fails_is_told_and_held_against_nothing() {
+    let dir = TempDir::new();
+    let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    (0..1000).for_each(|number| set(&engine, &format!("key:{number}"), Expiry::Never));
+    let sink = Sink { bytes_max: 20, ..Sink::default() };
+    let mut locks = engine.keyspace.locks();
+    let begun = engine.begin_copy(&mut locks, 0, Box::new(sink.clone()), || {});
+    engine.persistence.wait(begun.expect("no other save")).expect_err("the sink fails");
+    let told = sink.outcome.lock().unwrap().take().expect("the end is told");
+    assert!(told.is_err_and(|error| error.contains("all replicas have gone")));
+    let report = engine.persistence.report();
+    assert!(report.is_last_ok && report.running.is_none() && !engine.persistence.refuses_writes());
+    // And the next one begins.
+    let sink = Sink { bytes_max: usize::MAX, ..Sink::default() };
+    let begun = engine.begin_copy(&mut locks, 0, Box::new(sink), || {});
+    engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
+    drop(locks);
     engine.close();
 }
 

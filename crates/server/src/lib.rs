@@ -33,6 +33,7 @@ mod long_commands;
 mod memcached;
 mod pedrokv;
 mod pid_file;
+mod replication;
 mod results;
 mod server;
 mod session;

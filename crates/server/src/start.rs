@@ -30,6 +30,7 @@ use crate::message::Notice;
 use crate::notifications;
 use crate::persistence::{self, Cause, Holding, OwnFiles};
 use crate::pid_file::PidFile;
+use crate::replication::Copies;
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
@@ -158,6 +159,8 @@ pub struct Instance {
     long_commands: LongCommands,
     /// Speaks HTTP, if that is wanted.
     gateway: Arc<Gateway>,
+    /// Begins full copies for replicas.
+    copies: Copies,
     /// Carries out saves.
     startup: Startup,
     supervisor: Supervisor,
@@ -233,6 +236,7 @@ impl Instance {
         let mut runtime = prepare_loops(&server, workers, tls)?;
         server.attach(runtime.handle().clone());
         let long_commands = LongCommands::start(&server)?;
+        let copies = Copies::start(&server)?;
         let _ = server.supervisor.set(supervision::name(&server.config.settings()));
         server.engine.start_log()?;
         watch_config(&server, runtime.handle());
@@ -249,6 +253,7 @@ impl Instance {
             runtime,
             long_commands,
             gateway,
+            copies,
             startup,
             supervisor,
             _pid_file: pid_file,
@@ -278,7 +283,7 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, gateway, supervisor, .. } = self;
+        let Self { server, runtime, long_commands, copies, gateway, supervisor, .. } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -302,6 +307,7 @@ impl Instance {
         // What has begun comes to its end, and into the log.
         drop(long_commands);
         runtime.join();
+        drop(copies);
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
         // Before the last snapshot, so that it is without them.
@@ -323,6 +329,7 @@ const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
 fn save_before_end(server: &Server) -> bool {
     let now_ms = crate::clock::unix_ms();
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
+    server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
     let begun = server.begin_save(&mut server.keyspace.locks(), now_ms, Cause::Shutdown, None);

@@ -21,9 +21,21 @@ const CRATES: &[(&str, &[&str])] = &[
     ("keyspace", &["cask", "collections", "dash"]),
     ("config", &["keyspace", "wire"]),
     ("engine", &["cask", "collections", "config", "keyspace", "rdb", "wire"]),
+    ("replication", &["config", "keyspace", "rdb", "wire"]),
     (
         "commands",
-        &["cask", "collections", "config", "engine", "keyspace", "lua", "output", "rdb", "wire"],
+        &[
+            "cask",
+            "collections",
+            "config",
+            "engine",
+            "keyspace",
+            "lua",
+            "output",
+            "rdb",
+            "replication",
+            "wire",
+        ],
     ),
     ("gateway", &["commands", "config", "engine", "output", "wire"]),
     (
@@ -39,6 +51,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "net",
             "output",
             "rdb",
+            "replication",
             "wire",
         ],
     ),
@@ -80,7 +93,7 @@ const ENGINE: &[&str] = &[
     // What all parts need.
     "clock", "random", "log", "latency", "encoding_limits", "library",
     // The parts, and the whole.
-    "memory", "eviction", "durability", "persistence", "spill",
+    "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
 ];
 
@@ -89,7 +102,7 @@ const COMMANDS: &[&str] = &[
     // What needs nothing.
     "process",
     // Replies, and who gets them.
-    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "caller", "answer", "offload", "scripting", "shutdown",
+    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown",
     // The kernel, and how it executes.
     "kernel", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "plan", "gates",
     "run", "commands", "lib",
@@ -100,7 +113,7 @@ const SERVER: &[&str] = &[
     // What faces the operator.
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "connection", "acknowledge",
+    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
     "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
 ];
 

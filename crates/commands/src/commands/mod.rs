@@ -13,6 +13,7 @@ mod many_pop;
 mod nonblocking;
 mod options;
 mod pubsub;
+mod replication;
 mod scripting;
 mod server;
 mod sets;
@@ -29,7 +30,7 @@ use crate::config::Settings;
 
 /// All commands, in the order in which they are listed.
 pub fn table() -> Table {
-    let chapters: [&[&'static [Spec]]; 17] = [
+    let chapters: [&[&'static [Spec]]; 18] = [
         connection::COMMANDS,
         pubsub::COMMANDS,
         keys::COMMANDS,
@@ -47,6 +48,7 @@ pub fn table() -> Table {
         transactions::COMMANDS,
         scripting::COMMANDS,
         server::COMMANDS,
+        replication::COMMANDS,
     ];
     Table::new(chapters.into_iter().flatten().copied().flatten())
 }

@@ -7,7 +7,7 @@ use tierce_keyspace::ShardLocks;
 
 use super::{Engine, News};
 use crate::memory::MemoryReport;
-use crate::persistence::{self, Backup, Cause, SaveError, SaveId};
+use crate::persistence::{self, Backup, Cause, CopySink, SaveError, SaveId};
 use tierce_config::Settings;
 
 impl Engine {
@@ -24,6 +24,23 @@ impl Engine {
         backup: Option<Backup>,
     ) -> Result<SaveId, SaveError> {
         let begun = self.persistence.begin(&self.keyspace, locks, now_ms, cause, backup)?;
+        self.note_latency("snapshot", begun.pause);
+        Ok(begun.save_id)
+    }
+
+    /// Begins a full copy for replicas; see
+    /// [`Persistence::begin_copy`](crate::persistence::Persistence::begin_copy).
+    ///
+    /// # Errors
+    /// When a save is in progress.
+    pub fn begin_copy(
+        &self,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        sink: Box<dyn CopySink>,
+        moment: impl FnOnce(),
+    ) -> Result<SaveId, SaveError> {
+        let begun = self.persistence.begin_copy(&self.keyspace, locks, now_ms, sink, moment)?;
         self.note_latency("snapshot", begun.pause);
         Ok(begun.save_id)
     }

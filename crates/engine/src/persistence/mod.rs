@@ -46,7 +46,7 @@ pub use leftovers::{Holding, remove_leftovers, unfinished_import};
 pub(crate) use load::{Names, Purpose, read, verify};
 pub use load::{load, load_without_unsupported};
 pub use own_files::OwnFiles;
-pub use save::Encoder;
+pub use save::{CopySink, Encoder};
 pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, SaveId};
 pub use unfit::{Unfit, lacking};

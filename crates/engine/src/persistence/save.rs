@@ -1,6 +1,7 @@
-//! Writes a snapshot of the keyspace into an RDB file.
+//! Writes a snapshot of the keyspace as RDB: into a file, or to replicas.
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{
     CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, Snapshot, SnapshotPiece,
@@ -26,26 +27,75 @@ pub(super) struct Saved {
     pub(super) bytes: u64,
 }
 
-/// Writes `snapshot` to the file of `dbfilename`, or to that of a backup.
+/// Where a full copy of the data goes that is no file. Writing may wait, and fail to end the copy.
+pub trait CopySink: Write + Send {
+    /// All is written, or there will be no more: why not.
+    fn end(self: Box<Self>, outcome: Result<(), &SaveError>);
+}
+
+/// Where a snapshot goes.
+pub(super) enum Target {
+    /// The file of `dbfilename`.
+    File,
+    /// The file of a backup.
+    Backup(Backup),
+    /// Replicas.
+    Copy(Box<dyn CopySink>),
+}
+
+/// Writes `snapshot` where it is to go.
 pub(super) fn save(
     persistence: &Persistence,
     host: &dyn Host,
     snapshot: &mut Snapshot,
-    backup: Option<&Backup>,
+    target: Target,
+) -> Result<Saved, SaveError> {
+    let settings = host.settings();
+    match target {
+        Target::File => {
+            let path = checked_path(persistence, &settings)?;
+            save_file(persistence, host, snapshot, &path, Install::Replace)
+        }
+        Target::Backup(Backup { path, install, .. }) => {
+            save_file(persistence, host, snapshot, &path, install)
+        }
+        Target::Copy(mut sink) => {
+            let written = write(persistence, host, snapshot, &mut sink, Path::new("full copy"));
+            let written = written.map(|(_, saved)| saved);
+            sink.end(written.as_ref().map(drop));
+            written
+        }
+    }
+}
+
+fn save_file(
+    persistence: &Persistence,
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    target: &Path,
+    install: Install,
 ) -> Result<Saved, SaveError> {
     const INCREMENTAL: DirectiveId = DirectiveId::of("rdb-save-incremental-fsync");
-    let settings = host.settings();
-    let (target, install) = match backup {
-        Some(backup) => (backup.path.clone(), backup.install),
-        None => (checked_path(persistence, &settings)?, Install::Replace),
-    };
-    let syncing =
-        if settings.is_on(INCREMENTAL) { Syncing::Incremental } else { Syncing::AtTheEnd };
-    let file = NewFile::create(&target, syncing)?;
+    let is_incremental = host.settings().is_on(INCREMENTAL);
+    let syncing = if is_incremental { Syncing::Incremental } else { Syncing::AtTheEnd };
+    let file = NewFile::create(target, syncing)?;
     let path = file.path().to_owned();
-    let explain = |source| SaveError::Write { path: path.clone(), source };
+    let (file, saved) = write(persistence, host, snapshot, file, &path)?;
+    file.install(target, install)?;
+    Ok(saved)
+}
 
-    let writer = Writer::new(file, options(&settings, snapshot)).map_err(explain)?;
+/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that.
+fn write<W: Write>(
+    persistence: &Persistence,
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    into: W,
+    path: &Path,
+) -> Result<(W, Saved), SaveError> {
+    let settings = host.settings();
+    let explain = |source| SaveError::Write { path: path.to_owned(), source };
+    let writer = Writer::new(into, options(&settings, snapshot)).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
     encoder.code(snapshot.code()).map_err(explain)?;
@@ -78,9 +128,8 @@ pub(super) fn save(
         persistence.note_progress(keys);
         pace.after(written, |time| snapshot.rest(time), persistence);
     }
-    let (file, bytes) = encoder.finish().map_err(explain)?;
-    file.install(&target, install)?;
-    Ok(Saved { keys, bytes })
+    let (into, bytes) = encoder.finish().map_err(explain)?;
+    Ok((into, Saved { keys, bytes }))
 }
 
 /// Where SAVE writes to, unless something else is there.
@@ -110,18 +159,18 @@ fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
     }
 }
 
-/// The file under construction.
-pub struct Encoder {
-    writer: Writer<NewFile>,
+/// The file under construction, or what replicas get in place of one.
+pub struct Encoder<W> {
+    writer: Writer<W>,
     /// The database that the last key belonged to.
     db: Option<DbIndex>,
     /// Databases whose sizes have not been written yet.
     dbs: Vec<SavedDb>,
 }
 
-impl Encoder {
+impl<W: Write> Encoder<W> {
     /// Begins with the size of each database.
-    pub fn new(writer: Writer<NewFile>, dbs: &[SavedDb]) -> Self {
+    pub fn new(writer: Writer<W>, dbs: &[SavedDb]) -> Self {
         Self { writer, db: None, dbs: dbs.to_vec() }
     }
 
@@ -151,7 +200,7 @@ impl Encoder {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(self) -> tierce_rdb::Result<(NewFile, u64)> {
+    pub fn finish(self) -> tierce_rdb::Result<(W, u64)> {
         let bytes = self.writer.offset();
         Ok((self.writer.finish()?, bytes))
     }

@@ -30,20 +30,27 @@ pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host:
 }
 
 fn carry_out(persistence: &Persistence, keyspace: &Keyspace, log: &Log, host: &dyn Host, job: Job) {
-    let Job { save_id, cause, mut snapshot, backup } = job;
-    let outcome = save(persistence, host, &mut snapshot, backup.as_ref());
+    let Job { save_id, cause, mut snapshot, target } = job;
+    let outcome = save(persistence, host, &mut snapshot, target);
     let extra_bytes = keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
     // Before the end is announced, so that a listener can begin the next one.
     drop(snapshot);
     persistence.finish((save_id, cause), &outcome, extra_bytes);
     persistence.decide_on_writes(&host.settings());
-    tell(log, &outcome, extra_bytes);
+    tell(log, cause, &outcome, extra_bytes);
     let outcome = outcome.map(|_| ()).map_err(|error| error.to_string().into());
     host.saved(save_id, outcome);
 }
 
-fn tell(log: &Log, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
+fn tell(log: &Log, cause: Cause, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
     match outcome {
+        Ok(Saved { keys, bytes }) if cause == Cause::Copy => log.notice(format_args!(
+            "Full copy for replicas complete: {keys} keys, {bytes} bytes, {} KiB of extra memory",
+            extra_bytes / 1024
+        )),
+        Err(error) if cause == Cause::Copy => {
+            log.warning(format_args!("A full copy for replicas failed: {error}"));
+        }
         Ok(Saved { keys, bytes }) => log.notice(format_args!(
             "DB saved on disk: {keys} keys, {bytes} bytes, {} KiB of extra memory",
             extra_bytes / 1024

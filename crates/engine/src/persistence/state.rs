@@ -12,7 +12,7 @@ use super::backup::Backup;
 use super::error::SaveError;
 use super::load::LoadReport;
 use super::points::{self, Situation};
-use super::save::Saved;
+use super::save::{CopySink, Saved, Target};
 use tierce_config::{DirectiveId, SavePoint, Settings};
 
 /// Names a save, for clients that wait for its end.
@@ -28,6 +28,8 @@ pub enum Cause {
     Background,
     /// BACKUP: a copy for other purposes. The state of saves does not change.
     Backup,
+    /// A full copy for replicas. The same.
+    Copy,
     /// The server ends.
     Shutdown,
 }
@@ -49,8 +51,8 @@ pub(super) struct Job {
     pub(super) save_id: SaveId,
     pub(super) cause: Cause,
     pub(super) snapshot: Snapshot,
-    /// Where it goes instead of the file of `dbfilename`.
-    pub(super) backup: Option<Backup>,
+    /// Where it goes.
+    pub(super) target: Target,
 }
 
 /// The running save.
@@ -190,8 +192,37 @@ impl Persistence {
         cause: Cause,
         backup: Option<Backup>,
     ) -> Result<Begun, SaveError> {
+        let target = backup.map_or(Target::File, Target::Backup);
+        self.begin_for(keyspace, locks, now_ms, (cause, target), || {})
+    }
+
+    /// Begins a full copy of what `locks` sees now, for replicas. `moment` is called when all shards are locked; see
+    /// [`Snapshot::begin_at`].
+    ///
+    /// # Errors
+    /// [`SaveError::InProgress`], if there is a save; then nothing is done with the sink, and `moment` may have been
+    /// called in vain.
+    pub fn begin_copy(
+        &self,
+        keyspace: &Arc<Keyspace>,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        sink: Box<dyn CopySink>,
+        moment: impl FnOnce(),
+    ) -> Result<Begun, SaveError> {
+        self.begin_for(keyspace, locks, now_ms, (Cause::Copy, Target::Copy(sink)), moment)
+    }
+
+    fn begin_for(
+        &self,
+        keyspace: &Arc<Keyspace>,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        (cause, target): (Cause, Target),
+        moment: impl FnOnce(),
+    ) -> Result<Begun, SaveError> {
         // Not under the lock of the state: a thread that waits for that may hold a shard.
-        let snapshot = match Snapshot::begin(keyspace, locks, now_ms) {
+        let snapshot = match Snapshot::begin_at(keyspace, locks, now_ms, moment) {
             Err(SnapshotError::InProgress) => return Err(SaveError::InProgress),
             begun => begun?,
         };
@@ -214,7 +245,7 @@ impl Persistence {
         state.next_save_id += 1;
         self.keys.store(0, Relaxed);
         self.is_given_up.store(false, Relaxed);
-        state.job = Some(Job { save_id, cause, snapshot, backup });
+        state.job = Some(Job { save_id, cause, snapshot, target });
         drop(state);
         self.work.notify_one();
         Ok(Begun { save_id, pause })
@@ -352,11 +383,11 @@ impl Persistence {
         let report = &mut state.report;
         report.last_pause = running.pause;
         report.last_extra_bytes = extra_bytes;
-        if !matches!(cause, Cause::Foreground | Cause::Backup) {
+        if !matches!(cause, Cause::Foreground | Cause::Backup | Cause::Copy) {
             report.last_seconds = Some(running.since.elapsed().as_secs());
         }
         let outcome = match outcome {
-            _ if cause == Cause::Backup => {
+            _ if matches!(cause, Cause::Backup | Cause::Copy) => {
                 outcome.as_ref().map(drop).map_err(|error| error.to_string())
             }
             Ok(_) => {

@@ -144,6 +144,21 @@ impl Snapshot {
         Self::begin_with(keyspace, locks, now_ms, LARGE_BYTES_MIN)
     }
 
+    /// The same. `moment` is called when all shards are locked: every change before it is in the snapshot, and none
+    /// after it. It must be quick, and must not call the keyspace.
+    ///
+    /// # Errors
+    ///
+    /// As there; `moment` is not called then.
+    pub fn begin_at(
+        keyspace: &Arc<Keyspace>,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        moment: impl FnOnce(),
+    ) -> Result<Self, SnapshotError> {
+        Self::begin_full(keyspace, locks, now_ms, LARGE_BYTES_MIN, moment)
+    }
+
     /// The same with another size from which on collections are saved in slices: for tests.
     ///
     /// # Errors
@@ -154,6 +169,16 @@ impl Snapshot {
         locks: &mut ShardLocks<'_>,
         now_ms: i64,
         large_bytes_min: usize,
+    ) -> Result<Self, SnapshotError> {
+        Self::begin_full(keyspace, locks, now_ms, large_bytes_min, || {})
+    }
+
+    fn begin_full(
+        keyspace: &Arc<Keyspace>,
+        locks: &mut ShardLocks<'_>,
+        now_ms: i64,
+        large_bytes_min: usize,
+        moment: impl FnOnce(),
     ) -> Result<Self, SnapshotError> {
         let copies_max = (keyspace.memory().total() / COPIES_SHARE) as usize;
         let backlog = Backlog::new(copies_max.max(COPIES_BYTES_MIN), large_bytes_min);
@@ -191,6 +216,7 @@ impl Snapshot {
         }
         let dbs = dbs.into_values().collect();
         let (changes, code) = (keyspace.stats().changes, keyspace.code().all());
+        moment();
         let pause = begun.elapsed();
         drop(all);
         Ok(Self {

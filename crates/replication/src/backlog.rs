@@ -1,0 +1,410 @@
+//! A stream of bytes with offsets, shared by all that read it.
+//!
+//! One thread appends. Any number of readers take what they miss, each at its own speed, and all from the same
+//! memory. The recent past is kept for readers that come back ([`Backlog::reader_at`]); more is kept only as long as
+//! a reader needs it.
+//!
+//! What it costs: the recent past, and what the slowest reader has yet to take, which is at most the lag that it is
+//! allowed, rounded up to blocks. A reader that lags more is [lost](Taken::Lost); the thread that appends never waits
+//! for one, unless it asks to ([`Backlog::wait_for_readers`]).
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// The bytes are in blocks of this size; what is no longer needed is freed block by block.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// What a reader got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// So many bytes, and there may be more.
+    Bytes(usize),
+    /// Nothing: it has all there are.
+    Nothing,
+    /// The bytes that it misses are gone: it has lagged too much.
+    Lost,
+}
+
+/// The stream.
+#[derive(Debug)]
+pub struct Backlog {
+    state: Mutex<State>,
+    /// A reader has taken something, or is there no more.
+    progress: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// All are full but the last one.
+    blocks: VecDeque<Vec<u8>>,
+    /// The offset of the first byte in them.
+    begin: u64,
+    /// The offset behind the last byte.
+    end: u64,
+    /// So much of the past is kept for readers to come.
+    kept_bytes: usize,
+    /// Where readers are.
+    readers: HashMap<u64, u64>,
+    next_reader: u64,
+    /// A block to be used again.
+    spare: Option<Vec<u8>>,
+}
+
+/// One that reads the stream. Dropping it frees what is kept for it.
+#[derive(Debug)]
+pub struct Reader {
+    backlog: Arc<Backlog>,
+    key: u64,
+}
+
+impl Backlog {
+    /// A stream that begins at an offset, and keeps so much of its past.
+    #[must_use]
+    pub fn new(begin: u64, kept_bytes: usize) -> Arc<Self> {
+        let state = State {
+            blocks: VecDeque::new(),
+            begin,
+            end: begin,
+            kept_bytes,
+            readers: HashMap::new(),
+            next_reader: 0,
+            spare: None,
+        };
+        Arc::new(Self { state: Mutex::new(state), progress: Condvar::new() })
+    }
+
+    /// Appends, and forgets what nothing needs any more. Readers that lag more than `lag_max` behind the new end are
+    /// lost; zero is no limit. Returns the new end.
+    pub fn append(&self, bytes: &[u8], lag_max: usize) -> u64 {
+        let mut state = self.state.lock();
+        state.push(bytes);
+        if lag_max > 0 {
+            let oldest = state.end.saturating_sub(lag_max as u64);
+            state.readers.retain(|_, at| *at >= oldest);
+        }
+        state.trim();
+        state.end
+    }
+
+    /// The offset behind the last byte.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.state.lock().end
+    }
+
+    /// The offsets from which a reader can begin.
+    #[must_use]
+    pub fn offsets(&self) -> RangeInclusive<u64> {
+        let state = self.state.lock();
+        state.begin..=state.end
+    }
+
+    /// Memory that the bytes occupy.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let state = self.state.lock();
+        (state.blocks.len() + usize::from(state.spare.is_some())) * BLOCK_BYTES
+    }
+
+    /// Keeps so much of the past from now on.
+    pub fn set_kept_bytes(&self, kept_bytes: usize) {
+        let mut state = self.state.lock();
+        state.kept_bytes = kept_bytes;
+        state.trim();
+    }
+
+    /// Forgets all, and begins anew at an offset. All readers are lost.
+    pub fn restart(&self, begin: u64) {
+        let mut state = self.state.lock();
+        state.readers.clear();
+        state.blocks.clear();
+        (state.begin, state.end) = (begin, begin);
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// A reader that begins at an offset, if the bytes from there on are kept.
+    #[must_use]
+    pub fn reader_at(self: &Arc<Self>, offset: u64) -> Option<Reader> {
+        let mut state = self.state.lock();
+        if !(state.begin..=state.end).contains(&offset) {
+            return None;
+        }
+        let key = state.next_reader;
+        state.next_reader += 1;
+        state.readers.insert(key, offset);
+        Some(Reader { backlog: Arc::clone(self), key })
+    }
+
+    /// Waits until no reader misses more than `lag_max` bytes, but no longer than `patience` without any reader
+    /// taking something: those that lag are lost then. Returns whether there are readers.
+    pub fn wait_for_readers(&self, lag_max: usize, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        let mut deadline = Instant::now() + patience;
+        let mut slowest = state.slowest();
+        loop {
+            let oldest = state.end.saturating_sub(lag_max as u64);
+            match state.slowest() {
+                None => return false,
+                Some(at) if at >= oldest => return true,
+                Some(at) if slowest != Some(at) => {
+                    slowest = Some(at);
+                    deadline = Instant::now() + patience;
+                }
+                Some(_) => {}
+            }
+            if self.progress.wait_until(&mut state, deadline).timed_out() {
+                state.readers.retain(|_, at| *at >= oldest);
+                state.trim();
+                deadline = Instant::now() + patience;
+            }
+        }
+    }
+}
+
+impl State {
+    fn push(&mut self, mut bytes: &[u8]) {
+        self.end += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.blocks.back().is_none_or(|block| block.len() == BLOCK_BYTES) {
+                let block = self.spare.take();
+                self.blocks.push_back(block.unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES)));
+            }
+            let Some(block) = self.blocks.back_mut() else { return };
+            let count = bytes.len().min(BLOCK_BYTES - block.len());
+            block.extend_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+        }
+    }
+
+    fn slowest(&self) -> Option<u64> {
+        self.readers.values().min().copied()
+    }
+
+    /// Frees the blocks that neither a reader needs nor the recent past has.
+    fn trim(&mut self) {
+        let oldest_kept = self.end.saturating_sub(self.kept_bytes as u64);
+        let oldest = self.slowest().map_or(oldest_kept, |at| at.min(oldest_kept));
+        while self.blocks.front().is_some_and(|block| {
+            block.len() == BLOCK_BYTES && self.begin + BLOCK_BYTES as u64 <= oldest
+        }) {
+            self.begin += BLOCK_BYTES as u64;
+            if let Some(mut block) = self.blocks.pop_front() {
+                block.clear();
+                self.spare = Some(block);
+            }
+        }
+    }
+
+    /// Appends to `into` what is behind `from`, at most `max` bytes of it. How much.
+    fn copy(&self, from: u64, max: usize, into: &mut Vec<u8>) -> usize {
+        let behind = (from - self.begin) as usize;
+        let (mut index, mut at) = (behind / BLOCK_BYTES, behind % BLOCK_BYTES);
+        let mut copied = 0;
+        while let Some(block) = self.blocks.get(index).filter(|_| copied < max) {
+            let bytes = &block[at..block.len().min(at + max - copied)];
+            into.extend_from_slice(bytes);
+            copied += bytes.len();
+            (index, at) = (index + 1, 0);
+        }
+        copied
+    }
+}
+
+impl Reader {
+    /// Appends to `into` what comes next, at most `max` bytes.
+    pub fn take(&mut self, max: usize, into: &mut Vec<u8>) -> Taken {
+        let mut state = self.backlog.state.lock();
+        let Some(from) = state.readers.get(&self.key).copied() else { return Taken::Lost };
+        let count = state.copy(from, max, into);
+        if count == 0 {
+            return Taken::Nothing;
+        }
+        state.readers.insert(self.key, from + count as u64);
+        let is_slowest = state.slowest().is_none_or(|at| at > from);
+        drop(state);
+        if is_slowest {
+            self.backlog.progress.notify_all();
+        }
+        Taken::Bytes(count)
+    }
+
+    /// Where it is, unless it is lost.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.backlog.state.lock().readers.get(&self.key).copied()
+    }
+
+    /// How many bytes it has yet to take; `None` if it is lost.
+    #[must_use]
+    pub fn lag(&self) -> Option<u64> {
+        let state = self.backlog.state.lock();
+        state.readers.get(&self.key).map(|at| state.end - at)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.backlog.state.lock();
+        state.readers.remove(&self.key);
+        state.trim();
+        drop(state);
+        self.backlog.progress.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The byte at an offset.
+    fn byte(at: u64) -> u8 {
+        (at % 251) as u8
+    }
+
+    fn bytes(from: u64, count: usize) -> Vec<u8> {
+        (from..from + count as u64).map(byte).collect()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(usize),
+        Come { back: u64 },
+        Take { reader: usize, max: usize },
+        Leave(usize),
+        Keep(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..3 * BLOCK_BYTES).prop_map(Step::Append),
+            (0..4 * BLOCK_BYTES as u64).prop_map(|back| Step::Come { back }),
+            (0..4_usize, 0..2 * BLOCK_BYTES).prop_map(|(reader, max)| Step::Take { reader, max }),
+            (0..4_usize).prop_map(Step::Leave),
+            (0..4 * BLOCK_BYTES).prop_map(Step::Keep),
+        ]
+    }
+
+    proptest! {
+        /// Readers get the bytes at their offsets, whatever comes and goes; what is promised to be kept is kept,
+        /// and not much more.
+        #[test]
+        fn readers_get_the_stream(begin in 0..1000_u64, steps in prop::collection::vec(step(), 1..80)) {
+            const LAG_MAX: usize = 6 * BLOCK_BYTES;
+            let mut kept = 2 * BLOCK_BYTES;
+            let backlog = Backlog::new(begin, kept);
+            let mut end = begin;
+            let mut readers: Vec<(Reader, u64)> = Vec::new();
+            // The most that was promised to be kept when the bytes before `end` came.
+            let mut oldest = begin;
+            for step in steps {
+                match step {
+                    Step::Append(count) => {
+                        prop_assert_eq!(backlog.append(&bytes(end, count), LAG_MAX), end + count as u64);
+                        end += count as u64;
+                    }
+                    Step::Come { back } => {
+                        let at = end.saturating_sub(back);
+                        let is_kept = backlog.offsets().contains(&at);
+                        let reader = backlog.reader_at(at);
+                        prop_assert_eq!(reader.is_some(), is_kept);
+                        readers.extend(reader.map(|reader| (reader, at)));
+                    }
+                    Step::Take { reader, max } if !readers.is_empty() => {
+                        let index = reader % readers.len();
+                        let (reader, at) = &mut readers[index];
+                        let mut taken = Vec::new();
+                        match reader.take(max, &mut taken) {
+                            Taken::Bytes(count) => {
+                                prop_assert_eq!(&taken, &bytes(*at, count));
+                                prop_assert!(count <= max);
+                                *at += count as u64;
+                            }
+                            Taken::Nothing => prop_assert!(*at == end || max == 0),
+                            Taken::Lost => {
+                                prop_assert!(end - *at > LAG_MAX as u64);
+                                readers.swap_remove(index);
+                            }
+                        }
+                    }
+                    Step::Leave(reader) if !readers.is_empty() => {
+                        readers.swap_remove(reader % readers.len());
+                    }
+                    Step::Keep(bytes) => {
+                        kept = bytes;
+                        backlog.set_kept_bytes(bytes);
+                    }
+                    Step::Take { .. } | Step::Leave(_) => {}
+                }
+                oldest = oldest.max(end.saturating_sub(kept as u64));
+                prop_assert!(*backlog.offsets().start() <= oldest);
+                let needed = LAG_MAX.max(kept) + 2 * BLOCK_BYTES;
+                prop_assert!(backlog.memory_bytes() <= needed + BLOCK_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_that_lags_is_lost_and_frees_its_bytes() {
+        let backlog = Backlog::new(0, 0);
+        let mut slow = backlog.reader_at(0).unwrap();
+        let mut quick = backlog.reader_at(0).unwrap();
+        let mut taken = Vec::new();
+        for _ in 0..4 {
+            backlog.append(&[b'x'; BLOCK_BYTES], 3 * BLOCK_BYTES);
+            assert_eq!(quick.take(usize::MAX, &mut taken), Taken::Bytes(BLOCK_BYTES));
+        }
+        assert_eq!(slow.take(1, &mut taken), Taken::Lost);
+        assert_eq!((slow.lag(), quick.lag()), (None, Some(0)));
+        assert!(backlog.memory_bytes() <= 2 * BLOCK_BYTES);
+    }
+
+    #[test]
+    fn one_that_waits_goes_on_when_the_slowest_has_read() {
+        let backlog = Backlog::new(0, 0);
+        let mut reader = backlog.reader_at(0).unwrap();
+        backlog.append(&[b'x'; 100], 0);
+        let patience = Duration::from_secs(60);
+        let waiting = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| backlog.wait_for_readers(50, patience));
+            let mut taken = Vec::new();
+            assert_eq!(reader.take(60, &mut taken), Taken::Bytes(60));
+            waiting.join().unwrap()
+        });
+        assert!(waiting);
+        assert!(!{
+            drop(reader);
+            backlog.wait_for_readers(50, patience)
+        });
+    }
+
+    #[test]
+    fn one_that_waits_in_vain_loses_those_that_lag() {
+        let backlog = Backlog::new(0, 0);
+        let mut reader = backlog.reader_at(0).unwrap();
+        backlog.append(&[b'x'; 100], 0);
+        assert!(!backlog.wait_for_readers(50, Duration::ZERO));
+        assert_eq!(reader.take(1, &mut Vec::new()), Taken::Lost);
+    }
+
+    #[test]
+    fn a_new_beginning_has_no_past() {
+        let backlog = Backlog::new(0, 1 << 20);
+        backlog.append(b"abc", 0);
+        let mut reader = backlog.reader_at(1).unwrap();
+        backlog.restart(1000);
+        assert_eq!(reader.take(1, &mut Vec::new()), Taken::Lost);
+        assert_eq!(backlog.offsets(), 1000..=1000);
+        assert!(backlog.reader_at(1).is_none());
+        backlog.append(b"d", 0);
+        let mut taken = Vec::new();
+        assert_eq!(backlog.reader_at(1000).unwrap().take(9, &mut taken), Taken::Bytes(1));
+        assert_eq!(taken, b"d");
+    }
+}
