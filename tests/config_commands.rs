@@ -1,6 +1,9 @@
 //! CONFIG reads and changes directives while the server runs.
 
-use tierce_harness::{Reply, TempDir};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use tierce_harness::{Reply, TempDir, free_port, wait_until};
 
 use crate::{launch, server};
 
@@ -120,4 +123,26 @@ fn help() {
     let help = server.connect().ask("CONFIG HELP");
     assert!(help.items().iter().any(|line| line.text() == "REWRITE"), "{help}");
     server.connect().check("CONFIG NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP.");
+}
+
+/// A client may come before the server has said that it is ready.
+#[test]
+fn what_the_first_client_sets_acts() {
+    for _ in 0..5 {
+        let (port, memcached_port) = (free_port(), free_port());
+        let starting = std::thread::spawn(move || launch().on_port(port).start());
+        let mut first = None;
+        wait_until("a connection is accepted", || {
+            first = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
+            first.is_some()
+        });
+        let mut first = first.expect("waited for");
+        let request = format!("CONFIG SET memcached-port {memcached_port}\r\n");
+        first.write_all(request.as_bytes()).expect("sent");
+        let mut reply = [0; 5];
+        first.read_exact(&mut reply).expect("a reply");
+        assert_eq!(&reply, b"+OK\r\n");
+        TcpStream::connect((Ipv4Addr::LOCALHOST, memcached_port)).expect("it listens");
+        drop(starting.join().expect("started"));
+    }
 }

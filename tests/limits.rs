@@ -150,17 +150,21 @@ fn a_long_reply_is_not_built_beyond_the_hard_limit() {
         (server.connect(), encode(&mget)),
         (Connection::tcp(memcached), format!("get {}\r\n", keys.join(" ")).into_bytes()),
         (server.connect(), encode(&["LRANGE", "list", "0", "-1"])),
-        (server.connect(), encode(&["GETRANGE", "k", "0", "-1"]).repeat(20_000)),
     ] {
         // The server may close before it has taken everything.
         let _ = c.try_send(&request);
         assert!(c.rest().len() < BESIDE_THE_LIMIT);
     }
+    let stats = other.ask("INFO stats").text().to_owned();
+    assert!(stats.contains("client_output_buffer_limit_disconnections:3\r\n"), "{stats}");
+    // As many bytes in many replies are sent from turn to turn; who reads them may get them all.
+    let mut c = server.connect();
+    let _ = c.try_send(encode(&["GETRANGE", "k", "0", "-1"]).repeat(20_000));
+    c.finish_sending();
+    c.rest();
     let grown = server.peak_resident_bytes() - before;
     assert!(grown < BESIDE_THE_LIMIT, "{grown} bytes");
     other.check("GET k", &format!("{:?}", "x".repeat(15_000)));
-    let stats = other.ask("INFO stats").text().to_owned();
-    assert!(stats.contains("client_output_buffer_limit_disconnections:4\r\n"), "{stats}");
 }
 
 /// A client that wants no replies cannot have too many of them.

@@ -22,6 +22,7 @@ mod unknown_and_misused_commands;
 mod values_come_back_exactly;
 
 // The other protocols.
+mod http;
 mod memcached;
 mod memcached_edges;
 mod memcached_tools;
@@ -83,9 +84,11 @@ mod idle_server_uses_no_cpu;
 mod limits;
 mod many_connections;
 mod memory_goes_back;
+mod overload;
 
 // The process.
 mod released_formats;
+mod replication_primary;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

@@ -1,6 +1,7 @@
 //! Clients and directives cannot name the server's own files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use tierce_harness::{Connection, Launch, Server, TempDir, free_port};
@@ -127,4 +128,65 @@ fn directives_that_name_one_file_stop_the_start() {
         assert!(outcome.errors.contains(expected), "{outcome:?}");
     }
     assert_eq!(fs::read_dir(&dir).expect("it").count(), 0);
+}
+
+/// Modes of everything below a directory, by path.
+fn modes(dir: &Path, found: &mut Vec<(String, u32)>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let mode = fs::symlink_metadata(&path).expect("a file").permissions().mode() & 0o777;
+        found.push((text(&path).to_owned(), mode));
+        if path.is_dir() {
+            modes(&path, found);
+        }
+    }
+}
+
+#[test]
+fn files_are_for_their_owner_alone() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).expect("a directory");
+    let server = launch()
+        .with("dir", text(&dir))
+        .with("appendonly", "yes")
+        .with("maxmemory", "1mb")
+        .with("maxmemory-policy", "spill")
+        .with("pidfile", text(&dir.join("server.pid")))
+        .with("logfile", text(&dir.join("server.log")))
+        .with("unixsocket", text(&dir.join("server.sock")))
+        .start();
+    let mut c = server.connect();
+    c.check("SET key value", "+OK");
+    c.check("SAVE", "+OK");
+    c.check("BACKUP copy.rdb", "+OK");
+    c.check("BGREWRITEAOF", "+Background append only file rewriting started");
+    let mut found = Vec::new();
+    modes(&dir, &mut found);
+    for name in ["dump.rdb", "copy.rdb", "server.pid", "server.log", "server.sock", "wal", "cold"] {
+        assert!(found.iter().any(|(path, _)| path.ends_with(name)), "{name} in {found:?}");
+    }
+    found.retain(|(_, mode)| mode & 0o077 != 0);
+    assert_eq!(found, []);
+}
+
+#[test]
+fn links_in_the_place_of_pid_and_lock_files_are_not_followed() {
+    let scratch = TempDir::new();
+    let (dir, precious) = (scratch.path().join("data"), scratch.path().join("precious"));
+    fs::create_dir(&dir).expect("a directory");
+    fs::write(&precious, "of another").expect("a file");
+    let pid_file = dir.join("server.pid");
+    std::os::unix::fs::symlink(&precious, &pid_file).expect("a link");
+    let start = || launch().with("dir", text(&dir)).with("appendonly", "yes");
+    let server = start().with("pidfile", text(&pid_file)).start();
+    assert!(fs::symlink_metadata(&pid_file).expect("a file").is_file());
+    server.connect().check("SET key value", "+OK");
+    drop(server);
+    let lock = dir.join("wal").join("LOCK");
+    fs::remove_file(&lock).expect("the lock file");
+    std::os::unix::fs::symlink(&precious, &lock).expect("a link");
+    let outcome = start().run();
+    assert_ne!(outcome.code, Some(0), "{}", outcome.errors);
+    assert_eq!(fs::read_to_string(&precious).expect("a file"), "of another");
 }

@@ -19,6 +19,7 @@ use crate::durability::SyncPolicy;
 use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::pubsub::{Kind, PubSub, Run, Subscriptions};
+use crate::replication::Replica;
 use crate::transaction::{QueueIsFull, Transaction};
 use crate::waiting::{Awaited, Pending, ReplyTo, Waits};
 
@@ -48,6 +49,8 @@ pub struct Caller {
     pub transaction: Option<Box<Transaction>>,
     /// The keys that it watches.
     watch: Option<Watch>,
+    /// What it is as a replica, if it has said that it is one.
+    replica: Option<Arc<Replica>>,
     /// The connection ends when everything up to the current reply is sent.
     pub closing: bool,
     /// What it waits for.
@@ -117,6 +120,7 @@ impl Caller {
             durability: None,
             transaction: None,
             watch: None,
+            replica: None,
             closing: false,
             waits: Waits::default(),
             subscriptions: None,
@@ -372,6 +376,18 @@ impl Caller {
             self.client.set(ClientFlags::BLOCKED, false);
         }
         Some(pending)
+    }
+
+    /// What it is as a replica; from the first call on it is one.
+    pub fn become_replica(&mut self) -> &Arc<Replica> {
+        self.replica.get_or_insert_with(|| Arc::new(Replica::new(Arc::clone(&self.client))))
+    }
+
+    /// What it is as a replica, if it has asked for the stream or a copy.
+    #[must_use]
+    #[inline]
+    pub fn replica(&self) -> Option<&Arc<Replica>> {
+        self.replica.as_ref().filter(|replica| replica.follows())
     }
 
     /// What it subscribes to and how it tracks keys, if it does.

@@ -23,6 +23,7 @@ use crate::error::CommandError;
 use crate::message::Notice;
 use crate::offload::Offload;
 use crate::pubsub::PubSub;
+use crate::replication::Primary;
 use crate::replication::role::{Address, Role};
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
@@ -98,6 +99,8 @@ pub struct Kernel {
     pub scripts: Scripts,
     /// Subscriptions and messages.
     pub pubsub: Arc<PubSub>,
+    /// Those that follow this server.
+    pub primary: Primary,
     /// Whether this is a replica.
     pub role: Role,
     shutdown: ShutdownRequest,
@@ -221,6 +224,7 @@ impl Kernel {
             offload: Offload::default(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),
+            primary: Primary::new(),
             role: Role::default(),
             shutdown: ShutdownRequest::default(),
             counters,

@@ -264,6 +264,13 @@ impl<'k> Meter<'k> {
         }
     }
 
+    /// The clock as it was read last: when the last command that was timed alone ended, or a run, or when the batch began.
+    #[must_use]
+    #[inline]
+    pub fn read_nanos(&self) -> u64 {
+        self.since_nanos
+    }
+
     /// Nanoseconds since the last lap.
     fn lap(&mut self) -> u64 {
         let now_nanos = (self.kernel.nanos)();

@@ -19,9 +19,9 @@ use tierce_wire::resp::Args;
 use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
-use crate::command::Command;
+use crate::command::{Access, Command, Flags};
 use crate::durability::SyncPolicy;
-use crate::error::CommandError;
+use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::fetch;
 use crate::gates::{Gates, Verdict};
@@ -39,6 +39,13 @@ const OF_CONNECTIONS: &[&str] = &["monitor", "psubscribe", "shutdown", "ssubscri
 
 const NO_CONNECTION: CommandError =
     CommandError::new("ERR this command is for connections, and its caller has none");
+
+const GAVE_UP: CommandError = CommandError::new(
+    "ERR the command was held back for too long: by CLIENT PAUSE, for memory, or by a slow disk",
+);
+
+/// A call beside the workers waits so long for shards that others hold before it looks whether it gives up.
+const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often a call looks again that a gate holds back: what closes a gate tells no thread when it opens.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
@@ -61,22 +68,12 @@ impl Kernel {
     /// the primary from it, who has changed them already: neither the role nor memory nor a pause. Time stands still
     /// before any deadline, unless the command says when something is to expire from now on.
     pub fn apply(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
-        let counters = self.spare.take(self.commands.id_count());
-        let outcome = execute::resolve(self, args).and_then(|command| {
-            let is_relative = counts_from_now(command.spec.name, args.iter());
-            let now_ms = if is_relative { clock::unix_ms() } else { clock::STOPPED_MS };
-            let run =
-                Run { kernel: self, counters: &counters, command, args, now_ms, is_gated: false };
-            match OF_CONNECTIONS.contains(&&*command.full_name) {
-                false => run.run(caller, output),
-                true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
-            }
-        });
-        if let Err(refused) = outcome {
-            let refused = execute::refused_in_transaction(caller, refused);
-            reply(caller, output, |reply| execute::refuse(self, &counters, reply, &refused));
-        }
-        self.spare.give_back(counters);
+        let Ok(command) = execute::resolve(self, args) else {
+            return self.execute(caller, args, output);
+        };
+        let is_relative = counts_from_now(command.spec.name, args.iter());
+        let now_ms = if is_relative { clock::unix_ms() } else { clock::STOPPED_MS };
+        self.run_by(Runs::OfPrimary, command, caller, args, output, now_ms);
     }
 
     /// The same for a call of a known command, at a given time.
@@ -88,8 +85,61 @@ impl Kernel {
         output: &mut Output,
         now_ms: i64,
     ) {
+        self.run_by(Runs::OfProgram, command, caller, args, output, now_ms);
+    }
+
+    /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held, as
+    /// by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply is
+    /// an error then.
+    pub fn execute_beside(
+        &self,
+        caller: &mut Caller,
+        args: Args<'_>,
+        output: &mut Output,
+        gives_up: &dyn Fn() -> bool,
+    ) {
+        let now_ms = clock::unix_ms();
+        match execute::resolve(self, args) {
+            Ok(command) => {
+                self.run_by(Runs::Beside { gives_up }, command, caller, args, output, now_ms);
+            }
+            Err(_) => self.execute(caller, args, output),
+        }
+    }
+
+    /// Executes a call if that takes neither waiting nor long: one of a command for a single key, while nothing holds it
+    /// back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many callers.
+    pub fn execute_at_once(
+        &self,
+        caller: &mut Caller,
+        args: Args<'_>,
+        output: &mut Output,
+    ) -> bool {
+        let Ok(command) = execute::resolve(self, args) else { return false };
+        let is_program = command.spec.flags.contains(Flags::PROGRAM);
+        if !command.is_data_only || !command.has_one_key || is_program {
+            return false;
+        }
         let counters = self.spare.take(self.commands.id_count());
-        let run = Run { kernel: self, counters: &counters, command, args, now_ms, is_gated: true };
+        let now_ms = clock::unix_ms();
+        let by = Runs::AtOnce;
+        let run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
+        let is_through = run.run_at_once(caller, output);
+        self.spare.give_back(counters);
+        is_through
+    }
+
+    fn run_by(
+        &self,
+        by: Runs<'_>,
+        command: &Command,
+        caller: &mut Caller,
+        args: Args<'_>,
+        output: &mut Output,
+        now_ms: i64,
+    ) {
+        let counters = self.spare.take(self.commands.id_count());
+        let run = Run { kernel: self, counters: &counters, command, args, now_ms, by };
         let outcome = match OF_CONNECTIONS.contains(&&*command.full_name) {
             false => run.run(caller, output),
             true => Err(Refused { command: Some(command), error: NO_CONNECTION }),
@@ -102,6 +152,36 @@ impl Kernel {
     }
 }
 
+/// On what kind of thread a call runs.
+#[derive(Clone, Copy)]
+enum Runs<'a> {
+    /// Of a program that embeds the kernel: it waits for everything.
+    OfProgram,
+    /// The same for the stream of a primary, which passes no gates.
+    OfPrimary,
+    /// Beside workers, which must not wait for what it holds.
+    Beside {
+        /// Whether it stops waiting.
+        gives_up: &'a dyn Fn() -> bool,
+    },
+    /// One that must not wait at all.
+    AtOnce,
+}
+
+impl Runs<'_> {
+    fn gives_up(self) -> bool {
+        matches!(self, Self::Beside { gives_up } if gives_up())
+    }
+
+    fn mode(self) -> Mode<'static> {
+        match self {
+            Self::OfProgram | Self::OfPrimary => Mode::Never,
+            Self::Beside { .. } => Mode::Long { to: None },
+            Self::AtOnce => Mode::OfProgram,
+        }
+    }
+}
+
 /// One call.
 struct Run<'k, 'a> {
     kernel: &'k Kernel,
@@ -109,27 +189,39 @@ struct Run<'k, 'a> {
     command: &'k Command,
     args: Args<'a>,
     now_ms: i64,
-    /// Whether the gates may hold it back.
-    is_gated: bool,
+    by: Runs<'a>,
 }
 
 impl<'k> Run<'k, '_> {
     fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
-        let mut locks = self.kernel.keyspace.locks();
-        locks.set_origin(Origin { source: Source::Library, client: caller.client.id });
-        let gates = match self.is_gated {
-            true => self.pass_gates(caller, &mut locks)?,
-            false => Gates::read(self.kernel, caller, self.now_ms),
+        let mut locks = match self.by {
+            Runs::Beside { .. } => self.kernel.keyspace.impatient_long_locks(SHARD_PATIENCE),
+            Runs::OfProgram | Runs::OfPrimary | Runs::AtOnce => self.kernel.keyspace.locks(),
         };
-        if caller.is_in_transaction() && self.command.is_queued() {
-            self.queue(caller, output);
-            return Ok(());
-        }
-        if gates.has_spilled {
-            self.fetch(caller, &mut locks);
-        }
+        locks.set_origin(match self.by {
+            Runs::OfProgram | Runs::OfPrimary => {
+                Origin { source: Source::Library, client: caller.client.id }
+            }
+            Runs::Beside { .. } | Runs::AtOnce => caller.origin(),
+        });
         let begin = output.mark();
-        self.enter(caller, &mut locks, output);
+        let gates = loop {
+            let gates = match self.by {
+                Runs::OfPrimary => Gates::read(self.kernel, caller, self.now_ms),
+                _ => self.pass_gates(caller, &mut locks)?,
+            };
+            if caller.is_in_transaction() && self.command.is_queued() {
+                self.queue(caller, output);
+                return Ok(());
+            }
+            if gates.has_spilled {
+                self.fetch(caller, &mut locks);
+            }
+            match self.enter(caller, &mut locks, output) {
+                None => break gates,
+                Some(interrupt) => self.retry_after(interrupt, &mut locks)?,
+            }
+        };
         self.await_reply(caller, output);
         locks.release();
         if locks.take_logged() {
@@ -155,6 +247,9 @@ impl<'k> Run<'k, '_> {
                 Verdict::Refused(refused) => return Err(refused),
                 Verdict::Held(_) => {
                     locks.release();
+                    if self.by.gives_up() {
+                        return Err(self.refused(GAVE_UP));
+                    }
                     thread::sleep(RETRY_AFTER);
                     now_ms = clock::unix_ms();
                 }
@@ -182,20 +277,93 @@ impl<'k> Run<'k, '_> {
             let db = caller.db;
             fetch::add_pending_reads(locks, db, self.command, self.args, now_ms, &mut reads)
         };
-        debug_assert!(added.is_ok(), "these locks are waited for");
+        debug_assert!(
+            added.is_ok() || !matches!(self.by, Runs::OfProgram | Runs::OfPrimary),
+            "these locks are waited for"
+        );
         locks.release();
         fetch::read_all(locks, &reads, now_ms);
     }
 
-    /// Runs the command, and accounts for it.
-    fn enter(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
-        let Self { kernel, counters, command, args, now_ms, .. } = *self;
+    fn refused(&self, error: CommandError) -> Refused<'k> {
+        Refused { command: Some(self.command), error }
+    }
+
+    /// The call has not run, and is to be tried again, unless it gives up.
+    fn retry_after(
+        &self,
+        interrupt: Interrupt,
+        locks: &mut ShardLocks<'k>,
+    ) -> Result<(), Refused<'k>> {
+        let Self { kernel, command, by, .. } = *self;
+        debug_assert!(matches!(by, Runs::Beside { .. }), "{} is interrupted", command.full_name);
+        locks.release();
+        if let Interrupt::Busy(busy) = interrupt {
+            let threshold = kernel.busy_threshold();
+            if let Some(error) = kernel.scripts.running.refusal(busy.shard, threshold) {
+                return Err(self.refused(error));
+            }
+        }
+        if by.gives_up() {
+            return Err(self.refused(GAVE_UP));
+        }
+        thread::sleep(RETRY_AFTER);
+        Ok(())
+    }
+
+    /// See [`Kernel::execute_at_once`].
+    fn run_at_once(&self, caller: &mut Caller, output: &mut Output) -> bool {
+        let Self { kernel, command, args, .. } = *self;
+        let mut locks = kernel.keyspace.locks();
+        locks.set_origin(caller.origin());
+        let gates = Gates::read(kernel, caller, self.now_ms);
+        let writes = Access::of(command.spec).writes;
+        if gates.has_spilled || writes && caller.sync_policy(kernel) == SyncPolicy::Always {
+            return false;
+        }
+        match gates.judge(kernel, caller, &mut locks, command, args) {
+            Verdict::Passes => {}
+            Verdict::Held(_) => return false,
+            Verdict::Refused(refused) => {
+                reply(caller, output, |reply| {
+                    execute::refuse(kernel, self.counters, reply, &refused);
+                });
+                return true;
+            }
+        }
+        // What is held is not waited for.
+        let hash = kernel.keyspace.hash(args.at(command.first_key));
+        if caller.is_in_transaction() || !locks.try_reach(hash) {
+            return false;
+        }
+        let begin = output.mark();
+        if self.enter(caller, &mut locks, output).is_some() {
+            return false;
+        }
+        locks.release();
+        if locks.take_logged() {
+            self.acknowledge(caller, output, begin);
+        }
+        if gates.watched {
+            monitors::show(kernel, command, caller, args);
+        }
+        true
+    }
+
+    /// Runs the command, and accounts for it, unless it has to run again.
+    fn enter(
+        &self,
+        caller: &mut Caller,
+        locks: &mut ShardLocks<'k>,
+        output: &mut Output,
+    ) -> Option<Interrupt> {
+        let Self { kernel, counters, command, args, now_ms, by } = *self;
         locks.set_touch(caller.touch());
         let client = Arc::clone(&caller.client);
         let mut meter = Meter::start(kernel, counters);
         let timing = meter.begin(command, &client, Words::new);
         let (begin, proto) = (output.mark(), caller.proto);
-        let interrupt = Context {
+        let mut context = Context {
             kernel,
             caller,
             call: Call::new(args),
@@ -204,19 +372,42 @@ impl<'k> Run<'k, '_> {
             command,
             counters,
             now_ms,
-            mode: Mode::Never,
+            mode: by.mode(),
             large: None,
             hashed: &[],
+        };
+        let interrupt = match by {
+            Runs::OfProgram | Runs::OfPrimary | Runs::AtOnce => context.run(),
+            Runs::Beside { .. } => match context.held_by_program(SHARD_PATIENCE) {
+                Some(busy) => Some(Interrupt::Busy(busy)),
+                None => context.run_late(),
+            },
+        };
+        if interrupt.is_some() {
+            debug_assert!(
+                !matches!(by, Runs::OfProgram | Runs::OfPrimary),
+                "{} waits for what it needs",
+                command.full_name
+            );
+            meter.take_back(timing);
+            return interrupt;
         }
-        .run();
-        debug_assert_eq!(interrupt, None, "{} waits for what it needs", command.full_name);
         mute(caller, output, begin);
         if locks.has_ready() {
-            blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+            match by {
+                // Their commands may need shards that would have to be waited for.
+                Runs::AtOnce => {
+                    locks.take_ready().into_iter().for_each(|key| kernel.offload.serve(key));
+                }
+                Runs::OfProgram | Runs::OfPrimary | Runs::Beside { .. } => {
+                    blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
+                }
+            }
         }
         meter.look_again();
         meter.end(timing, command, &client, || slowlog::shorten(&kernel.commands, args));
         meter.finish(&client, || slowlog::shorten(&kernel.commands, args));
+        None
     }
 
     /// Waits for a reply that comes later: that of a save. No other command leaves one to others here.

@@ -105,6 +105,8 @@ pub enum Group {
     Memcached,
     /// The protocol of PedroKV.
     PedroKv,
+    /// HTTP.
+    Http,
     /// Limits of clients.
     Clients,
     /// Access control.
@@ -131,10 +133,11 @@ pub enum Group {
 
 impl Group {
     /// All groups, in reading order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Network,
         Self::Memcached,
         Self::PedroKv,
+        Self::Http,
         Self::Clients,
         Self::Security,
         Self::Process,
@@ -154,6 +157,7 @@ impl Group {
             Self::Network => "Network",
             Self::Memcached => "Memcached",
             Self::PedroKv => "PedroKV",
+            Self::Http => "HTTP",
             Self::Clients => "Clients",
             Self::Security => "Security",
             Self::Process => "Process",

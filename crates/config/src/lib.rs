@@ -49,6 +49,8 @@ mod suggest;
 mod settings;
 mod startup;
 
+mod http;
+
 mod events;
 mod live;
 mod rewrite;

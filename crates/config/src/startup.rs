@@ -47,7 +47,7 @@ pub struct Startup {
     pub tcp_backlog: u32,
     /// Path of a Unix socket.
     pub unixsocket: Option<PathBuf>,
-    /// Permissions of the Unix socket; `None` leaves them to the umask.
+    /// Permissions of the Unix socket; `None` leaves it to its owner.
     pub unixsocket_permissions: Option<u32>,
     /// Directory of the data, absolute.
     pub dir: PathBuf,
@@ -241,7 +241,7 @@ pub enum BindHost {
 }
 
 impl BindAddress {
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(text: &[u8]) -> Self {
         let (optional, name) = match text.strip_prefix(b"-") {
             Some(name) => (true, name),
             None => (false, text),

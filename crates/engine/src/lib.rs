@@ -49,6 +49,7 @@ pub mod library;
 pub mod memory;
 
 pub mod durability;
+pub mod feed;
 pub mod persistence;
 pub mod spill;
 

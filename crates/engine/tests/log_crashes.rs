@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tierce_cask::disk::SimDisk;
 use tierce_cask::{ColdOptions, ColdStore, Durable, Wal, WalMark, WalOptions};
 use tierce_harness::Random;
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Cleaning, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch};
 
 const NOW_MS: i64 = 1_000_000;
@@ -30,7 +30,7 @@ impl Log {
 }
 
 impl LogSink for Log {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.with(|wal| wal.append(record)).expect("the disk works");
     }
 }

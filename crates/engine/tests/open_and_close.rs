@@ -105,7 +105,7 @@ fn a_full_copy_has_what_there_was_at_its_moment() {
     let is_called = Arc::new(Mutex::new(false));
     let noted = Arc::clone(&is_called);
     let begun = engine.begin_copy(&mut engine.keyspace.locks(), 0, Box::new(sink.clone()), || {
-        *noted.lock().unwrap() = true
+        *noted.lock().unwrap() = true;
     });
     assert!(*is_called.lock().unwrap(), "called before it returns");
     set(&engine, "after", Expiry::Never);
@@ -139,7 +139,7 @@ fn a_full_copy_that_fails_is_told_and_held_against_nothing() {
     assert!(report.is_last_ok && report.running.is_none() && !engine.persistence.refuses_writes());
     // And the next one begins.
     let sink = Sink { bytes_max: usize::MAX, ..Sink::default() };
-    let begun = engine.begin_copy(&mut locks, 0, Box::new(sink.clone()), || {});
+    let begun = engine.begin_copy(&mut locks, 0, Box::new(sink), || {});
     engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
     drop(locks);
     engine.close();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tierce_collections::Collection;
 use tierce_collections::stream::StreamId;
 
-use crate::log::{Checkpoint, LogSink, Pass, Replay};
+use crate::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use crate::{DbIndex, Keyspace, Options, SavedValue};
 
 /// Before any deadline.
@@ -99,7 +99,7 @@ pub fn check(collection: &Collection) {
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

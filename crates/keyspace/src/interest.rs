@@ -17,8 +17,12 @@ pub(crate) struct Interest(u64);
 const CLASSES_SHIFT: u32 = 32;
 
 impl Interest {
-    /// Of the thread: changes are logged.
-    pub(crate) const LOG: Self = Self(1 << 0);
+    /// Of the thread: changes go to the log that makes them durable.
+    const DURABLE: Self = Self(1 << 0);
+    /// Of the thread: a follower gets all changes, whether or not they are durable.
+    pub(crate) const FOLLOWED: Self = Self(1 << 6);
+    /// Changes are recorded, for one of these reasons or both.
+    pub(crate) const LOG: Self = Self(Self::DURABLE.0 | Self::FOLLOWED.0);
     /// Of the shard: a client knows versions of its keys.
     pub(crate) const VERSIONS: Self = Self(1 << 1);
     /// Of the shard: clients wait for its keys.
@@ -106,7 +110,11 @@ impl SharedInterest {
     }
 
     pub(crate) fn set_log(&self, is_there: bool) {
-        self.set(Interest::LOG, is_there);
+        self.set(Interest::DURABLE, is_there);
+    }
+
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        self.set(Interest::FOLLOWED, is_followed);
     }
 
     pub(crate) fn set_broadcast(&self, is_there: bool) {

@@ -425,6 +425,24 @@ impl Keyspace {
         self.interest.set_log(false);
     }
 
+    /// From now on changes are recorded for a follower, too, whether or not there is a log that makes them durable: the
+    /// sink of [`Options::log`] gets them, except for those in shards that are locked at this moment. So a
+    /// follower knows all that happens after a moment at which all shards are locked.
+    pub fn begin_following(&self) {
+        self.interest.set_followed(self.log.is_some());
+    }
+
+    /// From now on there is no follower; see [`Keyspace::begin_following`].
+    pub fn end_following(&self) {
+        self.interest.set_followed(false);
+    }
+
+    /// Whether changes are recorded for a follower.
+    #[inline]
+    pub fn is_followed(&self) -> bool {
+        self.interest.get().includes(Interest::FOLLOWED)
+    }
+
     /// The log, while changes go there.
     #[inline]
     pub(crate) fn log(&self) -> Option<&Outlet> {

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex};
 
-use tierce_keyspace::log::LogSink;
+use tierce_keyspace::log::{LogSink, RecordKind};
 use tierce_keyspace::{
     Adjust, Condition, DbIndex, End, Event, EventBatch, EventClasses, EventSink, Eviction, Expiry,
     Freeing, Keyspace, Missing, Options, Origin, Policy, ShardLocks, Source,
@@ -29,7 +29,7 @@ impl EventSink for Heard {
 }
 
 impl LogSink for Heard {
-    fn append(&self, _record: &[u8]) {
+    fn append(&self, _record: &[u8], _: RecordKind) {
         self.0.lock().unwrap().push("record".to_owned());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::{Hash, Set};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Db, DbIndex, Editor, Error, Key, Keyspace, Limits, Missing, Options};
 
 const BEGIN_MS: i64 = 1_000_000;
@@ -16,7 +16,7 @@ const BEGIN_MS: i64 = 1_000_000;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

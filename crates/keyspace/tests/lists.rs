@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::{List, ListLimits};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     CollectionPart, Db, DbIndex, Editor, Error, Freeing, Key, Keyspace, Limits, Missing, Options,
     Removal, SavedValue,
@@ -20,7 +20,7 @@ const KEYS: usize = 3;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

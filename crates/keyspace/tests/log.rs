@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, ReplayError, Replayed};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay, ReplayError, Replayed};
 use tierce_keyspace::{Db, DbIndex, Expiry, Freeing, Keyspace, Options, Removal};
 
 const NOW_MS: i64 = 1_000_000;
@@ -18,7 +18,7 @@ const DATABASES: usize = 3;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay, Sizes};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
     CodeKind, CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits,
     Missing, Options, Removal, SavedValue,
@@ -24,7 +24,7 @@ const KEYS: u8 = 5;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

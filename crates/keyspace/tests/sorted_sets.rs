@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::SortedSet;
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     CollectionPart, Editor, Error, Keyspace, Limits, Missing, Options, SavedValue,
 };
@@ -17,7 +17,7 @@ const NOW_MS: i64 = 1_000_000;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tierce_cask::disk::{Disk, SimDisk};
 use tierce_cask::{ColdOptions, ColdStore, Durable};
 use tierce_collections::SortedSet;
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
     Cleaning, Db, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
     Removal, Snapshot, SnapshotPiece, SpillBatch, Ttl,
@@ -25,7 +25,7 @@ const KEYS: u8 = 20;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

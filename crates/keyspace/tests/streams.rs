@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::Stream;
 use tierce_collections::stream::{Keep, State, StreamId, Trim, TrimPrecision};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, Replay};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Delivery, Editor, Error, Keyspace, Missing, Options, SavedValue};
 
 const NOW_MS: i64 = 1_000_000;
@@ -15,7 +15,7 @@ const NOW_MS: i64 = 1_000_000;
 struct Records(Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

@@ -55,6 +55,7 @@ pub(crate) struct Accepted {
 }
 
 /// The state of the thread.
+#[derive(Debug)]
 pub(crate) struct Acceptor<M: Send + 'static> {
     epoll: OwnedFd,
     handle: Handle<M>,

@@ -111,6 +111,8 @@ pub(crate) struct Control {
     pub(crate) gates: Option<Box<Gates>>,
     /// What waited was thrown away, and nothing may follow what was sent.
     pub(crate) is_cut: bool,
+    /// The session is to be called when all output is sent.
+    pub(crate) wants_call: bool,
 }
 
 /// A connection of a worker.
@@ -169,6 +171,7 @@ impl<S> Conn<S> {
                 hold: None,
                 gates: None,
                 is_cut: false,
+                wants_call: false,
             },
             last_input_ms: info.opened_ms,
             rest: Rest::default(),

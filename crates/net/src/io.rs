@@ -161,6 +161,12 @@ impl<'a> Io<'a> {
         self.output.set_class(class);
     }
 
+    /// Has the session called again when the output that waited before this call is sent: for one that produces more
+    /// as fast as the peer takes it. Only if there was some ([`Output::follows_unsent`]).
+    pub fn call_when_sent(&mut self) {
+        self.control.wants_call = true;
+    }
+
     /// Keeps all output of this connection, from this call on, until
     /// [`ConnMut::release`](crate::ConnMut::release) has come to `ticket`: the replies tell of
     /// something that has yet to become durable. Tickets grow from call to call; output of earlier

@@ -229,13 +229,35 @@ impl<M: Send> Handle<M> {
 
 /// The running threads.
 #[derive(Debug)]
-pub struct Runtime<M> {
+pub struct Runtime<M: Send + 'static> {
     handle: Handle<M>,
+    /// Until it accepts.
+    acceptor: Option<Acceptor<M>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl<M: Send + 'static> Runtime<M> {
-    /// Starts the acceptor and the workers.
+    /// Starts the workers and the acceptor.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no descriptors or threads to give.
+    ///
+    /// # Panics
+    ///
+    /// As [`Runtime::prepare`].
+    pub fn start<S: Service<Message = M>>(
+        config: Config,
+        listeners: Vec<Listener>,
+        service: Arc<S>,
+    ) -> io::Result<Runtime<M>> {
+        let mut runtime = Self::prepare(config, listeners, service)?;
+        runtime.accept()?;
+        Ok(runtime)
+    }
+
+    /// Starts the workers. Connections wait at the listeners until [`Runtime::accept`], so the program
+    /// can connect its parts by the [`Handle`] before a client meets them.
     ///
     /// # Errors
     ///
@@ -244,7 +266,7 @@ impl<M: Send + 'static> Runtime<M> {
     /// # Panics
     ///
     /// If the number of workers or the size of the input buffer makes no sense.
-    pub fn start<S: Service<Message = M>>(
+    pub fn prepare<S: Service<Message = M>>(
         config: Config,
         listeners: Vec<Listener>,
         service: Arc<S>,
@@ -257,7 +279,8 @@ impl<M: Send + 'static> Runtime<M> {
         let pollers = (0..config.workers as u16)
             .map(|number| Worker::<S>::poller(&handle, WorkerId(number)))
             .collect::<io::Result<Vec<_>>>()?;
-        let mut runtime = Runtime { handle: handle.clone(), threads: Vec::new() };
+        let acceptor = Some(acceptor);
+        let mut runtime = Runtime { handle: handle.clone(), acceptor, threads: Vec::new() };
         for (number, poller) in pollers.into_iter().enumerate() {
             let (id, service, handle) = (WorkerId(number as u16), service.clone(), handle.clone());
             let config = WorkerConfig {
@@ -271,8 +294,19 @@ impl<M: Send + 'static> Runtime<M> {
                 Worker::new(id, poller, service, handle, config).run();
             })?;
         }
-        runtime.spawn("acceptor".into(), move || acceptor.run())?;
         Ok(runtime)
+    }
+
+    /// Accepts connections from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread to give.
+    pub fn accept(&mut self) -> io::Result<()> {
+        match self.acceptor.take() {
+            Some(acceptor) => self.spawn("acceptor".into(), move || acceptor.run()),
+            None => Ok(()),
+        }
     }
 
     fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -194,7 +194,7 @@ mod tests {
             (promoted, rest(before, 101), kept.clone(), Ok(100)),
             (promoted, rest(before, 50), kept.clone(), Err(Refusal::NotKept)),
             (promoted, rest(now, 180), kept.clone(), Ok(179)),
-            (promoted, rest(other, 120), kept.clone(), Err(Refusal::OtherStream)),
+            (promoted, rest(other, 120), kept, Err(Refusal::OtherStream)),
             // Numbers that no replica sends.
             (plain, rest(now, 0), Some(0..=10), Err(Refusal::NotKept)),
             (plain, rest(now, 1), Some(0..=10), Ok(0)),

@@ -22,7 +22,7 @@ use crate::fetch::{self, PendingRead};
 use crate::fetcher::Fetcher;
 use crate::gates::{Cause, Gates, Verdict};
 use crate::kernel::Kernel;
-use crate::meter::Meter;
+use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
 use crate::plan::{Plan, Planned};
@@ -44,6 +44,11 @@ const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
 /// Most bytes of a request with a large argument that stand around it. They are parsed anew with each piece
 /// that arrives of them; a request with more is put together again.
 const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long one connection is served before others of its worker have their turn; the command that runs then ends first.
+/// A buffer full of small requests takes less, so that only long commands are interleaved with those of others: half of
+/// what a single command may take ([`WEIGHT_MAX`](crate::execute::WEIGHT_MAX)).
+const TURN_NANOS_MAX: u64 = 500_000;
 
 /// Requests from which on it pays to announce the elements that they look for.
 const ELEMENTS_MIN: usize = 4;
@@ -72,6 +77,8 @@ pub struct BatchRunner<'k, 'w> {
     fetcher: &'w mut Fetcher,
     /// The large argument of the only request that is in a vector of its own.
     large: Option<Arc<Vec<u8>>>,
+    /// When the turn of the connection is over, on the clock of [`Meter`]; `None` before its first request.
+    until_nanos: Option<u64>,
     /// Clients that waited for keys were served; their replies are in the mail of their workers.
     pub has_served: bool,
 }
@@ -98,6 +105,8 @@ enum Queued {
 enum Progress {
     /// All requests were executed.
     Through,
+    /// So were those up to this index, and the others have to wait until other connections had their turn.
+    Yielding { index: usize },
     /// The request with this index is held back.
     Held { index: usize, cause: Cause },
     /// The request with this index gets its reply later.
@@ -117,10 +126,20 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         fetcher: &'w mut Fetcher,
     ) -> Self {
         let BatchMemory { batch, plan, served } = memory;
-        Self { kernel, counters, batch, plan, served, fetcher, large: None, has_served: false }
+        Self {
+            kernel,
+            counters,
+            batch,
+            plan,
+            served,
+            fetcher,
+            large: None,
+            until_nanos: None,
+            has_served: false,
+        }
     }
 
-    /// Executes all complete requests of the input.
+    /// Executes all complete requests of the input, or as many as one turn allows.
     pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
         if session.caller.waits.is_for_reply() {
             // A command that ran away now waits for keys.
@@ -156,6 +175,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             match progress {
                 Progress::Through => io.consume(parsed.consumed),
+                Progress::Yielding { index } => {
+                    io.consume(self.batch.end(index));
+                    session.parser.rewind();
+                    return if io.input().is_empty() { Flow::Continue } else { Flow::Yield };
+                }
                 Progress::Held { index, cause } => return self.hold(session, io, index, cause),
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
@@ -229,7 +253,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             io.put_back_apart(at, value);
         }
         match progress {
-            Progress::Through => {
+            Progress::Through | Progress::Yielding { .. } => {
                 io.consume(consumed);
                 session.parser.rewind();
                 None
@@ -302,6 +326,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         locks.set_touch(caller.touch());
         locks.set_origin(caller.origin());
         let mut meter = Meter::start(self.kernel, self.counters);
+        let until_nanos =
+            *self.until_nanos.get_or_insert(meter.read_nanos().saturating_add(TURN_NANOS_MAX));
         // What was published before these requests came precedes their replies.
         let proto = caller.proto;
         caller.catch_up(&self.kernel.pubsub, output, proto);
@@ -399,8 +425,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 meter.look_again();
             }
             meter.end(timing, command, &caller.client, move || slowlog::shorten(commands, args));
+            // Only commands that may take long are timed alone.
+            let is_over = timing == Timing::Alone && meter.read_nanos() >= until_nanos;
             if passes_unseen {
                 debug_assert!(self.stops(caller, index).is_none(), "{} did", command.full_name);
+                if is_over {
+                    progress = Progress::Yielding { index };
+                    break;
+                }
                 continue;
             }
             if gates.has_spilled {
@@ -422,9 +454,16 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 progress = stops;
                 break;
             }
+            if is_over {
+                progress = Progress::Yielding { index };
+                break;
+            }
         }
         let last = || slowlog::shorten(commands, self.batch.get(self.batch.len() - 1, input));
         meter.finish(&caller.client, last);
+        if matches!(progress, Progress::Through) && meter.read_nanos() >= until_nanos {
+            progress = Progress::Yielding { index: self.batch.len() - 1 };
+        }
         // Other threads must not wait for this shard while replies are sent.
         locks.release();
         progress

@@ -8,7 +8,7 @@ use tierce_output::OutputClass;
 use crate::answer::{Answer, Answered, Destination};
 use crate::blocking;
 use crate::caller::Caller;
-use crate::clients::{Client, Deferred, SUBSCRIBERS, output_class};
+use crate::clients::{Client, Deferred, REPLICAS, SUBSCRIBERS, output_class};
 use crate::durability::SyncPolicy;
 use crate::kernel::Kernel;
 use crate::memcached;
@@ -60,6 +60,7 @@ impl AnySession {
     #[cold]
     pub fn output_class(&self, kernel: &Kernel) -> OutputClass {
         match self {
+            Self::Resp(session) if session.caller.replica().is_some() => REPLICAS,
             Self::Resp(session) if session.caller.is_subscribed() => SUBSCRIBERS,
             _ => output_class(!self.is_stranger() || kernel.is_open()),
         }
@@ -80,6 +81,11 @@ impl AnySession {
         }
     }
 
+    /// Whether it is a replica that gets the stream or a copy.
+    pub fn is_replica(&self) -> bool {
+        matches!(self, Self::Resp(session) if session.caller.replica().is_some())
+    }
+
     /// Whether it watches all commands.
     pub fn is_monitor(&self) -> bool {
         matches!(self, Self::Resp(session) if session.caller.monitor)
@@ -89,7 +95,13 @@ impl AnySession {
 /// The output limits of a client that speaks RESP.
 #[cold]
 pub fn output_class_of(caller: &Caller) -> OutputClass {
-    if caller.is_subscribed() { SUBSCRIBERS } else { output_class(caller.authenticated) }
+    if caller.replica().is_some() {
+        REPLICAS
+    } else if caller.is_subscribed() {
+        SUBSCRIBERS
+    } else {
+        output_class(caller.authenticated)
+    }
 }
 
 /// Writes the reply that a client waits for, and has it go on, if `write` has a reply to what it waits for.

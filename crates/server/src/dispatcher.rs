@@ -25,6 +25,7 @@ use crate::listening::{MEMCACHED, PEDROKV};
 use crate::memcached::{self, Host};
 use crate::message::Notice;
 use crate::pedrokv;
+use crate::replication;
 use crate::server::{Message, Server, address_of, conn_at};
 use crate::session::Session;
 use crate::set_aside::SetAside;
@@ -268,7 +269,7 @@ impl Service for Dispatcher {
         }
         let flow = match session {
             AnySession::Resp(session) => {
-                let was_subscribed = session.caller.is_subscribed();
+                let was_class = output_class_of(&session.caller);
                 let (memory, fetcher) = (&mut worker.memory, &mut worker.fetcher);
                 let mut runner = BatchRunner::new(server, counters, memory, fetcher);
                 let flow = runner.serve(session, io);
@@ -276,10 +277,11 @@ impl Service for Dispatcher {
                     // They have waited for longer than the client that pushed.
                     io.send_mail_first();
                 }
-                if session.caller.is_subscribed() != was_subscribed {
-                    io.set_output_class(output_class_of(&session.caller));
+                let class = output_class_of(&session.caller);
+                if class != was_class {
+                    io.set_output_class(class);
                 }
-                flow
+                replication::feed(&session.caller, io, flow)
             }
             AnySession::Memcached(session) => {
                 let (memory, fetcher) = (&mut worker.memcached, &mut worker.fetcher);
@@ -332,7 +334,10 @@ impl Service for Dispatcher {
             // When these have come it may be idle without having sent anything.
             arm_idle_timer(&self.0, io);
         }
-        let waits_for_news = session.is_monitor() || session.is_subscribed() || waits_for_results;
+        let waits_for_news = session.is_monitor()
+            || session.is_subscribed()
+            || session.is_replica()
+            || waits_for_results;
         if timeout_ms == 0 || waits_for_news {
             return Flow::Continue;
         }
@@ -361,6 +366,11 @@ impl Service for Dispatcher {
                 // As with the timers of connections that wait, one more for what is left of this one.
                 let at_ms = conns.now().monotonic_ms.saturating_add(after_ms).saturating_add(1);
                 worker.deadlines.add(at_ms, deferred);
+            }
+            Message::Feed(replica) => {
+                if let Some(mut conn) = conns.get(conn_at(replica)) {
+                    conn.call_when_sent();
+                }
             }
             // At the end of this turn.
             Message::Deliver => {}
@@ -451,6 +461,9 @@ fn leave(server: &Server, session: &mut AnySession) {
     if let Some(caller) = session.caller() {
         blocking::connection_ends(server, caller);
         caller.leave(&server.pubsub);
+        if let Some(replica) = caller.replica() {
+            server.primary.forget(replica);
+        }
     }
 }
 

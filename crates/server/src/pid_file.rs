@@ -1,7 +1,7 @@
 //! The file with the process id.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A file with the process id, removed when this is dropped.
@@ -9,13 +9,24 @@ use std::path::{Path, PathBuf};
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the file, over one that is there.
+    /// Writes the file, in place of one that is there. A symbolic link is replaced, not followed: others may write in
+    /// the directory.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(path: &Path) -> io::Result<Self> {
-        fs::write(path, format!("{}\n", std::process::id()))?;
-        Ok(Self(path.to_owned()))
+        let process = std::process::id();
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{process}.tmp"));
+        let temporary = Path::new(&temporary);
+        // An earlier process of this number may have left one.
+        let _ = fs::remove_file(temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+        let written = writeln!(file, "{process}").and_then(|()| fs::rename(temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(temporary);
+        }
+        written.map(|()| Self(path.to_owned()))
     }
 }
 

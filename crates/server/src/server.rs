@@ -53,6 +53,8 @@ pub enum Message {
     Answer(Answer),
     /// The result of a command of one of its clients is due after so many milliseconds.
     Deadline(Weak<Deferred>, u64),
+    /// There is something for a replica.
+    Feed(ConnAddress),
     /// Messages of publishers wait for subscribers.
     Deliver,
     /// Keys have changed for which clients wait that were not served yet.
@@ -213,6 +215,17 @@ impl Server {
         self.kernel.attach(Box::new(Workers { net: net.clone(), memcached }));
         // A second call would be a bug; the first one stays in force.
         let _ = self.net.set(net);
+    }
+
+    /// Has the workers of all replicas look for what there is for them.
+    pub fn wake_replicas(&self) {
+        let Some(net) = self.net.get() else { return };
+        for replica in self.primary.replicas() {
+            if replica.tell() {
+                let conn = replica.client.conn;
+                net.post(WorkerId(conn.worker), Message::Feed(conn));
+            }
+        }
     }
 
     /// Waits until the end is asked for, running the server's cron meanwhile.

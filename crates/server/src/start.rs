@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
+use tierce_gateway::Gateway;
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSettings};
 
 use crate::acl::{self, ChannelDefault, FileError, Terms, Users};
@@ -30,6 +31,7 @@ use crate::message::Notice;
 use crate::notifications;
 use crate::persistence::{self, Cause, Holding, OwnFiles};
 use crate::pid_file::PidFile;
+use crate::replication::Copies;
 use crate::replication::replica::Follower;
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
@@ -56,6 +58,9 @@ pub enum StartError {
     /// Something about the addresses to listen on.
     #[error(transparent)]
     Listening(#[from] ListeningError),
+    /// Where to speak HTTP.
+    #[error(transparent)]
+    Http(#[from] tierce_gateway::ListenError),
     /// The data.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -154,6 +159,10 @@ pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
     long_commands: LongCommands,
+    /// Speaks HTTP, if that is wanted.
+    gateway: Arc<Gateway>,
+    /// Begins full copies for replicas.
+    copies: Copies,
     follower: Follower,
     /// Carries out saves.
     startup: Startup,
@@ -210,6 +219,9 @@ impl Instance {
         check_databases(&startup)?;
         let tls = tls::load(&config.settings())?;
         let listening = Listening::start(&startup)?;
+        // Before the data are loaded: it tells that they are.
+        let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
+        gateway.listen(&config.settings())?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
         let opened = open_data(&config, &startup, &disk, &log, of_redis)?;
         let workers = startup.threads.get();
@@ -229,20 +241,28 @@ impl Instance {
         }
         server.load_users()?;
         server.scripts.libraries.check(&**server);
-        let runtime = serve(&server, workers, tls)?;
+        let mut runtime = prepare_loops(&server, workers, tls)?;
         server.attach(runtime.handle().clone());
         let long_commands = LongCommands::start(&server)?;
+        let copies = Copies::start(&server)?;
         let _ = server.supervisor.set(supervision::name(&server.config.settings()));
         server.engine.start_log()?;
         watch_config(&server, runtime.handle());
+        watch_http(&server, &gateway);
         notifications::connect(&server);
         tracking::connect(&server);
         let follower = Follower::start(&server)?;
         let pid_file = write_pid_file(&server, &startup);
+        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
+        runtime.accept()?;
+        let kernel: Arc<Server> = Arc::clone(&server);
+        gateway.serve(kernel);
         Ok(Self {
             server,
             runtime,
             long_commands,
+            gateway,
+            copies,
             follower,
             startup,
             supervisor,
@@ -273,7 +293,8 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, follower, supervisor, .. } = self;
+        let Self { server, runtime, long_commands, copies, follower, gateway, supervisor, .. } =
+            self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -292,11 +313,13 @@ impl Instance {
             stay_up(&server);
         };
         supervisor.stopping(log);
+        gateway.end(DRAIN_MAX);
         runtime.handle().drain(DRAIN_MAX);
         // What has begun comes to its end, and into the log.
         drop(follower);
         drop(long_commands);
         runtime.join();
+        drop(copies);
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
         // Before the last snapshot, so that it is without them.
@@ -318,6 +341,7 @@ const LAST_SAVE_MS_MAX: i64 = 24 * 3600 * 1000;
 fn save_before_end(server: &Server) -> bool {
     let now_ms = crate::clock::unix_ms();
     server.pause.begin(now_ms + LAST_SAVE_MS_MAX, PauseMode::Write, now_ms);
+    server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
     let begun = server.begin_save(&mut server.keyspace.locks(), now_ms, Cause::Shutdown, None);
@@ -552,6 +576,20 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
+/// Lets CONFIG SET open and close the listener for HTTP. What requests look at is looked up by each of them.
+fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
+    let (weak, gateway) = (Arc::downgrade(server), Arc::downgrade(gateway));
+    server.config.on_change(Settings::HTTP_ADDRESSES, move |settings| {
+        let (Some(server), Some(gateway)) = (weak.upgrade(), gateway.upgrade()) else {
+            return Ok(());
+        };
+        gateway.listen(settings).map_err(|error| {
+            server.log.warning(format_args!("Speaking HTTP as before: {error}"));
+            format!("Unable to listen on this port. {error}")
+        })
+    });
+}
+
 /// The limits in the form of the event loops.
 fn output_limits(settings: &Settings) -> OutputLimits {
     let limit_of = |class| {
@@ -574,7 +612,7 @@ fn output_limits(settings: &Settings) -> OutputLimits {
     limits
 }
 
-fn serve(
+fn prepare_loops(
     server: &Arc<Server>,
     workers: usize,
     tls: Option<TlsSettings>,
@@ -588,7 +626,7 @@ fn serve(
         ..tierce_net::Config::default()
     };
     let service = Arc::new(Dispatcher(Arc::clone(server)));
-    Runtime::start(config, server.listening.listeners(), service)
+    Runtime::prepare(config, server.listening.listeners(), service)
 }
 
 /// A file that cannot be written is no reason not to serve.
@@ -612,6 +650,9 @@ fn announce(instance: &Instance) {
     )];
     for listener in server.listening.listeners() {
         lines.push(format!("  listening on  {}", listening::describe(&listener)));
+    }
+    for address in instance.gateway.addresses() {
+        lines.push(format!("  HTTP on       {address}"));
     }
     lines.push(format!(
         "  workers       {} ({} shards, {} databases)",

@@ -31,6 +31,8 @@ const TOOLS: [Tool; 6] = [
 
 fn main() -> ExitCode {
     allocator::configure();
+    // What the program writes holds its users' data: files are for their owner alone, 0600, and directories 0700.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     match run() {
         Ok(code) => code,
         Err(error) => {

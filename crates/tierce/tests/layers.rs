@@ -37,6 +37,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
+    ("gateway", &["commands", "config", "engine", "output", "wire"]),
     (
         "server",
         &[
@@ -45,6 +46,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "commands",
             "config",
             "engine",
+            "gateway",
             "keyspace",
             "net",
             "output",
@@ -79,7 +81,7 @@ const CONFIG: &[&str] = &[
     // What a directive is, and all of them.
     "limits", "value", "kind", "directive", "table",
     // From what was said to values.
-    "error", "file", "settings", "startup", "live", "sources", "public", "environment", "help", "invocation",
+    "error", "file", "settings", "startup", "http", "live", "sources", "public", "environment", "help", "invocation",
     // Values that change.
     "rewrite", "runtime",
     // Documentation and its tests.
@@ -91,16 +93,16 @@ const ENGINE: &[&str] = &[
     // What all parts need.
     "clock", "random", "log", "latency", "encoding_limits", "library",
     // The parts, and the whole.
-    "memory", "eviction", "durability", "persistence", "spill",
+    "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
 ];
 
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
     // What needs nothing.
-    "process", "replication",
+    "process",
     // Replies, and who gets them.
-    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "caller", "answer", "offload", "scripting", "shutdown",
+    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown",
     // The kernel, and how it executes.
     "kernel", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "plan", "gates",
     "run", "commands", "lib",
@@ -111,8 +113,8 @@ const SERVER: &[&str] = &[
     // What faces the operator.
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "connection", "acknowledge",
-    "set_aside", "deadlines", "deliver", "batch", "replication", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
+    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
+    "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
 ];
 
 /// A file of a crate, by its path inside of `src`, and its text.

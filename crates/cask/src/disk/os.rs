@@ -68,11 +68,13 @@ impl Disk for OsDisk {
                 OpenMode::Direct => OFlags::RDONLY | OFlags::DIRECT,
                 OpenMode::DirectWrite => OFlags::RDWR | OFlags::DIRECT,
                 OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
-                OpenMode::Truncate => OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
+                OpenMode::Truncate => {
+                    OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW
+                }
             };
         let direct = flags.contains(OFlags::DIRECT);
         let writable = flags.contains(OFlags::RDWR);
-        let open = || fs::open(path, flags, Mode::from_raw_mode(0o644));
+        let open = || fs::open(path, flags, Mode::from_raw_mode(0o600));
         // Readers can wait until descriptors are free again.
         let opened = if writable { descriptors::open(open) } else { open() };
         match opened {
@@ -123,8 +125,8 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = fs::open(path, flags, Mode::from_raw_mode(0o600))?;
         fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
         // A store is being opened, which will want to write.
         descriptors::fill();

@@ -211,8 +211,9 @@ impl Selector {
         if command.subcommands.is_empty() {
             let args = self.first_args.entry(command.id.0).or_default();
             let last = last.to_ascii_lowercase();
-            if !args.contains(&last) {
-                args.push(last);
+            // In order, so that rules in another order make the same selector.
+            if let Err(at) = args.binary_search(&last) {
+                args.insert(at, last);
             }
         } else {
             let sub = command.subcommand(last).ok_or(RuleError::Unknown)?;

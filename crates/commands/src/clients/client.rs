@@ -138,7 +138,11 @@ impl ClientFlags {
     /// Gets results of other clients' commands (`CLIENT ACCEPTNB`).
     pub const ACCEPTS_RESULTS: Self = Self(1 << 10);
 
-    const LETTERS: [(Self, char); 9] = [
+    /// Is a replica.
+    pub const REPLICA: Self = Self(1 << 11);
+
+    const LETTERS: [(Self, char); 10] = [
+        (Self::REPLICA, 'S'),
         (Self::MONITOR, 'O'),
         (Self::PUBSUB, 'P'),
         (Self::BLOCKED, 'b'),

@@ -20,17 +20,24 @@ pub struct Filter {
     skip: Option<u64>,
 }
 
-/// Types of clients; there are no others as long as there is no replication.
+/// Types of clients. A primary that this server follows is no client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
     PubSub,
-    Other,
+    Replica,
+    Primary,
 }
 
 impl Kind {
     fn of(client: &Client) -> Self {
-        if client.has(ClientFlags::PUBSUB) { Self::PubSub } else { Self::Normal }
+        if client.has(ClientFlags::REPLICA) {
+            Self::Replica
+        } else if client.has(ClientFlags::PUBSUB) {
+            Self::PubSub
+        } else {
+            Self::Normal
+        }
     }
 }
 
@@ -144,7 +151,8 @@ fn kind(name: &[u8]) -> Result<Kind, CommandError> {
     match name.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(Kind::Normal),
         b"pubsub" => Ok(Kind::PubSub),
-        b"master" | b"replica" | b"slave" => Ok(Kind::Other),
+        b"replica" | b"slave" => Ok(Kind::Replica),
+        b"master" => Ok(Kind::Primary),
         _ => Err(CommandError::text(format!(
             "ERR Unknown client type '{}'",
             String::from_utf8_lossy(name)

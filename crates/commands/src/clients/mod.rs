@@ -15,4 +15,6 @@ pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending,
 pub use self::filter::Filter;
 pub use self::pause::{Pause, PauseMode};
 pub use self::registry::Registry;
-pub use self::strangers::{STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS, output_class};
+pub use self::strangers::{
+    REPLICAS, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS, output_class,
+};

@@ -1,3 +1,21 @@
-//! Replication, as far as commands know it.
+//! What the kernel knows of replication: the stream of a primary, and those that follow it.
+//!
+//! * `replica`: one follower, and what it gets next.
+//! * `copy`: a full copy of the data on its way to several of them.
+//! * `role`: whether this server follows another one.
+//! * `primary`: all followers, and the decisions about them.
+//!
+//! Nothing here has a thread or a socket. The server has a thread that appends to the stream, one that begins full
+//! copies, and workers that carry bytes to replicas ([`Replica::take`]).
+//!
+//! **Invariant:** a replica gets bytes of the stream in order, from the offset that it was told on, without gaps. One
+//! for which this cannot be kept loses its connection.
 
+mod copy;
+mod primary;
+mod replica;
 pub mod role;
+
+pub use copy::Copy;
+pub use primary::{Accepted, Primary};
+pub use replica::{Asked, Facts, Place, Replica, Took};

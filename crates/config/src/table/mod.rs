@@ -13,6 +13,7 @@
 mod clients;
 mod cluster;
 mod data;
+mod http;
 mod id;
 mod inert;
 mod lines;
@@ -36,10 +37,11 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 15] = [
+const CHAPTERS: [(Group, Rows); 16] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
     (Group::PedroKv, pedrokv::ROWS),
+    (Group::Http, http::ROWS),
     (Group::Clients, clients::ROWS),
     (Group::Security, security::ROWS),
     (Group::Process, process::ROWS),

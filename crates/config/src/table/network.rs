@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Path of a Unix socket to listen on besides TCP. Empty: none.")
         .before_start(),
     row("unixsocketperm", Kind::Octal, "0",
-        "Permissions of the Unix socket. 0 leaves them to the umask.")
+        "Permissions of the Unix socket. With 0 only its owner may connect.")
         .before_start(),
     row("protected-mode", Kind::Bool, "yes",
         "Refuse clients from other machines as long as no password is set."),

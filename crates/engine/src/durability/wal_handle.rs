@@ -22,7 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use parking_lot::{Condvar, Mutex};
 use tierce_cask::{Error, Wal};
-use tierce_keyspace::log::LogSink;
+use tierce_keyspace::log::{LogSink, RecordKind};
 
 use super::compactor::Compaction;
 use super::exposure::Exposure;
@@ -107,20 +107,28 @@ pub struct WalFigures {
 
 impl LogSink for WalHandle {
     #[inline]
-    fn append(&self, record: &[u8]) {
-        // A writer that does not know yet that the log was switched off, or while there is a write error.
-        let log = self.log.load();
-        let Some(log) = &*log else { return };
-        if log.is_latched() {
-            return;
-        }
-        if let Err(error) = log.wal.append(record) {
-            self.hurt(log, &error);
-        }
+    fn append(&self, record: &[u8], _: RecordKind) {
+        self.keep(record);
     }
 }
 
 impl WalHandle {
+    /// Appends a record to the log, if there is one. `false` if the log should have it, and has not.
+    #[inline]
+    pub(crate) fn keep(&self, record: &[u8]) -> bool {
+        // A writer that does not know yet that the log was switched off, or while there is a write error.
+        let log = self.log.load();
+        let Some(log) = &*log else { return !self.has_write_error() };
+        if log.is_latched() {
+            return false;
+        }
+        let appended = log.wal.append(record);
+        if let Err(error) = &appended {
+            self.hurt(log, error);
+        }
+        appended.is_ok()
+    }
+
     /// A client is to have its writes on the device within a second.
     #[inline]
     pub fn promise(&self) {
@@ -145,7 +153,7 @@ impl WalHandle {
 
     /// Has changes go to `wal`. The caller is the only one that opens and closes, and has closed the one
     /// before.
-    pub(super) fn open(&self, wal: Wal) {
+    pub(crate) fn open(&self, wal: Wal) {
         debug_assert!(self.log.load().is_none());
         // Beyond every position that anybody has got.
         let base = self.top.load(Ordering::Acquire).max(self.demand.lock().position);
@@ -156,7 +164,7 @@ impl WalHandle {
 
     /// Switches the log off: everything is on the device when this returns, nothing is appended any more,
     /// and no thread waits for it.
-    pub(super) fn close(&self) -> Result<(), Error> {
+    pub(crate) fn close(&self) -> Result<(), Error> {
         let closed = self.suspend();
         if self.is_on.swap(false, Ordering::AcqRel) {
             self.was_on.store(true, Ordering::Release);

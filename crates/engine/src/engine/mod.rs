@@ -25,6 +25,7 @@ use tierce_keyspace::{DbIndex, Keyspace, Policy, Reaper, ShardLocks, SystemClock
 
 use crate::durability::Durability;
 use crate::eviction::{self, Excess, Room};
+use crate::feed::{Feed, Follower};
 use crate::latency::LatencyMonitor;
 use crate::log::Log;
 use crate::memory::Purge;
@@ -45,6 +46,8 @@ pub struct Engine {
     pub keyspace: Arc<Keyspace>,
     /// What makes writes durable.
     pub durability: Durability,
+    /// What changes, for a follower.
+    pub feed: Arc<Feed>,
     /// Snapshots on disk.
     pub persistence: Persistence,
     /// Values on disk.
@@ -79,6 +82,7 @@ impl Engine {
         Self {
             config,
             keyspace,
+            feed: Arc::new(Feed::new(Arc::clone(durability.wal_on_or_off()))),
             durability,
             persistence: Persistence::new(crate::clock::unix_ms() / 1000),
             spill,
@@ -94,10 +98,21 @@ impl Engine {
         }
     }
 
+    /// With the feed that is the sink of its keyspace. Without one, a follower hears of nothing.
+    #[must_use]
+    pub fn fed_by(self, feed: Arc<Feed>) -> Self {
+        Self { feed, ..self }
+    }
+
     /// Sets the users of the engine.
     pub fn attach(&self, audience: Box<dyn Audience>) {
         // A second call would be a bug; the first one stays in force.
         let _ = self.audience.set(audience);
+    }
+
+    /// Begins to collect all changes; `None` if there is a follower already.
+    pub fn follow(&self) -> Option<Follower> {
+        self.feed.follow(&self.keyspace)
     }
 
     fn tell(&self, news: News) {

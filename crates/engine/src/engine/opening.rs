@@ -13,6 +13,7 @@ use tierce_keyspace::{Keyspace, Options, OptionsError};
 
 use super::Engine;
 use crate::durability::{self, Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
+use crate::feed::Feed;
 use crate::log::Log;
 use crate::persistence::{self, LoadError};
 use crate::{encoding_limits, eviction};
@@ -50,6 +51,7 @@ pub enum OpenError {
 pub struct Opened {
     keyspace: Arc<Keyspace>,
     wal_handle: Arc<WalHandle>,
+    feed: Arc<Feed>,
     log_directory: LogDirectory,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -73,7 +75,8 @@ impl Opened {
         let (disk, dir) = (Arc::clone(disk), startup.dir.clone());
         let log_directory = LogDirectory::new(Arc::clone(&disk), &dir, LogOptions::default());
         let wal_handle = Arc::<WalHandle>::default();
-        let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &wal_handle))?);
+        let feed = Arc::new(Feed::new(Arc::clone(&wal_handle)));
+        let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &feed))?);
         let settings = config.settings();
         keyspace.set_limits(&encoding_limits::configured(&settings));
         let mut is_used = false;
@@ -87,7 +90,7 @@ impl Opened {
             })?;
         }
         keyspace.set_eviction(&eviction::configured(&settings));
-        Ok(Self { keyspace, wal_handle, log_directory, disk, dir, is_used })
+        Ok(Self { keyspace, wal_handle, feed, log_directory, disk, dir, is_used })
     }
 
     /// Whether there has ever been a record in the log.
@@ -109,9 +112,9 @@ impl Opened {
         log: Log,
         spilled: ColdLimits,
     ) -> Result<Arc<Engine>, OpenError> {
-        let Self { keyspace, wal_handle, log_directory, disk, dir, .. } = self;
+        let Self { keyspace, wal_handle, feed, log_directory, disk, dir, .. } = self;
         let durability = Durability::new(wal_handle, log_directory);
-        let engine = Arc::new(Engine::new(config, keyspace, durability, log));
+        let engine = Arc::new(Engine::new(config, keyspace, durability, log).fed_by(feed));
         engine.persistence.set_start_dir(dir.clone());
         // Before any client is served, which might need it.
         engine.spill.set_limits(spilled);
@@ -247,7 +250,7 @@ fn asks_for_log(settings: &Settings) -> bool {
     settings.is_on(APPENDONLY)
 }
 
-fn keyspace_options(config: &Config, startup: &Startup, wal_handle: &Arc<WalHandle>) -> Options {
+fn keyspace_options(config: &Config, startup: &Startup, feed: &Arc<Feed>) -> Options {
     let defaults = Options::default();
     Options {
         shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
@@ -256,7 +259,7 @@ fn keyspace_options(config: &Config, startup: &Startup, wal_handle: &Arc<WalHand
         seed: crate::random::word(),
         value_len_max: value_len_max(&config.settings()),
         version_base: version_base(crate::clock::unix_ms()),
-        log: Some(Arc::clone(wal_handle) as Arc<dyn LogSink>),
+        log: Some(Arc::clone(feed) as Arc<dyn LogSink>),
         ..defaults
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::op::Out;
 use super::piece::BatchPiece;
-use super::{LogSink, Sizes};
+use super::{LogSink, RecordKind, Sizes};
 use crate::planted::{self, Fault};
 
 /// A buffer that is larger than this is not kept for the next record.
@@ -44,6 +44,7 @@ pub(crate) struct RecordBatch {
     begun: Option<Begun>,
     /// Nothing may go to the log yet.
     is_held: bool,
+    kind: RecordKind,
 }
 
 #[derive(Debug)]
@@ -56,6 +57,10 @@ struct Begun {
 }
 
 impl RecordBatch {
+    pub(super) fn of(kind: RecordKind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
     #[inline]
     pub(super) fn ops(&mut self) -> &mut Vec<u8> {
         &mut self.ops
@@ -64,6 +69,21 @@ impl RecordBatch {
     #[inline]
     pub(super) fn recorded(&self) -> &Vec<u8> {
         &self.ops
+    }
+
+    /// Appends an operation as a record of its own, of another kind than those before and after it.
+    pub(super) fn append_apart(
+        &mut self,
+        outlet: &Outlet,
+        kind: RecordKind,
+        encode: impl FnOnce(&mut Appending<'_>),
+    ) {
+        debug_assert!(!self.is_held, "what may be taken back is not cut");
+        self.finish(outlet);
+        let usual = std::mem::replace(&mut self.kind, kind);
+        encode(&mut self.to(outlet));
+        self.finish(outlet);
+        self.kind = usual;
     }
 
     pub(super) fn hold(&mut self, is_held: bool) {
@@ -84,7 +104,7 @@ impl RecordBatch {
         }
         let bytes = self.ops.len();
         if bytes > 0 {
-            outlet.sink.append(&self.ops);
+            outlet.sink.append(&self.ops, self.kind);
             self.ops.clear();
             self.ops.shrink_to(KEPT_BYTES_MAX);
         }
@@ -120,7 +140,7 @@ impl RecordBatch {
         let piece = BatchPiece { batch: begun.batch, number: begun.pieces, is_last, ops };
         piece.write(&mut begun.record);
         if !planted::is(Fault::LongRecordsAreDropped) {
-            outlet.sink.append(&begun.record);
+            outlet.sink.append(&begun.record, self.kind);
         }
         begun.pieces += 1;
         begun.bytes += begun.record.len();
@@ -187,7 +207,7 @@ mod tests {
     struct Records(Mutex<Vec<Vec<u8>>>);
 
     impl LogSink for Records {
-        fn append(&self, record: &[u8]) {
+        fn append(&self, record: &[u8], _: RecordKind) {
             self.0.lock().push(record.to_vec());
         }
     }

@@ -24,6 +24,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::RecordKind;
 use super::batch::{Appending, RecordBatch};
 use super::op::{Out, begin_edits, encode_change, encode_code, encode_entry, end_edits};
 use crate::change::Change;
@@ -93,7 +94,7 @@ impl<'k> Checkpoint<'k> {
             shard: 0,
             position: 0,
             swaps,
-            batch: RecordBatch::default(),
+            batch: RecordBatch::of(RecordKind::Restatement),
             large: Vec::new(),
             code: CodeWalk::After(None),
         }

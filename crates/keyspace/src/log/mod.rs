@@ -56,6 +56,19 @@ impl Default for Sizes {
 /// not fail. One that can no longer keep records remembers that, and the code that replies to requests asks
 /// it before a reply is sent.
 pub trait LogSink: Send + Sync {
-    /// Appends one record: one or more operations that belong together.
-    fn append(&self, record: &[u8]);
+    /// Appends one record: one or more operations that belong together, all of this kind.
+    fn append(&self, record: &[u8], kind: RecordKind);
+}
+
+/// Why a record was written. A log keeps all of them; a reader that follows the changes of a server that is
+/// ahead of it in nothing else needs the changes alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecordKind {
+    /// Something happened: a command, an expiry, an eviction, a flush.
+    #[default]
+    Change,
+    /// A checkpoint wrote what was there again.
+    Restatement,
+    /// A value went to disk, or to another place there. Its key has the same value as before.
+    Move,
 }

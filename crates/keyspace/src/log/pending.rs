@@ -4,9 +4,11 @@
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
+use super::RecordKind;
 use super::batch::{Outlet, RecordBatch};
 use super::op::{
-    Out, begin_edits, encode_change, encode_code, encode_flush, encode_swap, end_edits,
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_flush, encode_swap,
+    end_edits,
 };
 use crate::change::{Change, Removal};
 use crate::code::CodeKind;
@@ -60,6 +62,14 @@ impl<'k> Pending<'k> {
             *expired = out.ops().len();
         }
         out.cut();
+    }
+
+    /// Says where the value of a key is on disk, apart from what has changed.
+    pub(crate) fn push_move(&self, db: DbIndex, entry: &Entry) {
+        let mut recorded = self.recorded.borrow_mut();
+        let Recorded { batch, expired } = &mut *recorded;
+        *expired = 0;
+        batch.append_apart(self.outlet, RecordKind::Move, |out| encode_entry(out, db, entry));
     }
 
     /// Begins an operation on the collection of a key, whose edits go into what is returned.

@@ -4,7 +4,6 @@ use tierce_cask::ColdLocation;
 
 use super::gather::{SpillBatch, forget_value};
 use super::value;
-use crate::change::Change;
 use crate::db::{Accounting, Db};
 use crate::entry::{Attributes, Content};
 use crate::key::Key;
@@ -53,7 +52,7 @@ impl Db<'_> {
         let before = Accounting::of(entry);
         let displaced = forget_value(entry, location);
         if let Some(pending) = at.pending() {
-            pending.push_change(at.db, entry, Change::Stored);
+            pending.push_move(at.db, entry);
         }
         let after = Accounting::of(entry);
         self.account(key.hash(), before, after);
@@ -80,7 +79,7 @@ impl Db<'_> {
             }
         }
         if let Some(pending) = at.pending() {
-            pending.push_change(at.db, entry, Change::Stored);
+            pending.push_move(at.db, entry);
         }
         let after = Accounting::of(entry);
         self.account(key.hash(), before, after);

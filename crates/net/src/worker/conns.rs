@@ -139,6 +139,12 @@ impl<S> ConnMut<'_, S> {
         self.core.resume(key);
     }
 
+    /// Has the session called when no output waits any more, which may be next turn.
+    pub fn call_when_sent(&mut self) {
+        self.commit();
+        self.core.call_when_sent(self.token);
+    }
+
     /// Keeps what is written here, and all behind it; see
     /// [`Io::hold_output`](crate::Io::hold_output).
     pub fn hold_output(&mut self, ticket: u64) {

@@ -95,6 +95,13 @@ impl<S: Service> Worker<S> {
             // Served again when some of its output is released.
             return;
         }
+        // A session that stopped in the middle goes on with what it has: if it took more each time, the input of a peer
+        // that sends faster than it is served would grow without end.
+        let has_work = conn.call_again && conn.rest.len() > 0;
+        if has_work && conn.readable {
+            core.make_ready(token);
+            return self.call(token, Place::Rest);
+        }
         let received = if conn.readable {
             receive(conn, &mut self.scratch, &mut core.tls.buffers)
         } else {

@@ -282,6 +282,7 @@ impl<S> Core<S> {
             let is_full = conn.transport.is_full(sent, len);
             if sent == sendable && !is_full {
                 self.stop_waiting_for_room(token);
+                self.call_if_wanted(token);
                 return self.finish_flushing(token);
             }
             if is_last_output && sent > 0 {
@@ -293,6 +294,23 @@ impl<S> Core<S> {
             }
         }
         self.list_for_flush(token);
+    }
+
+    /// Has a session called that produces output as fast as its peer takes it.
+    pub(super) fn call_when_sent(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        conn.control.wants_call = true;
+        if conn.queued_bytes() == 0 {
+            self.call_if_wanted(token);
+        }
+    }
+
+    fn call_if_wanted(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token.slot()) else { return };
+        if std::mem::take(&mut conn.control.wants_call) && conn.phase == Phase::Open {
+            conn.call_again = true;
+            self.make_ready(token);
+        }
     }
 
     /// Watches the full socket for room.

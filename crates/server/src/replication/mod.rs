@@ -1,3 +1,39 @@
-//! Replication over sockets.
+//! What the server does for replication: bytes to replicas, the thread that begins full copies, and the link to a primary.
 
+mod copies;
 pub mod replica;
+
+pub use copies::Copies;
+
+use tierce_net::{Flow, Io};
+
+use crate::caller::Caller;
+use tierce_commands::replication::Took;
+
+/// A replica gets so much in a turn, and more only when it has taken that: everybody else on its worker waits
+/// meanwhile. A socket takes about as much.
+const TURN_BYTES: usize = 256 << 10;
+
+/// Gives a replica what comes next, as fast as it takes that. What it has not taken stays in the stream, where all
+/// replicas share it.
+#[inline]
+pub fn feed(caller: &Caller, io: &mut Io<'_>, flow: Flow) -> Flow {
+    match caller.replica() {
+        Some(_) if flow == Flow::Continue => feed_replica(caller, io),
+        _ => flow,
+    }
+}
+
+#[cold]
+fn feed_replica(caller: &Caller, io: &mut Io<'_>) -> Flow {
+    let Some(replica) = caller.replica() else { return Flow::Continue };
+    if io.output().follows_unsent() {
+        io.call_when_sent();
+        return Flow::Continue;
+    }
+    match replica.take(TURN_BYTES, io.output().buffer()) {
+        Took::More => Flow::Yield,
+        Took::All => Flow::Continue,
+        Took::Lost => Flow::Close,
+    }
+}

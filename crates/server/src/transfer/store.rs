@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tierce_cask::disk::{DiskLock, OsDisk};
 use tierce_cask::{Wal, WalOptions};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass};
+use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind};
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
 use super::error::TransferError;
@@ -30,7 +30,7 @@ struct NewLog {
 }
 
 impl LogSink for NewLog {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         let Some(wal) = self.wal.get() else { return };
         if let Err(error) = wal.append(record) {
             self.failed.lock().get_or_insert(error);

@@ -1,7 +1,9 @@
-//! Commands about replicas and their primary.
+//! Commands between a primary and its replicas.
 
+mod psync;
+mod replconf;
 mod replicaof;
 
 use crate::command::Spec;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[replicaof::COMMANDS];
+pub(super) const COMMANDS: &[&[Spec]] = &[psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS];

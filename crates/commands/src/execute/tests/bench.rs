@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tierce_engine::log::Log;
-use tierce_keyspace::log::LogSink;
+use tierce_keyspace::log::{LogSink, RecordKind};
 use tierce_keyspace::{DbIndex, Keyspace, Options, ShardLocks};
 use tierce_output::Output;
 use tierce_wire::resp::{OwnedArgs, Proto, ReplyDecoder, Value};
@@ -78,7 +78,7 @@ pub(super) enum Way {
 struct Records(Mutex<usize>);
 
 impl LogSink for Records {
-    fn append(&self, _record: &[u8]) {
+    fn append(&self, _record: &[u8], _: RecordKind) {
         *self.0.lock() += 1;
     }
 }

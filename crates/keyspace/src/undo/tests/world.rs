@@ -21,7 +21,7 @@ use crate::entry::{Attributes, Entry};
 use crate::event::EventClasses;
 use crate::keyspace::{Keyspace, Options};
 use crate::log::pending::Pending;
-use crate::log::{LogSink, Sizes};
+use crate::log::{LogSink, RecordKind, Sizes};
 use crate::policy::Policy;
 use crate::pressure::Eviction;
 use crate::scan::mix;
@@ -39,7 +39,7 @@ pub(super) const DBS: usize = 3;
 pub(super) struct Records(pub(super) Mutex<Vec<Vec<u8>>>);
 
 impl LogSink for Records {
-    fn append(&self, record: &[u8]) {
+    fn append(&self, record: &[u8], _: RecordKind) {
         self.0.lock().push(record.to_vec());
     }
 }

@@ -1,0 +1,97 @@
+//! REPLCONF: what a replica says of itself, before it asks for the stream and while it gets it.
+
+use std::sync::Arc;
+
+use tierce_wire::number;
+use tierce_wire::resp::Rest;
+
+use crate::clients::Identity;
+use crate::command::{Done, Flags, Group, Scope, Spec, many};
+use crate::error::CommandError;
+use crate::execute::Context;
+use crate::replication::Replica;
+
+/// A longer address than that is none.
+const IP_LEN_MAX: usize = 255;
+
+pub(super) static COMMANDS: &[Spec] = &[Spec::new("replconf", Group::Server, many!(replconf))
+    .flags(
+        Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::ALLOW_BUSY),
+    )
+    .locks(Scope::Apart)
+    .since("3.0.0", "O(1)")
+    .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")];
+
+fn replconf(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
+    let mut left = options;
+    let mut is_answered = true;
+    while let Some(([option, value], rest)) = left.split_first() {
+        let replica = Arc::clone(ctx.caller.become_replica());
+        is_answered &= tell(ctx, &replica, &option.to_ascii_lowercase(), value)?;
+        left = rest;
+    }
+    if !left.is_empty() {
+        return Err(CommandError::SYNTAX);
+    }
+    if is_answered {
+        ctx.reply.ok();
+    }
+    Ok(())
+}
+
+/// Notes one option. Whether it is answered.
+fn tell(
+    ctx: &Context<'_, '_>,
+    replica: &Replica,
+    option: &[u8],
+    value: &[u8],
+) -> Result<bool, CommandError> {
+    let number = || number::parse_i64(value).ok_or(CommandError::NOT_AN_INTEGER);
+    let mut facts = replica.facts.lock();
+    match option {
+        b"listening-port" => {
+            let port = u16::try_from(number()?);
+            facts.port = port.map_err(|_| CommandError::new("ERR value is out of range"))?;
+        }
+        b"ip-address" => {
+            let ip = Identity::clean(value).filter(|ip| ip.len() <= IP_LEN_MAX);
+            let error = || {
+                CommandError::new(
+                    "ERR REPLCONF ip-address provided by replica instance is no address",
+                )
+            };
+            facts.ip = Some(ip.ok_or_else(error)?);
+        }
+        b"capa" if value.eq_ignore_ascii_case(b"eof") => facts.takes_marks = true,
+        b"capa" if value.eq_ignore_ascii_case(b"psync2") => facts.takes_ids = true,
+        // Others may come, and change nothing as long as they are not known here.
+        b"capa" | b"version" => {}
+        b"rdb-only" => facts.copy_only = number()? != 0,
+        b"rdb-filter-only" if value.is_empty() => {}
+        b"rdb-filter-only" => {
+            return Err(CommandError::new(
+                "ERR Full copies are sent whole: rdb-filter-only is not supported here",
+            ));
+        }
+        b"ack" | b"fack" => {
+            drop(facts);
+            let offset = u64::try_from(number()?).unwrap_or(0);
+            match option {
+                b"ack" => replica.acknowledge(offset, ctx.now_ms),
+                _ => replica.note_synced(offset),
+            }
+            return Ok(false);
+        }
+        // A primary asks its replicas.
+        b"getack" => return Ok(false),
+        _ => {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return Err(CommandError::text(format!("ERR Unrecognized REPLCONF option: {option}")));
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,171 @@
+//! A full copy of the data on its way to one or several replicas: the bytes of an RDB file, framed.
+//!
+//! The thread that writes it waits for the slowest replica once that misses [`AHEAD_BYTES_MAX`], so a copy takes no
+//! more memory than that. A replica that takes nothing for `repl-timeout` is given up, and the others go on.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_replication::backlog::{Backlog, Reader};
+
+use crate::persistence::{CopySink, SaveError};
+
+/// So far the writer gets ahead of the slowest replica.
+const AHEAD_BYTES_MAX: usize = 4 << 20;
+
+/// The writer looks after its readers each time it has written so much.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Length of the mark behind a copy whose length is not known in advance.
+const MARK_LEN: usize = 40;
+
+/// A copy.
+pub struct Copy {
+    bytes: Arc<Backlog>,
+    mark: String,
+    state: Mutex<State>,
+    /// It is known who reads it.
+    opened: Condvar,
+    /// Called when there is more to read.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// Its readers are not known yet.
+    Begun,
+    Open,
+    Complete,
+    Failed,
+}
+
+/// The writing end of a copy.
+struct Sink {
+    copy: Arc<Copy>,
+    /// A replica that takes nothing for so long is given up.
+    patience: Duration,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Copy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Copy").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Copy {
+    /// A copy, and where it is to be written. A reader that takes nothing for `patience` is given up, and `wake` is
+    /// called when there is more to read.
+    #[must_use]
+    pub fn begin(
+        patience: Duration,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> (Arc<Self>, Box<dyn CopySink>) {
+        let word = || crate::random::word();
+        let mark: String = format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32);
+        debug_assert_eq!(mark.len(), MARK_LEN);
+        let copy = Arc::new(Self {
+            bytes: Backlog::new(0, 0),
+            mark,
+            state: Mutex::new(State::Begun),
+            opened: Condvar::new(),
+            wake,
+        });
+        let sink = Sink { copy: Arc::clone(&copy), patience, buffer: Vec::new() };
+        (copy, Box::new(sink))
+    }
+
+    /// One more that reads it, from its beginning; `None` if it has begun to go out.
+    #[must_use]
+    pub fn reader(&self) -> Option<Reader> {
+        self.bytes.reader_at(0).filter(|_| *self.state.lock() == State::Begun)
+    }
+
+    /// All readers are known: it goes out.
+    pub fn open(&self) {
+        let mut state = self.state.lock();
+        if *state == State::Begun {
+            *state = State::Open;
+        }
+        drop(state);
+        self.opened.notify_all();
+    }
+
+    /// What comes in front of it.
+    #[must_use]
+    pub fn frame(&self) -> String {
+        format!("$EOF:{}\r\n", self.mark)
+    }
+
+    /// Whether nothing is written any more, and if so, whether it is whole.
+    #[must_use]
+    pub fn ended(&self) -> Option<bool> {
+        match *self.state.lock() {
+            State::Begun | State::Open => None,
+            State::Complete => Some(true),
+            State::Failed => Some(false),
+        }
+    }
+
+    /// It is given up, unless it is whole.
+    pub fn fail(&self) {
+        let mut state = self.state.lock();
+        if *state != State::Complete {
+            *state = State::Failed;
+            // All readers are lost, so the writer does not wait for them.
+            self.bytes.restart(0);
+        }
+        drop(state);
+        self.opened.notify_all();
+    }
+}
+
+impl Sink {
+    fn pass_on(&mut self) -> io::Result<()> {
+        let mut state = self.copy.state.lock();
+        while *state == State::Begun {
+            self.copy.opened.wait(&mut state);
+        }
+        drop(state);
+        self.copy.bytes.append(&self.buffer, 0);
+        self.buffer.clear();
+        (self.copy.wake)();
+        match self.copy.bytes.wait_for_readers(AHEAD_BYTES_MAX, self.patience) {
+            true => Ok(()),
+            false => {
+                Err(io::Error::other("the replicas have gone, or took nothing for repl-timeout"))
+            }
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.pass_on()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl CopySink for Sink {
+    fn end(mut self: Box<Self>, outcome: Result<(), &SaveError>) {
+        self.buffer.extend_from_slice(self.copy.mark.as_bytes());
+        let is_whole = outcome.is_ok() && self.pass_on().is_ok();
+        let mut state = self.copy.state.lock();
+        if is_whole && *state == State::Open {
+            *state = State::Complete;
+        }
+        drop(state);
+        self.copy.fail();
+        (self.copy.wake)();
+    }
+}

@@ -1,0 +1,263 @@
+//! The stream of this server, and all that follow it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tierce_replication::backlog::Backlog;
+use tierce_replication::identity::{ID_LEN, Identity, Refusal, ReplicationId, Wish};
+
+use super::{Asked, Copy, Place, Replica};
+
+/// How a replica goes on that has asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It gets the rest of the stream with this name.
+    Rest(ReplicationId),
+    /// It gets a full copy, and this is why.
+    Copy(Refusal),
+}
+
+/// The stream and its followers.
+pub struct Primary {
+    /// The bytes of the stream.
+    pub backlog: Arc<Backlog>,
+    state: Mutex<State>,
+    /// There is something for the thread that begins copies.
+    work: Condvar,
+    /// Replicas that get the stream, and were heard of lately.
+    good: AtomicUsize,
+    /// There are replicas.
+    has_replicas: AtomicBool,
+    /// There are threads that append to the stream and begin copies.
+    is_served: AtomicBool,
+}
+
+struct State {
+    identity: Identity,
+    /// Changes go into the stream.
+    is_active: bool,
+    replicas: Vec<Arc<Replica>>,
+    ends: bool,
+    /// The copy that begins, until its place in the stream is known.
+    beginning: Option<Arc<Copy>>,
+    /// The last copy that has begun.
+    current: Option<Arc<Copy>>,
+}
+
+impl Primary {
+    /// A stream with a new name, to which nothing is added yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = State {
+            identity: Identity::new(random_id()),
+            is_active: false,
+            replicas: Vec::new(),
+            ends: false,
+            beginning: None,
+            current: None,
+        };
+        Self {
+            backlog: Backlog::new(0, 0),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            good: AtomicUsize::new(0),
+            has_replicas: AtomicBool::new(false),
+            is_served: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a replica that asks will get something: there are threads that append to the stream and begin copies.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.is_served.load(Relaxed)
+    }
+
+    /// There are such threads.
+    pub fn set_served(&self) {
+        self.is_served.store(true, Relaxed);
+    }
+
+    /// The names of the stream.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.state.lock().identity
+    }
+
+    /// Whether changes go into the stream.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.state.lock().is_active
+    }
+
+    /// Changes go into the stream from now on, or no more. It gets a new name: what changed while it was off is not
+    /// in it.
+    pub fn set_active(&self, is_active: bool) {
+        let mut state = self.state.lock();
+        if state.is_active != is_active {
+            state.is_active = is_active;
+            state.identity = Identity::new(random_id());
+            // Nobody can have the bytes before, and a replica never sees offset 0 with a stream.
+            self.backlog.restart(self.backlog.end() + 1);
+        }
+    }
+
+    /// The same stream gets another name, as if this server had just been promoted.
+    pub fn rename(&self) {
+        let mut state = self.state.lock();
+        state.identity = state.identity.renamed(random_id(), self.backlog.end());
+    }
+
+    /// A replica asks for the stream.
+    pub fn accept(
+        &self,
+        replica: &Arc<Replica>,
+        wish: Wish,
+        asked: Asked,
+        now_ms: i64,
+    ) -> Accepted {
+        let mut state = self.state.lock();
+        replica.note_time(now_ms);
+        let kept = state.is_active.then(|| self.backlog.offsets());
+        let decided = state.identity.decide(wish, kept).and_then(|offset| {
+            self.backlog.reader_at(offset).map(|reader| (offset, reader)).ok_or(Refusal::NotKept)
+        });
+        let accepted = match decided {
+            Ok((offset, reader)) => {
+                replica.acknowledge(offset, now_ms);
+                replica.turn_to(Place::Streams(reader));
+                Accepted::Rest(state.identity.id)
+            }
+            Err(refusal) => {
+                replica.turn_to(Place::Waits { asked, is_due: false });
+                Accepted::Copy(refusal)
+            }
+        };
+        state.replicas.push(Arc::clone(replica));
+        self.has_replicas.store(true, Relaxed);
+        drop(state);
+        self.work.notify_all();
+        accepted
+    }
+
+    /// Its connection has ended.
+    pub fn forget(&self, replica: &Arc<Replica>) {
+        let mut state = self.state.lock();
+        state.replicas.retain(|other| !Arc::ptr_eq(other, replica));
+        self.has_replicas.store(!state.replicas.is_empty(), Relaxed);
+        drop(state);
+        replica.turn_to(Place::Ended);
+        self.work.notify_all();
+    }
+
+    /// All that follow.
+    #[must_use]
+    pub fn replicas(&self) -> Vec<Arc<Replica>> {
+        self.state.lock().replicas.clone()
+    }
+
+    /// Whether there are any.
+    #[must_use]
+    #[inline]
+    pub fn has_replicas(&self) -> bool {
+        self.has_replicas.load(Relaxed)
+    }
+
+    /// Replicas that get the stream and were heard of within `min-replicas-max-lag`, as of the last second.
+    #[must_use]
+    pub fn good(&self) -> usize {
+        self.good.load(Relaxed)
+    }
+
+    /// Counts them again.
+    pub fn count_good(&self, lag_max_seconds: i64, now_ms: i64) {
+        let is_good = |replica: &&Arc<Replica>| {
+            replica.is_online() && replica.silent_seconds(now_ms) <= lag_max_seconds
+        };
+        let good = self.state.lock().replicas.iter().filter(is_good).count();
+        self.good.store(good, Relaxed);
+    }
+
+    /// How many replicas have processed the stream up to `offset`.
+    #[must_use]
+    pub fn acknowledged(&self, offset: u64) -> usize {
+        let has = |replica: &&Arc<Replica>| replica.is_online() && replica.acknowledged() >= offset;
+        self.state.lock().replicas.iter().filter(has).count()
+    }
+
+    /// Waits for a change of the replicas, but no longer than so. `false` if the server ends.
+    #[must_use]
+    pub fn wait(&self, at_most: Option<Duration>) -> bool {
+        let mut state = self.state.lock();
+        match at_most {
+            _ if state.ends => {}
+            Some(at_most) => _ = self.work.wait_for(&mut state, at_most),
+            None if state.replicas.is_empty() => self.work.wait(&mut state),
+            None => {}
+        }
+        !state.ends
+    }
+
+    /// Has [`Primary::wait`] say that the server ends.
+    pub fn end(&self) {
+        self.state.lock().ends = true;
+        self.work.notify_all();
+    }
+
+    /// A full copy has begun; its place in the stream will be known ([`Primary::place_copy`]).
+    pub fn begin_copy(&self, copy: Arc<Copy>) {
+        let mut state = self.state.lock();
+        state.current = Some(Arc::clone(&copy));
+        state.beginning = Some(copy);
+    }
+
+    /// The stream has reached the place of the copy that has begun: those that wait for one get it. Called by the
+    /// thread that appends to the stream. Who they are.
+    pub fn place_copy(&self) -> Vec<Arc<Replica>> {
+        let mut state = self.state.lock();
+        let Some(copy) = state.beginning.take() else { return Vec::new() };
+        let (id, offset) = (state.identity.id, self.backlog.end());
+        let mut placed = Vec::new();
+        for replica in &state.replicas {
+            let Some(asked) = replica.waits() else { continue };
+            let (Some(reader), Some(then)) = (copy.reader(), self.backlog.reader_at(offset)) else {
+                continue;
+            };
+            let told = match asked {
+                Asked::Psync => format!("+FULLRESYNC {id} {offset}\r\n"),
+                Asked::Sync => String::new(),
+            };
+            let head = format!("{told}{}", copy.frame()).into_bytes();
+            replica.turn_to(Place::Copies { head, copy: Arc::clone(&copy), reader, then });
+            placed.push(Arc::clone(replica));
+        }
+        drop(state);
+        copy.open();
+        placed
+    }
+
+    /// The copy that was to begin has not, or the one that has begun is given up: its replicas lose their
+    /// connections.
+    pub fn give_up_copy(&self) {
+        let mut state = self.state.lock();
+        state.beginning = None;
+        if let Some(copy) = state.current.take() {
+            copy.fail();
+        }
+    }
+}
+
+impl Default for Primary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn random_id() -> ReplicationId {
+    let words: [u64; 3] = std::array::from_fn(|_| crate::random::word());
+    let mut bytes = [0; ID_LEN / 2];
+    let random = words.iter().flat_map(|word| word.to_le_bytes());
+    bytes.iter_mut().zip(random).for_each(|(byte, random)| *byte = random);
+    ReplicationId::from_random(bytes)
+}

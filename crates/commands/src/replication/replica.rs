@@ -1,0 +1,271 @@
+//! A replica of this server: what it has said of itself, and what it gets next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tierce_replication::backlog::{Reader, Taken};
+
+use super::Copy;
+use crate::clients::Client;
+
+/// What a replica has said of itself by REPLCONF.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Where it listens; 0 if it has not said.
+    pub port: u16,
+    /// Its address, if it is not the one that it connects from.
+    pub ip: Option<String>,
+    /// It takes copies whose length is not known in advance.
+    pub takes_marks: bool,
+    /// It understands a new replication id behind CONTINUE.
+    pub takes_ids: bool,
+    /// It wants a copy and nothing behind it.
+    pub copy_only: bool,
+}
+
+/// With which command it asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// PSYNC: it wants to be told name and offset.
+    Psync,
+    /// SYNC, of old replicas: it wants the copy at once.
+    Sync,
+}
+
+/// What it gets next.
+#[derive(Debug)]
+pub enum Place {
+    /// Nothing: it has not asked.
+    Nothing,
+    /// A full copy that has not begun, and meanwhile a sign of life from time to time.
+    Waits {
+        /// How it has asked.
+        asked: Asked,
+        /// A sign of life is due.
+        is_due: bool,
+    },
+    /// A full copy, and then the stream from where `then` is.
+    Copies {
+        /// What is still to be sent in front of the copy.
+        head: Vec<u8>,
+        /// The copy.
+        copy: Arc<Copy>,
+        /// Where it is in the copy.
+        reader: Reader,
+        /// Where it goes on in the stream.
+        then: Reader,
+    },
+    /// The stream, when it has said that it has loaded the copy: before, it could take the stream for a part of that.
+    AwaitsAck(Reader),
+    /// The stream.
+    Streams(Reader),
+    /// Nothing more: it wanted a copy alone, and has it.
+    Rests,
+    /// Nothing more: its connection ends.
+    Ended,
+}
+
+/// What [`Replica::take`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// As much as there was room for: there is more.
+    More,
+    /// All there is at the moment.
+    All,
+    /// The connection has to be closed: it has lagged too much, or its copy has failed.
+    Lost,
+}
+
+/// A replica.
+pub struct Replica {
+    /// Its connection.
+    pub client: Arc<Client>,
+    /// What it has said of itself.
+    pub facts: Mutex<Facts>,
+    place: Mutex<Place>,
+    /// It has processed the stream up to here.
+    acknowledged: AtomicU64,
+    /// And has it on disk up to here.
+    synced: AtomicU64,
+    /// When it said so last, in Unix milliseconds.
+    acknowledged_ms: AtomicI64,
+    /// Its worker knows that there is something for it.
+    is_told: AtomicBool,
+}
+
+impl Replica {
+    /// One that has not asked for anything yet.
+    #[must_use]
+    pub fn new(client: Arc<Client>) -> Self {
+        Self {
+            client,
+            facts: Mutex::default(),
+            place: Mutex::new(Place::Nothing),
+            acknowledged: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            acknowledged_ms: AtomicI64::new(0),
+            is_told: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives it another place.
+    pub fn turn_to(&self, place: Place) {
+        *self.place.lock() = place;
+    }
+
+    /// Whether it has asked for the stream or a copy.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        !matches!(*self.place.lock(), Place::Nothing)
+    }
+
+    /// With which command it waits for a copy to begin, if it does.
+    #[must_use]
+    pub fn waits(&self) -> Option<Asked> {
+        match *self.place.lock() {
+            Place::Waits { asked, .. } => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// Whether it gets the stream.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        matches!(*self.place.lock(), Place::Streams(_))
+    }
+
+    /// Its state in the words of INFO.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match *self.place.lock() {
+            Place::Streams(_) => "online",
+            Place::Copies { .. } | Place::AwaitsAck(_) => "send_bulk",
+            Place::Nothing | Place::Waits { .. } | Place::Rests | Place::Ended => "wait_bgsave",
+        }
+    }
+
+    /// Appends to `into` what it gets next, about `max` bytes at most.
+    pub fn take(&self, max: usize, into: &mut Vec<u8>) -> Took {
+        self.is_told.store(false, Relaxed);
+        let end = into.len() + max;
+        let mut place = self.place.lock();
+        loop {
+            let room = end.saturating_sub(into.len());
+            if room == 0 {
+                return Took::More;
+            }
+            match &mut *place {
+                Place::Nothing | Place::Rests => return Took::All,
+                Place::Waits { is_due, .. } => {
+                    if std::mem::take(is_due) {
+                        into.push(b'\n');
+                    }
+                    return Took::All;
+                }
+                Place::AwaitsAck(reader) => {
+                    return if reader.lag().is_some() { Took::All } else { Took::Lost };
+                }
+                Place::Ended => return Took::Lost,
+                Place::Streams(reader) => match reader.take(room, into) {
+                    Taken::Bytes(_) => {}
+                    Taken::Nothing => return Took::All,
+                    Taken::Lost => return Took::Lost,
+                },
+                Place::Copies { head, copy, reader, .. } => {
+                    into.append(head);
+                    // In this order: what is written before the end is known is there.
+                    let ended = copy.ended();
+                    match reader.take(room, into) {
+                        Taken::Bytes(_) => {}
+                        Taken::Lost => return Took::Lost,
+                        Taken::Nothing => match ended {
+                            None => return Took::All,
+                            Some(false) => return Took::Lost,
+                            Some(true) => self.end_copy(&mut place),
+                        },
+                    }
+                }
+            }
+        }
+    }
+
+    fn end_copy(&self, place: &mut Place) {
+        if let Place::Copies { then, .. } = std::mem::replace(place, Place::Ended) {
+            // One that wants nothing else closes its connection, and keeps nothing until then.
+            let copy_only = self.facts.lock().copy_only;
+            *place = if copy_only { Place::Rests } else { Place::AwaitsAck(then) };
+        }
+    }
+
+    /// It has the stream on disk up to an offset.
+    pub fn note_synced(&self, offset: u64) {
+        self.synced.fetch_max(offset, Relaxed);
+    }
+
+    /// It has processed the stream up to an offset.
+    pub fn acknowledge(&self, offset: u64, now_ms: i64) {
+        self.acknowledged.fetch_max(offset, Relaxed);
+        self.acknowledged_ms.store(now_ms, Relaxed);
+        let mut place = self.place.lock();
+        if let Place::AwaitsAck(_) = *place
+            && let Place::AwaitsAck(reader) = std::mem::replace(&mut *place, Place::Ended)
+        {
+            *place = Place::Streams(reader);
+        }
+    }
+
+    /// The offset up to which it has processed the stream.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Relaxed)
+    }
+
+    /// The offset up to which it has the stream on disk.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.synced.load(Relaxed)
+    }
+
+    /// Seconds since it said so.
+    #[must_use]
+    pub fn silent_seconds(&self, now_ms: i64) -> i64 {
+        (now_ms - self.acknowledged_ms.load(Relaxed)).max(0) / 1000
+    }
+
+    /// Its time begins: silence counts from now on.
+    pub fn note_time(&self, now_ms: i64) {
+        self.acknowledged_ms.store(now_ms, Relaxed);
+    }
+
+    /// Its bytes in the stream are gone, so that it can never get them.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match &*self.place.lock() {
+            Place::Streams(reader) | Place::AwaitsAck(reader) => reader.lag().is_none(),
+            Place::Copies { reader, then, copy, .. } => {
+                reader.lag().is_none() || then.lag().is_none() || copy.ended() == Some(false)
+            }
+            _ => false,
+        }
+    }
+
+    /// Has it get a sign of life, if it waits for a copy to begin.
+    pub fn show_life(&self) {
+        if let Place::Waits { is_due, .. } = &mut *self.place.lock() {
+            *is_due = true;
+        }
+    }
+
+    /// Whether its worker has to be told that there is something for it: at most once until it takes that.
+    #[must_use]
+    pub fn tell(&self) -> bool {
+        !self.is_told.swap(true, Relaxed)
+    }
+
+    /// Its address, as others should see it.
+    #[must_use]
+    pub fn ip(&self) -> String {
+        self.facts.lock().ip.clone().unwrap_or_else(|| self.client.host().to_owned())
+    }
+}

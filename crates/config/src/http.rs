@@ -1,0 +1,96 @@
+//! The settings of the listener for HTTP. All of them may change at run time.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::settings::Settings;
+use super::startup::BindAddress;
+use super::table::DirectiveId;
+
+const PORT: DirectiveId = DirectiveId::of("http-port");
+const BIND: DirectiveId = DirectiveId::of("http-bind");
+const HOSTS: DirectiveId = DirectiveId::of("http-hosts");
+const ORIGINS: DirectiveId = DirectiveId::of("http-origins");
+const MAXCLIENTS: DirectiveId = DirectiveId::of("http-maxclients");
+const MAX_BODY: DirectiveId = DirectiveId::of("http-max-body");
+const TIMEOUT: DirectiveId = DirectiveId::of("http-timeout");
+
+impl Settings {
+    /// The directives that say where HTTP is spoken.
+    pub const HTTP_ADDRESSES: [DirectiveId; 2] = [PORT, BIND];
+
+    /// The TCP port for HTTP, 0 for none.
+    pub fn http_port(&self) -> u16 {
+        self.count(PORT) as u16
+    }
+
+    /// The addresses for it.
+    pub fn http_bind(&self) -> Vec<BindAddress> {
+        self.list(BIND).iter().map(|text| BindAddress::parse(text)).collect()
+    }
+
+    /// Whether clients may call this server by `host`, a name or an address without its port.
+    ///
+    /// A web page can have its own name resolve to this machine, but never an address: so addresses are safe.
+    pub fn allows_http_host(&self, host: &str) -> bool {
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        let is_named = |name: &Vec<u8>| name == b"*" || name.eq_ignore_ascii_case(host.as_bytes());
+        host.eq_ignore_ascii_case("localhost")
+            || bare.parse::<IpAddr>().is_ok()
+            || self.list(HOSTS).iter().any(is_named)
+    }
+
+    /// Whether scripts of web pages of this origin may use it.
+    pub fn allows_http_origin(&self, origin: &[u8]) -> bool {
+        self.list(ORIGINS).iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
+    /// Connections at a time.
+    pub fn http_maxclients(&self) -> usize {
+        self.count(MAXCLIENTS) as usize
+    }
+
+    /// Bytes of a body.
+    pub fn http_max_body(&self) -> usize {
+        self.bytes(MAX_BODY) as usize
+    }
+
+    /// How long a client may take for the next step.
+    pub fn http_timeout(&self) -> Duration {
+        Duration::from_secs(self.count(TIMEOUT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(directive: &str, words: &[&str]) -> Settings {
+        let mut settings = Settings::default();
+        let id = DirectiveId::of(directive);
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        settings.replace(id, id.directive().parse(&words, None).expect("valid"));
+        settings
+    }
+
+    #[test]
+    fn addresses_are_safe_and_names_have_to_be_allowed() {
+        let settings = settings("http-hosts", &["db.example"]);
+        for host in ["localhost", "LocalHost", "127.0.0.1", "[::1]", "10.0.0.7", "DB.example"] {
+            assert!(settings.allows_http_host(host), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "*"] {
+            assert!(!settings.allows_http_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_star_allows_any_name_and_no_origin_is_allowed_unasked() {
+        assert!(settings("http-hosts", &["*"]).allows_http_host("any.example"));
+        let settings = settings("http-origins", &["https://app.example"]);
+        assert!(settings.allows_http_origin(b"https://app.example"));
+        for origin in [&b"https://app.example.evil"[..], b"http://app.example", b"null", b""] {
+            assert!(!settings.allows_http_origin(origin));
+        }
+    }
+}

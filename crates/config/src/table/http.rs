@@ -1,0 +1,42 @@
+//! The listener for HTTP.
+
+use super::super::directive::{Directive, row};
+use super::super::kind::Kind;
+use super::PORT;
+
+/// Addresses to listen on, as for `bind`.
+const BIND_MAX: usize = 16;
+/// Names of hosts, and origins of web pages.
+const NAMES_MAX: usize = 64;
+/// A day.
+const TIMEOUT_SECONDS_MAX: i64 = 86_400;
+/// A body is held in memory as a whole.
+const BODY_BYTES_MAX: u64 = 1 << 30;
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("http-port", PORT, "0",
+        "TCP port for HTTP: commands as JSON, and health. 0 does not listen, and costs no thread and no memory.")
+        .own("0.1.0"),
+    row("http-bind", Kind::List(BIND_MAX), "127.0.0.1 -::1",
+        "Addresses for `http-port`, written as for `bind`. The connections are not encrypted.")
+        .own("0.1.0"),
+    row("http-hosts", Kind::List(NAMES_MAX), "",
+        "Names besides `localhost` and IP addresses by which clients may reach `http-port` (the Host header, without \
+         the port). `*`: any name, which lets web pages in by DNS rebinding.")
+        .own("0.1.0"),
+    row("http-origins", Kind::List(NAMES_MAX), "",
+        "Origins of web pages whose scripts may use `http-port`, such as `https://app.example`. Pages of all others \
+         are refused.")
+        .own("0.1.0"),
+    row("http-maxclients", Kind::Int(1, 65_535), "256",
+        "Connections to `http-port` at a time, besides `maxclients`. More are answered 503 and closed.")
+        .own("0.1.0"),
+    row("http-max-body", Kind::Memory(1 << 10, BODY_BYTES_MAX), "8mb",
+        "Bytes of the body of one HTTP request. It is held in memory until it has come as a whole.")
+        .own("0.1.0"),
+    row("http-timeout", Kind::Int(1, TIMEOUT_SECONDS_MAX), "30",
+        "Seconds that an HTTP client may take to send the head of a request, its body, or to read a part of the \
+         reply; also how long a connection may be idle, and a command held back.")
+        .own("0.1.0"),
+];

@@ -1,0 +1,155 @@
+//! A connection of a client, and how long it may take.
+//!
+//! - The head of a request, and the silence before it: `http-timeout` (so a client that sends a byte now and then
+//!   holds a connection for that long at most).
+//! - Its body: the same, in `routes`.
+//! - The reply: the same from one part that the client takes to the next.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tierce_commands::clients::{Client, Origin};
+use tierce_engine::clock;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::gateway::Shared;
+use crate::routes::Routes;
+
+/// Bytes of the head of a request, and of the part of a body that is received at a time.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The last word to a client for which there is no place.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// Closes a connection for which there is no place.
+pub(crate) fn turn_away(stream: &TcpStream) {
+    let _ = stream.try_write(TOO_MANY);
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(
+    shared: &Shared,
+    service: Routes,
+    stream: TcpStream,
+    peer: SocketAddr,
+    mut is_ending: watch::Receiver<bool>,
+) {
+    let limit = shared.config.settings().http_timeout();
+    let _ = stream.set_nodelay(true);
+    let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    let client = Arc::new(client(peer, local));
+    let service = TowerToHyperService::new(service);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&client));
+        service.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limit)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Patient::new(stream, limit)), service);
+    let mut connection = pin!(connection);
+    let mut ending = pin!(is_ending.changed());
+    // What is wrong with a connection ends it, and concerns no other.
+    let is_over = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(true),
+        Poll::Pending => ending.as_mut().poll(cx).map(|_| false),
+    });
+    if !is_over.await {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// The client of a connection, which is in no list of clients.
+fn client(peer: SocketAddr, laddr: String) -> Client {
+    let local = peer.ip().to_canonical().is_loopback();
+    let origin = Origin { addr: peer.to_string(), laddr, local, ..Origin::default() };
+    Client::new(origin, clock::unix_ms())
+}
+
+/// A stream whose peer may not take nothing for too long.
+struct Patient {
+    stream: TcpStream,
+    limit: Duration,
+    /// When its patience ends, while something is to be sent.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream, limit: Duration) -> Self {
+        Self { stream, limit, deadline: None }
+    }
+
+    /// Passes on what came of an attempt to send.
+    fn wait<T>(&mut self, sent: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if sent.is_ready() {
+            self.deadline = None;
+            return sent;
+        }
+        let until = Instant::now() + self.limit;
+        let deadline = self.deadline.get_or_insert_with(|| {
+            let mut deadline = Box::pin(sleep(Duration::ZERO));
+            deadline.as_mut().reset(until);
+            deadline
+        });
+        deadline.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.wait(sent, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wait(sent, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,122 @@
+//! Who sends a request: a user of the server, by the header Authorization.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tierce_commands::acl::{self, Attempt, Rights};
+use tierce_commands::clients::Client;
+use tierce_commands::kernel::Kernel;
+use tierce_engine::clock;
+use tokio::time::sleep;
+
+use crate::failure::Failure;
+
+/// A name and a password.
+struct Credentials {
+    user: Vec<u8>,
+    password: Vec<u8>,
+}
+
+/// The rights of the user that a request names, or of the default user if there is no password. After many wrong
+/// passwords from its address it waits, as AUTH does.
+pub(crate) async fn identify(
+    kernel: &Kernel,
+    client: &Client,
+    headers: &HeaderMap,
+) -> Result<Rights, Failure> {
+    let Some(credentials) = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?
+    else {
+        if kernel.is_open() {
+            return Ok(Rights::of_default_user(&kernel.acl.users));
+        }
+        let text = "NOAUTH Authentication required.";
+        return Err(Failure::closing(StatusCode::UNAUTHORIZED, text));
+    };
+    let mut attempt = Attempt::default();
+    let mut now_ms = clock::unix_ms();
+    while let Some(until_ms) = attempt.waits_until(&kernel.acl.guesses, client.host(), now_ms) {
+        sleep(Duration::from_millis((until_ms - now_ms).max(1) as u64)).await;
+        now_ms = clock::unix_ms();
+    }
+    let Credentials { user, password } = credentials;
+    kernel.authenticate(client, &user, &password, now_ms).ok_or_else(|| {
+        kernel.log_wrong_password(client, "http", b"http", &user, acl::Origin::TopLevel);
+        let text = "WRONGPASS invalid username-password pair or user is disabled.";
+        Failure::closing(StatusCode::UNAUTHORIZED, text)
+    })
+}
+
+fn parts(headers: &HeaderMap) -> Option<(&[u8], &[u8])> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let blank = value.iter().position(|&byte| byte == b' ')?;
+    Some((&value[..blank], value[blank..].trim_ascii()))
+}
+
+impl Credentials {
+    /// Those of a header: `Basic`, or `Bearer` with the password of the default user, or with `user:password` if there
+    /// is such a user.
+    fn of(headers: &HeaderMap, is_user: impl Fn(&[u8]) -> bool) -> Result<Option<Self>, Failure> {
+        if !headers.contains_key(header::AUTHORIZATION) {
+            return Ok(None);
+        }
+        let malformed = || {
+            let text = "ERR the header Authorization is neither Bearer nor Basic";
+            Failure::closing(StatusCode::UNAUTHORIZED, text)
+        };
+        if headers.get_all(header::AUTHORIZATION).iter().count() > 1 {
+            return Err(malformed());
+        }
+        let (scheme, token) = parts(headers).ok_or_else(malformed)?;
+        if scheme.eq_ignore_ascii_case(b"basic") {
+            let pair = STANDARD.decode(token).map_err(|_| malformed())?;
+            let (user, password) = split(&pair).ok_or_else(malformed)?;
+            return Ok(Some(Self { user: user.into(), password: password.into() }));
+        }
+        if !scheme.eq_ignore_ascii_case(b"bearer") {
+            return Err(malformed());
+        }
+        let (user, password) =
+            split(token).filter(|(user, _)| is_user(user)).unwrap_or((acl::DEFAULT, token));
+        Ok(Some(Self { user: user.into(), password: password.into() }))
+    }
+}
+
+fn split(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some((&pair[..colon], &pair[colon + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &str) -> Option<(String, String)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().expect("a value"));
+        let credentials = Credentials::of(&headers, |name| name == b"ann").ok()??;
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        Some((text(credentials.user), text(credentials.password)))
+    }
+
+    fn pair(user: &str, password: &str) -> Option<(String, String)> {
+        Some((user.to_owned(), password.to_owned()))
+    }
+
+    #[test]
+    fn a_token_is_the_password_of_the_default_user_unless_it_begins_with_another() {
+        assert_eq!(of("Bearer secret"), pair("default", "secret"));
+        assert_eq!(of("bearer ann:se:cret"), pair("ann", "se:cret"));
+        assert_eq!(of("Bearer bob:secret"), pair("default", "bob:secret"));
+        assert_eq!(of("Basic YW5uOnNlY3JldA=="), pair("ann", "secret"));
+        assert_eq!(of("Basic Ym9iOg=="), pair("bob", ""));
+    }
+
+    #[test]
+    fn other_schemes_are_none() {
+        for value in ["Digest a", "Basic !", "Basic YQ==", "Bearer", ""] {
+            assert_eq!(of(value), None, "{value}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Runs the commands of a request: at once on the runtime's thread where that takes no waiting, otherwise on one of the
+//! threads that may wait.
+//!
+//! A request is all there is of a client: nothing of one is left for the next. So commands are refused that only say
+//! something of a connection, or that wait for keys.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use tierce_commands::caller::Caller;
+use tierce_commands::command::{Command, Flags};
+use tierce_commands::error::CommandError;
+use tierce_commands::execute;
+use tierce_commands::kernel::Kernel;
+use tierce_output::Output;
+use tierce_wire::resp::{Args, OwnedArgs, Value};
+use tokio::task::spawn_blocking;
+
+use crate::failure::Failure;
+use crate::gateway::{KernelHandle, Shared};
+use crate::reply;
+
+/// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
+const REPLY_BYTES_MAX: usize = 256 << 20;
+
+/// Commands that the runtime's thread executes for a request before it leaves the rest to another one.
+const AT_ONCE_MAX: usize = 16;
+
+/// Commands about the connection that they come from.
+const OF_CONNECTIONS: &[&str] = &[
+    "asking",
+    "auth",
+    "discard",
+    "exec",
+    "hello",
+    "monitor",
+    "multi",
+    "quit",
+    "readonly",
+    "readwrite",
+    "reset",
+    "script|debug",
+    "select",
+    "shutdown",
+    "unwatch",
+    "watch",
+];
+
+/// The subcommands of CLIENT that are about others, too.
+const OF_CLIENTS: &[&str] = &[
+    "client|help",
+    "client|kill",
+    "client|list",
+    "client|pause",
+    "client|unblock",
+    "client|unpause",
+];
+
+/// What a request may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Allowed {
+    /// All that its user may do.
+    Everything,
+    /// Only reading: it may come from an image of a web page.
+    Reading,
+}
+
+/// The commands of a request.
+pub(crate) struct Calls {
+    pub(crate) commands: Vec<OwnedArgs>,
+    pub(crate) allowed: Allowed,
+    /// They are one transaction.
+    pub(crate) together: bool,
+    /// When they are no longer held back.
+    pub(crate) until: Instant,
+}
+
+/// Runs the commands, and returns their replies in order; of a transaction the reply of EXEC alone, or its error.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    kernel: &KernelHandle,
+    caller: Caller,
+    calls: Calls,
+) -> Result<Vec<Value>, Failure> {
+    let mut work = Work { caller, output: Output::with_room(REPLY_BYTES_MAX), through: 0 };
+    if !calls.together && calls.commands.len() <= AT_ONCE_MAX {
+        work.run_at_once(kernel, &calls)?;
+        if work.through == calls.commands.len() {
+            return reply::decode(&work.output.into_bytes());
+        }
+    }
+    let (shared, kernel) = (Arc::clone(shared), Arc::clone(kernel));
+    let ran = spawn_blocking(move || match calls.together {
+        true => work.run_together(&shared, &kernel, &calls),
+        false => work.run_rest(&shared, &kernel, &calls),
+    });
+    ran.await.unwrap_or_else(|_| {
+        let text = "ERR the server is shutting down";
+        Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text))
+    })
+}
+
+struct Work {
+    caller: Caller,
+    output: Output,
+    /// Commands that have replied.
+    through: usize,
+}
+
+impl Work {
+    /// Runs commands until one has to wait.
+    fn run_at_once(&mut self, kernel: &Kernel, calls: &Calls) -> Result<(), Failure> {
+        for command in &calls.commands {
+            let args = command.as_args();
+            if !self.refuses(kernel, args, calls.allowed)
+                && !kernel.execute_at_once(&mut self.caller, args, &mut self.output)
+            {
+                break;
+            }
+            self.check_room()?;
+            self.through += 1;
+        }
+        Ok(())
+    }
+
+    /// Runs those that are left, and decodes all replies.
+    fn run_rest(
+        mut self,
+        shared: &Shared,
+        kernel: &Kernel,
+        calls: &Calls,
+    ) -> Result<Vec<Value>, Failure> {
+        for command in &calls.commands[self.through..] {
+            let args = command.as_args();
+            if !self.refuses(kernel, args, calls.allowed) {
+                self.execute(shared, kernel, args, calls.until);
+            }
+            self.check_room()?;
+        }
+        reply::decode(&self.output.into_bytes())
+    }
+
+    /// Runs all in one transaction.
+    fn run_together(
+        mut self,
+        shared: &Shared,
+        kernel: &Kernel,
+        calls: &Calls,
+    ) -> Result<Vec<Value>, Failure> {
+        let fails = |error: &CommandError| Failure::of_command(error.as_str());
+        self.caller.begin_transaction().map_err(|error| fails(&error))?;
+        for command in &calls.commands {
+            let args = command.as_args();
+            if !self.refuses(kernel, args, calls.allowed) {
+                self.execute(shared, kernel, args, calls.until);
+            }
+            let queued =
+                reply::decode(&std::mem::replace(&mut self.output, Output::new()).into_bytes())?;
+            if let Some(Value::Error(cause)) = queued.first() {
+                let cause = String::from_utf8_lossy(cause);
+                let text = format!("EXECABORT Transaction discarded because of: {cause}");
+                return Err(Failure::malformed(text));
+            }
+        }
+        self.output = Output::with_room(REPLY_BYTES_MAX);
+        let mut exec = OwnedArgs::new();
+        exec.push(b"exec").expect("a short one");
+        self.execute(shared, kernel, exec.as_args(), calls.until);
+        self.check_room()?;
+        match reply::decode(&self.output.into_bytes())?.pop() {
+            Some(Value::Array(values)) => Ok(values),
+            Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
+            _ => Err(Failure::malformed("ERR the transaction has no reply")),
+        }
+    }
+
+    fn execute(&mut self, shared: &Shared, kernel: &Kernel, args: Args<'_>, until: Instant) {
+        let gives_up = || shared.is_ending() || Instant::now() >= until;
+        kernel.execute_beside(&mut self.caller, args, &mut self.output, &gives_up);
+    }
+
+    /// Whether a command is not for requests over HTTP; it has its reply then.
+    fn refuses(&mut self, kernel: &Kernel, args: Args<'_>, allowed: Allowed) -> bool {
+        let Ok(command) = execute::resolve(kernel, args) else { return false };
+        let Some(error) = refusal(command, args, allowed) else { return false };
+        let buffer = self.output.buffer();
+        buffer.push(b'-');
+        buffer.extend_from_slice(error.as_bytes());
+        buffer.extend_from_slice(b"\r\n");
+        true
+    }
+
+    fn check_room(&mut self) -> Result<(), Failure> {
+        if !self.output.exceeds_limit() {
+            return Ok(());
+        }
+        let text = format!("ERR the replies are longer than {REPLY_BYTES_MAX} bytes");
+        Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text))
+    }
+}
+
+/// Why a command is not for a request over HTTP.
+fn refusal(command: &Command, args: Args<'_>, allowed: Allowed) -> Option<String> {
+    let (flags, name) = (command.spec.flags, command.full_name.as_str());
+    let is_of_connection = OF_CONNECTIONS.contains(&name)
+        || flags.contains(Flags::SUBSCRIBING)
+        || name.starts_with("client|") && !OF_CLIENTS.contains(&name);
+    if is_of_connection {
+        return Some(format!(
+            "ERR {name} is about a connection, which requests over HTTP have not"
+        ));
+    }
+    // These two wait only if they are asked to.
+    let may_read = matches!(name, "xread" | "xreadgroup") && !is_blocking_read(args);
+    let waits = flags.contains(Flags::BLOCKING) && !may_read;
+    if waits || flags.contains(Flags::NONBLOCKING) {
+        return Some(format!("ERR {name} may wait, which requests over HTTP must not"));
+    }
+    if allowed == Allowed::Reading && !flags.contains(Flags::READONLY) {
+        return Some(format!(
+            "ERR a GET without the header Authorization may only read, and {name} may do more: use POST"
+        ));
+    }
+    None
+}
+
+/// Whether XREAD or XREADGROUP has BLOCK among its options.
+fn is_blocking_read(args: Args<'_>) -> bool {
+    let mut options = args.iter().skip(1).take_while(|arg| !arg.eq_ignore_ascii_case(b"streams"));
+    options.any(|arg| arg.eq_ignore_ascii_case(b"block"))
+}

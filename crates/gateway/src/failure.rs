@@ -1,0 +1,66 @@
+//! Why a request is not served.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// A status and a text for `{"error": text}`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: StatusCode,
+    text: String,
+    /// The rest of the request is not read.
+    closes: bool,
+}
+
+impl Failure {
+    /// Of a request that has been read.
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), closes: false }
+    }
+
+    /// Of one that has not: its connection ends.
+    pub(crate) fn closing(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { closes: true, ..Self::new(status, text) }
+    }
+
+    /// What is wrong with the request itself.
+    pub(crate) fn malformed(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// An error that a command has replied.
+    pub(crate) fn of_command(text: &str) -> Self {
+        let status = match text.split(' ').next() {
+            Some("NOAUTH" | "WRONGPASS") => StatusCode::UNAUTHORIZED,
+            Some("NOPERM") => StatusCode::FORBIDDEN,
+            Some("LOADING" | "BUSY" | "MISCONF" | "OOM") => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, text)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Self { status, text, closes } = self;
+        let body = serde_json::json!({ "error": text }).to_string();
+        let mut response = json(status, body.into_bytes());
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            // Not Basic: browsers would ask their user, and then send the password with requests of any page.
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// A response that is JSON.
+pub(crate) fn json(status: StatusCode, body: Vec<u8>) -> Response {
+    let mut response = (status, body).into_response();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}

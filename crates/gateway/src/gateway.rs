@@ -1,0 +1,315 @@
+//! The thread of the gateway: its start, listeners that change at run time, its end.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, Socket, Type};
+use tierce_commands::kernel::Kernel;
+use tierce_config::{Config, Settings};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::connection;
+use crate::routes;
+
+/// Threads for commands that wait or take long. More wait for one of these. They end when they are idle.
+const WAITING_THREADS: usize = 4;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// After an error of accept, as without file descriptors, the listener rests so long.
+const ACCEPT_RESTS: Duration = Duration::from_millis(100);
+
+/// What keeps the kernel alive.
+pub type KernelHandle = Arc<dyn Deref<Target = Kernel> + Send + Sync>;
+
+/// Why the gateway cannot listen where it should.
+#[derive(Debug)]
+pub struct ListenError {
+    address: String,
+    error: io::Error,
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, error } = self;
+        match error.kind() {
+            io::ErrorKind::AddrInUse => write!(f, "http-port: {address} is in use"),
+            _ => write!(f, "http-port: could not listen on {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {}
+
+/// HTTP, where the configuration wants it: without a port there is no thread, and nothing is allocated.
+pub struct Gateway {
+    shared: Arc<Shared>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What all requests see.
+pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
+    kernel: OnceLock<KernelHandle>,
+    is_ending: AtomicBool,
+    connections: AtomicUsize,
+}
+
+impl Shared {
+    /// The kernel, once the data are loaded.
+    pub(crate) fn kernel(&self) -> Option<&KernelHandle> {
+        self.kernel.get()
+    }
+
+    /// Whether the server ends: nothing is waited for any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(Relaxed)
+    }
+}
+
+struct Running {
+    present: Vec<(SocketAddr, TcpListener)>,
+    orders: mpsc::UnboundedSender<Order>,
+    thread: JoinHandle<()>,
+}
+
+enum Order {
+    /// Accept from these, and from no others.
+    Listen(Vec<TcpListener>),
+    /// Take no more requests, and give clients so long to read their replies.
+    End { within: Duration },
+}
+
+impl Gateway {
+    /// One that does not listen yet.
+    #[must_use]
+    pub fn new(config: Arc<Config>) -> Self {
+        let shared = Shared {
+            config,
+            kernel: OnceLock::new(),
+            is_ending: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+        };
+        Self { shared: Arc::new(shared), running: Mutex::new(None) }
+    }
+
+    /// Listens where `settings` say. Connections of listeners that stay, and those that are there, go on; without a port
+    /// they are closed. Until [`Gateway::serve`] only the health of the server is told.
+    ///
+    /// # Errors
+    /// When an address cannot be had, or a thread; it listens where it did then.
+    pub fn listen(&self, settings: &Settings) -> Result<(), ListenError> {
+        let mut running = self.running.lock();
+        let wanted = addresses(settings)?;
+        let present = running.as_ref().map_or(&[][..], |running| &running.present);
+        let mut listeners = Vec::new();
+        for (address, is_optional) in wanted {
+            let there = present.iter().find(|(there, _)| *there == address);
+            let opened = match there {
+                Some((_, listener)) => listener.try_clone(),
+                None => open(address),
+            };
+            match opened {
+                Ok(listener) => listeners.push((address, listener)),
+                Err(error) if is_optional && is_absent(&error) => {}
+                Err(error) => return Err(ListenError { address: address.to_string(), error }),
+            }
+        }
+        if listeners.is_empty() {
+            if let Some(running) = running.take() {
+                running.end(Duration::ZERO);
+            }
+            return Ok(());
+        }
+        let failed = |error| ListenError { address: listeners[0].0.to_string(), error };
+        let clones: io::Result<Vec<_>> = listeners.iter().map(|(_, it)| it.try_clone()).collect();
+        let clones = clones.map_err(failed)?;
+        match &mut *running {
+            Some(running) => {
+                // The thread ends only after it was asked to.
+                let _ = running.orders.send(Order::Listen(clones));
+                running.present = listeners;
+            }
+            None => {
+                let (orders, thread) = start(&self.shared, clones).map_err(failed)?;
+                *running = Some(Running { present: listeners, orders, thread });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let running = self.running.lock();
+        let present = running.iter().flat_map(|running| &running.present);
+        present.map(|(address, _)| *address).collect()
+    }
+
+    /// Serves commands from now on. A second call has no effect.
+    pub fn serve(&self, kernel: KernelHandle) {
+        let _ = self.shared.kernel.set(kernel);
+    }
+
+    /// Takes no more requests. Clients have so long to read their replies; commands that run come to their end.
+    pub fn end(&self, within: Duration) {
+        self.shared.is_ending.store(true, Relaxed);
+        if let Some(running) = self.running.lock().take() {
+            running.end(within);
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+impl Running {
+    fn end(self, within: Duration) {
+        drop(self.present);
+        let _ = self.orders.send(Order::End { within });
+        // A panic has been reported when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn addresses(settings: &Settings) -> Result<Vec<(SocketAddr, bool)>, ListenError> {
+    let port = settings.http_port();
+    let mut addresses: Vec<(SocketAddr, bool)> = Vec::new();
+    for bind in settings.http_bind().iter().filter(|_| port != 0) {
+        let unknown = |error| ListenError { address: bind.host.to_string(), error };
+        let address = bind.resolve(port).map_err(unknown)?;
+        if addresses.iter().all(|(there, _)| *there != address) {
+            addresses.push((address, bind.optional));
+        }
+    }
+    Ok(addresses)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    // The second: the system has no IPv6.
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97)
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+type Started = (mpsc::UnboundedSender<Order>, JoinHandle<()>);
+
+fn start(shared: &Arc<Shared>, listeners: Vec<TcpListener>) -> io::Result<Started> {
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(WAITING_THREADS)
+        .thread_name("http-waiting")
+        .build()?;
+    let (orders, received) = mpsc::unbounded_channel();
+    let _ = orders.send(Order::Listen(listeners));
+    let shared = Arc::clone(shared);
+    let run = move || run(&runtime, shared, received);
+    let thread = thread::Builder::new().name("http".to_owned()).spawn(run)?;
+    Ok((orders, thread))
+}
+
+fn run(runtime: &Runtime, shared: Arc<Shared>, orders: mpsc::UnboundedReceiver<Order>) {
+    runtime.block_on(obey(shared, orders));
+}
+
+/// Accepts connections where it is told to, until it is told to end.
+async fn obey(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let (ending, is_ending) = watch::channel(false);
+    // Each connection has a sender: when all are gone, so are the connections.
+    let (open, mut all_closed) = mpsc::channel::<()>(1);
+    let accepting =
+        Accepting { service: routes::routes(Arc::clone(&shared)), shared, is_ending, open };
+    let mut tasks = JoinSet::new();
+    let within = loop {
+        match orders.recv().await {
+            Some(Order::Listen(listeners)) => {
+                tasks.shutdown().await;
+                for listener in listeners {
+                    tasks.spawn(accepting.clone().accept_from(listener));
+                }
+            }
+            Some(Order::End { within }) => break within,
+            None => break Duration::ZERO,
+        }
+    };
+    tasks.shutdown().await;
+    drop(accepting);
+    let _ = ending.send(true);
+    let _ = timeout(within, all_closed.recv()).await;
+}
+
+#[derive(Clone)]
+struct Accepting {
+    shared: Arc<Shared>,
+    service: routes::Routes,
+    is_ending: watch::Receiver<bool>,
+    open: mpsc::Sender<()>,
+}
+
+impl Accepting {
+    async fn accept_from(self, listener: TcpListener) {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        loop {
+            let Ok((stream, peer)) = listener.accept().await else {
+                tokio::time::sleep(ACCEPT_RESTS).await;
+                continue;
+            };
+            let Some(place) = Place::take(&self.shared) else {
+                connection::turn_away(&stream);
+                continue;
+            };
+            let (shared, is_ending) = (Arc::clone(&self.shared), self.is_ending.clone());
+            let (service, open) = (self.service.clone(), self.open.clone());
+            tokio::spawn(async move {
+                connection::serve(&shared, service, stream, peer, is_ending).await;
+                drop((place, open));
+            });
+        }
+    }
+}
+
+/// One of the connections that may be there at a time.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let max = shared.config.settings().http_maxclients();
+        // One thread accepts, so nothing comes between.
+        if shared.connections.load(Relaxed) >= max {
+            return None;
+        }
+        shared.connections.fetch_add(1, Relaxed);
+        Some(Self(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}

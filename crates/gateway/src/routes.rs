@@ -1,0 +1,142 @@
+//! From a request to a response.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tierce_commands::caller::Caller;
+use tierce_commands::clients::Client;
+use tokio::time::timeout;
+
+use crate::credentials;
+use crate::execute::{self, Allowed, Calls};
+use crate::failure::{Failure, json};
+use crate::gateway::Shared;
+use crate::guard;
+use crate::health;
+use crate::reply::{self, Strings};
+use crate::request;
+
+/// The service of all connections.
+pub(crate) type Routes = Router;
+
+/// What a body holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A command.
+    One,
+    /// Several, which run one after the other.
+    Pipeline,
+    /// Several, in one transaction.
+    Transaction,
+    /// The last argument of the command in the path.
+    Argument,
+}
+
+/// The service of all connections.
+pub(crate) fn routes(shared: Arc<Shared>) -> Routes {
+    let guard = middleware::from_fn_with_state(Arc::clone(&shared), guard::check);
+    Router::new()
+        .route("/", post(|state, request| commands(state, request, Form::One)))
+        .route("/pipeline", post(|state, request| commands(state, request, Form::Pipeline)))
+        .route("/multi-exec", post(|state, request| commands(state, request, Form::Transaction)))
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(ready))
+        .fallback(|state, request| commands(state, request, Form::Argument))
+        .layer(guard)
+        .with_state(shared)
+}
+
+async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    health::readiness(shared.kernel().map(|kernel| &***kernel)).into_response()
+}
+
+async fn commands(State(shared): State<Arc<Shared>>, request: Request, form: Form) -> Response {
+    match answer(&shared, request, form).await {
+        Ok(body) => json(StatusCode::OK, body),
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Vec<u8>, Failure> {
+    let unready = |text: &str| Failure::closing(StatusCode::SERVICE_UNAVAILABLE, text);
+    let kernel = shared.kernel().ok_or_else(|| unready("LOADING the server loads its data"))?;
+    if shared.is_ending() {
+        return Err(unready("ERR the server is shutting down"));
+    }
+    let (head, body) = request.into_parts();
+    if form == Form::Argument && ![Method::GET, Method::POST, Method::PUT].contains(&head.method) {
+        return Err(Failure::closing(StatusCode::METHOD_NOT_ALLOWED, "ERR use GET or POST"));
+    }
+    let client = head.extensions.get::<Arc<Client>>().cloned();
+    let client = client.ok_or_else(|| unready("ERR there is no connection"))?;
+    if kernel.is_protected_from(&client) {
+        let text = "DENIED protected mode is on and no password is set: only clients on this machine are accepted";
+        return Err(Failure::closing(StatusCode::FORBIDDEN, text));
+    }
+    // Before the body: strangers cannot fill the memory.
+    let rights = credentials::identify(kernel, &client, &head.headers).await?;
+    let strings = Strings::of(&head.headers)?;
+    let settings = shared.config.settings();
+    let limit = settings.http_timeout();
+    let body = read(&head.headers, body, settings.http_max_body(), limit).await?;
+    drop(settings);
+    let commands = match form {
+        Form::One => vec![request::command(&body)?],
+        Form::Pipeline | Form::Transaction => request::commands(&body)?,
+        Form::Argument => {
+            let query = head.uri.query().unwrap_or_default();
+            vec![request::of_path(head.uri.path(), query, &body)?]
+        }
+    };
+    drop(body);
+    client.set_user(rights.user());
+    let caller = Caller::with_rights(client, rights, true);
+    let is_plain_get =
+        head.method == Method::GET && !head.headers.contains_key(header::AUTHORIZATION);
+    let allowed = if is_plain_get { Allowed::Reading } else { Allowed::Everything };
+    let (together, until) = (form == Form::Transaction, Instant::now() + limit);
+    let calls = Calls { commands, allowed, together, until };
+    let values = execute::run(shared, kernel, caller, calls).await?;
+    match (form, values.as_slice()) {
+        (Form::Pipeline | Form::Transaction, values) => Ok(reply::several(values, strings)),
+        (Form::One | Form::Argument, [value]) => reply::one(value, strings),
+        _ => Err(Failure::malformed("ERR the command has no reply")),
+    }
+}
+
+/// The whole body.
+async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    max: usize,
+    limit: Duration,
+) -> Result<Bytes, Failure> {
+    let too_long = || {
+        let text = format!("ERR the body is longer than {max} bytes: see http-max-body");
+        Failure::closing(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if announced.and_then(|len| len.parse().ok()).is_some_and(|len: u64| len > max as u64) {
+        return Err(too_long());
+    }
+    match timeout(limit, Limited::new(body, max).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+        Ok(Err(error)) => {
+            let text = format!("ERR the body cannot be read: {error}");
+            Err(Failure::closing(StatusCode::BAD_REQUEST, text))
+        }
+        Err(_) => {
+            let text = "ERR the body takes too long: see http-timeout";
+            Err(Failure::closing(StatusCode::REQUEST_TIMEOUT, text))
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The thread that begins full copies for replicas, and ends replicas that cannot go on.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tierce_commands::replication::{Copy, Replica};
+
+use crate::clock::unix_ms;
+use crate::config::{DirectiveId, Settings};
+use crate::persistence::SaveError;
+use crate::server::Server;
+
+/// How often it looks after replicas, if nothing else calls it.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Ticks between two signs of life to replicas that wait for a copy.
+const TICKS_OF_A_SIGN: u32 = 10;
+
+/// The thread. Dropping it ends it.
+pub struct Copies {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Copies {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        let of_thread = Arc::clone(server);
+        let thread =
+            thread::Builder::new().name("replicas".into()).spawn(move || run(&of_thread))?;
+        Ok(Self { server: Arc::clone(server), thread: Some(thread) })
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        self.server.primary.end();
+        self.server.primary.give_up_copy();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(server: &Arc<Server>) {
+    const MAX_LAG: DirectiveId = DirectiveId::of("min-replicas-max-lag");
+    let mut tick = 0_u32;
+    while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
+        let (settings, now_ms) = (server.config.settings(), unix_ms());
+        let replicas = server.primary.replicas();
+        replicas.iter().for_each(|replica| end_if_lost(server, replica, &settings, now_ms));
+        tick = tick.wrapping_add(1);
+        if tick.is_multiple_of(TICKS_OF_A_SIGN) {
+            server.primary.count_good(settings.number(MAX_LAG), now_ms);
+            replicas.iter().for_each(|replica| replica.show_life());
+            server.wake_replicas();
+        }
+        if is_copy_due(&replicas, &settings, now_ms) {
+            begin_copy(server, &settings, now_ms);
+        }
+    }
+}
+
+/// Ends a replica whose bytes are gone, or of which nothing was heard for `repl-timeout`.
+fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
+    let is_silent = replica.is_online()
+        && replica.silent_seconds(now_ms) > repl_timeout(settings).as_secs() as i64;
+    if is_silent || replica.is_lost() {
+        let addr = &replica.client.addr;
+        let why =
+            if is_silent { "it was silent for repl-timeout" } else { "it has lagged too much" };
+        server.log.warning(format_args!("The replica {addr} is disconnected: {why}"));
+        server.end_connection(&replica.client);
+    }
+}
+
+fn repl_timeout(settings: &Settings) -> Duration {
+    const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
+    Duration::from_secs(settings.count(TIMEOUT))
+}
+
+/// Whether replicas have waited long enough for others to share a copy with them.
+fn is_copy_due(replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
+    const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
+    const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
+    let waiting: Vec<_> = replicas.iter().filter(|replica| replica.waits().is_some()).collect();
+    let longest = waiting.iter().map(|replica| replica.silent_seconds(now_ms)).max();
+    let enough = settings.count(ENOUGH);
+    longest.is_some_and(|longest| longest >= settings.number(DELAY))
+        || enough > 0 && waiting.len() as u64 >= enough
+}
+
+/// Begins a copy for all that wait for one. If a save is running, they go on waiting.
+fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
+    let weak = Arc::downgrade(server);
+    let wake = move || {
+        if let Some(server) = weak.upgrade() {
+            server.wake_replicas();
+        }
+    };
+    let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
+    server.primary.begin_copy(copy);
+    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, || {}) {
+        Ok(_) => {
+            let placed = server.primary.place_copy();
+            server.log.notice(format_args!("A full copy begins for {} replicas", placed.len()));
+            server.wake_replicas();
+        }
+        Err(error) => {
+            server.primary.give_up_copy();
+            if !matches!(error, SaveError::InProgress) {
+                server.log.warning(format_args!("No full copy for replicas: {error}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The crates of others that the program is built from: their licences, their sources, that there is one version
+//! of each, and that `docs/dependencies.md` gives a reason for each that a manifest names.
+//!
+//! What other platforms would need is left out of the licences and versions: it is never built, and not there to look
+//! at without a network. The sources are those of the lock files, which have everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences that a dependency may have, by their SPDX names. All of them let the program be used, changed and passed
+/// on, and ask at most that their text goes with it.
+const LICENCES: [&str; 8] =
+    ["Apache-2.0", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"];
+
+/// The only registry that crates may come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Crates of which there are several versions, and why that is tolerated.
+const SEVERAL_VERSIONS: [(&str, &[&str], &str); 3] = [
+    (
+        "cpufeatures",
+        &["0.2.17", "0.3.1"],
+        "pkcs8 is of the generation before; proptest's rand of the next",
+    ),
+    (
+        "getrandom",
+        &["0.2.17", "0.4.3"],
+        "ring keeps the interface of 0.2; proptest's rand has the new one",
+    ),
+    (
+        "rand_core",
+        &["0.6.4", "0.10.1"],
+        "pkcs8 names it in its interface; proptest's rand has the new one",
+    ),
+];
+
+/// The lock files of the repository: of the workspace, and of what is built beside it.
+const LOCK_FILES: [&str; 5] = [
+    "Cargo.lock",
+    "fuzz/Cargo.lock",
+    "peers/Cargo.lock",
+    "peers/clients/Cargo.lock",
+    "peers/pingpong/Cargo.lock",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+/// All packages of the workspace and what they need on this platform, as cargo describes them.
+fn packages() -> Vec<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--offline",
+            "--filter-platform",
+            &platform,
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let Value::Array(packages) = metadata["packages"].take() else { panic!("no packages") };
+    assert!(packages.len() > 50, "only {} packages were found", packages.len());
+    packages
+}
+
+fn text<'a>(package: &'a Value, field: &str) -> &'a str {
+    package[field].as_str().unwrap_or_default()
+}
+
+/// Whether a licence in the notation of SPDX leaves a choice that [`LICENCES`] allows. A slash is an old `OR`, and an
+/// exception only takes conditions away.
+fn is_allowed(licence: &str) -> bool {
+    let spaced = licence.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    choice(&mut rest) && rest.is_empty()
+}
+
+/// One or more conjunctions with `OR` between them.
+fn choice(rest: &mut &[&str]) -> bool {
+    let mut allowed = conjunction(rest);
+    while let ["OR", after @ ..] = rest {
+        *rest = after;
+        allowed |= conjunction(rest);
+    }
+    allowed
+}
+
+/// One or more licences with `AND` between them.
+fn conjunction(rest: &mut &[&str]) -> bool {
+    let mut allowed = licence(rest);
+    while let ["AND", after @ ..] = rest {
+        *rest = after;
+        allowed &= licence(rest);
+    }
+    allowed
+}
+
+/// A licence, perhaps with an exception, or a choice in parentheses.
+fn licence(rest: &mut &[&str]) -> bool {
+    match *rest {
+        ["(", after @ ..] => {
+            *rest = after;
+            let allowed = choice(rest);
+            let closed = rest.first() == Some(&")");
+            *rest = rest.get(1..).unwrap_or_default();
+            allowed && closed
+        }
+        [name, "WITH", _, after @ ..] | [name, after @ ..] => {
+            *rest = after;
+            LICENCES.contains(name)
+        }
+        [] => false,
+    }
+}
+
+/// For each crate of others that a manifest names, the crates of ours that do, as the page writes them: those that
+/// only their tests need in parentheses.
+fn direct(packages: &[Value]) -> BTreeMap<String, String> {
+    let mut users: BTreeMap<String, BTreeMap<String, bool>> = BTreeMap::new();
+    for package in packages.iter().filter(|package| package["source"].is_null()) {
+        let user = text(package, "name").trim_start_matches("tierce-");
+        let others = package["dependencies"].as_array().expect("a list");
+        for other in others.iter().filter(|other| other["path"].is_null()) {
+            let of_tests = users.entry(text(other, "name").to_owned()).or_default();
+            *of_tests.entry(user.to_owned()).or_insert(true) &= text(other, "kind") == "dev";
+        }
+    }
+    let row = |users: BTreeMap<String, bool>| {
+        let names = users
+            .iter()
+            .map(|(name, tests)| if *tests { format!("({name})") } else { name.clone() });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    users.into_iter().map(|(name, users)| (name, row(users))).collect()
+}
+
+/// The rows of the page: a crate, who uses it, and why.
+fn page() -> BTreeMap<String, (String, String)> {
+    let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let cells = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
+    cells
+        .map(|cells| {
+            let [name, users, reason] = cells[..] else { panic!("three cells, not {cells:?}") };
+            (name.trim_end_matches('`').to_owned(), (users.to_owned(), reason.to_owned()))
+        })
+        .collect()
+}
+
+#[test]
+fn licences_let_the_program_be_passed_on() {
+    let packages = packages();
+    let refused = packages.iter().filter(|package| !is_allowed(text(package, "license")));
+    let refused: Vec<_> = refused
+        .map(|package| format!("{}: {}", text(package, "name"), package["license"]))
+        .collect();
+    assert_eq!(refused, [""; 0], "licences that LICENCES does not allow");
+}
+
+#[test]
+fn a_licence_is_read_as_it_is_meant() {
+    for allowed in [
+        "MIT",
+        "GPL-3.0 OR MIT",
+        "MIT/Apache-2.0",
+        "Apache-2.0 WITH LLVM-exception",
+        "(MIT OR X) AND ISC",
+    ] {
+        assert!(is_allowed(allowed), "{allowed}");
+    }
+    for refused in
+        ["", "GPL-3.0", "MIT AND GPL-3.0", "MIT (", "(MIT", "MIT ISC", "(GPL-3.0 OR X) AND MIT"]
+    {
+        assert!(!is_allowed(refused), "{refused}");
+    }
+}
+
+#[test]
+fn there_is_one_version_of_each_crate() {
+    let packages = packages();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for package in &packages {
+        versions.entry(text(package, "name")).or_default().insert(text(package, "version"));
+    }
+    versions.retain(|_, versions| versions.len() > 1);
+    let tolerated =
+        SEVERAL_VERSIONS.map(|(name, versions, _)| (name, versions.iter().copied().collect()));
+    assert_eq!(
+        versions,
+        BTreeMap::from(tolerated),
+        "found on the left, in SEVERAL_VERSIONS on the right"
+    );
+}
+
+#[test]
+fn crates_come_from_the_registry_or_the_workspace() {
+    for package in packages().iter().filter(|package| package["source"].is_null()) {
+        let manifest = Path::new(text(package, "manifest_path"));
+        assert!(manifest.starts_with(root()), "{} is outside of the workspace", manifest.display());
+    }
+    for file in LOCK_FILES {
+        let lock = fs::read_to_string(root().join(file)).expect("a lock file");
+        let packages: Vec<&str> = lock.split("[[package]]").skip(1).collect();
+        assert!(packages.len() > 5, "{file} has only {} packages", packages.len());
+        for package in packages {
+            let line = |name: &str| {
+                let value =
+                    package.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+                value.map(|value| value.trim_matches('"'))
+            };
+            let name = line("name").expect("a name");
+            // What has no source is a path, which no registry vouches for: it is ours by its name.
+            let Some(source) = line("source") else {
+                assert!(is_ours(name), "{file}: {name} is from a path");
+                continue;
+            };
+            assert_eq!(source, REGISTRY, "{file}: {name}");
+            assert!(
+                line("checksum").is_some_and(|sum| sum.len() == 64),
+                "{file}: {name} has no checksum"
+            );
+        }
+    }
+}
+
+fn is_ours(package: &str) -> bool {
+    package.starts_with("tierce") || package == "xtask"
+}
+
+#[test]
+fn the_page_has_a_reason_for_each_direct_dependency() {
+    let page = page();
+    let told: BTreeMap<_, _> =
+        page.iter().map(|(name, (users, _))| (name.clone(), users.clone())).collect();
+    let direct = direct(&packages());
+    let mut wrong = String::new();
+    for name in told.keys().chain(direct.keys()).collect::<BTreeSet<_>>() {
+        if told.get(name) != direct.get(name) {
+            let _ = writeln!(
+                wrong,
+                "{name}: {:?} in the page, {:?} by the manifests",
+                told.get(name),
+                direct.get(name)
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    for (name, (_, reason)) in &page {
+        assert!(reason.len() > 20, "{name} needs a reason, not {reason:?}");
+    }
+}
+
+#[test]
+fn the_workspace_names_no_dependency_that_no_crate_uses() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let (_, rest) = manifest.split_once("[workspace.dependencies]\n").expect("the table");
+    let table = rest.split("\n[").next().expect("a table");
+    let named = table.lines().filter_map(|line| line.split_once(" = ").map(|(name, _)| name));
+    let direct = direct(&packages());
+    let unused: Vec<_> =
+        named.filter(|name| !is_ours(name) && !direct.contains_key(*name)).collect();
+    assert_eq!(unused, [""; 0]);
+}

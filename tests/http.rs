@@ -1,0 +1,325 @@
+//! HTTP in bytes: commands as JSON, who is let in, and what hostile clients cannot do.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use tierce_harness::{Both, Launch, free_port, wait_until};
+
+use crate::launch;
+
+const LOCAL: &str = "Host: localhost\r\n";
+
+fn start() -> Both {
+    with(launch())
+}
+
+fn with(launch: Launch) -> Both {
+    Both::start(launch, "http-port")
+}
+
+/// A request with this head behind its first line, and this body.
+fn request(line: &str, head: &str, body: &[u8]) -> Vec<u8> {
+    let len = body.len();
+    let head =
+        format!("{line} HTTP/1.1\r\n{head}Content-Length: {len}\r\nConnection: close\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Status and body of the response to some bytes, however the connection ends.
+fn exchange(http: &Both, bytes: &[u8]) -> (u16, String) {
+    let mut stream = http.connect();
+    stream.write_all(bytes).expect("sent");
+    response(&mut stream)
+}
+
+/// All that comes until the server closes the connection, which is a reset if it has not read everything.
+fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("no end: {error}"),
+        _ => answer,
+    }
+}
+
+fn response(stream: &mut TcpStream) -> (u16, String) {
+    let answer = String::from_utf8(read_to_end(stream)).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+#[track_caller]
+fn check(http: &Both, line: &str, head: &str, body: &[u8], expected: (u16, &str)) {
+    let (status, answer) = exchange(http, &request(line, &format!("{LOCAL}{head}"), body));
+    assert_eq!((status, answer.as_str()), expected, "{line} {}", body.escape_ascii());
+}
+
+/// Status of a response whose body is an error with this text in it.
+#[track_caller]
+fn check_error(http: &Both, bytes: &[u8], status: u16, text: &str) {
+    let (is, body) = exchange(http, bytes);
+    assert!(
+        is == status && body.starts_with("{\"error\":\"") && body.contains(text),
+        "{is} {body}"
+    );
+}
+
+#[test]
+fn commands_are_json_paths_pipelines_and_transactions() {
+    let http = start();
+    let ok = (200, r#"{"result":"OK"}"#);
+    check(&http, "POST /", "", br#"["SET","k","v"]"#, ok);
+    check(&http, "GET /get/k", "", b"", (200, r#"{"result":"v"}"#));
+    check(&http, "POST /set/k?EX=100&XX", "", b"body", ok);
+    check(&http, "POST /", "", br#"["TTL","k"]"#, (200, r#"{"result":100}"#));
+    check(&http, "GET /get/absent", "", b"", (200, r#"{"result":null}"#));
+    let pipeline = br#"[["RPUSH","l","a","b"],["NOSUCH"],["INCR","l"],["LRANGE","l",0,-1]]"#;
+    let expected = concat!(
+        r#"[{"result":2},{"error":"ERR unknown command 'NOSUCH', with args beginning with: "},"#,
+        r#"{"error":"WRONGTYPE Operation against a key holding the wrong kind of value"},"#,
+        r#"{"result":["a","b"]}]"#
+    );
+    check(&http, "POST /pipeline", "", pipeline, (200, expected));
+    let transaction = br#"[["INCR","n"],["INCR","l"],["GET","n"]]"#;
+    let expected = concat!(
+        r#"[{"result":1},"#,
+        r#"{"error":"WRONGTYPE Operation against a key holding the wrong kind of value"},"#,
+        r#"{"result":"1"}]"#
+    );
+    check(&http, "POST /multi-exec", "", transaction, (200, expected));
+    let refused = request("POST /multi-exec", LOCAL, br#"[["INCR","n"],["NOSUCH"]]"#);
+    check_error(&http, &refused, 400, "EXECABORT Transaction discarded because of: ERR unknown");
+    http.server.connect().check("GET n", "\"1\"");
+}
+
+#[test]
+fn long_pipelines_and_commands_for_all_keys_run_as_well() {
+    let http = start();
+    let commands: Vec<_> = (0..500).map(|n| format!(r#"["SET","k{n}",{n}]"#)).collect();
+    let (status, body) = exchange(
+        &http,
+        &request("POST /pipeline", LOCAL, format!("[{}]", commands.join(",")).as_bytes()),
+    );
+    assert_eq!((status, body.matches(r#"{"result":"OK"}"#).count()), (200, 500), "{body}");
+    check(&http, "POST /dbsize", "", b"", (200, r#"{"result":500}"#));
+    check(
+        &http,
+        "POST /",
+        "",
+        br#"["EVAL","return redis.call('GET',KEYS[1])",1,"k7"]"#,
+        (200, r#"{"result":"7"}"#),
+    );
+    let (status, body) = exchange(&http, &request("POST /keys/k49*", LOCAL, b""));
+    assert_eq!((status, body.matches("\"k49").count()), (200, 11), "{body}");
+}
+
+#[test]
+fn bytes_come_back_in_base64() {
+    let http = start();
+    let base64 = "Upstash-Encoding: base64\r\n";
+    check(&http, "POST /set/k", base64, b"\xff\0\r\n\"", (200, r#"{"result":"OK"}"#));
+    check(&http, "GET /get/k", base64, b"", (200, r#"{"result":"/wANCiI="}"#));
+    check(&http, "POST /", base64, br#"["PING"]"#, (200, r#"{"result":"UE9ORw=="}"#));
+    check_error(&http, &request("GET /get/k", LOCAL, b""), 400, "Upstash-Encoding: base64");
+    check(&http, "POST /set/%FF%00/%fe", "", b"", (200, r#"{"result":"OK"}"#));
+    check(&http, "GET /get/%FF%00", base64, b"", (200, r#"{"result":"/g=="}"#));
+    let other = format!("{LOCAL}Upstash-Encoding: gzip\r\n");
+    check_error(&http, &request("GET /get/k", &other, b""), 400, "can be base64 only");
+}
+
+#[test]
+fn what_is_about_a_connection_or_waits_is_refused() {
+    let http = start();
+    for body in [
+        r#"["BLPOP","l",0]"#,
+        r#"["XREAD","BLOCK",0,"STREAMS","s","$"]"#,
+        r#"["WAIT",1,0]"#,
+        r#"["SUBSCRIBE","c"]"#,
+        r#"["MONITOR"]"#,
+        r#"["MULTI"]"#,
+        r#"["SELECT",1]"#,
+        r#"["AUTH","x"]"#,
+        r#"["CLIENT","REPLY","OFF"]"#,
+        r#"["SHUTDOWN"]"#,
+        r#"["WATCH","k"]"#,
+        r#"["HELLO",3]"#,
+    ] {
+        check_error(&http, &request("POST /", LOCAL, body.as_bytes()), 400, "requests over HTTP");
+    }
+    check(&http, "POST /", "", br#"["XREAD","STREAMS","s","0"]"#, (200, r#"{"result":null}"#));
+    for body in ["", "[]", "{}", "[[\"GET\",\"k\"]]", "[\"GET\",null]", "[\"GET\",\"\\ud800\"]"] {
+        check_error(&http, &request("POST /", LOCAL, body.as_bytes()), 400, "ERR ");
+    }
+}
+
+#[test]
+fn users_have_their_rights_and_nobody_else_has_any() {
+    let launch = launch().with("requirepass", "secret");
+    let http = with(launch);
+    let get = |authorization: &str| {
+        request("GET /get/a", &format!("{LOCAL}Authorization: {authorization}\r\n"), b"")
+    };
+    check_error(&http, &request("GET /get/a", LOCAL, b""), 401, "NOAUTH");
+    for wrong in
+        ["Bearer guess", "Bearer", "Basic ZGVmYXVsdDpndWVzcw==", "Digest secret", "Basic !"]
+    {
+        let (status, body) = exchange(&http, &get(wrong));
+        assert_eq!(status, 401, "{wrong}: {body}");
+    }
+    assert_eq!(exchange(&http, &get("Bearer secret")), (200, r#"{"result":null}"#.to_owned()));
+    // default:secret
+    assert_eq!(exchange(&http, &get("Basic ZGVmYXVsdDpzZWNyZXQ=")).0, 200);
+    let mut admin = http.server.connect();
+    admin.ask("AUTH secret");
+    admin.ask("ACL SETUSER ann on >word ~a +get");
+    assert_eq!(exchange(&http, &get("Bearer ann:word")).0, 200);
+    for denied in ["GET /get/b", "POST /set/a/1"] {
+        let head = format!("{LOCAL}Authorization: Bearer ann:word\r\n");
+        check_error(&http, &request(denied, &head, b""), 403, "NOPERM");
+    }
+    admin.ask("ACL DELUSER ann");
+    assert_eq!(exchange(&http, &get("Bearer ann:word")).0, 401);
+}
+
+/// A page that the user of this machine visits makes the browser send requests here.
+#[test]
+fn web_pages_are_kept_out() {
+    let http = with(launch().with("http-origins", "https://app.example"));
+    http.server.connect().ask("SET k v");
+    let set = br#"["SET","k","hacked"]"#;
+    for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io:80", ""] {
+        check_error(
+            &http,
+            &request("POST /", &format!("Host: {host}\r\n"), set),
+            421,
+            "http-hosts",
+        );
+    }
+    for sent in [
+        "Origin: http://evil.example",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-site",
+    ] {
+        let head = format!("{LOCAL}{sent}\r\n");
+        check_error(&http, &request("POST /", &head, set), 403, "http-origins");
+        check_error(&http, &request("GET /set/k/hacked", &head, b""), 403, "http-origins");
+        check_error(&http, &request("OPTIONS /", &head, b""), 403, "http-origins");
+    }
+    // The image of an old browser.
+    for path in ["GET /set/k/hacked", "GET /flushall", "GET /config/set/maxmemory/1"] {
+        check_error(&http, &request(path, LOCAL, b""), 400, "may only read");
+    }
+    http.server.connect().check("GET k", "\"v\"");
+    let allowed = format!("{LOCAL}Origin: https://app.example\r\nSec-Fetch-Site: cross-site\r\n");
+    assert_eq!(exchange(&http, &request("OPTIONS /", &allowed, b"")).0, 204);
+    assert_eq!(exchange(&http, &request("POST /", &allowed, br#"["GET","k"]"#)).0, 200);
+    for host in ["127.0.0.1:7", "[::1]:7", "LOCALHOST"] {
+        let head = format!("Host: {host}\r\n");
+        assert_eq!(exchange(&http, &request("GET /get/k", &head, b"")).0, 200, "{host}");
+    }
+}
+
+#[test]
+fn huge_bodies_are_refused_before_they_have_come() {
+    let http = with(launch().with("http-max-body", "10kb"));
+    let head = format!("POST /set/k HTTP/1.1\r\n{LOCAL}Content-Length: 99999999999\r\n\r\n");
+    check_error(&http, head.as_bytes(), 413, "http-max-body");
+    let mut chunked = format!("POST /set/k HTTP/1.1\r\n{LOCAL}Transfer-Encoding: chunked\r\n\r\n");
+    chunked += &format!("2801\r\n{}\r\n", "x".repeat(0x2801));
+    check_error(&http, chunked.as_bytes(), 413, "http-max-body");
+    check(&http, "POST /set/k", "", &[b'x'; 10 << 10], (200, r#"{"result":"OK"}"#));
+    check(&http, "POST /strlen/k", "", b"", (200, r#"{"result":10240}"#));
+}
+
+/// Neither half a head nor half a body holds a connection for longer than `http-timeout`.
+#[test]
+fn clients_that_send_slowly_are_closed() {
+    let http = with(launch().with("http-timeout", "3"));
+    let mut silent = http.connect();
+    let mut slow = http.connect();
+    slow.write_all(b"GET /get/k HTTP/1.1\r\nHost: loc").expect("sent");
+    let mut body = http.connect();
+    let head = format!("POST /set/k HTTP/1.1\r\n{LOCAL}Content-Length: 10\r\n\r\nhalf");
+    body.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(response(&mut body).0, 408);
+    for stream in [&mut silent, &mut slow] {
+        let rest = read_to_end(stream);
+        assert!(!rest.starts_with(b"HTTP/1.1 200"), "{}", rest.escape_ascii());
+    }
+}
+
+#[test]
+fn connections_are_limited_and_places_come_free() {
+    let http = with(launch().with("http-maxclients", "2"));
+    let mut held: Vec<_> = (0..2).map(|_| http.connect()).collect();
+    for stream in &mut held {
+        // Keep-alive: the place stays taken.
+        stream.write_all(format!("GET /healthz HTTP/1.1\r\n{LOCAL}\r\n").as_bytes()).expect("sent");
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).expect("received");
+        assert_eq!(&first, b"HTTP/1.1 200 OK");
+    }
+    let mut third = http.connect();
+    assert_eq!(response(&mut third).0, 503);
+    drop(held);
+    wait_until("a place is free", || {
+        let mut stream = http.connect();
+        let asked = request("GET /healthz", LOCAL, b"");
+        let mut answer = Vec::new();
+        stream.write_all(&asked).is_ok()
+            && stream.read_to_end(&mut answer).is_ok()
+            && answer.starts_with(b"HTTP/1.1 200")
+    });
+}
+
+#[test]
+fn health_is_told_without_a_password() {
+    let http = with(launch().with("requirepass", "secret"));
+    check(&http, "GET /healthz", "", b"", (200, "alive\n"));
+    check(&http, "GET /readyz", "", b"", (200, "ready\n"));
+}
+
+#[test]
+fn config_set_opens_moves_and_closes_the_port() {
+    let server = launch().start();
+    let mut admin = server.connect();
+    let ports = [free_port(), free_port()];
+    let is_open = |port: u16| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+    admin.check(&format!("CONFIG SET http-port {}", ports[0]), "+OK");
+    assert!(is_open(ports[0]));
+    admin.check(&format!("CONFIG SET http-port {}", ports[1]), "+OK");
+    wait_until("the port has moved", || is_open(ports[1]) && !is_open(ports[0]));
+    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = taken.local_addr().expect("bound").port();
+    let refused = admin.ask(&format!("CONFIG SET http-port {port}"));
+    assert!(refused.to_string().contains("is in use"), "{refused}");
+    assert!(is_open(ports[1]));
+    admin.check("CONFIG SET http-port 0", "+OK");
+    assert!(!is_open(ports[1]));
+}
+
+/// What CLIENT PAUSE holds back ends with an error after `http-timeout`, and others are served meanwhile.
+#[test]
+fn what_is_held_back_ends_in_an_error() {
+    let http = with(launch().with("http-timeout", "3"));
+    http.server.connect().ask("CLIENT PAUSE 60000 WRITE");
+    let mut held = http.connect();
+    held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
+    check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
+    let (status, body) = response(&mut held);
+    assert!(status == 400 && body.contains("held back for too long"), "{status} {body}");
+}
+
+/// The server ends although a request waits for a pause of an hour to end.
+#[test]
+fn the_end_waits_for_no_pause() {
+    let mut http = with(launch().with("http-timeout", "3600"));
+    http.server.connect().ask("CLIENT PAUSE 3600000 WRITE");
+    let mut held = http.connect();
+    held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
+    // Another request is answered, so that one has been read.
+    check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
+    http.server.connect().send("SHUTDOWN NOSAVE\r\n");
+    assert!(http.server.wait_for_end().success());
+}

@@ -1,0 +1,72 @@
+//! Clients that send more long commands than can be served keep others waiting for one turn, not for all they sent.
+
+use tierce_harness::encode;
+
+use crate::launch;
+
+/// Commands of a pipeline, which all fit into what the server receives at once.
+const COMMANDS: usize = 500;
+
+/// Elements that each of them looks at: nearly as many as may be on a worker.
+const ELEMENTS: usize = 9_999;
+
+/// So many turns at least. Each command takes 50 µs on the fastest machines, so a turn of half a millisecond ends after
+/// ten of them.
+const TURNS_MIN: i64 = 20;
+
+/// How often the only worker has looked for work.
+fn turns(info: &str) -> i64 {
+    let line = info.lines().find_map(|line| line.strip_prefix("eventloop_cycles:"));
+    line.expect("the field").parse().expect("a number")
+}
+
+#[test]
+fn a_pipeline_of_long_commands_takes_many_turns() {
+    let server = launch().with("threads", "1").start();
+    let mut c = server.connect();
+    let push = [vec!["RPUSH", "list"], vec!["x"; ELEMENTS]].concat();
+    assert_eq!(c.call(&push).int(), ELEMENTS as i64);
+    c.check("RPUSH other first", ":1");
+    let before = turns(c.ask("INFO stats").text());
+    // What follows a turn's end is parsed anew: nothing is lost, done twice, or out of order.
+    let pipeline: Vec<u8> = (0..COMMANDS)
+        .flat_map(|number| {
+            let number = number.to_string();
+            [encode(&["LPOS", "list", "none"]), encode(&["ECHO", &number]), encode(&["INCR", "n"])]
+        })
+        .flatten()
+        .collect();
+    c.send(pipeline);
+    for number in 0..COMMANDS {
+        c.expect("nil");
+        c.expect(&format!("{:?}", number.to_string()));
+        c.expect(&format!(":{}", number + 1));
+    }
+    let taken = turns(c.ask("INFO stats").text()) - before;
+    assert!(taken >= TURNS_MIN, "{taken} turns");
+}
+
+/// A connection that has stopped in the middle of its input takes no more of it until that is done.
+#[test]
+fn what_waits_for_its_turn_stays_in_the_socket() {
+    let server = launch().with("threads", "1").start();
+    let mut c = server.connect();
+    c.call(&[vec!["RPUSH", "list"], vec!["x"; ELEMENTS]].concat());
+    let mut watcher = server.connect();
+    // Several times what is received at once.
+    let sent = encode(&["LPOS", "list", "none"]).repeat(COMMANDS * 8);
+    let mut sender = c.sender();
+    let id = c.ask("CLIENT ID").int();
+    let writer = std::thread::spawn(move || std::io::Write::write_all(&mut sender, &sent));
+    let mut most: usize = 0;
+    for number in 0..COMMANDS * 8 {
+        c.expect("nil");
+        if number % 100 == 0 {
+            let list = watcher.ask(&format!("CLIENT LIST ID {id}"));
+            let kept = list.text().split_once("qbuf=").expect("the field").1;
+            most = most.max(kept.split(' ').next().expect("a word").parse().expect("a number"));
+        }
+    }
+    writer.join().expect("no panic").expect("all sent");
+    assert!(most <= 2 * 64 * 1024, "{most} bytes");
+}
