@@ -20,12 +20,24 @@ pub(super) static COMMANDS: &[Spec] = &[
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("2.8.0", "O(1)")
-        .doc("replicationid offset", "Begins or continues the stream to a replica."),
+        .doc("replicationid offset", "Begins or continues the stream to a replica.")
+        .example(
+            r#"
+            > PSYNC ? -1
+            (error) ERR ...
+            "#,
+        ),
     Spec::new("sync", Group::Server, no_arguments!(sync))
         .flags(FLAGS)
         .locks(Scope::Apart)
         .since("1.0.0", "O(1)")
-        .doc("", "Begins the stream to a replica of an old version."),
+        .doc("", "Begins the stream to a replica of an old version.")
+        .example(
+            r#"
+            > SYNC
+            (error) ERR ...
+            "#,
+        ),
 ];
 
 fn psync(ctx: &mut Context<'_, '_>, [id, offset]: [&[u8]; 2]) -> Done {

@@ -24,7 +24,13 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::new("replconf", Group::Server, man
     )
     .locks(Scope::Apart)
     .since("3.0.0", "O(1)")
-    .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")];
+    .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")
+    .example(
+        r#"
+        > REPLCONF listening-port 6380 capa eof
+        OK
+        "#,
+    )];
 
 fn replconf(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     let mut left = options;
