@@ -265,3 +265,148 @@ fn who_reads_slowly_gets_everything() {
         server.connect().check("PING", "+PONG");
     }
 }
+
+/// A number of INFO.
+fn info(c: &mut Connection, name: &str) -> usize {
+    let text = c.ask("INFO everything").text().to_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("{name}: {text}")).parse().expect("a number")
+}
+
+/// Begins a request that occupies so much, and waits until the server has it.
+fn occupy(admin: &mut Connection, c: &mut Connection, bytes: usize) {
+    let id = c.ask("CLIENT ID").int();
+    c.send(
+        [format!("*2\r\n$3\r\nGET\r\n${bytes}\r\n").as_bytes(), &vec![b'x'; bytes - 1]].concat(),
+    );
+    wait_until("it has arrived, or the client has gone", || {
+        let list = admin.ask("CLIENT LIST").text().to_owned();
+        let line = list.lines().find(|line| line.starts_with(&format!("id={id} ")));
+        line.is_none_or(|line| {
+            let (_, rest) = line.split_once(" tot-mem=").expect("it is listed");
+            let digits = rest.split(' ').next().expect("a number");
+            digits.parse::<usize>().expect("a number") >= bytes
+        })
+    });
+}
+
+#[test]
+fn the_client_that_occupies_most_is_closed_at_maxmemory_clients() {
+    let server = server();
+    let mut admin = server.connect();
+    admin.check("CONFIG SET maxmemory-clients 24mb", "+OK");
+    let (mut small, mut large, mut last) = (server.connect(), server.connect(), server.connect());
+    occupy(&mut admin, &mut small, 3 << 20);
+    occupy(&mut admin, &mut large, 14 << 20);
+    assert_eq!(info(&mut admin, "evicted_clients"), 0);
+    occupy(&mut admin, &mut last, 7 << 20);
+    wait_until("one has gone", || info(&mut admin, "evicted_clients") == 1);
+    large.expect_closed();
+    for mut c in [small, last] {
+        c.send("x\r\n");
+        c.expect("nil");
+    }
+    admin.check("PING", "+PONG");
+}
+
+#[test]
+fn clients_with_no_evict_are_never_closed_at_maxmemory_clients() {
+    let server = server();
+    let mut admin = server.connect();
+    admin.check("CLIENT NO-EVICT on", "+OK");
+    let (mut protected, mut other) = (server.connect(), server.connect());
+    protected.check("CLIENT NO-EVICT on", "+OK");
+    occupy(&mut admin, &mut protected, 8 << 20);
+    occupy(&mut admin, &mut other, 2 << 20);
+    // What the protected one occupies counts, so that the other one has to go.
+    admin.check("CONFIG SET maxmemory-clients 4mb", "+OK");
+    wait_until("the other one has gone", || info(&mut admin, "evicted_clients") == 1);
+    other.expect_closed();
+    protected.send("x\r\n");
+    protected.expect("nil");
+}
+
+#[test]
+fn a_share_of_maxmemory_limits_clients_only_while_there_is_a_maxmemory() {
+    let server = server();
+    let mut admin = server.connect();
+    admin.check("CONFIG SET maxmemory-clients 5%", "+OK");
+    admin.check("CONFIG GET maxmemory-clients", "[\"maxmemory-clients\", \"5%\"]");
+    let mut c = server.connect();
+    occupy(&mut admin, &mut c, 8 << 20);
+    assert_eq!(info(&mut admin, "evicted_clients"), 0);
+    admin.check("CONFIG SET maxmemory 100mb", "+OK");
+    wait_until("it has gone", || info(&mut admin, "evicted_clients") == 1);
+    c.expect_closed();
+    admin.check("CONFIG SET maxmemory 0", "+OK");
+}
+
+/// Replies that a client leaves unread count, and what it has queued.
+#[test]
+fn replies_and_queued_requests_count_towards_maxmemory_clients() {
+    let server = launch().with("maxmemory-clients", "6mb").start();
+    let mut admin = server.connect();
+    let value = vec![b'x'; 2 << 20];
+    admin.call(&[&b"SET"[..], b"k", &value]);
+    let mut reader = server.connect();
+    reader.send(encode(&["GET", "k"]).repeat(20));
+    wait_until("it has gone", || info(&mut admin, "evicted_clients") == 1);
+    let mut queuing = server.connect();
+    queuing.check("MULTI", "+OK");
+    let set = encode(&[&b"SET"[..], b"k", &value]);
+    // The server may close before it has taken everything.
+    let _ = queuing.try_send(set.repeat(4));
+    wait_until("it has gone", || info(&mut admin, "evicted_clients") == 2);
+    admin.check("PING", "+PONG");
+}
+
+#[test]
+fn clients_of_other_protocols_count_towards_maxmemory_clients() {
+    let ports = [free_port(), free_port()];
+    let server = launch()
+        .with("maxmemory-clients", "4mb")
+        .with("item-size-max", "8mb")
+        .with("memcached-port", &ports[0].to_string())
+        .with("pedrokv-port", &ports[1].to_string())
+        .start();
+    let mut admin = server.connect();
+    let mut memcached = Connection::tcp(([127, 0, 0, 1], ports[0]).into());
+    let set = [format!("set k 0 0 {}\r\n", 6 << 20).as_bytes(), &vec![b'x'; 5 << 20]].concat();
+    let _ = memcached.try_send(&set);
+    wait_until("it has gone", || info(&mut admin, "evicted_clients") == 1);
+    // Frames of PedroKV are short, so that its clients only hold up others.
+    let mut pedrokv = Connection::tcp(([127, 0, 0, 1], ports[1]).into());
+    admin.check("CONFIG SET maxmemory-clients 0", "+OK");
+    pedrokv.send("x");
+    wait_until("it is listed", || admin.ask("CLIENT LIST").text().lines().count() == 2);
+    admin.check("CLIENT NO-EVICT on", "+OK");
+    admin.check("CONFIG SET maxmemory-clients 1", "+OK");
+    wait_until("it has gone", || info(&mut admin, "evicted_clients") == 2);
+    pedrokv.expect_closed();
+}
+
+/// `mem_clients_normal` and `tot-mem` tell what connections cost, as the system sees it.
+#[test]
+fn what_clients_occupy_is_what_the_process_takes_for_them() {
+    const CLIENTS: usize = 40;
+    const EACH: usize = 1 << 20;
+    let server = server();
+    let mut admin = server.connect();
+    admin.check("PING", "+PONG");
+    let (counted, resident) = (info(&mut admin, "mem_clients_normal"), server.resident_bytes());
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for c in &mut clients {
+        // Many short arguments: what is known of each takes more than its bytes.
+        c.send(["*200000\r\n".to_owned(), "$1\r\nx\r\n".repeat(EACH / 7)].concat());
+    }
+    let received = || admin.ask("CLIENT LIST").text().matches(" qbuf=10").count();
+    let mut received = received;
+    wait_until("all has arrived", || received() == CLIENTS);
+    let counted = info(&mut admin, "mem_clients_normal") - counted;
+    let resident = server.resident_bytes() - resident;
+    assert!(counted > CLIENTS * EACH, "{counted} counted");
+    assert!(
+        counted > resident * 3 / 4 && counted < resident * 3 / 2,
+        "{counted} counted, {resident} taken"
+    );
+}

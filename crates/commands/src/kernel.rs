@@ -4,6 +4,7 @@
 //! [`Front`]; without one, as in the import of a file, nothing is sent.
 
 use std::ops::Deref;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -536,6 +537,15 @@ impl Kernel {
     ) {
         let (object, username) = (called.to_vec(), username.to_vec());
         self.log_denied(client, command, Denied { reason: Reason::Auth, origin, object, username });
+    }
+
+    /// The line of `CLIENT LIST` about a client.
+    pub fn describe_client(&self, client: &Client, now_ms: i64) -> String {
+        let command = match client.last_command.load(Relaxed) {
+            0 => "NULL",
+            id => self.command_name(CommandId(id - 1)),
+        };
+        client.describe(now_ms, command)
     }
 
     fn log_denied(&self, client: &Client, command: &str, denied: Denied) {

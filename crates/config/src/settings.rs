@@ -177,6 +177,20 @@ impl Settings {
         }
     }
 
+    /// Bytes that all clients together may occupy, 0 for no limit. A share of `maxmemory` is none while that has none.
+    pub fn client_memory_limit(&self) -> u64 {
+        const LIMIT: DirectiveId = DirectiveId::of("maxmemory-clients");
+        const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
+        match self.value(LIMIT) {
+            Value::Memory(bytes) => *bytes,
+            Value::Percent(percent) => {
+                let share = u128::from(self.bytes(MAXMEMORY)) * u128::from(*percent) / 100;
+                u64::try_from(share).unwrap_or(u64::MAX)
+            }
+            _ => wrong_kind(LIMIT),
+        }
+    }
+
     /// The save points.
     pub fn save_points(&self) -> &[SavePoint] {
         const SAVE: DirectiveId = DirectiveId::of("save");

@@ -422,11 +422,11 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_named_if_it_differs_from_the_default() {
-        let conf = "appendonly no\nactiverehashing no\nslave-priority 5\nport 1\n\
+        let conf = "appendonly no\nactiverehashing no\nrepl-disable-tcp-nodelay yes\nport 1\n\
                     list-max-ziplist-value 3\n";
         let loaded = load(conf, "--hz 10 --io-threads 4", &[]).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        let begins = ["-:3: slave-priority: ", "-:2: activerehashing: ", "--io-threads: "];
+        let begins = ["-:3: repl-disable-tcp-nodelay: ", "-:2: activerehashing: ", "--io-threads: "];
         assert_eq!(notes.len(), begins.len(), "{notes:?}");
         for (note, begin) in notes.iter().zip(begins) {
             assert!(note.starts_with(&format!("{begin}accepted without effect. ")), "{note}");
@@ -482,7 +482,7 @@ mod tests {
         let conf = "requirepass a b\n";
         let error = load(conf, "", &[]).expect_err("two arguments");
         assert_eq!(error, "-:1: requirepass: wrong number of arguments");
-        let error = load("masterauth hunter2", "", &[]).expect_err("no replicas");
+        let error = load("masterauth hunter2 x", "", &[]).expect_err("two arguments");
         assert!(!error.contains("hunter2"), "{error}");
         assert_eq!(environment::read([("TIERCE_REQUIREPASS".into(), "a b".into())]).len(), 1);
     }

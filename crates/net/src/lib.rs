@@ -35,4 +35,4 @@ pub use tierce_output::{
     ATTACH_BYTES_MIN, Mark, OUTPUT_CLASSES, Output, OutputClass, OutputLimit, OutputLimits,
 };
 pub use tls::TlsSettings;
-pub use worker::conns::{ConnMut, ConnState, ConnView, Conns};
+pub use worker::conns::{ConnMut, ConnState, ConnView, Conns, idle_conn_bytes};

@@ -30,11 +30,20 @@ pub enum AnySession {
 
 impl AnySession {
     /// The part that others may see.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &Arc<Client> {
         match self {
             Self::Resp(session) => &session.caller.client,
             Self::Memcached(session) => &session.client,
             Self::PedroKv(session) => &session.client,
+        }
+    }
+
+    /// Memory for the state of an incomplete request.
+    #[inline]
+    pub fn parser_bytes(&self) -> usize {
+        match self {
+            Self::Resp(session) => session.parser.memory_bytes(),
+            Self::Memcached(_) | Self::PedroKv(_) => 0,
         }
     }
 
@@ -239,6 +248,7 @@ fn deliver_result(
     }
     results::write(output, caller.proto, deferred, result);
     caller.invalidate(&kernel.pubsub, invalidation, output);
-    caller.client.note_output(output.pending());
+    caller.client.note_output(Client::backlog_of(output));
+    kernel.clients.memory.count(&caller.client);
     true
 }

@@ -8,6 +8,7 @@
 
 use tierce_net::{Conns, NextTurn};
 
+use crate::clients::Client;
 use crate::connection::AnySession;
 use crate::kernel::Kernel;
 use crate::pubsub::{Pending, To};
@@ -92,7 +93,9 @@ impl Pacing {
                 return SEND_COST + bytes / BYTES_PER_COST;
             }
             // It reads slowly, or gets its second run in this turn.
-            session.caller.client.note_output(output.pending());
+            let client = &session.caller.client;
+            client.note_output(Client::backlog_of(output));
+            kernel.clients.memory.count(client);
             1 + bytes / BYTES_PER_COST
         });
         if !kernel.pubsub.has_deliveries(worker) {

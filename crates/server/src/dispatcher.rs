@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tierce_keyspace::Freed;
 use tierce_net::{
-    CloseReason, ConnInfo, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn, Now, Refusal,
-    Service, WorkerId,
+    CloseReason, ConnInfo, ConnState, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn,
+    Now, Refusal, Service, WorkerId,
 };
 
 use crate::acknowledge::Awaiting;
@@ -31,7 +31,7 @@ use crate::session::Session;
 use crate::set_aside::SetAside;
 use crate::stats::Stat;
 use crate::suspend::on_hangup;
-use crate::waiting::{self, Obstacle};
+use crate::waiting::{self, ConnAddress, Obstacle};
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled \
@@ -95,12 +95,12 @@ impl Dispatcher {
                 let (session, output) = conn.split();
                 if session.is_monitor() {
                     output.buffer().extend_from_slice(&line);
+                    session.client().note_output(Client::backlog_of(output));
+                    self.0.clients.memory.count(session.client());
                 }
             }),
             Notice::NoteBacklogs => conns.iter().for_each(|conn| {
-                let client = conn.session.client();
-                client.note_backlogs(conn.state.input_bytes, conn.state.output_bytes);
-                client.input_capacity.store(conn.state.input_capacity, Relaxed);
+                note_state(&self.0, conn.session, conn.state);
             }),
             Notice::Saved { .. } | Notice::LogSwitched(_) | Notice::StaysUp => {
                 conns.for_each(|conn| {
@@ -151,7 +151,10 @@ impl Dispatcher {
             io.hold_output(at);
         }
         let apart = io.apart().map_or(0, |(_, len)| len);
-        session.client().note_backlogs(io.input().len() + apart, io.output().pending());
+        let client = session.client();
+        client.note_backlogs(io.input().len() + apart, Client::backlog_of(io.output()));
+        client.parser_bytes.store(session.parser_bytes(), Relaxed);
+        server.clients.memory.count(client);
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
         } else if flow == Flow::Close {
@@ -184,6 +187,23 @@ impl Dispatcher {
         locks.take_unserved();
         let (counters, served) = (self.0.counters(worker.index), &mut worker.memory.served);
         blocking::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
+    }
+
+    /// Closes a client that was chosen for it, unless it occupies less by now.
+    #[cold]
+    fn evict(&self, worker: &Worker, conn: ConnAddress, conns: &mut Conns<'_, AnySession>) {
+        let (server, now_ms) = (&self.0, conns.now().unix_ms as i64);
+        let Some(mut conn) = conns.get(conn_at(conn)) else { return };
+        let state = conn.state();
+        let client = Arc::clone(conn.session().client());
+        note_backlogs(&client, state);
+        if !server.clients.memory.is_due(&client) {
+            return;
+        }
+        let line = server.describe_client(&client, now_ms);
+        server.log.notice(format_args!("Evicting client: {line}"));
+        server.counters(worker.index).add(Stat::EvictedClients, 1);
+        conn.close();
     }
 
     /// The last word to a client for which there is no room.
@@ -233,6 +253,7 @@ impl Service for Dispatcher {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(Self::too_many(info.listener)));
         }
+        server.clients.memory.count(&client);
         Ok(match info.listener {
             MEMCACHED => {
                 client.db.store(server.memcached.db.get() as u16, Relaxed);
@@ -306,6 +327,9 @@ impl Service for Dispatcher {
         conns: &mut Conns<'_, AnySession>,
         now: Now,
     ) -> NextTurn {
+        if self.0.clients.memory.is_exceeded() {
+            self.0.evict_clients();
+        }
         worker.awaiting.turn_end(&self.0);
         worker.set_aside.turn_end();
         let mut next = worker.fetcher.turn_end(&self.0, conns, now);
@@ -375,6 +399,7 @@ impl Service for Dispatcher {
             // At the end of this turn.
             Message::Deliver => {}
             Message::ServeWaiters => self.serve_waiters(worker, conns.now()),
+            Message::EvictClient(conn) => self.evict(worker, conn, conns),
             Message::Freed(freed) => self.go_on_with(worker, freed, conns),
         }
     }
@@ -409,6 +434,17 @@ impl Service for Dispatcher {
         }
         server.clients.remove(session.client().id);
     }
+}
+
+/// Lets others see what waits at a client's connection, and counts it.
+fn note_state(kernel: &Kernel, session: &AnySession, state: ConnState) {
+    note_backlogs(session.client(), state);
+    kernel.clients.memory.count(session.client());
+}
+
+fn note_backlogs(client: &Client, state: ConnState) {
+    client.note_backlogs(state.input_bytes, state.output_bytes);
+    client.input_capacity.store(state.input_capacity, Relaxed);
 }
 
 /// The turn that comes first.
@@ -451,7 +487,8 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
         }
         Endpoints::Unix => (unix_path(), unix_path(), true, true),
     };
-    Origin { conn: address_of(info.key), addr, laddr, fd: info.fd, unix, local }
+    let connection_bytes = tierce_net::idle_conn_bytes::<AnySession>();
+    Origin { conn: address_of(info.key), addr, laddr, fd: info.fd, unix, local, connection_bytes }
 }
 
 /// Moves the end of the client's patience; free when it is already armed.

@@ -59,6 +59,8 @@ pub enum Message {
     Deliver,
     /// Keys have changed for which clients wait that were not served yet.
     ServeWaiters,
+    /// One of its clients has to go, if it still occupies as much as it seems.
+    EvictClient(ConnAddress),
     /// Shards are free for which the worker has set requests aside.
     Freed(Freed),
 }
@@ -228,6 +230,21 @@ impl Server {
         }
     }
 
+    /// Has clients closed while all of them occupy more than `maxmemory-clients`, those that occupy most first.
+    #[cold]
+    pub fn evict_clients(&self) {
+        let (memory, Some(net)) = (&self.clients.memory, self.net.get()) else { return };
+        while memory.is_exceeded() {
+            let Some(client) = memory.choose() else { break };
+            net.post(WorkerId(client.conn.worker), Message::EvictClient(client.conn));
+        }
+        if memory.note_exhausted(memory.is_exceeded()) {
+            self.log.warning(format_args!(
+                "All clients together occupy more than maxmemory-clients, and none of them can be closed"
+            ));
+        }
+    }
+
     /// Waits until the end is asked for, running the server's cron meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         self.shutdown().wait(CRON_EVERY, || self.cron())
@@ -239,7 +256,7 @@ impl Server {
         self.memcached.flush_if_due(&self.kernel, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago, and the memory behind the
         // beginning of a request changes.
-        if self.clients.largest_backlogs() != (0, 0) {
+        if self.clients.memory.is_limited() || self.clients.largest_backlogs() != (0, 0) {
             self.tell_all(&Notice::NoteBacklogs);
         }
         self.engine.cron();

@@ -496,6 +496,8 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
     const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
+    const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
+    const MAXMEMORY_CLIENTS: DirectiveId = DirectiveId::of("maxmemory-clients");
     let watch = |id, act: Box<dyn Fn(&Settings) + Send + Sync>| {
         server.config.on_change([id], move |settings| {
             act(settings);
@@ -517,6 +519,12 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
             handle.broadcast(|_| Message::Notice(Notice::IdleTimeout { timeout_ms }));
         }),
     );
+    let clients = Arc::clone(&server.clients);
+    clients.limit_memory(server.config.settings().client_memory_limit());
+    server.config.on_change([MAXMEMORY_CLIENTS, MAXMEMORY], move |settings| {
+        clients.limit_memory(settings.client_memory_limit());
+        Ok(())
+    });
     let workers = server.workers();
     server.config.on_change([MAXCLIENTS], move |settings| {
         raise_descriptors(settings.count(MAXCLIENTS), workers).map_err(|fitting| {

@@ -8,9 +8,11 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 use tierce_keyspace::{Waiter, WatchState};
+use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
 use super::Results;
+use super::memory::NO_BUCKET;
 use crate::acl::User;
 use crate::command::CommandId;
 use crate::config::Peer;
@@ -74,6 +76,15 @@ pub struct Client {
     pub input_capacity: AtomicUsize,
     /// Bytes that wait until it reads.
     pub output_bytes: AtomicUsize,
+    /// Memory of its connection beside its buffers: the state of an incomplete request.
+    pub parser_bytes: AtomicUsize,
+    /// What it occupies, as it was counted last towards `maxmemory-clients`.
+    pub(super) counted_bytes: AtomicUsize,
+    /// Where it is among clients of its size.
+    pub(super) bucket: AtomicU8,
+    /// Where it was when it was chosen to be closed.
+    pub(super) chosen_bucket: AtomicU8,
+    connection_bytes: usize,
 }
 
 /// About what a watched key with a short name takes.
@@ -97,6 +108,8 @@ pub struct Origin {
     pub unix: bool,
     /// Is on this machine.
     pub local: bool,
+    /// Memory of a connection that is idle.
+    pub connection_bytes: usize,
 }
 
 /// What a client says of itself; none of it is checked.
@@ -137,6 +150,8 @@ impl ClientFlags {
     pub const GONE: Self = Self(1 << 9);
     /// Gets results of other clients' commands (`CLIENT ACCEPTNB`).
     pub const ACCEPTS_RESULTS: Self = Self(1 << 10);
+    /// Has been chosen to be closed for `maxmemory-clients`.
+    pub const EVICTED: Self = Self(1 << 12);
 
     /// Is a replica.
     pub const REPLICA: Self = Self(1 << 11);
@@ -158,7 +173,7 @@ impl ClientFlags {
 impl Client {
     /// A client that has just come from there.
     pub fn new(origin: Origin, now_ms: i64) -> Self {
-        let Origin { conn, addr, laddr, fd, unix, local } = origin;
+        let Origin { conn, addr, laddr, fd, unix, local, connection_bytes } = origin;
         Self {
             id: conn.id,
             addr,
@@ -185,6 +200,11 @@ impl Client {
             input_bytes: AtomicUsize::new(0),
             input_capacity: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
+            parser_bytes: AtomicUsize::new(0),
+            counted_bytes: AtomicUsize::new(0),
+            bucket: AtomicU8::new(NO_BUCKET),
+            chosen_bucket: AtomicU8::new(0),
+            connection_bytes,
         }
     }
 
@@ -246,7 +266,6 @@ impl Client {
     }
 
     /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.
-    /// A few replies that are about to be sent are no backlog.
     #[inline]
     pub fn note_backlogs(&self, input: usize, output: usize) {
         self.input_bytes.store(input, Relaxed);
@@ -256,8 +275,16 @@ impl Client {
     /// The same for output alone.
     #[inline]
     pub fn note_output(&self, output: usize) {
-        let output = if output > OUTPUT_IN_PASSING_MAX { output } else { 0 };
         self.output_bytes.store(output, Relaxed);
+    }
+
+    /// What to note of the output that waits behind a call. A few replies that are about to be sent are no backlog, if
+    /// nothing was in front of them.
+    #[inline]
+    #[must_use]
+    pub fn backlog_of(output: &Output) -> usize {
+        let pending = output.pending();
+        if pending > OUTPUT_IN_PASSING_MAX || output.follows_unsent() { pending } else { 0 }
     }
 
     /// Lets others see how many requests it has queued since MULTI, and the memory that they occupy.
@@ -276,7 +303,9 @@ impl Client {
         let subscriptions: usize =
             self.subscriptions.iter().map(|count| count.load(Relaxed) as usize).sum();
         size_of::<Self>()
+            + self.connection_bytes
             + input
+            + self.parser_bytes.load(Relaxed)
             + self.output_bytes.load(Relaxed)
             + self.queued_bytes.load(Relaxed)
             + self.results.lock().memory_bytes()

@@ -6,6 +6,7 @@
 mod client;
 mod deferred;
 mod filter;
+mod memory;
 mod pause;
 mod registry;
 mod strangers;
@@ -13,6 +14,7 @@ mod strangers;
 pub use self::client::{Client, ClientFlags, Identity, Origin};
 pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending, Results, Terms};
 pub use self::filter::Filter;
+pub use self::memory::ClientMemory;
 pub use self::pause::{Pause, PauseMode};
 pub use self::registry::Registry;
 pub use self::strangers::{

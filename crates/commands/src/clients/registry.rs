@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::{Client, ClientFlags, Filter, Pending};
+use super::{Client, ClientFlags, ClientMemory, Filter, Pending};
 
 /// The clients by their ids, which is also the order in which they came.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub struct Registry {
     monitors: AtomicUsize,
     /// Results that come later.
     pub pending: Pending,
+    /// What they occupy, while that is limited.
+    pub memory: ClientMemory,
 }
 
 impl Registry {
@@ -34,9 +36,18 @@ impl Registry {
 
     /// Forgets a client that has gone.
     pub fn remove(&self, id: u64) {
-        if let Some(client) = self.clients.lock().remove(&id) {
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.remove(&id) {
             client.set(ClientFlags::GONE, true);
+            self.memory.forget(&client);
         }
+    }
+
+    /// Limits the memory of all clients together; 0 is no limit.
+    pub fn limit_memory(&self, bytes: u64) {
+        let clients = self.clients.lock();
+        self.memory.set_limit(bytes);
+        clients.values().for_each(|client| self.memory.count(client));
     }
 
     /// How many there are.

@@ -23,6 +23,8 @@ pub enum Stat {
     OutputLimitDisconnections,
     /// Connections closed for a request that outgrew its limit.
     QueryLimitDisconnections,
+    /// Connections closed for `maxmemory-clients`.
+    EvictedClients,
     /// Times that input arrived and was served; each ends with one sending of replies.
     Reads,
     /// Times a worker was awake.

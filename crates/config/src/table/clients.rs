@@ -25,11 +25,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("proto-max-bulk-len", Kind::Memory(REQUEST_LIMIT_MIN, tierce_keyspace::VALUE_LEN_MAX as u64), "512mb",
         "Maximum bytes of one argument of a request, and so of one value."),
     row("maxmemory-clients", Kind::MemoryOrPercent, "0",
-        "Memory for the buffers of all clients together, in bytes or percent of maxmemory. \
-         0: no limit.")
-        .refused(&[],
-            "nothing limits the buffers of all clients together; client-output-buffer-limit and \
-             client-query-buffer-limit limit those of each"),
+        "Memory of all clients together, of all protocols, in bytes or percent of maxmemory. Beyond that, the client \
+         that occupies most is closed, except those with `CLIENT NO-EVICT on`. 0: no limit."),
     row("tracking-table-max-keys", LONG, "1000000",
         "Keys remembered for client-side caching. Beyond that, clients are told to invalidate some. \
          0: no limit."),

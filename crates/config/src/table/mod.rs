@@ -166,7 +166,9 @@ mod tests {
 
     #[test]
     fn chapters_come_in_reading_order() {
-        assert_eq!(CHAPTERS.map(|(group, _)| group), Group::ALL);
+        let mut groups = CHAPTERS.map(|(group, _)| group).to_vec();
+        groups.dedup();
+        assert_eq!(groups, Group::ALL);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Core, Token};
 use crate::clock::Now;
-use crate::connection::{ConnInfo, ConnKey, Phase};
+use crate::connection::{Conn, ConnInfo, ConnKey, Phase};
 use crate::service::{CloseReason, WorkerId};
 use crate::timer::TimerKind;
 use tierce_output::Output;
@@ -38,6 +38,25 @@ pub struct ConnState {
     pub last_input_ms: u64,
     /// The session waits to be resumed.
     pub suspended: bool,
+}
+
+impl ConnState {
+    fn of<S>(conn: &Conn<S>) -> Self {
+        Self {
+            input_bytes: conn.input_bytes(),
+            input_capacity: conn.input_capacity(),
+            output_bytes: conn.queued_bytes(),
+            output_chunks: conn.queue.as_ref().map_or(0, |queue| queue.chunks()),
+            last_input_ms: conn.last_input_ms,
+            suspended: matches!(conn.phase, Phase::Suspended(_)),
+        }
+    }
+}
+
+/// Bytes that an idle connection with this state of the service takes, unless it is encrypted.
+#[must_use]
+pub const fn idle_conn_bytes<S>() -> usize {
+    size_of::<Conn<S>>()
 }
 
 /// A connection to act on. What is written to its output is queued when this is dropped, and sent
@@ -86,15 +105,11 @@ impl<'a, S> Conns<'a, S> {
     /// All connections, in no order.
     pub fn iter(&self) -> impl Iterator<Item = ConnView<'_, S>> {
         self.core.conns.iter().filter_map(|conn| {
-            let state = ConnState {
-                input_bytes: conn.input_bytes(),
-                input_capacity: conn.input_capacity(),
-                output_bytes: conn.queued_bytes(),
-                output_chunks: conn.queue.as_ref().map_or(0, |queue| queue.chunks()),
-                last_input_ms: conn.last_input_ms,
-                suspended: matches!(conn.phase, Phase::Suspended(_)),
-            };
-            Some(ConnView { info: &conn.info, session: conn.session.as_ref()?, state })
+            Some(ConnView {
+                info: &conn.info,
+                session: conn.session.as_ref()?,
+                state: ConnState::of(conn),
+            })
         })
     }
 
@@ -114,6 +129,11 @@ impl<S> ConnMut<'_, S> {
     /// What is known from the beginning.
     pub fn info(&self) -> ConnInfo {
         self.conn().info
+    }
+
+    /// What the loop knows of it.
+    pub fn state(&self) -> ConnState {
+        ConnState::of(self.conn())
     }
 
     /// The service's state.
@@ -197,7 +217,7 @@ impl<S> ConnMut<'_, S> {
         self.core.finish_flushing(self.token);
     }
 
-    fn conn(&self) -> &crate::connection::Conn<S> {
+    fn conn(&self) -> &Conn<S> {
         self.core.conns.get(self.token.slot()).expect("alive as long as borrowed")
     }
 

@@ -1,6 +1,6 @@
 //! CLIENT and its subcommands.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
@@ -10,14 +10,11 @@ use super::tracking::{caching, get_redir, track, tracking_info};
 use crate::blocking;
 use crate::caller::ReplyMode;
 use crate::clients::{Client, ClientFlags, Filter, Identity, PauseMode};
-use crate::command::{
-    Body, CommandId, Done, Flags, Group, Spec, at_least, exactly, many, no_arguments,
-};
+use crate::command::{Body, Done, Flags, Group, Spec, at_least, exactly, many, no_arguments};
 use crate::commands::server::{help, help_spec};
 use crate::durability::SyncPolicy;
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::kernel::Kernel;
 use crate::message::Notice;
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
@@ -351,23 +348,16 @@ fn id(ctx: &mut Context<'_, '_>) -> Done {
 }
 
 fn info(ctx: &mut Context<'_, '_>) -> Done {
-    let line = line_of(ctx.kernel, &ctx.caller.client, ctx.now_ms);
+    let line = ctx.kernel.describe_client(&ctx.caller.client, ctx.now_ms) + "\n";
     ctx.reply.verbatim(&line);
     Ok(())
-}
-
-fn line_of(kernel: &Kernel, client: &Client, now_ms: i64) -> String {
-    let command = match client.last_command.load(Relaxed) {
-        0 => "NULL",
-        id => kernel.command_name(CommandId(id - 1)),
-    };
-    client.describe(now_ms, command) + "\n"
 }
 
 fn list(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     let filter = Filter::for_list(options)?;
     let clients = ctx.kernel.clients.matching(&filter, ctx.now_ms);
-    let lines: String = clients.iter().map(|c| line_of(ctx.kernel, c, ctx.now_ms)).collect();
+    let line_of = |client: &Arc<Client>| ctx.kernel.describe_client(client, ctx.now_ms) + "\n";
+    let lines: String = clients.iter().map(line_of).collect();
     ctx.reply.verbatim(&lines);
     Ok(())
 }

@@ -173,7 +173,11 @@ pub(super) const STATS: &[Field] = &[
         "How long keys and fields were removed in the background at their deadline.",
     ),
     is("evicted_keys", |f| f.keys().evicted.to_string(), "Keys that were evicted."),
-    always("evicted_clients", "0", "No connection is closed for `maxmemory-clients`."),
+    is(
+        "evicted_clients",
+        |f| f.count(Stat::EvictedClients),
+        "Connections closed for `maxmemory-clients`.",
+    ),
     is(
         "evicted_scripts",
         |f| f.kernel.scripts.evicted().to_string(),
