@@ -89,6 +89,7 @@ mod overload;
 // The process.
 mod released_formats;
 mod replication_primary;
+mod replication_replica;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

@@ -35,6 +35,7 @@ const READ_ONLY: CommandError =
 const UNKNOWN: CommandError = CommandError::new("ERR Unknown Redis command called from script");
 const WRONG_NUMBER: CommandError =
     CommandError::new("ERR Wrong number of args calling Redis command from script");
+const STALE: CommandError = CommandError::new("ERR Can not execute the command on a stale replica");
 const TOO_LARGE: CommandError =
     CommandError::new("ERR The arguments of a command called from script are too large");
 
@@ -147,6 +148,9 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         let allowed = self.kernel.check_rights(self.caller, command, args, acl::Origin::Lua);
         if let Err(error) = allowed {
             return refused(error);
+        }
+        if self.kernel.role.is_stale() && !flags.contains(Flags::STALE) {
+            return refused(STALE);
         }
         let writes = flags.contains(Flags::WRITE);
         if self.terms.is_read_only && (writes || tells_others(command)) {

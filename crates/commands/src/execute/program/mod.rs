@@ -180,8 +180,18 @@ impl<'k> Context<'_, 'k> {
         const NO_MEMORY: CommandError = CommandError::new(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
         );
+        const REPLICA: CommandError = CommandError::new(
+            "READONLY You can not run script with write flag on readonly replica.",
+        );
+        let role = &self.kernel.role;
+        if program.has_flags && role.is_stale() && !program.is(ProgramFlags::ALLOW_STALE) {
+            return Err(CommandError::PRIMARY_IS_DOWN);
+        }
         if !program.has_flags || program.is(ProgramFlags::NO_WRITES) {
             return Ok(());
+        }
+        if role.is_read_only() {
+            return Err(REPLICA);
         }
         self.check_that_writes_are_kept()?;
         if self.is_read_only() {

@@ -1,0 +1,500 @@
+//! A server that follows a primary which is a test: the conversation in bytes, cut anywhere, and nonsense.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use tierce_harness::{
+    Both, Connection, Launch, PATIENCE, Reply, Server, TempDir, encode, wait_until, words,
+};
+
+use crate::launch;
+use crate::memcached;
+use crate::pedrokv::{GET, PUT, request};
+
+const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+const OTHER_ID: &str = "fedcba98765432100123456789abcdef01234567";
+
+/// The test as a primary.
+struct Primary(TcpListener);
+
+/// A replica that has connected.
+struct Follower {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Primary {
+    fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").expect("a port"))
+    }
+
+    fn port(&self) -> u16 {
+        self.0.local_addr().expect("an address").port()
+    }
+
+    /// A replica of it, not started yet.
+    fn replica(&self) -> Launch {
+        launch().with("replicaof", &format!("127.0.0.1 {}", self.port()))
+    }
+
+    /// The next connection. A replica that was left comes again after a second.
+    #[track_caller]
+    fn accept(&self) -> Follower {
+        self.0.set_nonblocking(true).expect("a socket option");
+        let mut accepted = None;
+        wait_until("the replica connects", || {
+            accepted = self.0.accept().ok();
+            accepted.is_some()
+        });
+        let (stream, _) = accepted.expect("a connection");
+        stream.set_nonblocking(false).expect("a socket option");
+        stream.set_nodelay(true).expect("a socket option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        Follower { stream, received: Vec::new() }
+    }
+
+    /// The next connection, up to PSYNC: what that asks for.
+    #[track_caller]
+    fn accept_until_psync(&self) -> (Follower, String) {
+        let mut follower = self.accept();
+        loop {
+            let command = follower.command();
+            let name = command.split(' ').next().unwrap_or_default().to_owned();
+            match name.as_str() {
+                "PSYNC" => return (follower, command),
+                "PING" => follower.send("+PONG\r\n"),
+                _ => follower.send("+OK\r\n"),
+            }
+        }
+    }
+
+    /// The next connection, which gets all of these strings as a full copy at `offset`.
+    #[track_caller]
+    fn give_copy(&self, offset: u64, strings: &[(&str, &str)]) -> Follower {
+        let (mut follower, _) = self.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {ID} {offset}\r\n"));
+        follower.send_file(&file(strings));
+        follower
+    }
+}
+
+impl Follower {
+    #[track_caller]
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the replica takes the bytes");
+    }
+
+    fn send_file(&mut self, file: &[u8]) {
+        self.send(format!("${}\r\n", file.len()));
+        self.send(file);
+    }
+
+    /// The next command of the replica.
+    #[track_caller]
+    fn command(&mut self) -> String {
+        loop {
+            if let Some((reply, len)) = Reply::decode(&self.received) {
+                self.received.drain(..len);
+                let words: Vec<_> = reply.items().iter().map(Reply::text).collect();
+                return words.join(" ");
+            }
+            let mut chunk = [0; 4096];
+            let len = self.stream.read(&mut chunk).expect("a command of the replica");
+            assert!(len > 0, "the replica has closed the connection");
+            self.received.extend_from_slice(&chunk[..len]);
+        }
+    }
+
+    /// Waits until the replica has applied so much of the stream.
+    #[track_caller]
+    fn wait_for(&mut self, offset: u64) {
+        let expected = format!("REPLCONF ACK {offset}");
+        while self.command() != expected {}
+    }
+
+    /// Waits until the replica ends the connection.
+    #[track_caller]
+    fn wait_for_end(&mut self) {
+        let mut chunk = [0; 4096];
+        while self.stream.read(&mut chunk).is_ok_and(|len| len > 0) {}
+    }
+}
+
+/// An RDB file with strings in database 0, and no checksum.
+fn file(strings: &[(&str, &str)]) -> Vec<u8> {
+    let mut file = b"REDIS0010\xfe\x00".to_vec();
+    for (key, value) in strings {
+        file.push(0);
+        for text in [key, value] {
+            file.push(u8::try_from(text.len()).expect("a short string"));
+            file.extend_from_slice(text.as_bytes());
+        }
+    }
+    file.push(0xff);
+    file.extend([0; 8]);
+    file
+}
+
+/// Commands as they are in a stream.
+fn stream(lines: &[&str]) -> Vec<u8> {
+    lines.iter().flat_map(|line| encode(&words(line))).collect()
+}
+
+#[track_caller]
+fn wait_for_reply(client: &mut Connection, line: &str, expected: &str) {
+    wait_until(&format!("{line} is {expected}"), || client.ask(line).to_string() == expected);
+}
+
+fn info(client: &mut Connection, field: &str) -> String {
+    let page = client.ask("INFO replication");
+    let page = page.text();
+    let line = page.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in {page}")).to_owned()
+}
+
+fn wait_for_link(client: &mut Connection, status: &str) {
+    wait_until("the link", || info(client, "master_link_status") == status);
+}
+
+/// The log of the server has this line.
+#[track_caller]
+fn wait_for_log(server: &Server, text: &str) {
+    wait_until(&format!("the log says: {text}"), || {
+        (server.output() + &server.errors()).contains(text)
+    });
+}
+
+#[test]
+fn a_full_copy_and_then_the_stream() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut follower = primary.give_copy(100, &[("k", "v"), ("n", "1")]);
+    let mut c = server.connect();
+    let commands = stream(&[
+        "SET k w",
+        "SELECT 2",
+        "RPUSH l a b",
+        "MULTI",
+        "INCR n",
+        "INCR n",
+        "EXEC",
+        "PING",
+        "REPLCONF GETACK *",
+    ]);
+    follower.wait_for(100);
+    follower.send(&commands);
+    follower.wait_for(100 + commands.len() as u64);
+    c.check("MGET k n", r#"["w", "1"]"#);
+    c.check("SELECT 2", "+OK");
+    c.check("GET n", r#""2""#);
+    c.check("LRANGE l 0 -1", r#"["a", "b"]"#);
+    assert_eq!(info(&mut c, "role"), "slave");
+    assert_eq!(info(&mut c, "master_replid"), ID);
+    assert_eq!(info(&mut c, "slave_repl_offset"), (100 + commands.len()).to_string());
+    let (port, offset) = (primary.port(), 100 + commands.len());
+    let role = format!(r#"["slave", "127.0.0.1", :{port}, "connected", :{offset}]"#);
+    c.check("ROLE", &role);
+}
+
+#[test]
+fn what_is_said_at_the_beginning() {
+    let primary = Primary::new();
+    let replica = primary.replica().with("masteruser", "ann").with("masterauth", "secret");
+    let server =
+        replica.with("replica-announce-ip", "10.0.0.9").with("replica-announce-port", "77").start();
+    let mut follower = primary.accept();
+    let expected = [
+        "PING",
+        "AUTH ann secret",
+        "REPLCONF listening-port 77",
+        "REPLCONF ip-address 10.0.0.9",
+        "REPLCONF capa eof capa psync2",
+        "PSYNC ? -1",
+    ];
+    for command in expected {
+        assert_eq!(follower.command(), command);
+        follower.send("+OK\r\n");
+    }
+    wait_for_log(&server, "instead of a reply to PSYNC came: +OK");
+}
+
+#[test]
+fn a_cut_link_goes_on_where_it_was() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let commands = stream(&["SET a 1", "MULTI", "INCR n", "INCR n", "EXEC", "INCR n"]);
+    let ends = [
+        0,
+        stream(&["SET a 1"]).len(),
+        stream(&["SET a 1", "MULTI", "INCR n", "INCR n", "EXEC"]).len(),
+    ];
+    drop(primary.give_copy(0, &[]));
+    // A transaction counts from its EXEC on, and no command counts twice.
+    let mut sent = 0;
+    let mut cuts = vec![3, ends[1] + 5, ends[2] - 2, ends[2] + 1, commands.len()];
+    cuts.dedup();
+    for cut in cuts {
+        let (mut follower, psync) = primary.accept_until_psync();
+        let from = *ends.iter().filter(|end| **end <= sent).next_back().expect("the beginning");
+        assert_eq!(psync, format!("PSYNC {ID} {}", from + 1));
+        follower.send("+CONTINUE\r\n");
+        follower.send(&commands[from..cut]);
+        sent = cut;
+        if cut == commands.len() {
+            follower.wait_for(commands.len() as u64);
+        } else {
+            // What was sent is read before the end of the connection is.
+            follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+            follower.wait_for_end();
+        }
+    }
+    c.check("MGET a n", r#"["1", "3"]"#);
+}
+
+#[test]
+fn a_stream_may_be_renamed() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    drop(primary.give_copy(7, &[("k", "v")]));
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} 8"));
+    follower.send(format!("+CONTINUE {OTHER_ID}\r\n"));
+    follower.wait_for(7);
+    drop(follower);
+    let (_, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {OTHER_ID} 8"));
+    server.connect().check("GET k", r#""v""#);
+}
+
+#[test]
+fn the_old_data_stay_until_the_new_are_complete() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    drop(primary.give_copy(1, &[("old", "1")]));
+    let good = file(&[("new", "2")]);
+    let mut newer = good.clone();
+    newer[5..9].copy_from_slice(b"0099");
+    let mut torn = good.clone();
+    torn.truncate(good.len() - 9);
+    let mut garbage = good.clone();
+    garbage[11] = 200;
+    let bad = [
+        (newer, "the full copy cannot be loaded"),
+        (torn, "the full copy cannot be loaded"),
+        (garbage, "the full copy cannot be loaded"),
+        (b"no file at all".to_vec(), "the full copy cannot be loaded"),
+    ];
+    for (file, why) in bad {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+        follower.send_file(&file);
+        follower.wait_for_end();
+        wait_for_log(&server, why);
+        c.check("MGET old new", r#"["1", nil]"#);
+    }
+    // A copy that is cut at any byte.
+    let mark = "m".repeat(40);
+    let whole = [format!("$EOF:{mark}\r\n").as_bytes(), &good, mark.as_bytes()].concat();
+    for cut in [0, 1, 20, 50, whole.len() - 41, whole.len() - 40, whole.len() - 1] {
+        let (mut follower, _) = primary.accept_until_psync();
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+        follower.send(&whole[..cut]);
+        drop(follower);
+        c.check("MGET old new", r#"["1", nil]"#);
+    }
+    let (mut follower, _) = primary.accept_until_psync();
+    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+    follower.send(&whole);
+    follower.wait_for(5);
+    c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+#[test]
+fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    let nonsense: [&[u8]; 4] = [
+        b"*1\r\nx\r\n",
+        b"*99999999999\r\n",
+        b"*1\r\n$-5\r\n",
+        b"*2\r\n$3\r\nGET\r\n$99999999999\r\n",
+    ];
+    for bytes in nonsense {
+        follower.send(bytes);
+        follower.wait_for_end();
+        c.check("GET k", r#""v""#);
+        let (next, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} 2"));
+        follower = next;
+        follower.send("+CONTINUE\r\n");
+    }
+    wait_for_log(&server, "at offset 1 of the stream there is no command");
+    // A command that this server does not know is logged, and what follows is applied.
+    let commands = stream(&["NOSUCHCOMMAND 1", "SET k w"]);
+    follower.send(&commands);
+    follower.wait_for(1 + commands.len() as u64);
+    c.check("GET k", r#""w""#);
+    wait_for_log(&server, "The primary's command NOSUCHCOMMAND failed here");
+}
+
+#[test]
+fn clients_only_read() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let _follower = primary.give_copy(1, &[("k", "v")]);
+    for mut c in [server.connect(), server.connect_resp3()] {
+        wait_for_reply(&mut c, "GET k", r#""v""#);
+        let read_only = "-READONLY You can't write against a read only replica.";
+        for line in ["SET k w", "DEL none", "EXPIRE k 5", "FLUSHALL", "BLPOP l 0"] {
+            c.check(line, read_only);
+        }
+        c.check("MULTI", "+OK");
+        c.check("INCR n", read_only);
+        assert!(c.ask("EXEC").to_string().starts_with("-EXECABORT"));
+        c.check("EVAL 'return redis.call(\"GET\", KEYS[1])' 1 k", r#""v""#);
+        let refused = c.ask("EVAL 'return redis.call(\"SET\", KEYS[1], 1)' 1 k").to_string();
+        assert!(refused.starts_with("-READONLY"), "{refused}");
+        c.check("GET k", r#""v""#);
+    }
+}
+
+#[test]
+fn clients_of_other_protocols_only_read() {
+    let primary = Primary::new();
+    let both = memcached::with(primary.replica());
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    follower.wait_for(1);
+    both.check(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    let refused = b"SERVER_ERROR this server is a read only replica\r\n";
+    both.check(b"set k 0 0 1\r\nw\r\n", refused);
+    both.check(b"delete k\r\n", refused);
+    both.check(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    let primary = Primary::new();
+    let both = Both::start(primary.replica(), "pedrokv-port");
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    follower.wait_for(1);
+    let answer = both.talk([&*request(PUT, 1, b"k", b"w")]);
+    assert!(
+        answer.ends_with(b"err: this server is a read only replica"),
+        "{}",
+        answer.escape_ascii()
+    );
+    assert!(both.talk([&*request(GET, 2, b"k", b"")]).ends_with(b"v"));
+}
+
+#[test]
+fn old_data_are_shown_or_not() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let follower = primary.give_copy(1, &[("k", "v")]);
+    wait_for_link(&mut c, "up");
+    drop((follower, primary));
+    wait_for_link(&mut c, "down");
+    c.check("GET k", r#""v""#);
+    c.check("CONFIG SET replica-serve-stale-data no", "+OK");
+    let down = "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+    c.check("GET k", down);
+    let stale = "Can not execute the command on a stale replica";
+    let refused = c.ask("EVAL 'return redis.call(\"GET\", KEYS[1])' 1 k").to_string();
+    assert!(refused.contains(stale), "{refused}");
+    c.check("EVAL '#!lua flags=no-writes\nreturn 1' 0", down);
+    assert!(c.ask("INFO replication").text().contains("master_link_status:down"));
+    c.check("CONFIG SET replica-serve-stale-data yes", "+OK");
+    c.check("GET k", r#""v""#);
+    c.check("CONFIG SET replica-serve-stale-data no", "+OK");
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("GET k", r#""v""#);
+}
+
+#[test]
+fn a_primary_decides_what_expires() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    // The deadline of the key is in the past already.
+    let first = stream(&["SET k v PXAT 1000", "SET other w"]);
+    follower.send(&first);
+    follower.wait_for(first.len() as u64);
+    c.check("MGET k other", r#"[nil, "w"]"#);
+    c.check("EXISTS k", ":0");
+    c.check("KEYS *", r#"["other"]"#);
+    c.check("DBSIZE", ":2");
+    // For the primary it was there when it did this.
+    let second = stream(&["PERSIST k", "APPEND k w"]);
+    follower.send(&second);
+    follower.wait_for((first.len() + second.len()) as u64);
+    c.check("GET k", r#""vw""#);
+    // A primary removes what has expired by itself.
+    let third = stream(&["PEXPIREAT k 1000"]);
+    follower.send(&third);
+    follower.wait_for((first.len() + second.len() + third.len()) as u64);
+    c.check("DBSIZE", ":2");
+    c.check("REPLICAOF NO ONE", "+OK");
+    wait_for_reply(&mut c, "DBSIZE", ":1");
+}
+
+#[test]
+fn as_a_primary_it_keeps_the_data() {
+    let primary = Primary::new();
+    let server = launch().start();
+    let mut c = server.connect();
+    c.check("SET own 1", "+OK");
+    c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
+    c.check(
+        &format!("SLAVEOF 127.0.0.1 {}", primary.port()),
+        "+OK Already connected to specified master",
+    );
+    let mut follower = primary.give_copy(3, &[("k", "v")]);
+    follower.wait_for(3);
+    c.check("MGET own k", r#"[nil, "v"]"#);
+    c.check("REPLICAOF NO ONE", "+OK");
+    follower.wait_for_end();
+    c.check("SET k w", "+OK");
+    c.check("GET k", r#""w""#);
+    assert_eq!(info(&mut c, "role"), "master");
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("REPLICAOF host 0", "-ERR Invalid master port");
+    c.check("REPLICAOF host x", "-ERR Invalid master port");
+    // With data of its own it has no place in any stream.
+    c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
+    let (_, psync) = primary.accept_until_psync();
+    assert_eq!(psync, "PSYNC ? -1");
+}
+
+#[test]
+fn a_silent_primary_is_left() {
+    let primary = Primary::new();
+    let server = primary.replica().with("repl-timeout", "1").start();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    follower.wait_for(1);
+    follower.wait_for_end();
+    wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
+    let (_, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} 2"));
+}
+
+#[test]
+fn the_role_is_in_the_file_after_a_rewrite() {
+    let (primary, dir) = (Primary::new(), TempDir::new());
+    let path = dir.path().join("server.conf");
+    std::fs::write(&path, "# mine\n").expect("a file");
+    let server = launch().file(&path).start();
+    let mut c = server.connect();
+    let line = format!("replicaof 127.0.0.1 {}", primary.port());
+    c.check("MULTI", "+OK");
+    c.check(&format!("SLAVEOF 127.0.0.1 {}", primary.port()), "+QUEUED");
+    c.check("CONFIG REWRITE", "+QUEUED");
+    c.check("EXEC", "[+OK, +OK]");
+    let text = std::fs::read_to_string(&path).expect("a file");
+    assert!(text.contains(&line), "{text}");
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("CONFIG REWRITE", "+OK");
+    let text = std::fs::read_to_string(&path).expect("a file");
+    assert!(!text.contains(&line), "{text}");
+}
