@@ -146,6 +146,8 @@ fn a_pipeline_can_change_its_own_limit() {
     for reply in ["+OK", "+OK", OOM, "+OK", "+OK"] {
         c.expect(reply);
     }
+    // A command that must evict in a limited time leaves the rest to another thread.
+    c.check("CONFIG SET maxmemory-eviction-tenacity 100", "+OK");
     c.check("CONFIG SET maxmemory 1 maxmemory-policy allkeys-lru", "+OK");
     // Without data nothing is in use, so each write finds room, and the next one takes it back.
     c.check("SET c d", "+OK");

@@ -87,6 +87,8 @@ fn what_is_known_of_cached_keys_counts_against_the_limit() {
     let server = launch()
         .with("maxmemory", "4mb")
         .with("maxmemory-policy", "allkeys-lru")
+        // A command evicts until there is room, however long it is kept from the processor.
+        .with("maxmemory-eviction-tenacity", "100")
         .with("shards", "16")
         .start();
     let mut observer = server.connect();
