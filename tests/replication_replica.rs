@@ -236,7 +236,7 @@ fn a_cut_link_goes_on_where_it_was() {
     cuts.dedup();
     for cut in cuts {
         let (mut follower, psync) = primary.accept_until_psync();
-        let from = *ends.iter().filter(|end| **end <= sent).next_back().expect("the beginning");
+        let from = *ends.iter().rfind(|end| **end <= sent).expect("the beginning");
         assert_eq!(psync, format!("PSYNC {ID} {}", from + 1));
         follower.send("+CONTINUE\r\n");
         follower.send(&commands[from..cut]);

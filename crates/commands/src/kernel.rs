@@ -286,7 +286,7 @@ impl Kernel {
         self.config.set_primary(primary.clone().map(|primary| (primary.host, primary.port)));
         match primary {
             Some(primary) => {
-                self.log.notice(format_args!("This server is a replica of {primary} now"))
+                self.log.notice(format_args!("This server is a replica of {primary} now"));
             }
             None => self.log.notice("This server is a primary now"),
         }

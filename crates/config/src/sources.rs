@@ -426,7 +426,8 @@ mod tests {
                     list-max-ziplist-value 3\n";
         let loaded = load(conf, "--hz 10 --io-threads 4", &[]).expect("valid");
         let notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
-        let begins = ["-:3: repl-disable-tcp-nodelay: ", "-:2: activerehashing: ", "--io-threads: "];
+        let begins =
+            ["-:3: repl-disable-tcp-nodelay: ", "-:2: activerehashing: ", "--io-threads: "];
         assert_eq!(notes.len(), begins.len(), "{notes:?}");
         for (note, begin) in notes.iter().zip(begins) {
             assert!(note.starts_with(&format!("{begin}accepted without effect. ")), "{note}");

@@ -44,9 +44,8 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
             Some(Address { host: host.to_vec(), port })
         }
     };
-    if ctx.kernel.follow(primary, ctx.now_ms) {
-        ctx.reply.ok();
-    } else if host.eq_ignore_ascii_case(b"no") {
+    let is_to_follow = primary.is_some();
+    if ctx.kernel.follow(primary, ctx.now_ms) || !is_to_follow {
         ctx.reply.ok();
     } else {
         ctx.reply.simple("OK Already connected to specified master");
