@@ -20,7 +20,8 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::new("replconf", Group::Server, man
             .with(Flags::NOSCRIPT)
             .with(Flags::LOADING)
             .with(Flags::STALE)
-            .with(Flags::ALLOW_BUSY),
+            .with(Flags::ALLOW_BUSY)
+            .with(Flags::SYSTEM),
     )
     .locks(Scope::Apart)
     .since("3.0.0", "O(1)")

@@ -30,7 +30,7 @@ pub(super) static COMMANDS: &[Spec] = &[
 
 const fn spec() -> Spec {
     Spec::new("replicaof", Group::Server, exactly!(replicaof))
-        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING))
         .doc("<host port | NO ONE>", "Makes the server a replica of another one, or a primary.")
 }
 
