@@ -23,8 +23,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc("replicationid offset", "Begins or continues the stream to a replica.")
         .example(
             r#"
-            > PSYNC ? -1
-            (error) ERR ...
+            > PSYNC ?
+            (error) ERR wrong number of arguments for 'psync' command
             "#,
         ),
     Spec::new("sync", Group::Server, no_arguments!(sync))
@@ -34,8 +34,8 @@ pub(super) static COMMANDS: &[Spec] = &[
         .doc("", "Begins the stream to a replica of an old version.")
         .example(
             r#"
-            > SYNC
-            (error) ERR ...
+            > SYNC now
+            (error) ERR wrong number of arguments for 'sync' command
             "#,
         ),
 ];
