@@ -98,7 +98,7 @@ impl Primary {
         if state.is_active != is_active {
             state.is_active = is_active;
             state.identity = Identity::new(random_id());
-            // Nobody can have the bytes before, and a replica never sees offset 0 with a stream.
+            // No replica can have the bytes before, and a replica never sees offset 0 with a stream.
             self.backlog.restart(self.backlog.end() + 1);
         }
     }

@@ -1,6 +1,6 @@
 //! Clients that wait for a thread for programs while endless ones have all of these.
 //!
-//! Nobody but these programs would notice, so that they see to it themselves, whenever their machines look.
+//! Only these programs would notice, so they check it themselves, whenever their machines look.
 
 use tierce_output::Output;
 

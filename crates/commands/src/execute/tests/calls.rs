@@ -194,7 +194,7 @@ impl Calls {
             ("parameter", _) => "maxmemory",
             ("value", _) if self.group == Group::Server => "100mb",
             ("command", _) => "get",
-            // Nobody can become the other one, who has no password.
+            // The other one has no password, so no client can become it.
             ("username", _) => self.random.pick(&["default", "nobody"]),
             ("rule", _) => {
                 self.random.pick(&["on", "off", "+get", "-@write", "~list*", "(%R~a +get)"])
