@@ -36,6 +36,7 @@ SCRIPTS_MAY = "7.2: scripts may call it, and then it does not wait"
 DIFFERENT = {
     **{(name, "flags"): SCRIPTS_MAY for name in (
         "blmove", "blpop", "brpop", "brpoplpush", "bzpopmax", "bzpopmin", "wait")},
+    ("ping", "flags"): "our own: it is answered while data are being loaded",
     **{(name, "tips"): "7.2: for all nodes" for name in ("acl|deluser", "acl|save", "acl|setuser")},
     ("wait", "categories"): "7.2: it blocks",
     ("command|getkeys", "arity"): "7.2: a call may be a single word",

@@ -87,6 +87,7 @@ mod memory_goes_back;
 mod overload;
 
 // The process.
+mod loading;
 mod released_formats;
 mod replication_primary;
 mod replication_replica;

@@ -71,6 +71,8 @@ impl CommandError {
     pub const PRIMARY_IS_DOWN: Self = Self::new(
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     );
+    /// The data are being loaded.
+    pub const LOADING: Self = Self::new("LOADING Redis is loading the dataset in memory");
     /// Wrong name or password.
     pub const WRONG_PASS: Self =
         Self::new("WRONGPASS invalid username-password pair or user is disabled.");

@@ -91,6 +91,8 @@ pub enum Fault {
     ReadOnly,
     /// The server is a replica that has lost its primary.
     Stale,
+    /// The data are being loaded.
+    Loading,
 }
 
 impl Fault {
@@ -110,6 +112,7 @@ impl Fault {
             Self::NoPermission => CommandError::new("NOPERM No permissions"),
             Self::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
             Self::Stale => CommandError::PRIMARY_IS_DOWN,
+            Self::Loading => CommandError::LOADING,
         }
     }
 }
@@ -127,6 +130,8 @@ pub struct Gates {
     is_read_only: bool,
     /// It is one that has lost its primary, and does not show old data.
     is_stale: bool,
+    /// The data are being loaded.
+    is_loading: bool,
     paused: bool,
     limited: bool,
     /// A client watches all commands.
@@ -170,6 +175,7 @@ impl Gates {
             cannot_save: false,
             is_read_only: false,
             is_stale: false,
+            is_loading: false,
             paused: false,
             limited: false,
             watched: false,
@@ -212,7 +218,8 @@ impl Gates {
         self.is_congested = is_told && kernel.pubsub.is_congested();
         self.is_read_only = kernel.role.is_read_only();
         self.is_stale = kernel.role.is_stale();
-        let refuses = self.refuses_writes | self.cannot_save | self.is_read_only;
+        self.is_loading = kernel.loading.is_on();
+        let refuses = self.refuses_writes | self.cannot_save | self.is_read_only | self.is_loading;
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
@@ -268,6 +275,10 @@ impl Gates {
                 || spec.flags.contains(Flags::NO_AUTH)
                 || spec.name == "client"
         };
+        if self.is_loading && !is_answered_while_loading(spec) {
+            let error = CommandError::LOADING;
+            return Verdict::Refused(Refused { command: Some(command), error });
+        }
         if self.is_stale && !spec.flags.contains(Flags::STALE) {
             let error = CommandError::PRIMARY_IS_DOWN;
             return Verdict::Refused(Refused { command: Some(command), error });
@@ -292,10 +303,14 @@ impl Gates {
         }
     }
 
-    /// Whether old data must not be shown.
+    /// Why no data may be shown: they are old, or not there yet.
     #[must_use]
-    pub fn are_stale(&self) -> bool {
-        self.is_stale
+    pub fn hide_data(&self) -> Option<Fault> {
+        match self {
+            Self { is_loading: true, .. } => Some(Fault::Loading),
+            Self { is_stale: true, .. } => Some(Fault::Stale),
+            _ => None,
+        }
     }
 
     /// What they say of a request. Some are exempt from a pause of all.
@@ -344,6 +359,13 @@ impl Gates {
         }
         Admission::Passes
     }
+}
+
+/// Whether a command runs while data are being loaded: what Redis lets run, but nothing that would see a part of the
+/// keys. WATCH names keys, and what is for developers goes through them.
+fn is_answered_while_loading(spec: &Spec) -> bool {
+    let sees_keys = !spec.keys.is_empty() || spec.flags.contains(Flags::SYSTEM);
+    spec.flags.contains(Flags::LOADING) && !sees_keys
 }
 
 /// Whether a command sends messages, and does nothing else with channels.

@@ -93,10 +93,10 @@ pub fn connect(kernel: &Kernel) {
     let notifier =
         Arc::new(Notifier { pubsub: Arc::clone(&kernel.pubsub), channels: AtomicU8::new(0) });
     kernel.keyspace.set_event_sink(Arc::clone(&notifier));
-    kernel.keyspace.set_event_classes(notifier.adopt(kernel.config.settings().events()));
     let keyspace = Arc::clone(&kernel.keyspace);
-    kernel.config.on_change([EVENTS], move |settings| {
+    let adopted = kernel.config.adopt([EVENTS], move |settings| {
         keyspace.set_event_classes(notifier.adopt(settings.events()));
         Ok(())
     });
+    debug_assert!(adopted.is_ok(), "it refuses nothing");
 }

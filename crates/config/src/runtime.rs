@@ -110,6 +110,22 @@ impl Config {
         self.watchers.lock().push(Watcher { watched, prepare: Box::new(prepare) });
     }
 
+    /// The same, and calls it now with the settings in force. No change comes between.
+    ///
+    /// # Errors
+    /// What it says now; it is not called again then.
+    pub fn adopt(
+        &self,
+        watched: impl IntoIterator<Item = DirectiveId>,
+        prepare: impl Fn(&Settings) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Result<(), String> {
+        let mut watchers = self.watchers.lock();
+        prepare(&self.settings())?;
+        watchers
+            .push(Watcher { watched: watched.into_iter().collect(), prepare: Box::new(prepare) });
+        Ok(())
+    }
+
     /// CONFIG GET: names and values of all that match one of the patterns, each name once.
     ///
     /// A pattern finds aliases as well as names; a name without `*`, `?` or `[` is shown as it was

@@ -10,6 +10,7 @@ use tierce_cask::disk::OverlayDisk;
 use tierce_keyspace::{Keyspace, Options, VALUE_LEN_MAX};
 
 use crate::durability::{self, LogDirectory, LogOptions, RecoveryError, WalHandle};
+use crate::loading::Loading;
 use crate::log::Log;
 use crate::persistence::{LoadError, verify};
 use tierce_config::{LogLevel, is_own_name};
@@ -109,7 +110,8 @@ fn open(dir: &Path, databases: usize, accepts_losses: bool) -> Result<u64, Recov
     let log_directory = LogDirectory::new(Arc::new(OverlayDisk::new()), dir, LogOptions::default());
     let (wal_handle, log) = (WalHandle::default(), Log::open(None, LogLevel::Nothing));
     let log = log.expect("nothing is opened");
-    durability::recover(&wal_handle, &keyspace, &log_directory, &log, accepts_losses)?;
+    let loading = Loading::default();
+    durability::recover(&wal_handle, &keyspace, &log_directory, &log, accepts_losses, &loading)?;
     Ok(keyspace.total_len())
 }
 

@@ -40,6 +40,7 @@
 // In reading order: what all parts need; what follows from the configuration; the parts; the whole.
 pub mod clock;
 pub mod latency;
+pub mod loading;
 pub mod log;
 pub mod random;
 
@@ -57,7 +58,7 @@ mod engine;
 pub mod inspection;
 
 pub use engine::{
-    Audience, AudienceMemory, Engine, News, OpenError, Opened, ReloadError, ReloadOptions,
+    Audience, AudienceMemory, Engine, News, OpenError, Opening, ReloadError, ReloadOptions,
 };
 
 /// The version of Tierce. Snapshots name it.

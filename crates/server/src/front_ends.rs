@@ -433,8 +433,8 @@ pub fn admit(
     access: Option<Access>,
 ) -> Admission {
     let Some(access) = access else { return Admission::Passes };
-    if gates.are_stale() {
-        return Admission::Refused(Fault::Stale);
+    if let Some(fault) = gates.hide_data() {
+        return Admission::Refused(fault);
     }
     let locks = guard.apart().expect("only RESP locks shards for several requests");
     gates.admit(kernel, locks, access, || false)

@@ -22,8 +22,8 @@ use crate::config::{
     ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
 };
 use crate::dispatcher::Dispatcher;
-use crate::durability;
-use crate::engine::{OpenError, Opened};
+use crate::engine::{OpenError, Opening};
+use crate::kernel::Kernel;
 use crate::listening::{self, Listening, ListeningError};
 use crate::log::{Log, LogError};
 use crate::long_commands::LongCommands;
@@ -143,7 +143,17 @@ fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), St
     let signals = Signals::new([SIGINT, SIGTERM])?;
     let started = Arc::new(OnceLock::new());
     watch_signals(signals, &started, settings.logfile());
-    let instance = Instance::start(settings)?;
+    let logfile = settings.logfile();
+    let instance = match Instance::start(settings) {
+        Err(StartError::Open(OpenError::GivenUp(_))) => {
+            log_beside(
+                logfile.as_deref(),
+                &["A client asks for shutdown before the data are loaded"],
+            );
+            return Ok(());
+        }
+        started => started?,
+    };
     let _ = started.set(Arc::clone(&instance.server));
     let log = &instance.server.log;
     supervision::warn_if_alone(&instance.server.config.settings(), log);
@@ -223,40 +233,20 @@ impl Instance {
         let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
         gateway.listen(&config.settings())?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
-        let opened = open_data(&config, &startup, &disk, &log, of_redis)?;
-        let workers = startup.threads.get();
-        let engine = opened.into_engine(config, log, spilled)?;
-        if of_redis == OfRedis::TakeOver {
-            let holding = match engine.durability.wal_handle() {
-                Some(_) => Holding::Locked,
-                None => Holding::Shared,
-            };
-            persistence::remove_leftovers(&startup.dir, holding, &engine.log);
-        }
+        let opening = Opening::begin(Arc::clone(&config), &startup, &disk, log, spilled)?;
+        let (engine, workers) = (Arc::clone(opening.engine()), startup.threads.get());
         let server = Arc::new(Server::new(engine, commands, workers, listening));
-        // Before any client is served.
-        if let Some((host, port)) = server.config.settings().primary() {
+        server.load_users()?;
+        if let Some((host, port)) = config.settings().primary() {
             let primary = Address { host: host.to_vec(), port };
             server.follow(Some(primary), crate::clock::unix_ms());
         }
-        server.load_users()?;
-        server.scripts.libraries.check(&**server);
-        let mut runtime = prepare_loops(&server, workers, tls)?;
-        server.attach(runtime.handle().clone());
-        let long_commands = LongCommands::start(&server)?;
-        let copies = Copies::start(&server)?;
-        let _ = server.supervisor.set(supervision::name(&server.config.settings()));
-        server.engine.start_log()?;
-        watch_config(&server, runtime.handle());
-        watch_http(&server, &gateway);
-        notifications::connect(&server);
-        tracking::connect(&server);
-        let follower = Follower::start(&server)?;
-        let pid_file = write_pid_file(&server, &startup);
-        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
-        runtime.accept()?;
-        let kernel: Arc<Server> = Arc::clone(&server);
-        gateway.serve(kernel);
+        let runtime = prepare_loops(&server, workers, tls)?;
+        let mut loops = Loops { server, gateway, runtime: Some(runtime) };
+        let long_commands = loops.answer()?;
+        let pid_file = write_pid_file(&loops.server, &startup);
+        let (copies, follower) = loops.load(opening, of_redis)?;
+        let (server, runtime, gateway) = loops.into_parts();
         Ok(Self {
             server,
             runtime,
@@ -331,6 +321,76 @@ impl Instance {
         }
         server.close();
         log.notice("All replies are sent, bye");
+    }
+}
+
+/// A server that starts: its loops run, and they end with this unless it gets as far as to serve.
+struct Loops {
+    server: Arc<Server>,
+    gateway: Arc<Gateway>,
+    /// There until it serves.
+    runtime: Option<Runtime<Message>>,
+}
+
+impl Loops {
+    /// Has clients answered: those who need no data. The others hear that it is loading.
+    fn answer(&mut self) -> Result<LongCommands, StartError> {
+        let Self { server, gateway, runtime } = self;
+        let runtime = runtime.as_mut().expect("it does not serve yet");
+        server.attach(runtime.handle().clone());
+        let long_commands = LongCommands::start(server)?;
+        let _ = server.supervisor.set(supervision::name(&server.config.settings()));
+        watch_config(server, runtime.handle());
+        watch_http(server, gateway);
+        tracking::connect(server);
+        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
+        runtime.accept()?;
+        Ok(long_commands)
+    }
+
+    /// Loads the data, and has everybody served.
+    fn load(&self, opening: Opening, of_redis: OfRedis) -> Result<(Copies, Follower), StartError> {
+        let Self { server, gateway, .. } = self;
+        if of_redis == OfRedis::TakeOver {
+            take_over_from_redis(&opening)?;
+        }
+        let dir = opening.settings().dir();
+        let engine = opening.load()?;
+        if of_redis == OfRedis::TakeOver {
+            let holding = match engine.durability.wal_handle() {
+                Some(_) => Holding::Locked,
+                None => Holding::Shared,
+            };
+            persistence::remove_leftovers(&dir, holding, &engine.log);
+        }
+        let kernel: &Kernel = server;
+        server.scripts.libraries.check(kernel);
+        engine.start_log()?;
+        let copies = Copies::start(server)?;
+        notifications::connect(server);
+        engine.loading.end();
+        let follower = Follower::start(server)?;
+        let kernel: Arc<Server> = Arc::clone(server);
+        gateway.serve(kernel);
+        Ok((copies, follower))
+    }
+
+    /// It serves.
+    fn into_parts(mut self) -> (Arc<Server>, Runtime<Message>, Arc<Gateway>) {
+        let runtime = self.runtime.take().expect("it does not serve yet");
+        (Arc::clone(&self.server), runtime, Arc::clone(&self.gateway))
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        self.gateway.end(Duration::ZERO);
+        runtime.handle().drain(Duration::ZERO);
+        runtime.join();
+        // The last clones, so that Unix sockets leave no file behind.
+        self.server.listening.close();
+        self.server.close();
     }
 }
 
@@ -465,29 +525,18 @@ enum OfRedis {
     Leave,
 }
 
-/// What the log holds. A log that was never written to takes over what Redis left.
-fn open_data(
-    config: &Config,
-    startup: &Startup,
-    disk: &Arc<dyn Disk>,
-    log: &Log,
-    of_redis: OfRedis,
-) -> Result<Opened, StartError> {
+/// A log that was never written to takes over what Redis left.
+fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
-    let opened = Opened::load(config, startup, disk, log)?;
-    let settings = config.settings();
-    let looks = of_redis == OfRedis::TakeOver && settings.is_on(APPENDONLY) && !opened.is_used();
-    // One that was begun at run time holds what was there then, even if that was nothing.
-    if !looks || !durability::log_dir(&startup.dir)?.ends_with("wal") {
-        return Ok(opened);
+    let settings = opening.settings();
+    if settings.is_on(APPENDONLY)
+        && let Some(found) = transfer::find_data_of_redis(settings)
+        && !opening.has_log()?
+    {
+        // The import opens the log by itself.
+        transfer::first_import(&found, settings, &opening.engine().log)?;
     }
-    let Some(found) = transfer::find_data_of_redis(&settings) else {
-        return Ok(opened);
-    };
-    // The import opens the log by itself.
-    drop(opened);
-    transfer::first_import(&found, &settings, log)?;
-    Ok(Opened::load(config, startup, disk, log)?)
+    Ok(())
 }
 
 /// Lets CONFIG SET reach what holds a copy of a value.

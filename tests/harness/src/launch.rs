@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -112,6 +113,22 @@ impl Launch {
     #[must_use]
     #[track_caller]
     pub fn start(&self) -> Server {
+        // Asking over a connection would leave that one in the lists and counters of the server.
+        self.start_until(|server| server.output().contains("Ready to accept connections"))
+    }
+
+    /// The same, but waits for no more than that connections can be made: data may still be loading.
+    ///
+    /// # Panics
+    /// When it ends.
+    #[must_use]
+    #[track_caller]
+    pub fn start_loading(&self) -> Server {
+        self.start_until(|server| TcpStream::connect(server.address()).is_ok())
+    }
+
+    #[track_caller]
+    fn start_until(&self, is_there: impl Fn(&Server) -> bool) -> Server {
         for _ in 0..ATTEMPTS {
             let port = self.port.unwrap_or_else(free_port);
             let dir = TempDir::new();
@@ -124,7 +141,7 @@ impl Launch {
             let own = self.directives.iter().map(|(name, value)| (name.as_str(), value.clone()));
             arguments.extend(own);
             let child = self.spawn(&dir, arguments);
-            if let Some(server) = Server::wait_for(child, port, dir) {
+            if let Some(server) = Server::wait_for(child, port, dir, &is_there) {
                 return server;
             }
         }

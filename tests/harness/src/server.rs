@@ -21,15 +21,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits until a started server is ready; `None` when its port was taken.
+    /// Waits until a started server is as far as that; `None` when its port was taken.
     #[track_caller]
-    pub(crate) fn wait_for(child: Child, port: u16, dir: TempDir) -> Option<Self> {
+    pub(crate) fn wait_for(
+        child: Child,
+        port: u16,
+        dir: TempDir,
+        is_there: &dyn Fn(&Self) -> bool,
+    ) -> Option<Self> {
         let mut server = Self { child, port, dir, ended: false };
         let mut status = None;
-        // Asking over a connection would leave that one in the lists and counters of the server.
         wait_until("the server is ready", || {
             status = server.child.try_wait().expect("the state of a child");
-            status.is_some() || server.output().contains("Ready to accept connections")
+            status.is_some() || is_there(&server)
         });
         let Some(status) = status else { return Some(server) };
         server.ended = true;

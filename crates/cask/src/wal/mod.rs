@@ -11,17 +11,18 @@ use crate::WAL_RECORD_LEN_MAX;
 use crate::compression::Compression;
 use crate::db::store::Store;
 use crate::db::threads::Threads;
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::lane::{Lane, Owner};
 use crate::log::write::Write;
 use crate::manifest::SegmentState;
+use crate::names::{self, FileKind};
 use crate::options::{CompactionOptions, IndexKind, Options, SyncPolicy};
 use parking_lot::Mutex;
 use recovery::{Replay, WalRecovery};
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -142,6 +143,21 @@ impl Wal {
     pub fn start_threads(&self, dir: impl AsRef<Path>) -> Result<()> {
         let started = self.threads.lock().start();
         started.map_err(|e| Error::io("serve", dir.as_ref(), e))
+    }
+
+    /// Bytes in the files of the log in `dir`, if there is one: what there is to be loaded, except for the last
+    /// records.
+    ///
+    /// # Errors
+    /// When the files cannot be looked at.
+    pub fn bytes_in(disk: &dyn Disk, dir: &Path) -> std::io::Result<u64> {
+        let paths = match disk.list(dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            listed => listed?,
+        };
+        let is_segment = |path: &&PathBuf| matches!(names::kind_of(path), FileKind::Segment(_));
+        let size = |path: &PathBuf| disk.open(path, OpenMode::ReadOnly)?.size();
+        paths.iter().filter(is_segment).map(size).sum()
     }
 
     fn lane(&self) -> &Lane {

@@ -48,7 +48,6 @@ pub(super) const ROWS: &[Directive] = &[
         "Payloads and snapshots are always checked."),
     inert("loading-process-events-interval-bytes", Kind::Int(1024, i32::MAX as i64), "2097152",
         "For tests of Redis.").hidden(),
-    inert("key-load-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0", "For tests of Redis.").hidden(),
     inert("hz", Kind::Clamped(1, 500), "10", "Background tasks follow deadlines instead of a clock."),
     inert("dynamic-hz", Kind::Bool, "yes", "Background tasks follow deadlines instead of a clock."),
     inert("io-threads", Kind::Int(1, 128), "1",

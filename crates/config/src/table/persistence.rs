@@ -69,6 +69,9 @@ pub(super) const ROWS: &[Directive] = &[
     row("rdb-key-save-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0",
         "Microseconds to wait after saving a key.")
         .hidden(),
+    row("key-load-delay", Kind::Int(i32::MIN as i64, i32::MAX as i64), "0",
+        "Microseconds to wait after loading a key, or a record of the log, at the start.")
+        .hidden(),
 ];
 
 fn snapshot_name(value: &Value) -> Result<(), Invalid> {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tierce_cask::disk::{Disk, OpenMode, OsDisk};
-use tierce_cask::{ColdOptions, WalOptions};
+use tierce_cask::{ColdOptions, Wal, WalOptions};
 use tierce_keyspace::planted::{self, Fault};
 
 /// The first log of a data directory, which is complete from its beginning.
@@ -225,6 +225,18 @@ impl LogDirectory {
             }
             listed => listed,
         }
+    }
+
+    /// Bytes of the log that counts, except for its last records: what a start has to load. Zero if there is none, or
+    /// it cannot be looked at.
+    pub(crate) fn bytes(&self) -> u64 {
+        let current = self.current();
+        current.and_then(|dir| Wal::bytes_in(&*self.disk, &dir)).unwrap_or(0)
+    }
+
+    /// Whether this is where the first log is, and not one that was begun at run time.
+    pub(super) fn is_first(&self, path: &Path) -> bool {
+        path == self.log(None)
     }
 
     /// Whether there is a log in this directory.

@@ -13,6 +13,7 @@ use tierce_keyspace::log::{Replay, ReplayError};
 use super::host::{Operator, Severity};
 use super::log_directory::{LogDirectory, LogOptions, cold_dir};
 use super::wal_handle::WalHandle;
+use crate::loading::{GivenUp, Loading};
 
 /// A line about the progress of loading appears this often.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -71,6 +72,9 @@ pub enum RecoveryError {
         /// What is wrong.
         error: ReplayError,
     },
+    /// The load was given up.
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
     /// The system has no threads to give, or does not let the data directory be read.
     #[error("the log: {0}")]
     Io(#[from] std::io::Error),
@@ -89,10 +93,9 @@ impl RecoveryError {
 }
 
 /// Loads what the log in the data directory holds into the keyspace, which from then on writes
-/// there.
+/// there. How far it is, it tells `loading`.
 ///
-/// Returns whether there has ever been a record in the log: not in a new one. With `accepts_losses`,
-/// values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
+/// With `accepts_losses`, values that the log says are on disk may be gone, which the operator is told. Nothing is removed before
 /// all of it has been loaded.
 ///
 /// # Errors
@@ -103,21 +106,30 @@ pub fn recover(
     log_directory: &LogDirectory,
     operator: &dyn Operator,
     accepts_losses: bool,
-) -> Result<bool, RecoveryError> {
+    loading: &Loading,
+) -> Result<(), RecoveryError> {
     let begun = Instant::now();
     let mut reported = begun;
     let losses = if accepts_losses { Losses::Accept(operator) } else { Losses::Refuse };
     let dir = log_directory.current()?;
     log_directory.check_values(&dir)?;
-    let (wal, found) =
-        load(keyspace, &log_directory.disk, &dir, &log_directory.options, losses, |bytes| {
-            if reported.elapsed() >= REPORT_EVERY {
-                reported = Instant::now();
-                let megabytes = bytes / 1_000_000;
-                operator
-                    .tell(Severity::Notice, format_args!("Loading the log: {megabytes} MB so far"));
-            }
-        })?;
+    let report = |bytes| {
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            let megabytes = bytes / 1_000_000;
+            operator.tell(Severity::Notice, format_args!("Loading the log: {megabytes} MB so far"));
+        }
+    };
+    let mut report = now_and_then(report);
+    let note = |bytes| {
+        report(bytes);
+        loading.note(bytes)
+    };
+    let loaded = load(keyspace, &log_directory.disk, &dir, &log_directory.options, losses, note);
+    if loading.is_given_up() {
+        return Err(GivenUp.into());
+    }
+    let (wal, found) = loaded?;
     for torn in &found.torn_tails {
         operator.tell(
             Severity::Warning,
@@ -142,7 +154,6 @@ pub fn recover(
             ),
         );
     }
-    let is_used = found.records > 0 || wal.was_ever_written();
     wal_handle.open(wal);
     wal_handle.note_wanted();
     keyspace.begin_logging();
@@ -150,7 +161,33 @@ pub fn recover(
         let line = format_args!("What is left of another log could not be removed: {error}");
         operator.tell(Severity::Warning, line);
     }
-    Ok(is_used)
+    Ok(())
+}
+
+/// Whether there has ever been a record in the log of a data directory. One that was begun at run time holds what was
+/// there then, even if that was nothing.
+///
+/// # Errors
+/// When the directory cannot be read. What is wrong with the log itself, [`recover`] says.
+pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryError> {
+    let dir = log_directory.current()?;
+    if !log_directory.is_first(&dir) || !log_directory.is_log(&dir)? {
+        return Ok(!log_directory.is_first(&dir));
+    }
+    let (disk, options) = (Arc::clone(&log_directory.disk), log_directory.options.wal.clone());
+    let opened = Wal::open_idle_on(disk, &dir, options, |_| Err("a record".to_owned()));
+    Ok(opened.map_or(true, |(wal, _)| wal.was_ever_written()))
+}
+
+/// Has `tell` called each time that so much more was loaded.
+fn now_and_then(mut tell: impl FnMut(u64)) -> impl FnMut(u64) {
+    let mut told = 0;
+    move |bytes| {
+        if bytes - told >= TELL_EVERY_BYTES {
+            told = bytes;
+            tell(bytes);
+        }
+    }
 }
 
 /// Loads the log in `dir`, and the places of what it says is on disk beside it, into a keyspace, telling
@@ -165,7 +202,12 @@ pub fn replay(
     losses: Losses<'_>,
     tell: impl FnMut(u64),
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
-    load(keyspace, &disk, dir, &LogOptions::default(), losses, tell)
+    let mut tell = now_and_then(tell);
+    let note = |bytes| {
+        tell(bytes);
+        Ok(())
+    };
+    load(keyspace, &disk, dir, &LogOptions::default(), losses, note)
 }
 
 fn load(
@@ -174,7 +216,7 @@ fn load(
     dir: &Path,
     options: &LogOptions,
     losses: Losses<'_>,
-    mut tell: impl FnMut(u64),
+    mut note: impl FnMut(u64) -> Result<(), GivenUp>,
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = options.loaders.unwrap_or_else(cores).get();
@@ -183,13 +225,10 @@ fn load(
     let cold_options = options.cold.clone();
     open_cold(keyspace, Arc::clone(disk), &cold_dir, cold_options).map_err(cold_failed)?;
     let mut replay = Replay::start(Arc::clone(keyspace), threads, crate::clock::unix_ms())?;
-    let (mut bytes, mut told) = (0, 0);
+    let mut bytes = 0;
     let take = |record: &[u8]| {
         bytes += record.len() as u64;
-        if bytes - told >= TELL_EVERY_BYTES {
-            told = bytes;
-            tell(bytes);
-        }
+        note(bytes).map_err(|given_up| given_up.to_string())?;
         replay.record(record).map_err(|error| error.to_string())
     };
     let failed = |error| RecoveryError::of(dir, error);

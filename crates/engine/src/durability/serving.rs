@@ -16,9 +16,11 @@ use super::compactor::CompactionFigures;
 use super::exposure;
 use super::host::{Host, Operator, SWITCHED_BY_ANOTHER, Severity, SyncHost};
 use super::log_directory::{LogDirectory, LogOptions};
+use super::recovery::{self, RecoveryError};
 use super::syncer::Syncer;
 use super::wal_handle::WalHandle;
 use super::wal_manager::{Next, WalManager};
+use crate::loading::Loading;
 use crate::log::Log;
 use tierce_config::SyncPolicy;
 
@@ -51,6 +53,31 @@ impl Durability {
         let log_directory =
             LogDirectory::new(Arc::new(OsDisk), Path::new(""), LogOptions::default());
         Self::new(Arc::default(), log_directory)
+    }
+
+    /// Whether there has ever been a record in the log that [`Durability::recover`] would load; before that.
+    ///
+    /// # Errors
+    /// When the data directory cannot be read.
+    pub fn was_ever_written(&self) -> Result<bool, RecoveryError> {
+        recovery::was_ever_written(&self.log_directory)
+    }
+
+    /// Loads what the log in the data directory holds into the keyspace, whose log it is from then on; see
+    /// [`recover`](super::recover).
+    ///
+    /// # Errors
+    /// When the log cannot be read, with the file and what can be done.
+    pub fn recover(
+        &self,
+        keyspace: &Arc<Keyspace>,
+        operator: &dyn Operator,
+        accepts_losses: bool,
+        loading: &Loading,
+    ) -> Result<(), RecoveryError> {
+        let Self { wal_handle, log_directory, .. } = self;
+        loading.expect(log_directory.bytes());
+        recovery::recover(wal_handle, keyspace, log_directory, operator, accepts_losses, loading)
     }
 
     /// The log, if there is one, or would be if it had not failed.

@@ -27,15 +27,16 @@ use crate::durability::Durability;
 use crate::eviction::{self, Excess, Room};
 use crate::feed::{Feed, Follower};
 use crate::latency::LatencyMonitor;
+use crate::loading::Loading;
 use crate::log::Log;
 use crate::memory::Purge;
 use crate::persistence::{self, Persistence};
 use crate::spill::Spill;
-use tierce_config::Config;
+use tierce_config::{Config, Settings};
 
 pub use audience::{Audience, AudienceMemory, News};
 use host::EngineHost;
-pub use opening::{OpenError, Opened};
+pub use opening::{OpenError, Opening};
 pub use reload::{ReloadError, ReloadOptions};
 
 /// The store, with all that keeps its data.
@@ -50,6 +51,8 @@ pub struct Engine {
     pub feed: Arc<Feed>,
     /// Snapshots on disk.
     pub persistence: Persistence,
+    /// Whether the data are there yet.
+    pub loading: Loading,
     /// Values on disk.
     pub spill: Spill,
     /// The time in which memory was beyond its limit.
@@ -85,6 +88,7 @@ impl Engine {
             feed: Arc::new(Feed::new(Arc::clone(durability.wal_on_or_off()))),
             durability,
             persistence: Persistence::new(crate::clock::unix_ms() / 1000),
+            loading: Loading::default(),
             spill,
             excess: Excess::default(),
             purge: Purge::default(),
@@ -178,13 +182,13 @@ impl Engine {
     /// When there is no store to be had, or no thread.
     pub fn start_spilling(
         self: &Arc<Self>,
+        settings: &Settings,
         disk: &Arc<dyn Disk>,
         dir: &Path,
     ) -> Result<(), String> {
-        self.spill.start(&self.config.settings(), Arc::new(EngineHost::of(self)), disk, dir)
+        self.spill.start(settings, Arc::new(EngineHost::of(self)), disk, dir)
     }
 
-    /// Starts the thread that carries out saves.
     /// Whether there is a thread that carries out saves: since the engine was opened, until it is closed.
     pub fn has_saver(&self) -> bool {
         self.saver.lock().is_some()

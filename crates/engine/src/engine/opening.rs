@@ -2,8 +2,9 @@
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::Disk;
@@ -12,10 +13,11 @@ use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{Keyspace, Options, OptionsError};
 
 use super::Engine;
-use crate::durability::{self, Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
+use crate::durability::{Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
 use crate::feed::Feed;
+use crate::loading::GivenUp;
 use crate::log::Log;
-use crate::persistence::{self, LoadError};
+use crate::persistence::{self, LoadError, Unfit};
 use crate::{encoding_limits, eviction};
 
 /// Why an engine could not be opened.
@@ -39,6 +41,9 @@ pub enum OpenError {
         /// What the system says.
         source: io::Error,
     },
+    /// The end was asked for.
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
     /// The values on disk.
     #[error("maxmemory-policy spill: {0}")]
     Spill(String),
@@ -47,83 +52,99 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// What the log of a data directory holds, loaded; the log continues from there.
-pub struct Opened {
-    keyspace: Arc<Keyspace>,
-    wal_handle: Arc<WalHandle>,
-    feed: Arc<Feed>,
-    log_directory: LogDirectory,
+/// An engine that is being opened: it is there, and its keys are not.
+///
+/// So a server can say that data are being loaded, and how far it is ([`Engine::loading`]). **Invariant:** until
+/// [`Opening::load`] has returned and [`Loading::end`](crate::loading::Loading::end) was called, nobody but the thread
+/// that loads looks at keys.
+pub struct Opening {
+    engine: Arc<Engine>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    is_used: bool,
+    /// What the load goes by, whatever is set meanwhile.
+    settings: Arc<Settings>,
 }
 
-impl Opened {
-    /// Loads the log in the directory that `startup` names, if the configuration asks for one.
+impl Opening {
+    /// An engine without keys. It follows changes of the configuration, except for those that it refuses while it
+    /// loads. It writes at most `spilled` at once when it spills values.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn load(
-        config: &Config,
+    /// When the settings make no sense.
+    pub fn begin(
+        config: Arc<Config>,
         startup: &Startup,
         disk: &Arc<dyn Disk>,
-        log: &Log,
+        log: Log,
+        spilled: ColdLimits,
     ) -> Result<Self, OpenError> {
-        const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
         // Loading takes memory that would count as the program's own.
         crate::memory::resident_at_start();
-        let (disk, dir) = (Arc::clone(disk), startup.dir.clone());
+        let (disk, dir, settings) = (Arc::clone(disk), startup.dir.clone(), config.settings());
         let log_directory = LogDirectory::new(Arc::clone(&disk), &dir, LogOptions::default());
         let wal_handle = Arc::<WalHandle>::default();
         let feed = Arc::new(Feed::new(Arc::clone(&wal_handle)));
-        let keyspace = Arc::new(Keyspace::new(keyspace_options(config, startup, &feed))?);
-        let settings = config.settings();
-        keyspace.set_limits(&encoding_limits::configured(&settings));
-        let mut is_used = false;
-        if asks_for_log(&settings) {
-            let accepts = settings.word(LOST) == "accept";
-            let recovered =
-                durability::recover(&wal_handle, &keyspace, &log_directory, log, accepts);
-            is_used = recovered.map_err(|error| match error {
-                RecoveryError::Io(source) => OpenError::Dir { dir: dir.clone(), source },
-                error => error.into(),
-            })?;
-        }
-        keyspace.set_eviction(&eviction::configured(&settings));
-        Ok(Self { keyspace, wal_handle, feed, log_directory, disk, dir, is_used })
-    }
-
-    /// Whether there has ever been a record in the log.
-    pub fn is_used(&self) -> bool {
-        self.is_used
-    }
-
-    /// An engine around it, which writes at most `spilled` at once when it spills values. Without a log, it has
-    /// the data of the snapshot in the directory.
-    ///
-    /// Only the threads of the log are missing, which [`Engine::start_log`] starts: what they find out, they tell
-    /// those who use it, who may have to be ready for that.
-    ///
-    /// # Errors
-    /// When the snapshot cannot be loaded, or the system has no threads to give.
-    pub fn into_engine(
-        self,
-        config: Arc<Config>,
-        log: Log,
-        spilled: ColdLimits,
-    ) -> Result<Arc<Engine>, OpenError> {
-        let Self { keyspace, wal_handle, feed, log_directory, disk, dir, .. } = self;
+        let keyspace = Arc::new(Keyspace::new(keyspace_options(&config, startup, &feed))?);
         let durability = Durability::new(wal_handle, log_directory);
         let engine = Arc::new(Engine::new(config, keyspace, durability, log).fed_by(feed));
+        engine.loading.begin();
         engine.persistence.set_start_dir(dir.clone());
         // Before any client is served, which might need it.
         engine.spill.set_limits(spilled);
-        engine.start_spilling(&disk, &dir).map_err(OpenError::Spill)?;
-        engine.load_snapshot()?;
+        engine.follow_config_from_the_start();
+        Ok(Self { engine, disk, dir, settings })
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What the load goes by.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether there has ever been a record in the log that will be loaded.
+    ///
+    /// # Errors
+    /// When the data directory cannot be read.
+    pub fn has_log(&self) -> Result<bool, OpenError> {
+        let has_log = self.engine.durability.was_ever_written();
+        has_log.map_err(|error| self.of_log(error))
+    }
+
+    /// Loads the log, if the configuration asks for one, or else the snapshot in the directory, and starts all threads
+    /// but those of the log, which [`Engine::start_log`] starts: what they find out, they tell those who use it, who may
+    /// have to be ready for that. What is loaded is there for others after
+    /// [`Loading::end`](crate::loading::Loading::end).
+    ///
+    /// # Errors
+    /// When it cannot be read, or the system has no threads to give.
+    pub fn load(self) -> Result<Arc<Engine>, OpenError> {
+        const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
+        let engine = &self.engine;
+        if asks_for_log(&self.settings) {
+            let accepts_losses = self.settings.word(LOST) == "accept";
+            let (keyspace, loading) = (&engine.keyspace, &engine.loading);
+            let loaded = engine.durability.recover(keyspace, &engine.log, accepts_losses, loading);
+            loaded.map_err(|error| self.of_log(error))?;
+        }
+        engine.follow_config_of_data(&self.disk, &self.dir)?;
+        engine.load_snapshot(&self.settings)?;
         engine.start_saver()?;
         engine.set_active_expiry(true)?;
-        engine.follow_config(disk, dir);
-        Ok(engine)
+        Ok(self.engine)
+    }
+
+    fn of_log(&self, error: RecoveryError) -> OpenError {
+        match error {
+            RecoveryError::Io(source) => OpenError::Dir { dir: self.dir.clone(), source },
+            RecoveryError::GivenUp(given_up) => given_up.into(),
+            error => error.into(),
+        }
     }
 }
 
@@ -137,9 +158,10 @@ impl Engine {
         // It has no workers, and so no use for their number.
         let startup = settings.startup(NonZeroUsize::MIN);
         let config = Arc::new(Config::new(settings));
-        let opened = Opened::load(&config, &startup, &disk, &log)?;
-        let engine = opened.into_engine(config, log, ColdLimits::default())?;
+        let opening = Opening::begin(config, &startup, &disk, log, ColdLimits::default())?;
+        let engine = opening.load()?;
         engine.start_log()?;
+        engine.loading.end();
         Ok(engine)
     }
 
@@ -164,67 +186,100 @@ impl Engine {
     }
 
     /// Loads the snapshot in the data directory, if there is one, and no log is kept.
-    fn load_snapshot(&self) -> Result<(), LoadError> {
+    fn load_snapshot(&self, settings: &Settings) -> Result<(), OpenError> {
         const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
         const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
         if self.durability.wal_handle().is_some() {
             // As in Redis, the log is what counts when there is one.
             return Ok(());
         }
-        let settings = self.config.settings();
-        let path = persistence::snapshot_path(&settings);
+        let path = persistence::snapshot_path(settings);
         let verifies = settings.is_on(VERIFIES);
-        let load = if settings.is_on(SKIP) {
-            persistence::load_without_unsupported
-        } else {
-            persistence::load
-        };
-        if let Some(loaded) = load(&path, &self.keyspace, &self.log, verifies)? {
-            self.persistence.note_loaded(loaded, self.keyspace.stats().changes);
+        let unfit = if settings.is_on(SKIP) { Unfit::LeaveOut } else { Unfit::Refuse };
+        let Self { keyspace, log, loading, .. } = self;
+        let loaded = persistence::load(&path, keyspace, log, verifies, unfit, loading);
+        if loading.is_given_up() {
+            return Err(GivenUp.into());
+        }
+        if let Some(loaded) = loaded? {
+            self.persistence.note_loaded(loaded, keyspace.stats().changes);
         }
         Ok(())
     }
 
-    /// Has changes of the configuration reach what holds a copy of a value.
-    fn follow_config(self: &Arc<Self>, disk: Arc<dyn Disk>, dir: PathBuf) {
-        const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
+    /// Has changes of the configuration reach what holds a copy of a value, except for what has to wait for the data.
+    fn follow_config_from_the_start(self: &Arc<Self>) {
         const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
         const SAVE: DirectiveId = DirectiveId::of("save");
         const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
-        let follow = |directives: &[DirectiveId], act: Act| {
-            let engine = Arc::downgrade(self);
-            self.config.on_change(directives.iter().copied(), move |settings| {
-                engine.upgrade().map_or(Ok(()), |engine| act(&engine, settings))
-            });
+        const DELAY: DirectiveId = DirectiveId::of("key-load-delay");
+        let limits = |engine: &Arc<Self>, settings: &Settings| {
+            engine.keyspace.set_limits(&encoding_limits::configured(settings));
+            Ok(())
         };
+        let adopted = self.adopt(&encoding_limits::DIRECTIVES, limits);
+        let delay = |engine: &Arc<Self>, settings: &Settings| {
+            let micros = u64::try_from(settings.number(DELAY)).unwrap_or(0);
+            engine.loading.set_delay(Duration::from_micros(micros));
+            Ok(())
+        };
+        let adopted = adopted.and(self.adopt(&[DELAY], delay));
+        debug_assert!(adopted.is_ok(), "they refuse nothing");
+        self.on_change(&[LOG_LEVEL], |engine, settings| {
+            engine.log.set_level(settings.log_level());
+            Ok(())
+        });
+        self.on_change(&[SAVE, STOP_WRITES], |engine, settings| {
+            engine.persistence.decide_on_writes(settings);
+            Ok(())
+        });
+        // What is loaded follows from it.
+        self.on_change(&[APPENDONLY, POLICY], |engine, _| match engine.loading.is_on() {
+            true => Err("the data are being loaded".to_owned()),
+            false => Ok(()),
+        });
+    }
+
+    /// The same for the rest: from now on keys may be evicted or spilled, and the log may be switched.
+    fn follow_config_of_data(
+        self: &Arc<Self>,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+    ) -> Result<(), OpenError> {
+        const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
         // The policy `spill` needs threads and a place for values.
+        let (disk, dir) = (Arc::clone(disk), dir.to_owned());
         let spills = move |engine: &Arc<Self>, settings: &Settings| {
             engine.keyspace.set_eviction(&eviction::configured(settings));
-            engine.start_spilling(&disk, &dir)
+            engine.start_spilling(settings, &disk, &dir)
         };
-        follow(&eviction::DIRECTIVES, Box::new(spills));
-        follow(&[VALUE_LEN, APPENDONLY], Box::new(Self::switch_log));
-        follow(
-            &encoding_limits::DIRECTIVES,
-            Box::new(|engine, settings| {
-                engine.keyspace.set_limits(&encoding_limits::configured(settings));
-                Ok(())
-            }),
-        );
-        follow(
-            &[LOG_LEVEL],
-            Box::new(|engine, settings| {
-                engine.log.set_level(settings.log_level());
-                Ok(())
-            }),
-        );
-        follow(
-            &[SAVE, STOP_WRITES],
-            Box::new(|engine, settings| {
-                engine.persistence.decide_on_writes(settings);
-                Ok(())
-            }),
-        );
+        self.adopt(&eviction::DIRECTIVES, spills).map_err(OpenError::Spill)?;
+        // What it refuses cannot have been set: so far, there was no switch.
+        self.adopt(&[VALUE_LEN, APPENDONLY], Self::switch_log).map_err(OpenError::Spill)
+    }
+
+    /// Has `act` called at each change of these directives.
+    fn on_change(
+        self: &Arc<Self>,
+        directives: &[DirectiveId],
+        act: impl Fn(&Arc<Self>, &Settings) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        let engine = Arc::downgrade(self);
+        self.config.on_change(directives.iter().copied(), move |settings| {
+            engine.upgrade().map_or(Ok(()), |engine| act(&engine, settings))
+        });
+    }
+
+    /// The same, and now.
+    fn adopt(
+        self: &Arc<Self>,
+        directives: &[DirectiveId],
+        act: impl Fn(&Arc<Self>, &Settings) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Result<(), String> {
+        let engine = Arc::downgrade(self);
+        self.config.adopt(directives.iter().copied(), move |settings| {
+            engine.upgrade().map_or(Ok(()), |engine| act(&engine, settings))
+        })
     }
 
     fn switch_log(self: &Arc<Self>, settings: &Settings) -> Result<(), String> {
@@ -241,10 +296,8 @@ impl Engine {
     }
 }
 
-/// What is done at a change of some directives.
-type Act = Box<dyn Fn(&Arc<Engine>, &Settings) -> Result<(), String> + Send + Sync>;
-
 const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
+const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 
 fn asks_for_log(settings: &Settings) -> bool {
     settings.is_on(APPENDONLY)

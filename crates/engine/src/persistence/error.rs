@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use tierce_keyspace::SnapshotError;
 
+use crate::loading::GivenUp;
+
 /// Why there is no new snapshot on disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -50,6 +52,9 @@ pub enum SaveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
+    /// The end of the server was asked for.
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
     /// The file cannot be read.
     #[error("could not read {}: {source}", path.display())]
     Io {

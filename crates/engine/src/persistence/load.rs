@@ -14,6 +14,7 @@ use super::code::{self, NamedScript};
 use super::error::LoadError;
 use super::unfit::{Unfit, lacking};
 use super::values::{self, Assembly, Flaw, Remark};
+use crate::loading::Loading;
 use crate::log::Log;
 use tierce_config::LogLevel;
 
@@ -45,8 +46,8 @@ pub(crate) struct Names {
 
 /// What becomes of the values that are read.
 pub(crate) enum Purpose<'n> {
-    /// They are stored.
-    Load,
+    /// They are stored, at the start of a server, which wants to know how far that is.
+    LoadAtStart(&'n Loading),
     /// They are stored, and their names noted.
     LoadAndNote(&'n mut Names),
     /// Nothing: a caller that must not stop halfway checks the whole file first.
@@ -56,31 +57,22 @@ pub(crate) enum Purpose<'n> {
 /// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
 /// already is replaced.
 ///
-/// `verifies` says whether a wrong checksum is an error.
+/// `verifies` says whether a wrong checksum is an error, `unfit` what becomes of what this version lacks. How far it is,
+/// it tells `loading`.
 ///
 /// # Errors
-/// When the file is damaged, or something in it has no place in this server. What came before that has
-/// been loaded then.
+/// When the file is damaged, or something in it has no place in this server, or the load was given up. What came
+/// before that has been loaded then.
 pub fn load(
     path: &Path,
     keyspace: &Keyspace,
     log: &Log,
     verifies: bool,
+    unfit: Unfit,
+    loading: &Loading,
 ) -> Result<Option<LoadReport>, LoadError> {
-    read(path, &mut keyspace.locks(), log, verifies, Purpose::Load, Unfit::Refuse)
-}
-
-/// The same, but what this version lacks is left out and logged.
-///
-/// # Errors
-/// When the file is damaged.
-pub fn load_without_unsupported(
-    path: &Path,
-    keyspace: &Keyspace,
-    log: &Log,
-    verifies: bool,
-) -> Result<Option<LoadReport>, LoadError> {
-    read(path, &mut keyspace.locks(), log, verifies, Purpose::Load, Unfit::LeaveOut)
+    let purpose = Purpose::LoadAtStart(loading);
+    read(path, &mut keyspace.locks(), log, verifies, purpose, unfit)
 }
 
 /// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
@@ -137,6 +129,9 @@ fn read_at(
     let metadata = file.metadata().map_err(io_error)?;
     let total_bytes = metadata.len();
     log.notice(format_args!("Loading {} ({total_bytes} bytes)", path.display()));
+    if let Purpose::LoadAtStart(loading) = &purpose {
+        loading.expect(total_bytes);
+    }
     let begun = Instant::now();
     let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
     let mut loader = Loader {
@@ -202,7 +197,10 @@ impl Loader<'_, '_> {
                 Ok(Some(event)) => event,
             };
             match event {
-                Event::Entry(entry) => self.entry(&entry)?,
+                Event::Entry(entry) => {
+                    self.entry(&entry)?;
+                    self.note()?;
+                }
                 Event::SelectDb(number) => _ = self.db(number)?,
                 Event::Aux { name, value } => self.remark(&name, &value)?,
                 Event::Function(source) => self.library(&source)?,
@@ -334,6 +332,16 @@ impl Loader<'_, '_> {
                 entry.kind()
             ));
         }
+    }
+
+    /// Tells those who wait for the start how far it is.
+    fn note(&mut self) -> Result<(), LoadError> {
+        let Purpose::LoadAtStart(loading) = &self.purpose else { return Ok(()) };
+        if loading.is_slowed() {
+            // It may rest.
+            self.locks.release();
+        }
+        Ok(loading.note(self.reader.offset())?)
     }
 
     /// Tells the operator how far it is, now and then.

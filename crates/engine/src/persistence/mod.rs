@@ -43,7 +43,7 @@ pub use error::{LoadError, SaveError};
 pub use file::{Install, NewFile, Syncing};
 pub use host::Host;
 pub use leftovers::{Holding, remove_leftovers, unfinished_import};
-pub use load::{LoadReport, load, load_without_unsupported};
+pub use load::{LoadReport, load};
 pub(crate) use load::{Names, Purpose, read, read_all, verify};
 pub use own_files::OwnFiles;
 pub use save::{CopySink, Encoder};

@@ -13,6 +13,7 @@ use tierce_engine::durability::{
     CompactionSettings, Host, LogDirectory, LogOptions, Operator, Severity, Switched, WalHandle,
     recover,
 };
+use tierce_engine::loading::Loading;
 use tierce_keyspace::log::{LogSink, Sizes};
 use tierce_keyspace::{EventBatch, EventClasses, EventSink, Keyspace, Limits, Options};
 
@@ -114,7 +115,7 @@ impl Started {
         keyspace.set_limits(&limits());
         let options = LogOptions { wal, cold: cold.clone(), loaders: NonZeroUsize::new(1) };
         let log_directory = LogDirectory::new(Arc::clone(&disk), Path::new(DIR), options);
-        recover(&wal_handle, &keyspace, &log_directory, &*host, false)
+        recover(&wal_handle, &keyspace, &log_directory, &*host, false, &Loading::default())
             .map_err(|error| error.to_string())?;
         if keyspace.cold_store().is_none() {
             let store = ColdStore::open(disk, Path::new(DIR).join("cold"), cold);

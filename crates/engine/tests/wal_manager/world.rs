@@ -15,6 +15,7 @@ use tierce_engine::durability::{
     CompactionSettings, Host, LogDirectory, LogOptions, Next, Operator, RecoveryError, Severity,
     Switched, WalHandle, WalManager, recover,
 };
+use tierce_engine::loading::Loading;
 use tierce_keyspace::log::LogSink;
 use tierce_keyspace::{DbIndex, Error, Expiry, Keyspace, Missing, Options};
 
@@ -78,7 +79,8 @@ pub fn keyspace(wal_handle: &Arc<WalHandle>) -> Arc<Keyspace> {
 pub fn start(disk: Arc<dyn Disk>) -> Result<(Arc<Keyspace>, Arc<WalHandle>), RecoveryError> {
     let wal_handle = Arc::<WalHandle>::default();
     let keyspace = keyspace(&wal_handle);
-    recover(&wal_handle, &keyspace, &log_directory(disk), &Program::default(), false)?;
+    let (program, loading) = (Program::default(), Loading::default());
+    recover(&wal_handle, &keyspace, &log_directory(disk), &program, false, &loading)?;
     Ok((keyspace, wal_handle))
 }
 

@@ -56,3 +56,6 @@ const READ_ONLY: &str = "this server is a read only replica";
 
 /// Of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "the link with the primary is down";
+
+/// Refuses everything while data are being loaded.
+const LOADING: &str = "the server is loading the dataset";

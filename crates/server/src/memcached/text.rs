@@ -10,7 +10,7 @@ use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
 use super::{
-    MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
+    LOADING, MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
     WRONG_TYPE, expiry,
 };
 use crate::command::Access;
@@ -263,6 +263,7 @@ impl Run<'_, '_> {
             Refusal::Server(Fault::NoPermission) => NO_PERMISSION,
             Refusal::Server(Fault::ReadOnly) => READ_ONLY,
             Refusal::Server(Fault::Stale) => PRIMARY_IS_DOWN,
+            Refusal::Server(Fault::Loading) => LOADING,
         };
         self.note_refusal(refusal);
         if reply == Reply::Wanted {

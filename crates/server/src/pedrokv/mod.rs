@@ -51,3 +51,6 @@ const READ_ONLY: &str = "err: this server is a read only replica";
 
 /// The error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "err: the link with the primary is down";
+
+/// Refuses everything while data are being loaded.
+const LOADING: &str = "err: the server is loading the dataset";

@@ -9,7 +9,9 @@ use tierce_wire::pedrokv::{Failure, Kind, Response, Status};
 
 use super::serve::place;
 use super::session::Session;
-use super::{NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY};
+use super::{
+    LOADING, NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY,
+};
 use crate::acl::Rights;
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
@@ -206,12 +208,15 @@ impl Run<'_, '_, '_> {
             Fault::NoPermission => NO_PERMISSION,
             Fault::ReadOnly => READ_ONLY,
             Fault::Stale => PRIMARY_IS_DOWN,
+            Fault::Loading => LOADING,
         }
     }
 
     #[inline]
     fn get(&mut self, request: &Keyed<'_>) {
-        if let Some(fault @ (Fault::NoPermission | Fault::Stale)) = self.stages.fault {
+        if let Some(fault @ (Fault::NoPermission | Fault::Stale | Fault::Loading)) =
+            self.stages.fault
+        {
             let text = self.refuse(fault);
             return self.fail(request.id, text);
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tierce_cask::disk::{Fault, SimDisk};
 use tierce_engine::durability::{LogDirectory, LogOptions, Operator, Severity, WalHandle, recover};
+use tierce_engine::loading::Loading;
 use tierce_keyspace::{DbIndex, Keyspace, Options};
 use tierce_server::Instance;
 
@@ -222,7 +223,8 @@ fn what_has_expired_at_the_end_is_gone_from_the_log() {
     let wal_handle = Arc::<WalHandle>::default();
     let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
     let home = LogDirectory::new(Arc::new(disk), &std::env::temp_dir(), LogOptions::default());
-    recover(&wal_handle, &keyspace, &home, &Silent, false).unwrap();
+    let loading = Loading::default();
+    recover(&wal_handle, &keyspace, &home, &Silent, false, &loading).unwrap();
     // Time stands still while a log is loaded.
     assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }

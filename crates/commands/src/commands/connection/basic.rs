@@ -25,7 +25,7 @@ const FREE: Flags = Flags::NOSCRIPT
 pub(super) static COMMANDS: &[Spec] = &[
     Spec::new("ping", Group::Connection, many!(ping))
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .flags(Flags::FAST.with(Flags::WHILE_SUBSCRIBED))
+        .flags(Flags::FAST.with(Flags::LOADING).with(Flags::WHILE_SUBSCRIBED))
         .since("1.0.0", "O(1)")
         .doc("[message]", "Returns the server's liveliness response.")
         .example(

@@ -151,6 +151,10 @@ pub(super) fn track(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1], options: Res
     let options = Options::parse(ctx, options)?;
     let pubsub = &ctx.kernel.pubsub;
     if on_off(state)? {
+        if options.broadcast && ctx.kernel.loading.is_on() {
+            // All that is loaded would be told as changes.
+            return Err(CommandError::LOADING);
+        }
         let (tracker, prefixes) = options.resolve(ctx.caller.subscriptions())?;
         ctx.caller.track(pubsub, tracker, &prefixes);
     } else {

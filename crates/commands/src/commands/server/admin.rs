@@ -210,6 +210,13 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     if abort {
         return Err(CommandError::new("ERR No shutdown in progress."));
     }
+    if ctx.kernel.loading.is_on() {
+        // As in Redis, nothing is saved: there is only a part of the data.
+        ctx.caller.closing = true;
+        ctx.kernel.request_shutdown(Shutdown::Command { saving: Saving::Never, force });
+        ctx.kernel.loading.give_up();
+        return Ok(());
+    }
     let reason = Shutdown::Command { saving, force };
     if saving != Saving::Never
         && let Some(error) = ctx.kernel.scripts.running.any_for(ctx.kernel.busy_threshold())

@@ -107,8 +107,18 @@ pub(super) const MEMORY: &[Field] = &[
 
 #[rustfmt::skip]
 pub(super) const PERSISTENCE: &[Field] = &[
-    always("loading", "0", "Always 0: clients can connect only after loading."),
+    is("loading", |f| u8::from(f.kernel.loading.is_on()).to_string(), "Whether data are being loaded."),
     always("async_loading", "0", "There are no replicas."),
+    maybe("loading_start_time", |f| Some((f.kernel.loading.report()?.begun_ms / 1000).to_string()),
+        "When that began, in seconds since 1970."),
+    maybe("loading_total_bytes", |f| Some(f.kernel.loading.report()?.total_bytes.to_string()),
+        "Bytes to be loaded."),
+    maybe("loading_loaded_bytes", |f| Some(f.kernel.loading.report()?.loaded_bytes.to_string()),
+        "Those that are loaded."),
+    maybe("loading_loaded_perc", |f| Some(format!("{:.2}", f.kernel.loading.report()?.percent())),
+        "The same in percent."),
+    maybe("loading_eta_seconds", |f| Some(f.kernel.loading.report()?.eta_seconds.unwrap_or(1).to_string()),
+        "When it is over, in seconds from now, if it goes on as fast; 1 before anything was loaded."),
     is("current_cow_peak", |f| snapshot(f).0.to_string(),
         "The most bytes that the snapshot had to copy."),
     is("current_cow_size", |f| snapshot(f).1.to_string(),

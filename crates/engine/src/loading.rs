@@ -1,0 +1,193 @@
+//! How far an engine is with the data that it found at its start.
+//!
+//! A thread loads; any other asks whether that is over, which is one atomic load, or has it given up. **Invariant:**
+//! until [`Loading::end`] nobody else looks at keys: what is there is a part of the data.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock::unix_ms;
+
+/// The load was given up, because the end of the server was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("loading was given up")]
+pub struct GivenUp;
+
+/// See the module. One that has not begun is over.
+#[derive(Debug, Default)]
+pub struct Loading {
+    is_on: AtomicBool,
+    is_given_up: AtomicBool,
+    begun_ms: AtomicI64,
+    total_bytes: AtomicU64,
+    loaded_bytes: AtomicU64,
+    /// A rest after each item, in microseconds: `key-load-delay`, for tests that need a load to take long.
+    delay_us: AtomicU64,
+    /// Ends a rest.
+    changes: Mutex<()>,
+    changed: Condvar,
+}
+
+/// Figures of a load that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadingReport {
+    /// When it began, in Unix milliseconds.
+    pub begun_ms: i64,
+    /// Bytes to be loaded, as far as that is known.
+    pub total_bytes: u64,
+    /// Bytes that are loaded: at most `total_bytes`.
+    pub loaded_bytes: u64,
+    /// When it will be over, in seconds from now: as fast as so far. `None` before anything was loaded.
+    pub eta_seconds: Option<u64>,
+}
+
+impl Loading {
+    /// Begins.
+    pub fn begin(&self) {
+        self.begun_ms.store(unix_ms(), Relaxed);
+        self.is_on.store(true, Release);
+    }
+
+    /// There are so many bytes to be loaded.
+    pub fn expect(&self, total_bytes: u64) {
+        self.loaded_bytes.store(0, Relaxed);
+        self.total_bytes.store(total_bytes, Relaxed);
+    }
+
+    /// Everything is loaded: whoever sees that sees the data.
+    pub fn end(&self) {
+        self.is_on.store(false, Release);
+    }
+
+    /// Whether data are being loaded.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Acquire)
+    }
+
+    /// Has the load end soon, without its data.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Relaxed);
+        self.end_rest();
+    }
+
+    /// Whether that was asked for.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Relaxed)
+    }
+
+    /// Has it rest so long after each item from now on. A rest of before ends.
+    pub fn set_delay(&self, delay: Duration) {
+        self.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Relaxed);
+        self.end_rest();
+    }
+
+    /// Whether it rests now and then.
+    #[must_use]
+    pub fn is_slowed(&self) -> bool {
+        self.delay_us.load(Relaxed) != 0
+    }
+
+    /// One more item is loaded, a key or a record of the log, and with it so many bytes.
+    ///
+    /// # Errors
+    /// When there is to be no other.
+    #[inline]
+    pub fn note(&self, loaded_bytes: u64) -> Result<(), GivenUp> {
+        self.loaded_bytes.store(loaded_bytes, Relaxed);
+        if self.is_slowed() {
+            self.rest();
+        }
+        if self.is_given_up() { Err(GivenUp) } else { Ok(()) }
+    }
+
+    /// Rests for the delay, or until it changes.
+    #[cold]
+    fn rest(&self) {
+        let mut changes = self.changes.lock();
+        let delay = Duration::from_micros(self.delay_us.load(Relaxed));
+        if !delay.is_zero() && !self.is_given_up() {
+            self.changed.wait_for(&mut changes, delay);
+        }
+    }
+
+    fn end_rest(&self) {
+        // Who is about to rest has looked before, or will look behind this.
+        drop(self.changes.lock());
+        self.changed.notify_all();
+    }
+
+    /// How far it is; `None` when nothing is being loaded.
+    #[must_use]
+    pub fn report(&self) -> Option<LoadingReport> {
+        if !self.is_on() {
+            return None;
+        }
+        let (begun_ms, loaded_bytes) =
+            (self.begun_ms.load(Relaxed), self.loaded_bytes.load(Relaxed));
+        // The end of a log is not counted before.
+        let total_bytes = self.total_bytes.load(Relaxed).max(loaded_bytes);
+        let took_ms = unix_ms().saturating_sub(begun_ms).max(0).unsigned_abs();
+        let left = u128::from(total_bytes - loaded_bytes);
+        let eta_ms = (u128::from(took_ms) * left).checked_div(u128::from(loaded_bytes));
+        let eta_seconds = eta_ms.map(|ms| u64::try_from(ms / 1000).unwrap_or(u64::MAX));
+        Some(LoadingReport { begun_ms, total_bytes, loaded_bytes, eta_seconds })
+    }
+}
+
+impl LoadingReport {
+    /// The part that is loaded, in percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        self.loaded_bytes as f64 * 100.0 / self.total_bytes.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_load() {
+        let loading = Loading::default();
+        assert_eq!((loading.is_on(), loading.report()), (false, None));
+        loading.begin();
+        loading.expect(200);
+        let report = loading.report().unwrap();
+        assert_eq!((report.loaded_bytes, report.eta_seconds, report.percent()), (0, None, 0.0));
+        loading.note(50).unwrap();
+        assert_eq!(loading.report().unwrap().percent(), 25.0);
+        // More than was expected.
+        loading.note(300).unwrap();
+        let report = loading.report().unwrap();
+        assert_eq!((report.total_bytes, report.eta_seconds), (300, Some(0)));
+        loading.give_up();
+        assert_eq!(loading.note(301), Err(GivenUp));
+        loading.end();
+        assert_eq!(loading.report(), None);
+    }
+
+    #[test]
+    fn a_rest_ends_when_the_delay_changes_or_the_load_is_given_up() {
+        for give_up in [false, true] {
+            let loading = Loading::default();
+            loading.begin();
+            loading.set_delay(Duration::from_secs(3600));
+            std::thread::scope(|scope| {
+                let noted = scope.spawn(|| loading.note(1));
+                match give_up {
+                    true => loading.give_up(),
+                    false => loading.set_delay(Duration::ZERO),
+                }
+                assert_eq!(noted.join().unwrap().is_err(), give_up);
+            });
+        }
+    }
+}
