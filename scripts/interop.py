@@ -95,7 +95,7 @@ class Server(Client):
         while True:
             try:
                 super().__init__(self.port)
-                if self.call("PING") == b"PONG":
+                if isinstance(self.call("DBSIZE"), int):
                     return self
             except (OSError, RuntimeError):
                 pass

@@ -46,6 +46,9 @@ pub enum Error {
     /// The same for PedroKV.
     #[error("the server does not speak the protocol of PedroKV")]
     NotPedroKv,
+    /// The server answers, but its data are not there yet.
+    #[error("the server is loading its data")]
+    Loading,
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]
     Unasked {

@@ -1,7 +1,7 @@
 //! The server under load: its address, login, and plain calls to it.
 //!
 //! A [`Control`] connection is blocking and answers one call at a time. It serves what happens around a measurement
-//! (PING until a server is up, DBSIZE, CONFIG SET) and the handshake of every connection before the engine gets it.
+//! (DBSIZE until a server is up, CONFIG SET) and the handshake of every connection before the engine gets it.
 
 use std::fmt;
 use std::io;
@@ -73,16 +73,16 @@ impl Target {
         Ok(control)
     }
 
-    /// Whether the server answers.
+    /// Whether the server serves keys. One that loads them answers what needs none.
     ///
     /// # Errors
     /// When it does not.
-    pub(crate) fn ping(&self, protocol: Protocol) -> Result<(), Error> {
+    pub(crate) fn serves(&self, protocol: Protocol) -> Result<(), Error> {
         let mut control = self.connect()?;
         match protocol {
-            Protocol::Resp => control.must(&["PING"]),
+            Protocol::Resp => control.must(&["DBSIZE"]),
             Protocol::PedroKv => control.get_of_pedrokv(),
-            _ => control.version_of_memcached(),
+            _ => control.get_of_memcached(),
         }
     }
 
@@ -190,11 +190,16 @@ impl Control {
     }
 
     /// Asks for the version in text, which servers of every protocol of memcached understand.
-    fn version_of_memcached(&mut self) -> Result<(), Error> {
-        self.send(b"version\r\n")?;
+    /// Asks for a key, which need not be there.
+    fn get_of_memcached(&mut self) -> Result<(), Error> {
+        self.send(b"get ping\r\n")?;
         let mut piece = [0; 256];
         let len = self.receive(&mut piece)?;
-        if piece[..len].starts_with(b"VERSION") { Ok(()) } else { Err(Error::NotMemcached) }
+        match &piece[..len] {
+            [b'E', b'N', b'D', ..] | [b'V', b'A', b'L', b'U', b'E', ..] => Ok(()),
+            answer if answer.starts_with(b"SERVER_ERROR") => Err(Error::Loading),
+            _ => Err(Error::NotMemcached),
+        }
     }
 
     /// Asks for a key, which need not be there.
@@ -206,6 +211,9 @@ impl Control {
         let mut response = Vec::new();
         loop {
             match pedrokv::Response::read(&response) {
+                pedrokv::Step::Frame { frame, .. } if frame.data.ends_with(b"loading the dataset") => {
+                    return Err(Error::Loading);
+                }
                 pedrokv::Step::Frame { .. } => return Ok(()),
                 pedrokv::Step::Broken => return Err(Error::NotPedroKv),
                 pedrokv::Step::NeedMore { .. } => {}

@@ -2,7 +2,7 @@
 //!
 //! Both get the same requests: Tierce keeps its log as it was written, and a second one compacts it;
 //! redis-server rewrites its append-only file, which begins with an RDB preamble then. They are started
-//! by turns, and what counts is the time until a PING is answered by PONG, and the processor's time
+//! by turns, and what counts is the time until DBSIZE is answered, and the processor's time
 //! that the server took until then. The files have just been read, so no disk is measured.
 
 mod contents;

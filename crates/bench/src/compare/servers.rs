@@ -127,7 +127,7 @@ impl Contender {
             Source::Command { line, words } => self.start_command(line, words, reaper),
             Source::Address(address) => {
                 let target = self.target(address.ip().to_string(), address.port());
-                target.ping(self.protocol)?;
+                target.serves(self.protocol)?;
                 let local = address.ip().is_loopback();
                 let process = local.then(|| cpu::listener(address.port())).flatten();
                 Ok(Server { target, process, _child: None })
@@ -208,7 +208,7 @@ fn await_answer(
         if let Some(status) = child.exited() {
             return Err(format!("ended with {status}\n{}", end_of(log)));
         }
-        let answer = target.ping(protocol);
+        let answer = target.serves(protocol);
         match answer {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() >= deadline => {
