@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tierce_config::LogLevel;
 use tierce_engine::clock::unix_ms;
+use tierce_engine::loading::Loading;
 use tierce_engine::log::Log;
 use tierce_engine::persistence::{Unfit, load};
 use tierce_harness::TempDir;
@@ -50,7 +51,9 @@ fn in_a_snapshot_that_is_loaded() {
     check(|path| {
         let keyspace = Keyspace::new(Options::default()).unwrap();
         let log = Log::open(None, LogLevel::Nothing).unwrap();
-        let report = load(path, &keyspace, &log, true).unwrap().expect("a file");
+        let loading = Loading::default();
+        let report = load(path, &keyspace, &log, true, Unfit::Refuse, &loading);
+        let report = report.unwrap().expect("a file");
         (report.keys, report.expired)
     });
 }
