@@ -28,7 +28,7 @@ use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
 use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
 
-use self::host::{Place, ProgramHost, Terms};
+use self::host::{Place, ProgramHost, Progress, Terms};
 use self::outbox::Outbox;
 use super::{Context, Mode};
 use crate::command::{Done, Flags};
@@ -320,17 +320,18 @@ impl<'k> Context<'_, 'k> {
         let outcome = Workspace::with(kernel, |workspace| {
             let (machine, buffers) = workspace.parts();
             machine.set_memory_limit(terms.memory_limit);
-            let mut host = ProgramHost::new(
+            let mut host = ProgramHost {
                 kernel,
                 caller,
-                guard.locks,
+                locks: guard.locks,
                 counters,
-                *now_ms,
+                now_ms: *now_ms,
                 buffers,
                 place,
                 terms,
-                &mut outbox,
-            );
+                outbox: &mut outbox,
+                progress: Progress::start(kernel, counters),
+            };
             let out = reply.parts().0.buffer();
             let begin = out.len();
             let outcome = match program.code {
