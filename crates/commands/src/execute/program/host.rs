@@ -51,14 +51,14 @@ pub(super) struct Terms {
 }
 
 /// Where a program runs, and what ends it there.
-pub(super) enum Place<'r> {
+pub(super) enum RunsOn<'r> {
     /// On a worker, until this time of the kernel's clock.
     Worker { until_nanos: u64 },
     /// On a thread that it may occupy, until it is killed, or for this long.
     Apart { run: &'r Arc<Run>, time_limit: Option<Duration> },
 }
 
-impl<'r> Place<'r> {
+impl<'r> RunsOn<'r> {
     /// On a worker that has so much time.
     pub(super) fn worker(kernel: &Kernel, time: Duration) -> Self {
         Self::Worker { until_nanos: (kernel.nanos)() + time.as_nanos() as u64 }
@@ -84,7 +84,7 @@ pub(super) struct ProgramHost<'h, 'k> {
     pub(super) counters: &'k Counters,
     pub(super) now_ms: i64,
     pub(super) buffers: &'h mut Buffers,
-    pub(super) place: Place<'h>,
+    pub(super) runs_on: RunsOn<'h>,
     pub(super) terms: Terms,
     pub(super) outbox: &'h mut Outbox,
     pub(super) progress: Progress<'k>,
@@ -219,14 +219,14 @@ impl<'k> ProgramHost<'_, 'k> {
             command,
             counters,
             now_ms: self.now_ms,
-            mode: Mode::of_calls(self.place.is_worker()),
+            mode: Mode::of_calls(self.runs_on.is_worker()),
             large: None,
             hashed: hashed.as_slice(),
         };
         if !is_covered || (hashed.is_none() && !ctx.covers()) {
             return Err(Stop::Undeclared);
         }
-        if self.place.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
+        if self.runs_on.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
             return Err(Stop::Long);
         }
         if !self.progress.has_written && may_change(command) {
@@ -247,7 +247,7 @@ impl<'k> ProgramHost<'_, 'k> {
     fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
         let (channel, message) = (args.at(1), args.at(2));
         let pubsub = &self.kernel.pubsub;
-        if self.place.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
+        if self.runs_on.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
             return Err(Stop::Long);
         }
         self.outbox.publish(kind, channel, message);
@@ -319,19 +319,19 @@ impl Host for ProgramHost<'_, '_> {
     #[inline]
     fn look(&mut self) -> Result<(), Stop> {
         self.check_memory()?;
-        match self.place {
-            Place::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
+        match self.runs_on {
+            RunsOn::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
                 Err(Stop::Long)
             }
-            Place::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
-            Place::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
+            RunsOn::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
+            RunsOn::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
                 Err(Stop::TimeLimit)
             }
-            Place::Apart { run, .. } => {
+            RunsOn::Apart { run, .. } => {
                 self.kernel.turn_away_from_programs(run, self.counters);
                 Ok(())
             }
-            Place::Worker { .. } => Ok(()),
+            RunsOn::Worker { .. } => Ok(()),
         }
     }
 
