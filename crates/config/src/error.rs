@@ -69,6 +69,8 @@ pub enum ConfigError {
         objections: Vec<(Assignment, &'static str)>,
         /// The file that the server would have logged into.
         logfile: Option<PathBuf>,
+        /// How its lines would have looked.
+        log_format: crate::startup::LogFormat,
     },
     /// A directive that does not exist, in a file.
     #[error("{assignment}: unknown directive{}", directive_hint(&assignment.name, &assignment.origin))]

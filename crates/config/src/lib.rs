@@ -77,7 +77,7 @@ pub use rewrite::{RewriteError, replace_file};
 pub use runtime::{Change, Config, Peer, SetError, is_secret};
 pub use settings::{RenamedCommand, Settings, UserLine};
 pub use sources::{FileSource, Loaded, Sources};
-pub use startup::{BindAddress, BindHost, LogLevel, Startup};
+pub use startup::{BindAddress, BindHost, LogFormat, LogLevel, Startup};
 pub use sync_policy::SyncPolicy;
 pub use table::DirectiveId;
 pub use value::{SavePoint, Value};

@@ -189,6 +189,7 @@ impl Engine {
     fn follow_config(self: &Arc<Self>, disk: Arc<dyn Disk>, dir: PathBuf) {
         const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
         const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+        const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
         const SAVE: DirectiveId = DirectiveId::of("save");
         const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
         let follow = |directives: &[DirectiveId], act: Act| {
@@ -212,9 +213,10 @@ impl Engine {
             }),
         );
         follow(
-            &[LOG_LEVEL],
+            &[LOG_LEVEL, LOG_FORMAT],
             Box::new(|engine, settings| {
                 engine.log.set_level(settings.log_level());
+                engine.log.set_format(settings.log_format());
                 Ok(())
             }),
         );
