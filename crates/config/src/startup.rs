@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::log_format::LogFormat;
 use super::settings::Settings;
 use super::table::DirectiveId;
 
@@ -226,15 +227,6 @@ pub enum LogLevel {
     Warning,
     /// Nothing.
     Nothing,
-}
-
-/// How a line of the log looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// As in Redis.
-    Redis,
-    /// A JSON object.
-    Json,
 }
 
 /// One address of `bind`.
