@@ -311,3 +311,80 @@ fn a_damaged_log_is_named_and_can_be_repaired() {
     drop(server);
     durable(&dir).start().connect().check("DBSIZE", ":200");
 }
+
+/// Everything that a file of JSON lines keeps, over the program: into lines, into another directory, and into a server.
+#[test]
+fn lines_of_json_keep_everything() {
+    let scratch = TempDir::new();
+    let dir = scratch.path().join("data");
+    let server = durable(&dir).start();
+    let mut c = server.connect();
+    c.check("SET text ä PXAT 32503680000000", "+OK");
+    c.request(&[&b"SET"[..], b"by\xfftes", b"\0\xff\n"]);
+    c.expect("+OK");
+    c.check("RPUSH list b a", ":2");
+    c.check("SADD set a", ":1");
+    c.check("ZADD zset 0.1 a inf b", ":2");
+    c.check("HSET hash f v g w", ":2");
+    c.check("HPEXPIREAT hash 32503680000000 FIELDS 1 f", "[:1]");
+    c.check("XADD stream 5-1 f v", "\"5-1\"");
+    c.check("XGROUP CREATE stream g 0", "+OK");
+    c.ask("XREADGROUP GROUP g ann STREAMS stream >");
+    let library = "#!lua name=lib\nredis.register_function('f', function() return 'called' end)";
+    c.request(&["FUNCTION", "LOAD", library]);
+    c.expect("\"lib\"");
+    c.check("SELECT 3", "+OK");
+    c.check("SET elsewhere 1", "+OK");
+    drop(server);
+
+    let lines = scratch.path().join("lines.jsonl");
+    let export = ["export", text(&lines), "--format", "jsonl", "--dir", text(&dir)];
+    let (code, said) = run(&export);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("8 keys"), "{said}");
+    let (code, said) = run(&export);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("exists already"), "{said}");
+    let written = fs::read_to_string(&lines).expect("UTF-8");
+    let first = written.lines().next().expect("a line");
+    assert!(first.contains("\"format\":\"tierce-jsonl\""), "{first}");
+    assert!(written.ends_with("{\"type\":\"end\",\"keys\":8}\n"), "{written}");
+
+    let other = scratch.path().join("other");
+    let (code, said) = run(&["import", text(&lines), "--dir", text(&other)]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("8 keys read") && said.contains("keys there are now: 8"), "{said}");
+    let server = durable(&other).start();
+    let mut c = server.connect();
+    c.check("PEXPIRETIME text", ":32503680000000");
+    c.request(&[&b"GET"[..], b"by\xfftes"]);
+    assert_eq!(c.reply().bytes(), b"\0\xff\n");
+    c.check("LRANGE list 0 -1", r#"["b", "a"]"#);
+    c.check("SMEMBERS set", r#"["a"]"#);
+    c.check("ZRANGE zset 0 -1 WITHSCORES", r#"["a", "0.1", "b", "inf"]"#);
+    c.check("HPEXPIRETIME hash FIELDS 2 f g", "[:32503680000000, :-1]");
+    c.check("XPENDING stream g", r#"[:1, "5-1", "5-1", [["ann", "1"]]]"#);
+    c.check("FCALL f 0", "\"called\"");
+    c.check("SELECT 3", "+OK");
+    c.check("GET elsewhere", "\"1\"");
+}
+
+#[test]
+fn a_wrong_line_of_json_is_named_and_nothing_is_imported() {
+    let scratch = TempDir::new();
+    let (source, dir) = (scratch.path().join("lines.jsonl"), scratch.path().join("data"));
+    durable(&dir).start().connect().check("SET mine 1", "+OK");
+    let file = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\
+                {\"type\":\"string\",\"key\":\"a\",\"value\":\"1\"}\n\
+                {\"type\":\"string\",\"key\":\"b\",\"value\":2}\n\
+                {\"type\":\"end\"}\n";
+    fs::write(&source, file).expect("a file");
+    for mode in ["--merge", "--replace"] {
+        let (code, said) = run(&["import", text(&source), "--dir", text(&dir), mode]);
+        assert_eq!(code, 2, "{said}");
+        let expected = format!("{}, line 3: invalid type: integer `2`", source.display());
+        assert!(said.contains(&expected), "{said}");
+        let server = durable(&dir).start();
+        server.connect().check("MGET mine a b", r#"["1", nil, nil]"#);
+    }
+}

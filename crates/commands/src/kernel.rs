@@ -283,6 +283,7 @@ impl Kernel {
             return false;
         }
         self.keyspace.set_following(primary.is_some());
+        self.log.set_replica(primary.is_some());
         self.config.set_primary(primary.clone().map(|primary| (primary.host, primary.port)));
         match primary {
             Some(primary) => {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::kind::Invalid;
+use super::log_format::LogFormat;
 use super::origin::{Assignment, Origin};
 use super::suggest::suggest;
 use super::table::DirectiveId;
@@ -69,6 +70,8 @@ pub enum ConfigError {
         objections: Vec<(Assignment, &'static str)>,
         /// The file that the server would have logged into.
         logfile: Option<PathBuf>,
+        /// How its lines would have looked.
+        log_format: LogFormat,
     },
     /// A directive that does not exist, in a file.
     #[error("{assignment}: unknown directive{}", directive_hint(&assignment.name, &assignment.origin))]

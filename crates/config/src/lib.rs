@@ -31,6 +31,7 @@
 mod directive;
 mod kind;
 mod limits;
+mod log_format;
 mod sync_policy;
 mod value;
 
@@ -70,6 +71,7 @@ pub use invocation::{Invocation, parse};
 pub use kind::{Invalid, Kind};
 pub use limits::{ClientClass, OutputLimit, OutputLimits};
 pub use live::Live;
+pub use log_format::LogFormat;
 pub use origin::{Assignment, Origin};
 pub use own_names::is_own_name;
 pub use public::Public;

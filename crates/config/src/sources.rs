@@ -282,7 +282,8 @@ impl Loading {
             objections.extend(assignment.clone().zip(objection));
         }
         if !objections.is_empty() {
-            return Err(ConfigError::Refused { objections, logfile: self.settings.logfile() });
+            let (logfile, log_format) = (self.settings.logfile(), self.settings.log_format());
+            return Err(ConfigError::Refused { objections, logfile, log_format });
         }
         for (id, assignment) in DirectiveId::all().zip(self.said) {
             let directive = id.directive();

@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use super::log_format::LogFormat;
 use super::settings::Settings;
 use super::table::DirectiveId;
 
@@ -189,6 +190,14 @@ impl Settings {
         }
     }
 
+    /// How a line of the log looks. It may change at run time.
+    pub fn log_format(&self) -> LogFormat {
+        match self.word(const { DirectiveId::of("log-format") }) {
+            "json" => LogFormat::Json,
+            _ => LogFormat::Redis,
+        }
+    }
+
     /// The password of the default user, if there is one. It may change at run time.
     pub fn password(&self) -> Option<&[u8]> {
         Some(self.text(const { DirectiveId::of("requirepass") })).filter(|text| !text.is_empty())
@@ -285,7 +294,7 @@ impl std::fmt::Display for BindHost {
 mod tests {
     use super::super::settings::Settings;
     use super::super::table::DirectiveId;
-    use super::{BindAddress, BindHost, LogLevel, Startup};
+    use super::{BindAddress, BindHost, LogFormat, LogLevel, Startup};
     use std::num::NonZeroUsize;
     use std::path::PathBuf;
 
@@ -339,6 +348,7 @@ mod tests {
             ("unixsocketperm", "770"),
             ("dir", "/data/../x"),
             ("loglevel", "warning"),
+            ("log-format", "json"),
             ("requirepass", "secret"),
         ] {
             set(&mut settings, name, text);
@@ -350,6 +360,7 @@ mod tests {
         assert_eq!(startup.unixsocket_permissions, Some(0o770));
         assert_eq!(startup.dir, PathBuf::from("/data/../x"));
         assert_eq!(settings.log_level(), LogLevel::Warning);
+        assert_eq!(settings.log_format(), LogFormat::Json);
         assert_eq!(settings.password(), Some(&b"secret"[..]));
     }
 

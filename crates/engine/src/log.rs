@@ -1,30 +1,33 @@
-//! The server's log: one line for each event, with time and level.
+//! The server's log: one line for each event, with time, level and role.
 //!
 //! A line looks as Redis' do, so that tools which read those can read these, except that the time
-//! is always in UTC:
+//! is always in UTC; or it is a JSON object, for collectors of logs (`log-format`):
 //!
 //! ```text
 //! 4711:M 20 Nov 2026 21:01:04.123 * Listening on 127.0.0.1:6379
+//! {"time":"2026-11-20T21:01:04.123Z","level":"notice","pid":4711,"role":"primary","message":"Listening on 127.0.0.1:6379"}
 //! ```
 //!
-//! The sign stands for the level: `.` debug, `-` verbose, `*` notice, `#` warning.
+//! The sign stands for the level: `.` debug, `-` verbose, `*` notice, `#` warning. The letter stands for the
+//! role: `M` for a primary, `S` for a replica.
 //!
 //! The server logs a handful of lines in its life and none on the path of a request, so it needs no
-//! spans, filters or buffering, and no logging framework. Keys and values are never logged. A line
+//! spans, filters or buffering, and no logging framework; serde_json escapes the messages. Keys and values are never logged. A line
 //! that cannot be written is dropped: there is nowhere else to report it.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::clock::unix_ms;
-use tierce_config::LogLevel;
+use tierce_config::{LogFormat, LogLevel};
 
-/// Bytes of one line at most; the rest is cut off.
+/// Bytes of one line at most; the rest is cut off. Of a JSON object, the message has that many at most.
 const LINE_LEN_MAX: usize = 1024;
 
 /// Where the lines go, and from which level on. Shared by all threads.
@@ -32,7 +35,17 @@ const LINE_LEN_MAX: usize = 1024;
 pub struct Log {
     /// The least level that is written, as [`LogLevel`] counts them.
     least: AtomicU8,
-    sink: Mutex<Sink>,
+    /// Whether the server follows a primary.
+    is_replica: AtomicBool,
+    out: Mutex<Out>,
+}
+
+#[derive(Debug)]
+struct Out {
+    format: LogFormat,
+    /// Where the file is, whatever the working directory becomes.
+    path: Option<PathBuf>,
+    sink: Sink,
 }
 
 #[derive(Debug)]
@@ -55,15 +68,37 @@ impl Log {
     /// # Errors
     /// When the file cannot be opened or created.
     pub fn open(path: Option<&Path>, level: LogLevel) -> Result<Self, LogError> {
-        let sink = match path {
+        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        let sink = match &path {
             None => Sink::Stdout,
-            Some(path) => {
-                let opened = OpenOptions::new().append(true).create(true).open(path);
-                let fail = |source| LogError { path: path.to_owned(), source };
-                Sink::File(opened.map_err(fail)?)
-            }
+            Some(path) => Sink::File(open_file(path)?),
         };
-        Ok(Self { least: AtomicU8::new(level as u8), sink: Mutex::new(sink) })
+        let (least, is_replica) = (AtomicU8::new(level as u8), AtomicBool::new(false));
+        let out = Mutex::new(Out { format: LogFormat::Redis, path, sink });
+        Ok(Self { least, is_replica, out })
+    }
+
+    /// Opens the file again by its name: after a rotation has renamed it, lines go into a new one. The standard output
+    /// stays.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or created. Lines go on into the one before.
+    pub fn reopen(&self) -> Result<(), LogError> {
+        let mut out = self.out.lock();
+        if let Some(path) = &out.path {
+            out.sink = Sink::File(open_file(path)?);
+        }
+        Ok(())
+    }
+
+    /// Writes lines of this form from now on.
+    pub fn set_format(&self, format: LogFormat) {
+        self.out.lock().format = format;
+    }
+
+    /// Says in each line from now on whether the server is a replica.
+    pub fn set_replica(&self, is_replica: bool) {
+        self.is_replica.store(is_replica, Relaxed);
     }
 
     /// Writes lines of this level and above from now on.
@@ -78,7 +113,7 @@ impl Log {
 
     /// Whether the lines go into a file.
     pub fn is_file(&self) -> bool {
-        matches!(*self.sink.lock(), Sink::File(_))
+        matches!(self.out.lock().sink, Sink::File(_))
     }
 
     /// What may help to find a fault.
@@ -105,48 +140,131 @@ impl Log {
         if !self.writes(level) {
             return;
         }
-        let line = line(std::process::id(), unix_ms(), level, message);
-        let mut sink = self.sink.lock();
-        let _ = match &mut *sink {
+        let is_replica = self.is_replica.load(Relaxed);
+        let event =
+            Event { pid: std::process::id(), is_replica, unix_ms: unix_ms(), level, message };
+        let mut out = self.out.lock();
+        let line = match out.format {
+            LogFormat::Redis => event.as_of_redis(),
+            LogFormat::Json => event.as_json(),
+        };
+        let _ = match &mut out.sink {
             Sink::Stdout => io::stdout().lock().write_all(line.as_bytes()),
             Sink::File(file) => file.write_all(line.as_bytes()),
         };
     }
 }
 
-/// A whole line, with its end.
-fn line(pid: u32, unix_ms: i64, level: LogLevel, message: &dyn Display) -> String {
-    let sign = match level {
-        LogLevel::Debug => '.',
-        LogLevel::Verbose => '-',
-        LogLevel::Notice => '*',
-        LogLevel::Warning | LogLevel::Nothing => '#',
-    };
-    let mut line = format!("{pid}:M {} {sign} {message}", Utc(unix_ms));
-    // Peers have a part in some messages, and none of them shall look like two.
-    line.retain(|c| !c.is_control());
-    let mut len = line.len().min(LINE_LEN_MAX);
-    while !line.is_char_boundary(len) {
+fn open_file(path: &Path) -> Result<File, LogError> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|source| LogError { path: path.to_owned(), source })
+}
+
+/// What a line tells.
+struct Event<'a> {
+    pid: u32,
+    is_replica: bool,
+    unix_ms: i64,
+    level: LogLevel,
+    message: &'a dyn Display,
+}
+
+/// A line in JSON. Members are added, and never renamed.
+#[derive(Serialize)]
+struct JsonLine<'a> {
+    time: &'a str,
+    level: &'a str,
+    pid: u32,
+    role: &'a str,
+    message: &'a str,
+}
+
+impl Event<'_> {
+    /// A whole line as Redis writes it, with its end.
+    fn as_of_redis(&self) -> String {
+        let Self { pid, is_replica, unix_ms, level, message } = self;
+        let sign = match level {
+            LogLevel::Debug => '.',
+            LogLevel::Verbose => '-',
+            LogLevel::Notice => '*',
+            LogLevel::Warning | LogLevel::Nothing => '#',
+        };
+        let role = if *is_replica { 'S' } else { 'M' };
+        let mut line = format!("{pid}:{role} {} {sign} {message}", Utc(*unix_ms));
+        // Peers have a part in some messages, and none of them shall look like two.
+        line.retain(|c| !c.is_control());
+        cut(&mut line);
+        line.push('\n');
+        line
+    }
+
+    /// A whole line as JSON, with its end. Control characters are escaped, so it is one line as well.
+    fn as_json(&self) -> String {
+        let level = match self.level {
+            LogLevel::Debug => "debug",
+            LogLevel::Verbose => "verbose",
+            LogLevel::Notice => "notice",
+            LogLevel::Warning | LogLevel::Nothing => "warning",
+        };
+        let mut message = self.message.to_string();
+        cut(&mut message);
+        let line = JsonLine {
+            time: &Utc(self.unix_ms).rfc3339(),
+            level,
+            pid: self.pid,
+            role: if self.is_replica { "replica" } else { "primary" },
+            message: &message,
+        };
+        let mut line = serde_json::to_string(&line).expect("texts and numbers have a form in JSON");
+        line.push('\n');
+        line
+    }
+}
+
+/// Cuts off what is longer than a line may be, between two characters.
+fn cut(text: &mut String) {
+    let mut len = text.len().min(LINE_LEN_MAX);
+    while !text.is_char_boundary(len) {
         len -= 1;
     }
-    line.truncate(len);
-    line.push('\n');
-    line
+    text.truncate(len);
 }
 
 /// A moment, in Unix milliseconds, as `20 Nov 2026 21:01:04.123`.
 struct Utc(i64);
 
+impl Utc {
+    /// Day (from 1), month (from 0), year, and milliseconds of the day.
+    fn parts(&self) -> (i64, usize, i64, i64) {
+        const DAY_MS: i64 = 86_400_000;
+        let (day, month, year) = civil(self.0.div_euclid(DAY_MS));
+        (day, month, year, self.0.rem_euclid(DAY_MS))
+    }
+
+    /// As `2026-11-20T21:01:04.123Z`.
+    fn rfc3339(&self) -> String {
+        let (day, month, year, ms) = self.parts();
+        format!("{year:04}-{:02}-{day:02}T{}Z", month + 1, TimeOfDay(ms))
+    }
+}
+
 impl Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DAY_MS: i64 = 86_400_000;
         const MONTHS: [&str; 12] =
             ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-        let (day, month, year) = civil(self.0.div_euclid(DAY_MS));
-        let ms = self.0.rem_euclid(DAY_MS);
+        let (day, month, year, ms) = self.parts();
+        write!(f, "{day:02} {} {year} {}", MONTHS[month], TimeOfDay(ms))
+    }
+}
+
+/// Milliseconds of a day as `21:01:04.123`.
+struct TimeOfDay(i64);
+
+impl Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0;
         let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-        let month = MONTHS[month];
-        write!(f, "{day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{:03}", ms % 1000)
+        write!(f, "{hour:02}:{minute:02}:{second:02}.{:03}", ms % 1000)
     }
 }
 
@@ -190,12 +308,58 @@ mod tests {
         }
     }
 
+    fn event(level: LogLevel, message: &dyn Display) -> Event<'_> {
+        Event { pid: 7, is_replica: false, unix_ms: 0, level, message }
+    }
+
     #[test]
     fn a_line_is_one_line_of_bounded_length() {
-        let shown = line(7, 0, LogLevel::Warning, &"a\r\nb\u{1b}[0m");
+        let shown = event(LogLevel::Warning, &"a\r\nb\u{1b}[0m").as_of_redis();
         assert_eq!(shown, "7:M 01 Jan 1970 00:00:00.000 # ab[0m\n");
-        let long = line(7, 0, LogLevel::Notice, &"ü".repeat(5000));
+        let long = event(LogLevel::Notice, &"ü".repeat(5000)).as_of_redis();
         assert!(long.len() <= LINE_LEN_MAX + 1 && long.ends_with("ü\n"));
+        let replica = Event { is_replica: true, ..event(LogLevel::Debug, &"x") };
+        assert_eq!(replica.as_of_redis(), "7:S 01 Jan 1970 00:00:00.000 . x\n");
+    }
+
+    #[test]
+    fn a_line_of_json_is_one_object_of_bounded_length() {
+        let shown = event(LogLevel::Warning, &"a\r\n\"b\"\u{1b}").as_json();
+        assert_eq!(
+            shown,
+            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warning\",\"pid\":7,\
+             \"role\":\"primary\",\"message\":\"a\\r\\n\\\"b\\\"\\u001b\"}\n"
+        );
+        let long = event(LogLevel::Notice, &"ü".repeat(5000)).as_json();
+        let parsed: serde_json::Value = serde_json::from_str(&long).unwrap();
+        assert_eq!(parsed["message"].as_str().unwrap().len(), LINE_LEN_MAX);
+        let replica = Event { is_replica: true, ..event(LogLevel::Debug, &"x") }.as_json();
+        assert!(replica.contains("\"level\":\"debug\"") && replica.contains("\"replica\""));
+    }
+
+    #[test]
+    fn a_renamed_file_is_left_when_the_log_is_opened_again() {
+        let dir = TempDir::new();
+        let (path, rotated) = (dir.path().join("log"), dir.path().join("log.1"));
+        let log = Log::open(Some(&path), LogLevel::Notice).unwrap();
+        log.notice("one");
+        std::fs::rename(&path, &rotated).unwrap();
+        log.notice("two");
+        log.reopen().unwrap();
+        log.set_format(LogFormat::Json);
+        log.notice("three");
+        let old = std::fs::read_to_string(&rotated).unwrap();
+        assert!(old.lines().count() == 2 && old.ends_with("* two\n"), "{old}");
+        let new = std::fs::read_to_string(&path).unwrap();
+        assert!(new.starts_with('{') && new.ends_with("\"three\"}\n"), "{new}");
+
+        // What cannot be opened leaves the log where it is.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let error = log.reopen().unwrap_err().to_string();
+        assert!(error.starts_with("could not open the log "), "{error}");
+        assert!(log.is_file());
+        Log::open(None, LogLevel::Notice).unwrap().reopen().unwrap();
     }
 
     #[test]

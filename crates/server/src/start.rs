@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
@@ -19,7 +19,8 @@ use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBE
 use crate::command::Table;
 use crate::commands::replication::role::Address;
 use crate::config::{
-    ClientClass, Config, ConfigError, DirectiveId, Loaded, LogLevel, Peer, Settings, Startup,
+    ClientClass, Config, ConfigError, DirectiveId, Loaded, LogFormat, LogLevel, Peer, Settings,
+    Startup,
 };
 use crate::dispatcher::Dispatcher;
 use crate::engine::{OpenError, Opening};
@@ -112,24 +113,42 @@ pub enum StartError {
 pub fn run(loaded: Loaded, on_ready: impl FnOnce()) -> Result<(), StartError> {
     // What is no file for a log is not written to.
     check_own_files(&loaded.settings)?;
-    let logfile = loaded.settings.logfile();
-    log_beside(logfile.as_deref(), &loaded.notes);
+    let log = LogBeside::of(&loaded.settings);
+    log.write(&loaded.notes);
     run_until_ended(loaded.settings, on_ready).inspect_err(|error| {
-        log_beside(logfile.as_deref(), &[format!("The server cannot start: {error}")]);
+        log.write(&[format!("The server cannot start: {error}")]);
     })
 }
 
 /// Writes into the log that the server would have had what its configuration is refused for.
 pub fn log_refusal(error: &ConfigError) {
-    let ConfigError::Refused { logfile, .. } = error else { return };
+    let ConfigError::Refused { logfile, log_format, .. } = error else { return };
     let text = error.to_string();
-    log_beside(logfile.as_deref(), &text.lines().collect::<Vec<_>>());
+    let log = LogBeside { path: logfile.clone(), format: *log_format };
+    log.write(&text.lines().collect::<Vec<_>>());
 }
 
-/// Logs what the caller shows on the standard error. If the log cannot be opened, the start says so.
-fn log_beside(logfile: Option<&Path>, lines: &[impl Display]) {
-    let Some(Ok(log)) = logfile.map(|path| Log::open(Some(path), LogLevel::Notice)) else { return };
-    lines.iter().for_each(|line| log.warning(line));
+/// The log of a server that is not there (yet), for what the caller shows on the standard error.
+struct LogBeside {
+    path: Option<PathBuf>,
+    format: LogFormat,
+}
+
+impl LogBeside {
+    fn of(settings: &Settings) -> Self {
+        Self { path: settings.logfile(), format: settings.log_format() }
+    }
+
+    /// Logs lines. If the log cannot be opened, the start says so.
+    fn write(&self, lines: &[impl Display]) {
+        let Some(Ok(log)) =
+            self.path.as_deref().map(|path| Log::open(Some(path), LogLevel::Notice))
+        else {
+            return;
+        };
+        log.set_format(self.format);
+        lines.iter().for_each(|line| log.warning(line));
+    }
 }
 
 /// No two directives may name one file, or one that is a place of the server's data.
@@ -140,16 +159,13 @@ fn check_own_files(settings: &Settings) -> Result<(), StartError> {
 
 fn run_until_ended(settings: Settings, on_ready: impl FnOnce()) -> Result<(), StartError> {
     // Before any other thread is there, so that all threads leave the signals to this one.
-    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let started = Arc::new(OnceLock::new());
-    watch_signals(signals, &started, settings.logfile());
-    let logfile = settings.logfile();
+    watch_signals(signals, &started, LogBeside::of(&settings));
+    let log_beside = LogBeside::of(&settings);
     let instance = match Instance::start(settings) {
         Err(StartError::Open(OpenError::GivenUp(_))) => {
-            log_beside(
-                logfile.as_deref(),
-                &["A client asks for shutdown before the data are loaded"],
-            );
+            log_beside.write(&["A client asks for shutdown before the data are loaded"]);
             return Ok(());
         }
         started => started?,
@@ -224,6 +240,7 @@ impl Instance {
         check_own_files(&settings)?;
         let commands = check_access(&settings)?;
         let log = Log::open(startup.logfile.as_deref(), settings.log_level())?;
+        log.set_format(settings.log_format());
         let supervisor = Supervisor::of(&settings);
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
@@ -731,25 +748,31 @@ fn announce(instance: &Instance) {
     let _ = io::stdout().lock().write_all(lines.join("\n").as_bytes());
 }
 
-/// The first signal ends the server gracefully, a second one at once. Until it has `started` there is nothing to save
-/// or to reply, and loading may take long: it ends as if it were killed.
+/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully, a second one at
+/// once. Until it has `started` there is nothing to save or to reply, and loading may take long: it ends as if it were
+/// killed.
 fn watch_signals(
     mut signals: Signals,
     started: &Arc<OnceLock<Arc<Server>>>,
-    logfile: Option<PathBuf>,
+    log_beside: LogBeside,
 ) {
     let started = Arc::clone(started);
     let watch = move || {
         const SIGINT_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigint");
         const SIGTERM_MEANS: DirectiveId = DirectiveId::of("shutdown-on-sigterm");
-        for (count, signal) in signals.forever().enumerate() {
+        let mut ends = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                started.get().inspect(|server| reopen_log(&server.log));
+                continue;
+            }
             let Some(server) = started.get() else {
                 let text = "A signal ends the start";
-                log_beside(logfile.as_deref(), &[text]);
+                log_beside.write(&[text]);
                 let _ = writeln!(io::stderr(), "tierce: {text}");
                 std::process::exit(0);
             };
-            if count > 0 {
+            if std::mem::replace(&mut ends, true) {
                 server.log.warning("A second signal: ending without sending the last replies");
                 std::process::exit(1);
             }
@@ -759,4 +782,12 @@ fn watch_signals(
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).expect("a thread at start-up");
+}
+
+fn reopen_log(log: &Log) {
+    match log.reopen() {
+        Ok(()) if log.is_file() => log.notice("SIGHUP: the log was opened again"),
+        Ok(()) => {}
+        Err(error) => log.warning(format_args!("SIGHUP: {error}; the log stays where it was")),
+    }
 }

@@ -1,4 +1,4 @@
-//! `tierce import` and `tierce export`: from Redis and back, while no server runs on the data.
+//! `tierce import` and `tierce export`: from Redis or JSON and back, while no server runs on the data.
 //!
 //! The summary goes to standard output, progress and errors to standard error.
 
@@ -17,16 +17,16 @@ use tierce_server::transfer::{
 use crate::shown::{Shown, Unit};
 use crate::upkeep::{count, print};
 
-/// Import data from Redis into a data directory.
+/// Import data from Redis, or lines of JSON, into a data directory.
 ///
-/// Reads an RDB file, an append-only file, or an append-only directory (appendonlydir), and imports all of
-/// it or nothing. Stop the server first.
+/// Reads an RDB file, an append-only file, an append-only directory (appendonlydir), or a file of tierce export
+/// --format jsonl, and imports all of it or nothing. Stop the server first.
 ///
 /// Exit code: 0 when everything was imported, 2 when nothing was: a server uses the data directory, there
 /// are keys in it, a file is damaged, or holds something that this version does not know.
 #[derive(Args, Debug)]
 pub struct ImportArgs {
-    /// RDB file, append-only file, or append-only directory to import
+    /// RDB file, append-only file, append-only directory, or file of JSON lines to import
     source: PathBuf,
     /// Data directory to import into, as in the server's configuration
     #[arg(long, default_value = "tierce-data")]
@@ -51,9 +51,9 @@ pub struct ImportArgs {
     quiet: bool,
 }
 
-/// Export a data directory for Redis 7.0 and later.
+/// Export a data directory for Redis 7.0 and later, or as lines of JSON.
 ///
-/// Writes a new RDB file or append-only directory. It never overwrites anything and never changes the data
+/// Writes a new RDB file, append-only directory, or file of JSON lines. It never overwrites anything and never changes the data
 /// directory. Stop the server first.
 ///
 /// Exit code: 0 when everything was exported, 2 when nothing was: a server uses the data directory, it
@@ -82,6 +82,8 @@ enum Format {
     Rdb,
     /// An append-only directory
     Aof,
+    /// Lines of JSON, for other programs and for tierce import
+    Jsonl,
 }
 
 /// Nothing was done.
@@ -126,6 +128,7 @@ impl ExportArgs {
             format: match self.format {
                 Format::Rdb => ExportFormat::Rdb,
                 Format::Aof => ExportFormat::Aof,
+                Format::Jsonl => ExportFormat::Jsonl,
             },
             databases: self.databases.get(),
         };
@@ -151,7 +154,7 @@ fn impossible(tool: &str, error: &TransferError) -> ExitCode {
 /// What was imported, one fact per line.
 fn told_of_import(imported: &Imported) -> String {
     let mut text = format!(
-        "imported: {} read from snapshots, {} executed, {} bytes\n",
+        "imported: {} read from snapshots or lines, {} executed, {} bytes\n",
         count(imported.keys_read, "key"),
         count(imported.commands, "command"),
         imported.bytes

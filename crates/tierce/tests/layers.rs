@@ -79,7 +79,7 @@ const MODULES: &[Modules] = &[
 const CONFIG: &[&str] = &[
     "own_names", "suggest", "sync_policy", "events", "origin",
     // What a directive is, and all of them.
-    "limits", "value", "kind", "directive", "table",
+    "limits", "log_format", "value", "kind", "directive", "table",
     // From what was said to values.
     "error", "file", "settings", "startup", "http", "live", "sources", "public", "environment", "help", "invocation",
     // Values that change.
@@ -102,7 +102,7 @@ const COMMANDS: &[&str] = &[
     // What needs nothing.
     "process",
     // Replies, and who gets them.
-    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown",
+    "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys",
     // The kernel, and how it executes.
     "kernel", "meter", "monitors", "notifications", "fetch", "execute", "tracking", "blocking", "plan", "gates",
     "run", "commands", "lib",

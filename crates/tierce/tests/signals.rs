@@ -52,6 +52,50 @@ fn sigint_ends_the_program() {
     end_by("INT");
 }
 
+/// After a rotation has renamed the log, SIGHUP makes a new one, and the server goes on.
+#[test]
+fn sighup_opens_the_log_again() {
+    let dir = std::env::temp_dir().join(format!("tierce-signal-HUP-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let (log, rotated) = (dir.join("log"), dir.join("log.1"));
+    let (data, log_path) = (dir.to_str().expect("text"), log.to_str().expect("text"));
+    let socket = dir.join("s.sock");
+    let (mut child, _output) = start(
+        &[
+            ["--port", "0"],
+            ["--dir", data],
+            ["--unixsocket", socket.to_str().expect("text")],
+            ["--logfile", log_path],
+            ["--log-format", "json"],
+        ]
+        .concat(),
+    );
+    let send = |signal: &str| {
+        let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+    };
+    std::fs::rename(&log, &rotated).expect("a log");
+    send("HUP");
+    let lines = loop {
+        match std::fs::read_to_string(&log) {
+            Ok(lines) if lines.ends_with('\n') => break lines,
+            _ => std::thread::yield_now(),
+        }
+    };
+    let line: serde_json::Value = serde_json::from_str(lines.trim_end()).expect("JSON");
+    assert_eq!(line["message"], "SIGHUP: the log was opened again");
+    assert_eq!((&line["level"], &line["role"]), (&"notice".into(), &"primary".into()));
+    assert_eq!(line["pid"], child.id());
+    let before = std::fs::read_to_string(&rotated).expect("a log");
+    assert!(before.lines().all(|line| line.starts_with("{\"time\":\"20")), "{before}");
+    // The first of the signals that end it, so it ends gracefully.
+    send("TERM");
+    assert_eq!(child.wait().expect("the program").code(), Some(0));
+    let after = std::fs::read_to_string(&log).expect("a log");
+    assert!(after.contains("\"message\":\"A signal asks for shutdown\""), "{after}");
+    std::fs::remove_dir_all(&dir).expect("the directory");
+}
+
 #[test]
 fn a_port_in_use_is_one_line_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -73,6 +73,9 @@ mod tests {
         history.was_short();
         assert!(!history.is_long());
         history.was_wide();
-        assert_eq!((0..2 * WIDE_RUNS).filter(|_| history.begins_wide()).count(), WIDE_RUNS.into());
+        assert_eq!(
+            (0..2 * WIDE_RUNS).filter(|_| history.begins_wide()).count(),
+            usize::from(WIDE_RUNS)
+        );
     }
 }

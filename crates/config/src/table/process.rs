@@ -26,8 +26,12 @@ pub(super) const ROWS: &[Directive] = &[
         .before_start(),
     row("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice",
         "How much to log: debug, verbose, notice, warning, or nothing."),
+    row("log-format", Kind::Word(&["redis", "json"]), "redis",
+        "How a line of the log looks: as in Redis, or a JSON object with `time`, `level`, `pid`, `role` and \
+         `message`.")
+        .own("0.1.0"),
     row("logfile", Kind::Text, "",
-        "File to log into. Empty: standard output.")
+        "File to log into, which SIGHUP opens again, after a rotation. Empty: standard output.")
         .before_start(),
     row("pidfile", Kind::Text, "",
         "File to write the process id into, removed at a clean exit. Empty: none.")

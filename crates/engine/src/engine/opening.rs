@@ -210,6 +210,7 @@ impl Engine {
     /// Has changes of the configuration reach what holds a copy of a value, except for what has to wait for the data.
     fn follow_config_from_the_start(self: &Arc<Self>) {
         const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
+        const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
         const SAVE: DirectiveId = DirectiveId::of("save");
         const STOP_WRITES: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
         const DELAY: DirectiveId = DirectiveId::of("key-load-delay");
@@ -225,8 +226,9 @@ impl Engine {
         };
         let adopted = adopted.and(self.adopt(&[DELAY], delay));
         debug_assert!(adopted.is_ok(), "they refuse nothing");
-        self.on_change(&[LOG_LEVEL], |engine, settings| {
+        self.on_change(&[LOG_LEVEL, LOG_FORMAT], |engine, settings| {
             engine.log.set_level(settings.log_level());
+            engine.log.set_format(settings.log_format());
             Ok(())
         });
         self.on_change(&[SAVE, STOP_WRITES], |engine, settings| {

@@ -247,6 +247,11 @@ impl Assembly {
         Some(Self { collection: Collection::new(kind), limits })
     }
 
+    /// What is put together.
+    pub fn kind(&self) -> CollectionKind {
+        self.collection.kind()
+    }
+
     /// Adds a part.
     ///
     /// # Errors

@@ -98,6 +98,16 @@ pub enum TransferError {
         /// What the server replied.
         reason: String,
     },
+    /// A line of JSON that is wrong.
+    #[error("{}, line {line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
     /// The value of a key is damaged.
     #[error("{}: the key {key}, near offset {offset}: {flaw}", path.display())]
     Value {

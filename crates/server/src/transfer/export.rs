@@ -1,7 +1,7 @@
-//! Writes a data directory as files that Redis loads.
+//! Writes a data directory as files that Redis loads, or as lines of JSON.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{Snapshot, SnapshotPiece};
@@ -10,12 +10,15 @@ use tierce_rdb::{Writer, WriterOptions};
 
 use super::error::TransferError;
 use super::store::Store;
-use super::{Progress, Stage};
+use super::{Progress, Stage, jsonl};
 use crate::durability;
 use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
 
 /// The name of an append-only file, as Redis' directive `appendfilename` has it by default.
 const AOF_NAME: &str = "appendonly.aof";
+
+/// Lines go to the file in writes of this many bytes.
+const WRITE_BYTES: usize = 256 * 1024;
 
 /// What is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +27,8 @@ pub enum ExportFormat {
     Rdb,
     /// An append-only directory: a snapshot and an empty file for what follows.
     Aof,
+    /// A file of lines of JSON.
+    Jsonl,
 }
 
 /// What to export, and where to.
@@ -45,7 +50,7 @@ pub struct ExportOptions {
 pub struct Exported {
     /// Keys in it.
     pub keys: u64,
-    /// Bytes of the snapshot.
+    /// Bytes of the snapshot or of the lines.
     pub bytes: u64,
 }
 
@@ -72,7 +77,27 @@ pub fn export(
     match format {
         ExportFormat::Rdb => write_snapshot(&store, target, b"0", &mut progress),
         ExportFormat::Aof => write_directory(&store, target, &mut progress),
+        ExportFormat::Jsonl => write_lines(&store, target, &mut progress),
     }
+}
+
+fn write_lines(
+    store: &Store,
+    target: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Exported, TransferError> {
+    let (total, now_ms) = (store.keys(), crate::clock::unix_ms());
+    let mut snapshot = Snapshot::begin(&store.keyspace, &mut store.keyspace.locks(), now_ms)
+        .map_err(SaveError::from)?;
+    let file = NewFile::create(target, Syncing::Incremental)?;
+    let path = file.path().to_owned();
+    let out = BufWriter::with_capacity(WRITE_BYTES, file);
+    let (out, keys, bytes) = jsonl::write(out, &path, &mut snapshot, now_ms, |keys| {
+        progress(Progress { stage: Stage::Writing, done: keys.min(total), total });
+    })?;
+    let file = out.into_inner().map_err(|error| TransferError::io("write", &path)(error.into()))?;
+    file.install(target, Install::New)?;
+    Ok(Exported { keys, bytes })
 }
 
 fn write_snapshot(

@@ -1,7 +1,8 @@
-//! Imports Redis' files into a data directory.
+//! Imports Redis' files, or lines of JSON, into a data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::BufReader;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -12,12 +13,15 @@ use tierce_rdb::{Entry, Error, Event, Kind, ValuePart};
 use super::commands::{Executor, Refusal};
 use super::error::TransferError;
 use super::store::{Made, Store};
-use super::{Progress, Stage, aof};
+use super::{Progress, Stage, aof, jsonl};
 use crate::persistence::values::{self, Assembly, Flaw};
 use crate::persistence::{NamedScript, Unfit, lacking, library_name};
 
 /// Progress is reported once for this many items of a file.
 const TELL_EVERY: u64 = 1024;
+
+/// Lines are read from a file in pieces of this many bytes.
+const READ_BYTES: usize = 256 * 1024;
 
 /// What becomes of keys that are there already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +37,7 @@ pub enum ImportMode {
 /// What to import, and how.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// An RDB file, an append-only file, or an append-only directory.
+    /// An RDB file, an append-only file, an append-only directory, or a file of lines of JSON.
     pub source: PathBuf,
     /// The data directory.
     pub dir: PathBuf,
@@ -55,7 +59,7 @@ pub struct ImportOptions {
 pub struct Imported {
     /// Keys there are now.
     pub keys: u64,
-    /// Keys that were read from snapshots.
+    /// Keys that were read from snapshots or lines.
     pub keys_read: u64,
     /// Commands that were executed.
     pub commands: u64,
@@ -161,6 +165,9 @@ impl Import<'_> {
             // The increment of a directory that was just begun.
             return Ok(());
         }
+        if begins_with_lines(&file) {
+            return self.lines(path, file);
+        }
         let mut in_snapshot = begins_with_snapshot(&file);
         let mut reader = Reader::new(file).map_err(format)?;
         let mut locks = Some(self.store.keyspace.locks());
@@ -227,6 +234,36 @@ impl Import<'_> {
             }
         }
         self.report.bytes = before + reader.offset();
+        Ok(())
+    }
+
+    /// Reads a file of lines of JSON.
+    fn lines(&mut self, path: &Path, file: File) -> Result<(), TransferError> {
+        let before = self.report.bytes;
+        let mut locks = self.store.keyspace.locks();
+        let input = BufReader::with_capacity(READ_BYTES, file);
+        let mut reader = jsonl::Reader::new(input, &self.store.keyspace);
+        for count in 1_u64.. {
+            let line = reader.next_line(&mut locks).map_err(|failure| match failure {
+                jsonl::Failure::Io(error) => TransferError::io("read", path)(error),
+                jsonl::Failure::Line { number, reason } => {
+                    TransferError::Line { path: path.to_owned(), line: number, reason }
+                }
+            })?;
+            if line.is_none() {
+                break;
+            }
+            if count.is_multiple_of(TELL_EVERY) {
+                let (done, total) = (before + reader.offset(), self.total);
+                (self.progress)(Progress { stage: Stage::Reading, done: done.min(total), total });
+            }
+        }
+        self.report.bytes = before + reader.offset();
+        let jsonl::Read { keys, empty, written_ms } = reader.into_read();
+        self.report.keys_read += keys;
+        self.report.empty += empty;
+        let written_ms = written_ms.unwrap_or_default().min(self.written_ms_max);
+        self.written_ms = self.written_ms.max(written_ms);
         Ok(())
     }
 
@@ -309,6 +346,12 @@ impl Import<'_> {
             Refusal::Failed(reason) => TransferError::FailedCommand { path, offset, name, reason },
         })
     }
+}
+
+/// Whether a file is one of lines of JSON.
+fn begins_with_lines(file: &File) -> bool {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 0).is_ok() && jsonl::begins_so(byte[0])
 }
 
 /// Where a file begins with a snapshot, that has to be whole.

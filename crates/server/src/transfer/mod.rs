@@ -1,4 +1,4 @@
-//! Imports Redis' files into a data directory that no server uses, and exports them: `tierce
+//! Imports Redis' files or lines of JSON into a data directory that no server uses, and exports them: `tierce
 //! import` and `tierce export`.
 //!
 //! What they guarantee:
@@ -17,6 +17,7 @@ mod error;
 mod export;
 mod first_import;
 mod import;
+mod jsonl;
 mod store;
 
 pub(crate) use commands::Executor;
@@ -32,11 +33,11 @@ pub use crate::persistence::Unfit;
 pub enum Stage {
     /// The present log is loaded. Counted in bytes.
     LoadingLog,
-    /// The file of Redis is read. Counted in bytes.
+    /// The file is read. Counted in bytes.
     Reading,
     /// The new log is written. Counted in bytes, of which the total is a guess.
     WritingLog,
-    /// The file for Redis is written. Counted in keys.
+    /// The file is written. Counted in keys.
     Writing,
 }
 

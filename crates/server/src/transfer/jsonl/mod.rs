@@ -1,0 +1,26 @@
+//! Data as lines of JSON: `tierce export --format jsonl`, and `tierce import` of such a file.
+//!
+//! docs/formats/jsonl.md has the format. A key is one line, or several if its value is long: both directions
+//! work on one line at a time, so the largest element bounds their memory, not the largest collection.
+
+mod bytes;
+mod line;
+mod read;
+mod write;
+
+pub(super) use read::{Failure, Read, Reader};
+pub(super) use write::write;
+
+/// The name of the format in the first line of a file.
+const FORMAT: &str = "tierce-jsonl";
+
+/// The version that is written, and the only one that is read.
+const VERSION: u64 = 1;
+
+/// Whether a file begins like one of this format. Neither an RDB nor an append-only file begins with a brace.
+pub(super) fn begins_so(first: u8) -> bool {
+    first == b'{'
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,496 @@
+//! Reads lines into a keyspace.
+//!
+//! A key is put together apart from the keyspace and stored with its last line. What is stored when a later line
+//! turns out to be wrong is not kept either: an import is all or nothing.
+
+use std::collections::HashSet;
+use std::io::BufRead;
+
+use serde::Deserialize;
+use tierce_keyspace::{
+    CODE_NAME_LEN_MAX, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
+};
+use tierce_rdb::{self as rdb, Kind, StreamId, ValuePart};
+
+use super::bytes::Bytes;
+use super::line::{
+    End, Field, Header, KeyLine, Library, LineKind, Score, Scored, Script, StreamElement, Tag,
+};
+use super::{FORMAT, VERSION};
+use crate::persistence::library_name;
+use crate::persistence::values::{Assembly, Flaw};
+
+/// Why a line is refused.
+type Refused = String;
+
+/// What a file had.
+#[derive(Clone, Copy, Default, Debug)]
+pub(in super::super) struct Read {
+    pub(in super::super) keys: u64,
+    /// Keys that were left out because their collection has no elements.
+    pub(in super::super) empty: u64,
+    /// When the file was written, if it says so.
+    pub(in super::super) written_ms: Option<i64>,
+}
+
+/// Reads a file, line by line.
+pub(in super::super) struct Reader<'a, R> {
+    input: R,
+    keyspace: &'a Keyspace,
+    /// The line that was read last.
+    line: Vec<u8>,
+    /// Its number, from 1.
+    number: u64,
+    offset: u64,
+    /// The value whose lines are not complete.
+    value: Option<Value>,
+    has_header: bool,
+    has_ended: bool,
+    read: Read,
+}
+
+/// Why a file is refused.
+pub(in super::super) enum Failure {
+    /// It cannot be read.
+    Io(std::io::Error),
+    /// This line is wrong.
+    Line { number: u64, reason: String },
+}
+
+impl<'a, R: BufRead> Reader<'a, R> {
+    pub(in super::super) fn new(input: R, keyspace: &'a Keyspace) -> Self {
+        Self {
+            input,
+            keyspace,
+            line: Vec::new(),
+            number: 0,
+            offset: 0,
+            value: None,
+            has_header: false,
+            has_ended: false,
+            read: Read::default(),
+        }
+    }
+
+    /// Bytes read so far.
+    pub(in super::super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Takes the next line; `None` after the last one.
+    pub(in super::super) fn next_line(
+        &mut self,
+        locks: &mut ShardLocks<'_>,
+    ) -> Result<Option<()>, Failure> {
+        self.line.clear();
+        self.offset += self.input.read_until(b'\n', &mut self.line).map_err(Failure::Io)? as u64;
+        self.number += 1;
+        let line = std::mem::take(&mut self.line);
+        let taken = match line.is_empty() {
+            true => self.check_whole().map(|()| None),
+            false => self.take(&line, locks).map(Some),
+        };
+        self.line = line;
+        taken.map_err(|reason| Failure::Line { number: self.number, reason })
+    }
+
+    /// What the whole file had.
+    pub(in super::super) fn into_read(self) -> Read {
+        self.read
+    }
+
+    fn check_whole(&self) -> Result<(), Refused> {
+        match self.has_ended {
+            true => Ok(()),
+            false => Err("the file is cut short: it has no line of the type end".to_owned()),
+        }
+    }
+
+    fn take(&mut self, line: &[u8], locks: &mut ShardLocks<'_>) -> Result<(), Refused> {
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let Tag { kind } = parse(line)?;
+        if self.has_ended {
+            return Err("there is a line after that of the type end".to_owned());
+        }
+        if (kind == LineKind::Header) == self.has_header {
+            return Err("the first line, and no other, has the type header".to_owned());
+        }
+        if let Some(value) = &self.value
+            && value.kind != kind
+        {
+            return Err(value.is_missing());
+        }
+        match kind {
+            LineKind::Header => self.header(&parse(line)?),
+            LineKind::Function => put_library(locks, &parse(line)?),
+            LineKind::Script => put_script(locks, parse(line)?),
+            LineKind::End => self.end(&parse(line)?),
+            LineKind::String => self.key(kind, parse::<KeyLine<Bytes>>(line)?, locks),
+            LineKind::List | LineKind::Set => {
+                self.key(kind, parse::<KeyLine<Vec<Bytes>>>(line)?, locks)
+            }
+            LineKind::Zset => self.key(kind, parse::<KeyLine<Vec<Scored>>>(line)?, locks),
+            LineKind::Hash => self.key(kind, parse::<KeyLine<Vec<Field>>>(line)?, locks),
+            LineKind::Stream => self.key(kind, parse::<KeyLine<Vec<StreamElement>>>(line)?, locks),
+        }
+    }
+
+    fn header(&mut self, header: &Header) -> Result<(), Refused> {
+        let Header { format, version, written_ms } = header;
+        if format != FORMAT || *version != VERSION {
+            return Err(format!(
+                "the format {format} {version} is unknown; this version reads {FORMAT} {VERSION}"
+            ));
+        }
+        self.has_header = true;
+        self.read.written_ms = *written_ms;
+        Ok(())
+    }
+
+    fn end(&mut self, end: &End) -> Result<(), Refused> {
+        let found = self.read.keys + self.read.empty;
+        if let Some(keys) = end.keys
+            && keys != found
+        {
+            return Err(format!("the file has {found} keys, and says that it had {keys}"));
+        }
+        self.has_ended = true;
+        Ok(())
+    }
+
+    /// Takes a line of a key, and stores the key if that was its last one.
+    fn key<V: Parts>(
+        &mut self,
+        kind: LineKind,
+        line: KeyLine<V>,
+        locks: &mut ShardLocks<'_>,
+    ) -> Result<(), Refused> {
+        let mut value = match self.value.take() {
+            Some(value) => value.continued_by(&line)?,
+            None => Value::begin(kind, &line, self.keyspace)?,
+        };
+        line.value.add_to(&mut value.body)?;
+        if line.more {
+            self.value = Some(value);
+            return Ok(());
+        }
+        match value.store(self.keyspace, locks)? {
+            Stored::Yes => self.read.keys += 1,
+            Stored::Empty => self.read.empty += 1,
+        }
+        Ok(())
+    }
+}
+
+fn parse<'de, T: Deserialize<'de>>(line: &'de [u8]) -> Result<T, Refused> {
+    serde_json::from_slice(line).map_err(|error| match error.column() {
+        0 => error.to_string(),
+        column => {
+            // serde_json counts lines as well, and always from 1 here.
+            let text = error.to_string();
+            let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+            format!("{what}, at column {column}")
+        }
+    })
+}
+
+fn put_library(locks: &mut ShardLocks<'_>, library: &Library) -> Result<(), Refused> {
+    let name = library_name(&library.source.0)?;
+    locks.edit_code().put(CodeKind::Library, &name, library.source.0.as_slice());
+    Ok(())
+}
+
+fn put_script(locks: &mut ShardLocks<'_>, script: Script) -> Result<(), Refused> {
+    let Script { name: Bytes(name), source: Bytes(source) } = script;
+    if !(1..=CODE_NAME_LEN_MAX).contains(&name.len()) {
+        return Err(format!("a script's name has 1 to {CODE_NAME_LEN_MAX} bytes"));
+    }
+    locks.edit_code().put(CodeKind::Script, &name, source);
+    Ok(())
+}
+
+/// A key whose lines are being read.
+struct Value {
+    kind: LineKind,
+    db: u64,
+    db_index: DbIndex,
+    key: Vec<u8>,
+    deadline_ms: Option<i64>,
+    item: ItemNote,
+    body: Body,
+}
+
+/// Whether a key has been stored.
+enum Stored {
+    Yes,
+    /// There are no keys without elements.
+    Empty,
+}
+
+impl Value {
+    fn begin<V>(kind: LineKind, line: &KeyLine<V>, keyspace: &Keyspace) -> Result<Self, Refused> {
+        let db = line.db;
+        let db_index = usize::try_from(db).ok().and_then(|number| keyspace.db_index(number));
+        let db_index = db_index
+            .ok_or_else(|| format!("keys of database {db}: --databases has to be larger"))?;
+        let marks = Marks { stale: line.stale, won: line.won, ..Marks::NONE };
+        let item = ItemNote { flags: line.flags, marks };
+        if kind != LineKind::String && item != ItemNote::NONE {
+            return Err("flags, stale and won are for strings alone".to_owned());
+        }
+        let begin = |kind| Assembly::begin(kind, keyspace.limits()).expect("a type of collections");
+        let body = match kind {
+            LineKind::List => Body::Collection(begin(Kind::List)),
+            LineKind::Set => Body::Collection(begin(Kind::Set)),
+            LineKind::Zset => Body::Collection(begin(Kind::SortedSet)),
+            LineKind::Hash => Body::Collection(begin(Kind::Hash)),
+            LineKind::Stream => Body::Stream(Box::new(StreamBody::on(begin(Kind::Stream)))),
+            _ => Body::String(Vec::new()),
+        };
+        let key = line.key.0.clone();
+        Ok(Self { kind, db, db_index, key, deadline_ms: line.expires_ms, item, body })
+    }
+
+    fn is_missing(&self) -> Refused {
+        let key = self.key.escape_ascii();
+        format!("the line before says that more of the key {key} follows, and none does")
+    }
+
+    fn continued_by<V>(self, line: &KeyLine<V>) -> Result<Self, Refused> {
+        if (self.db, &self.key) != (line.db, &line.key.0) {
+            return Err(self.is_missing());
+        }
+        let has_attributes = line.expires_ms.is_some() || line.flags != 0 || line.stale || line.won;
+        if has_attributes {
+            return Err(
+                "expires_ms, flags, stale and won belong into a key's first line".to_owned()
+            );
+        }
+        Ok(self)
+    }
+
+    fn store(self, keyspace: &Keyspace, locks: &mut ShardLocks<'_>) -> Result<Stored, Refused> {
+        let key = keyspace.key(&self.key);
+        let mut db = locks.db(self.db_index, key.hash(), crate::clock::STOPPED_MS);
+        let collection = match self.body {
+            Body::String(bytes) => {
+                let expiry = self.deadline_ms.map_or(Expiry::Never, Expiry::At);
+                let stored = db.restore_item(key, &bytes[..], expiry, self.item);
+                return stored.map(|()| Stored::Yes).map_err(|error| error.to_string());
+            }
+            Body::Collection(collection) => collection,
+            Body::Stream(stream) => stream.finish()?,
+        };
+        match collection.finish() {
+            Ok(collection) => db
+                .put_collection(key, collection, self.deadline_ms)
+                .map(|_| Stored::Yes)
+                .map_err(|error| error.to_string()),
+            Err(Flaw::Empty) => Ok(Stored::Empty),
+            Err(flaw) => Err(flaw.to_string()),
+        }
+    }
+}
+
+enum Body {
+    String(Vec<u8>),
+    Collection(Assembly),
+    Stream(Box<StreamBody>),
+}
+
+impl Body {
+    fn add(&mut self, part: ValuePart<'_>) -> Result<(), Refused> {
+        match self {
+            Self::Collection(assembly) => assembly.add(part).map_err(|flaw| flaw.to_string()),
+            _ => unreachable!("the type of a line decides both"),
+        }
+    }
+}
+
+/// The part of a value that a line has.
+trait Parts {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused>;
+}
+
+impl Parts for Bytes {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
+        if let Body::String(string) = body {
+            match string.is_empty() {
+                true => *string = self.0,
+                false => string.extend_from_slice(&self.0),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parts for Vec<Bytes> {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
+        let Body::Collection(assembly) = body else { return Ok(()) };
+        let is_list = assembly.kind() == tierce_collections::CollectionKind::List;
+        self.iter().try_for_each(|Bytes(bytes)| {
+            body.add(if is_list { ValuePart::Element(bytes) } else { ValuePart::Member(bytes) })
+        })
+    }
+}
+
+impl Parts for Vec<Scored> {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
+        self.iter().try_for_each(|Scored(Bytes(member), Score(score))| {
+            body.add(ValuePart::Scored { member, score: *score })
+        })
+    }
+}
+
+impl Parts for Vec<Field> {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
+        self.iter().try_for_each(|Field(Bytes(name), Bytes(value), expiry_ms)| {
+            body.add(ValuePart::Field { name, value, expiry_ms: *expiry_ms })
+        })
+    }
+}
+
+impl Parts for Vec<StreamElement> {
+    fn add_to(self, body: &mut Body) -> Result<(), Refused> {
+        let Body::Stream(stream) = body else { return Ok(()) };
+        self.into_iter().try_for_each(|element| stream.add(element))
+    }
+}
+
+/// A stream that is being put together: entries at once, and each group when it is complete.
+struct StreamBody {
+    assembly: Assembly,
+    /// The ID of the last entry.
+    last_entry: Option<StreamId>,
+    has_state: bool,
+    last_id: StreamId,
+    groups: HashSet<Vec<u8>>,
+    group: Option<OpenGroup>,
+}
+
+/// The last group, to which consumers and pending entries may still come.
+#[derive(Default)]
+struct OpenGroup {
+    group: rdb::Group,
+    pending: HashSet<StreamId>,
+}
+
+impl StreamBody {
+    fn on(assembly: Assembly) -> Self {
+        Self {
+            assembly,
+            last_entry: None,
+            has_state: false,
+            last_id: StreamId::default(),
+            groups: HashSet::new(),
+            group: None,
+        }
+    }
+
+    fn add(&mut self, element: StreamElement) -> Result<(), Refused> {
+        match element {
+            StreamElement::Entry(entry) => {
+                let id = entry.id.0;
+                if self.last_entry.replace(id).is_some_and(|before| before >= id) {
+                    return Err(format!("the entry {id} does not come after the one before it"));
+                }
+                if !entry.fields.len().is_multiple_of(2) {
+                    return Err(format!("the entry {id} has a field without a value"));
+                }
+                let mut fields = entry.fields.into_iter();
+                let pairs = std::iter::from_fn(|| Some((fields.next()?, fields.next()?)));
+                let fields = pairs.map(|(name, value)| (name.0.into(), value.0)).collect();
+                self.put(ValuePart::StreamEntry(&rdb::StreamEntry { id, fields }))
+            }
+            StreamElement::State(state) => {
+                if std::mem::replace(&mut self.has_state, true) {
+                    return Err("a stream has one state".to_owned());
+                }
+                self.last_id = state.last_id.0;
+                self.put(ValuePart::StreamState(&rdb::StreamState {
+                    last_id: state.last_id.0,
+                    max_deleted_id: state.max_deleted_id.0,
+                    entries_added: state.entries_added,
+                }))
+            }
+            StreamElement::Group(group) => {
+                self.end_group()?;
+                if !self.groups.insert(group.name.0.clone()) {
+                    return Err(format!(
+                        "the group {} is there twice",
+                        group.name.0.escape_ascii()
+                    ));
+                }
+                let group = rdb::Group {
+                    name: group.name.0,
+                    last_delivered: group.last_delivered.0,
+                    entries_read: group.entries_read,
+                    consumers: Vec::new(),
+                };
+                self.group = Some(OpenGroup { group, ..OpenGroup::default() });
+                Ok(())
+            }
+            StreamElement::Consumer(consumer) => {
+                let name = consumer.name.0;
+                let consumers = &mut self.open_group()?.group.consumers;
+                if consumers.iter().any(|other| other.name == name) {
+                    return Err(format!("the consumer {} is there twice", name.escape_ascii()));
+                }
+                let (seen_ms, active_ms) = (consumer.seen_ms, consumer.active_ms);
+                consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending: Vec::new() });
+                Ok(())
+            }
+            StreamElement::Pending(pending) => self.open_group()?.add_pending(pending),
+        }
+    }
+
+    fn put(&mut self, part: ValuePart<'_>) -> Result<(), Refused> {
+        self.assembly.add(part).map_err(|flaw| flaw.to_string())
+    }
+
+    fn open_group(&mut self) -> Result<&mut OpenGroup, Refused> {
+        self.group
+            .as_mut()
+            .ok_or_else(|| "consumers and pending entries come after their group".to_owned())
+    }
+
+    fn end_group(&mut self) -> Result<(), Refused> {
+        match self.group.take() {
+            Some(OpenGroup { group, .. }) => self.put(ValuePart::Group(&group)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Assembly, Refused> {
+        self.end_group()?;
+        if !self.has_state {
+            return Err("the stream has no state".to_owned());
+        }
+        if self.last_entry.is_some_and(|last| last > self.last_id) {
+            return Err("the stream's last_id is below that of an entry".to_owned());
+        }
+        Ok(self.assembly)
+    }
+}
+
+impl OpenGroup {
+    fn add_pending(&mut self, pending: super::line::Pending) -> Result<(), Refused> {
+        let name = pending.consumer.0;
+        let consumer = self.group.consumers.iter_mut().find(|consumer| consumer.name == name);
+        let consumer =
+            consumer.ok_or_else(|| format!("there is no consumer {}", name.escape_ascii()))?;
+        for id in pending.ids {
+            if !self.pending.insert(id.0) {
+                return Err(format!("the entry {} is pending twice", id.0));
+            }
+            consumer.pending.push(rdb::Pending {
+                id: id.0,
+                delivered_ms: pending.delivered_ms,
+                deliveries: pending.deliveries.into(),
+            });
+        }
+        Ok(())
+    }
+}

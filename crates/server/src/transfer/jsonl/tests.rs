@@ -1,0 +1,346 @@
+//! What goes out as lines comes back the same, and a wrong line is named.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tierce_collections::CollectionKind;
+use tierce_keyspace::{
+    CodeKind, CollectionPart, IntText, ItemNote, Keyspace, Marks, Options, SavedCollection,
+    SavedValue, Snapshot, SnapshotPiece,
+};
+
+use super::super::commands::Executor;
+use super::*;
+
+/// Exports before all deadlines.
+const NOW_MS: i64 = 1_000;
+
+fn keyspace() -> Arc<Keyspace> {
+    Arc::new(Keyspace::new(Options { databases: 4, ..Options::default() }).unwrap())
+}
+
+fn exported(keyspace: &Arc<Keyspace>) -> Vec<u8> {
+    let mut snapshot = Snapshot::begin(keyspace, &mut keyspace.locks(), NOW_MS).unwrap();
+    let (lines, _, bytes) =
+        write(Vec::new(), Path::new("memory"), &mut snapshot, NOW_MS, |_| {}).unwrap();
+    assert_eq!(lines.len() as u64, bytes);
+    lines
+}
+
+fn imported(lines: &[u8]) -> Result<Arc<Keyspace>, String> {
+    let keyspace = keyspace();
+    let mut reader = Reader::new(lines, &keyspace);
+    let mut locks = keyspace.locks();
+    loop {
+        match reader.next_line(&mut locks) {
+            Ok(Some(())) => {}
+            Ok(None) => break,
+            Err(Failure::Line { number, reason }) => return Err(format!("{number}: {reason}")),
+            Err(Failure::Io(error)) => panic!("{error}"),
+        }
+    }
+    drop(locks);
+    drop(reader);
+    Ok(keyspace)
+}
+
+/// Deadline, what memcached left, and the parts of a value as text, in an order that does not depend on chance.
+type Content = (Option<i64>, ItemNote, Vec<String>);
+
+fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
+    into.extend(collection.parts().map(|part| match part {
+        CollectionPart::StreamEntry { id, fields } => {
+            format!("{id:?} {:?}", fields.collect::<Vec<_>>())
+        }
+        CollectionPart::Pending { group, consumer, delivery, ids } => {
+            format!("{group:?} {consumer:?} {delivery:?} {:?}", ids.collect::<Vec<_>>())
+        }
+        part => format!("{part:?}"),
+    }));
+}
+
+/// All keys with what is known of them, and all code.
+fn contents(
+    keyspace: &Arc<Keyspace>,
+) -> (BTreeMap<(usize, Vec<u8>), Content>, Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut snapshot = Snapshot::begin(keyspace, &mut keyspace.locks(), NOW_MS).unwrap();
+    let mut keys = BTreeMap::new();
+    while let Some(piece) = snapshot.next().unwrap() {
+        match piece {
+            SnapshotPiece::Batch(batch) => {
+                for entry in &batch {
+                    let mut texts = Vec::new();
+                    match &entry.value {
+                        SavedValue::Str(bytes) => texts.push(format!("{bytes:?}")),
+                        SavedValue::Int(int) => {
+                            texts.push(format!("{:?}", IntText::new().of(*int)))
+                        }
+                        SavedValue::Collection(collection) => parts(collection, &mut texts),
+                    }
+                    if !is_list(&entry.value) {
+                        texts.sort_unstable();
+                    }
+                    keys.insert(
+                        (entry.db.get(), entry.key.to_vec()),
+                        (entry.deadline_ms, entry.item, texts),
+                    );
+                }
+            }
+            SnapshotPiece::Large(mut large) => {
+                let (head, mut texts) = (large.head().clone(), Vec::new());
+                while let Some(slice) = large.next_slice().unwrap() {
+                    parts(&slice, &mut texts);
+                }
+                if head.kind != CollectionKind::List {
+                    texts.sort_unstable();
+                }
+                keys.insert((head.db.get(), head.key), (head.deadline_ms, ItemNote::NONE, texts));
+            }
+        }
+    }
+    let code = snapshot.code();
+    let of = |kind| code.of(kind).map(|(name, source)| (name.to_vec(), source.to_vec()));
+    let mut all: Vec<_> = of(CodeKind::Script).chain(of(CodeKind::Library)).collect();
+    all.sort_unstable();
+    (keys, all)
+}
+
+fn is_list(value: &SavedValue<'_>) -> bool {
+    matches!(value, SavedValue::Collection(collection) if collection.kind() == CollectionKind::List)
+}
+
+/// Text, bytes that are none, and what has to be escaped.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        "[a-c]{1,2}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..6),
+        any::<char>().prop_map(|c| c.to_string().into_bytes()),
+        Just(b"\"\\\n\0{}[]\xff".to_vec()),
+        any::<i64>().prop_map(|int| int.to_string().into_bytes()),
+        Just("ä€𐍈".repeat(20).into_bytes()),
+    ]
+}
+
+fn number(of: impl Into<i128>) -> Vec<u8> {
+    of.into().to_string().into_bytes()
+}
+
+/// A command that writes.
+fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let key = || "[a-f]".prop_map(String::into_bytes);
+    let word = |text: &str| text.as_bytes().to_vec();
+    let deadline = || (1_i64 << 41..1 << 50).prop_map(number);
+    let id = || (1_u64..6, 0_u64..3).prop_map(|(ms, seq)| format!("{ms}-{seq}").into_bytes());
+    let score = || {
+        prop_oneof![
+            any::<f64>().prop_filter("a number", |score| !score.is_nan()),
+            Just(f64::INFINITY),
+            Just(f64::NEG_INFINITY),
+            Just(-0.0),
+        ]
+        .prop_map(|score| format!("{score:?}").into_bytes())
+    };
+    let s = word;
+    prop_oneof![
+        (0..4_i64).prop_map(move |db| vec![s("SELECT"), number(db)]),
+        (key(), bytes()).prop_map(move |(key, value)| vec![s("SET"), key, value]),
+        (key(), deadline()).prop_map(move |(key, ms)| vec![s("PEXPIREAT"), key, ms]),
+        (key(), bytes()).prop_map(move |(key, value)| vec![s("RPUSH"), key, value]),
+        (key(), bytes()).prop_map(move |(key, value)| vec![s("SADD"), key, value]),
+        (key(), score(), bytes()).prop_map(move |(key, score, value)| vec![
+            s("ZADD"),
+            key,
+            score,
+            value
+        ]),
+        (key(), bytes(), bytes()).prop_map(move |(key, field, value)| vec![
+            s("HSET"),
+            key,
+            field,
+            value
+        ]),
+        (key(), bytes(), deadline()).prop_map(move |(key, field, ms)| {
+            vec![s("HPEXPIREAT"), key, ms, s("FIELDS"), s("1"), field]
+        }),
+        (key(), id(), bytes(), bytes()).prop_map(move |(key, id, field, value)| vec![
+            s("XADD"),
+            key,
+            id,
+            field,
+            value
+        ]),
+        (key(), id()).prop_map(move |(key, id)| vec![s("XDEL"), key, id]),
+        (key(), bytes(), id()).prop_map(move |(key, group, id)| {
+            vec![s("XGROUP"), s("CREATE"), key, group, id, s("MKSTREAM")]
+        }),
+        (key(), bytes(), bytes()).prop_map(move |(key, group, consumer)| {
+            vec![s("XGROUP"), s("CREATECONSUMER"), key, group, consumer]
+        }),
+        (key(), bytes(), bytes(), id(), 0..5_i64).prop_map(
+            move |(key, group, consumer, id, count)| {
+                let count = number(count);
+                let force = [s("TIME"), s("5000"), s("RETRYCOUNT"), count, s("FORCE")];
+                let claim = [s("XCLAIM"), key, group, consumer, s("0"), id];
+                claim.into_iter().chain(force).collect()
+            }
+        ),
+        (key()).prop_map(move |key| vec![s("DEL"), key]),
+    ]
+}
+
+/// What a client of memcached may leave on a string.
+fn note() -> impl Strategy<Value = ItemNote> {
+    (any::<u32>(), any::<bool>(), any::<bool>()).prop_map(|(flags, stale, won)| ItemNote {
+        flags,
+        marks: Marks { stale, won, ..Marks::NONE },
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_on_the_way(
+        commands in prop::collection::vec(command(), 0..80),
+        items in prop::collection::vec((bytes(), bytes(), note()), 0..4),
+        scripts in prop::collection::vec((bytes().prop_filter("a name", |n| !n.is_empty()), bytes()), 0..3),
+    ) {
+        let original = keyspace();
+        let mut executor = Executor::new(Arc::clone(&original)).unwrap();
+        for command in &commands {
+            // Some meet a key of another type, which changes nothing.
+            let _ = executor.execute(command);
+        }
+        let mut locks = original.locks();
+        for (name, value, note) in &items {
+            let key = original.key(name);
+            let mut db = locks.db(original.db_index(1).unwrap(), key.hash(), NOW_MS);
+            db.restore_item(key, &value[..], tierce_keyspace::Expiry::Never, *note).unwrap();
+        }
+        for (name, source) in &scripts {
+            locks.edit_code().put(CodeKind::Script, name, source.clone());
+        }
+        let library = "#!lua name=lib\nredis.register_function('f', function() return 'ä\"' end)";
+        locks.edit_code().put(CodeKind::Library, b"lib", library.as_bytes());
+        drop(locks);
+        let lines = exported(&original);
+        let is_json = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).is_ok();
+        let all_json = lines.trim_ascii_end().split(|byte| *byte == b'\n').all(is_json);
+        prop_assert!(all_json);
+        let copy = imported(&lines).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(contents(&copy), contents(&original));
+    }
+
+    /// Whatever a file contains, it is read or refused.
+    #[test]
+    fn no_line_panics(
+        at in 0..1000_usize,
+        byte in any::<u8>(),
+    ) {
+        let mut lines = some_of_all_types();
+        let at = at % lines.len();
+        lines[at] = byte;
+        let _ = imported(&lines);
+    }
+}
+
+fn some_of_all_types() -> Vec<u8> {
+    let keyspace = keyspace();
+    let mut executor = Executor::new(Arc::clone(&keyspace)).unwrap();
+    for line in [
+        "SET s \u{1}text PXAT 4000000000000",
+        "RPUSH l a b",
+        "SADD m a b",
+        "ZADD z 1.5 a inf b",
+        "HSET h f v g w",
+        "HPEXPIREAT h 4000000000000 FIELDS 1 f",
+        "XADD x 1-1 f v",
+        "XGROUP CREATE x g 0",
+        "XCLAIM x g ann 0 1-1 TIME 5000 RETRYCOUNT 2 FORCE JUSTID",
+    ] {
+        let args: Vec<_> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        executor.execute(&args).unwrap();
+    }
+    exported(&keyspace)
+}
+
+/// A collection and a string that take several lines, none of them much longer than it may be.
+#[test]
+fn long_values_are_divided() {
+    let original = keyspace();
+    let mut executor = Executor::new(Arc::clone(&original)).unwrap();
+    let mut run = |args: &[&[u8]]| {
+        executor.execute(&args.iter().map(|arg| arg.to_vec()).collect::<Vec<_>>()).unwrap();
+    };
+    for at in 0..30_000_u32 {
+        let element = format!("element {at}");
+        run(&[b"RPUSH", b"list", element.as_bytes()]);
+        run(&[b"HSET", b"hash", element.as_bytes(), &at.to_le_bytes()]);
+        run(&[b"XADD", b"stream", format!("1-{}", at + 1).as_bytes(), b"f", element.as_bytes()]);
+    }
+    run(&[b"XGROUP", b"CREATE", b"stream", b"g", b"0"]);
+    for at in 1..4_000_u32 {
+        let id = format!("1-{at}");
+        run(&[b"XCLAIM", b"stream", b"g", b"ann", b"0", id.as_bytes(), b"TIME", b"5", b"FORCE"]);
+    }
+    // Characters that are cut by each multiple of the length, and bytes that are no text.
+    let text = format!("x{}", "ä€".repeat(300_000));
+    run(&[b"SET", b"text", text.as_bytes()]);
+    run(&[b"SET", b"bytes", &vec![0xfe; 1_000_000]]);
+    let lines = exported(&original);
+    let longest = lines.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
+    assert!(longest.unwrap() < 512 * 1024, "{longest:?}");
+    assert!(lines.windows(11).filter(|part| part == b"\"more\":true").count() > 8);
+    assert_eq!(contents(&imported(&lines).unwrap()), contents(&original));
+}
+
+#[test]
+fn a_wrong_line_is_named() {
+    const HEADER: &str = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n";
+    let refused = |rest: &str| imported(format!("{HEADER}{rest}").as_bytes()).unwrap_err();
+    for (line, expected) in [
+        ("", "2: the file is cut short: it has no line of the type end"),
+        ("{\"type\":\"end\",\"keys\":1}", "2: the file has 0 keys, and says that it had 1"),
+        ("{\"type\":\"end\"}\n{\"type\":\"end\"}", "3: there is a line after that of the type end"),
+        (HEADER, "2: the first line, and no other, has the type header"),
+        ("nonsense", "2: expected ident, at column 2"),
+        ("{\"type\":\"tree\"}", "2: unknown variant `tree`"),
+        ("{\"type\":\"string\",\"key\":\"k\"}", "2: missing field `value`"),
+        ("{\"type\":\"string\",\"key\":1,\"value\":\"\"}", "2: invalid type: integer `1`"),
+        ("{\"type\":\"string\",\"key\":\"k\",\"value\":\"\",\"ttl\":1}", "2: unknown field `ttl`"),
+        ("{\"type\":\"string\",\"db\":4,\"key\":\"k\",\"value\":\"\"}", "2: keys of database 4"),
+        ("{\"type\":\"string\",\"key\":{\"base64\":\"?\"},\"value\":\"\"}", "2: base64: "),
+        ("{\"type\":\"list\",\"key\":\"k\",\"flags\":1,\"value\":[]}", "2: flags, stale and won"),
+        ("{\"type\":\"set\",\"key\":\"k\",\"value\":[\"a\",\"a\"]}", "2: it has the same member"),
+        ("{\"type\":\"zset\",\"key\":\"k\",\"value\":[[\"a\",\"nan\"]]}", "2: invalid value"),
+        ("{\"type\":\"stream\",\"key\":\"k\",\"value\":[]}", "2: the stream has no state"),
+        (
+            "{\"type\":\"set\",\"key\":\"k\",\"value\":[\"a\"],\"more\":true}\n{\"type\":\"end\"}",
+            "3: the line before says that more of the key k follows",
+        ),
+        (
+            "{\"type\":\"stream\",\"key\":\"k\",\"value\":[{\"entry\":{\"id\":\"2-1\",\"fields\":[]}},\
+             {\"entry\":{\"id\":\"1-1\",\"fields\":[]}}]}",
+            "2: the entry 1-1 does not come after",
+        ),
+    ] {
+        let reason = refused(line);
+        assert!(reason.starts_with(expected), "{line}: {reason}");
+    }
+    let unknown = imported(b"{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":2}\n");
+    assert!(unknown.unwrap_err().starts_with("1: the format tierce-jsonl 2 is unknown"));
+    let without = imported(b"{\"type\":\"end\"}\n");
+    assert!(without.unwrap_err().starts_with("1: the first line"));
+}
+
+/// A file that a person wrote: what has a default may be left out.
+#[test]
+fn what_has_a_default_may_be_left_out() {
+    let lines = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n\
+                 \n\
+                 {\"key\":\"k\",\"value\":\"v\",\"type\":\"string\"}\n\
+                 {\"type\":\"zset\",\"key\":\"z\",\"value\":[[\"a\",1],[\"b\",-2.5],[\"c\",\"inf\"]]}\n\
+                 {\"type\":\"end\"}";
+    let keyspace = imported(lines.as_bytes()).unwrap();
+    assert_eq!(contents(&keyspace).0.len(), 2);
+}

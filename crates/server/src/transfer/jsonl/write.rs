@@ -1,0 +1,344 @@
+//! Writes a snapshot as lines.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use tierce_collections::CollectionKind;
+use tierce_collections::stream::StreamId;
+use tierce_keyspace::{
+    CodeKind, CodeSet, CollectionPart, DbIndex, IntText, ItemNote, SavedCollection, SavedEntry,
+    SavedValue, Snapshot, SnapshotPiece,
+};
+
+use super::{FORMAT, VERSION, bytes};
+use crate::persistence::SaveError;
+
+/// A line that has so many bytes ends, and the next one goes on with the value.
+const LINE_LEN: usize = 256 * 1024;
+
+/// Pending entries in one element of a stream.
+const PENDING_IDS: usize = 1024;
+
+/// Writes all of a snapshot; how many keys and bytes that are. `told` is called with the keys so far.
+///
+/// # Errors
+/// When the snapshot has lost something, or writing to `path` fails.
+pub(in super::super) fn write<W: Write>(
+    out: W,
+    path: &Path,
+    snapshot: &mut Snapshot,
+    now_ms: i64,
+    mut told: impl FnMut(u64),
+) -> Result<(W, u64, u64), SaveError> {
+    let explain = |source| SaveError::Io { action: "write", path: path.to_owned(), source };
+    let mut lines = Lines { out, line: Vec::new(), bytes: 0 };
+    lines.header(now_ms).and_then(|()| lines.code(snapshot.code())).map_err(explain)?;
+    let mut keys = 0;
+    while let Some(piece) = snapshot.next()? {
+        match piece {
+            SnapshotPiece::Batch(batch) => {
+                batch.iter().try_for_each(|entry| lines.entry(&entry)).map_err(explain)?;
+                keys += batch.len() as u64;
+            }
+            SnapshotPiece::Large(mut large) => {
+                let saved = large.head().clone();
+                let head = Head {
+                    kind: name_of(saved.kind),
+                    db: saved.db,
+                    key: &saved.key,
+                    deadline_ms: saved.deadline_ms,
+                    item: ItemNote::NONE,
+                };
+                lines.begin(&head);
+                while let Some(slice) = large.next_slice()? {
+                    lines.elements(&head, &slice).map_err(explain)?;
+                }
+                lines.end_value().map_err(explain)?;
+                keys += 1;
+            }
+        }
+        told(keys);
+    }
+    lines.end(keys).map_err(explain)?;
+    Ok((lines.out, keys, lines.bytes))
+}
+
+fn name_of(kind: CollectionKind) -> &'static str {
+    match kind {
+        CollectionKind::List => "list",
+        CollectionKind::Set => "set",
+        CollectionKind::SortedSet => "zset",
+        CollectionKind::Hash => "hash",
+        CollectionKind::Stream => "stream",
+    }
+}
+
+/// What comes before a value.
+struct Head<'a> {
+    kind: &'static str,
+    db: DbIndex,
+    key: &'a [u8],
+    deadline_ms: Option<i64>,
+    item: ItemNote,
+}
+
+struct Lines<W> {
+    out: W,
+    /// The line under construction.
+    line: Vec<u8>,
+    bytes: u64,
+}
+
+impl<W: Write> Lines<W> {
+    fn header(&mut self, now_ms: i64) -> io::Result<()> {
+        write!(
+            self.line,
+            "{{\"type\":\"header\",\"format\":\"{FORMAT}\",\"version\":{VERSION},\
+             \"tierce\":\"{}\",\"written_ms\":{now_ms}}}",
+            crate::VERSION
+        )?;
+        self.end_line()
+    }
+
+    fn code(&mut self, code: &CodeSet) -> io::Result<()> {
+        for (name, source) in code.of(CodeKind::Script) {
+            self.line.extend_from_slice(b"{\"type\":\"script\",\"name\":");
+            bytes::write(&mut self.line, name);
+            self.line.extend_from_slice(b",\"source\":");
+            bytes::write(&mut self.line, source);
+            self.line.push(b'}');
+            self.end_line()?;
+        }
+        for (_, source) in code.of(CodeKind::Library) {
+            self.line.extend_from_slice(b"{\"type\":\"function\",\"source\":");
+            bytes::write(&mut self.line, source);
+            self.line.push(b'}');
+            self.end_line()?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, keys: u64) -> io::Result<()> {
+        write!(self.line, "{{\"type\":\"end\",\"keys\":{keys}}}")?;
+        self.end_line()
+    }
+
+    fn entry(&mut self, entry: &SavedEntry<'_>) -> io::Result<()> {
+        let SavedEntry { db, key, deadline_ms, item, .. } = *entry;
+        let head = |kind| Head { kind, db, key, deadline_ms, item };
+        match &entry.value {
+            SavedValue::Str(bytes) => self.string(&head("string"), bytes),
+            SavedValue::Int(int) => self.string(&head("string"), IntText::new().of(*int)),
+            SavedValue::Collection(collection) => {
+                let head = head(name_of(collection.kind()));
+                self.begin(&head);
+                self.elements(&head, collection)?;
+                self.end_value()
+            }
+        }
+    }
+
+    /// A string, whose parts are of the form that the whole has: text is not cut within a character.
+    fn string(&mut self, head: &Head<'_>, value: &[u8]) -> io::Result<()> {
+        let text = std::str::from_utf8(value).ok();
+        let mut rest = 0..value.len();
+        self.head(head);
+        loop {
+            let mut end = rest.end.min(rest.start + LINE_LEN);
+            match text {
+                Some(text) => {
+                    while !text.is_char_boundary(end) {
+                        end -= 1;
+                    }
+                    bytes::write_text(&mut self.line, &text[rest.start..end]);
+                }
+                None => bytes::write_base64(&mut self.line, &value[rest.start..end]),
+            }
+            rest.start = end;
+            if rest.is_empty() {
+                self.line.push(b'}');
+                return self.end_line();
+            }
+            self.line.extend_from_slice(b",\"more\":true}");
+            self.end_line()?;
+            self.place(head);
+            self.line.extend_from_slice(b",\"value\":");
+        }
+    }
+
+    /// Type, database and key, which are in each line of a value.
+    fn place(&mut self, head: &Head<'_>) {
+        let Head { kind, db, key, .. } = head;
+        let begin = format!("{{\"type\":\"{kind}\",\"db\":{},\"key\":", db.get());
+        self.line.extend_from_slice(begin.as_bytes());
+        bytes::write(&mut self.line, key);
+    }
+
+    /// All that comes before a value in its first line.
+    fn head(&mut self, head: &Head<'_>) {
+        self.place(head);
+        let ItemNote { flags, marks } = head.item;
+        let mut attributes = String::new();
+        if let Some(ms) = head.deadline_ms {
+            attributes += &format!(",\"expires_ms\":{ms}");
+        }
+        if flags != 0 {
+            attributes += &format!(",\"flags\":{flags}");
+        }
+        for (name, is_set) in [("stale", marks.stale), ("won", marks.won)] {
+            if is_set {
+                attributes += &format!(",\"{name}\":true");
+            }
+        }
+        self.line.extend_from_slice(attributes.as_bytes());
+        self.line.extend_from_slice(b",\"value\":");
+    }
+
+    fn begin(&mut self, head: &Head<'_>) {
+        self.head(head);
+        self.line.push(b'[');
+    }
+
+    fn end_value(&mut self) -> io::Result<()> {
+        self.line.extend_from_slice(b"]}");
+        self.end_line()
+    }
+
+    /// Goes to the next element, in a new line if this one is long enough.
+    fn next_element(&mut self, head: &Head<'_>) -> io::Result<()> {
+        if self.line.len() >= LINE_LEN {
+            self.line.extend_from_slice(b"],\"more\":true}");
+            self.end_line()?;
+            self.place(head);
+            self.line.extend_from_slice(b",\"value\":[");
+        } else if !self.line.ends_with(b"[") {
+            // No element ends with a bracket that opens.
+            self.line.push(b',');
+        }
+        Ok(())
+    }
+
+    fn elements(&mut self, head: &Head<'_>, slice: &SavedCollection<'_>) -> io::Result<()> {
+        for part in slice.parts() {
+            if let CollectionPart::Pending { consumer, delivery, ids, .. } = part {
+                let ids: Vec<_> = ids.collect();
+                for ids in ids.chunks(PENDING_IDS) {
+                    self.next_element(head)?;
+                    write_pending(&mut self.line, consumer, delivery.at_ms, delivery.count, ids)?;
+                }
+                continue;
+            }
+            self.next_element(head)?;
+            write_part(&mut self.line, part)?;
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        self.line.push(b'\n');
+        self.bytes += self.line.len() as u64;
+        self.out.write_all(&self.line)?;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
+    match part {
+        CollectionPart::Element(element) | CollectionPart::Member(element) => {
+            bytes::write(line, element);
+        }
+        CollectionPart::Scored { member, score } => {
+            line.push(b'[');
+            bytes::write(line, member);
+            line.push(b',');
+            write_score(line, score)?;
+            line.push(b']');
+        }
+        CollectionPart::Field { name, value, deadline_ms } => {
+            line.push(b'[');
+            bytes::write(line, name);
+            line.push(b',');
+            bytes::write(line, value);
+            if let Some(ms) = deadline_ms {
+                write!(line, ",{ms}")?;
+            }
+            line.push(b']');
+        }
+        CollectionPart::StreamState(state) => write!(
+            line,
+            "{{\"state\":{{\"last_id\":{},\"max_deleted_id\":{},\"entries_added\":{}}}}}",
+            Id(state.last_id),
+            Id(state.max_deleted_id),
+            state.entries_added
+        )?,
+        CollectionPart::StreamEntry { id, fields } => {
+            write!(line, "{{\"entry\":{{\"id\":{},\"fields\":[", Id(id))?;
+            for (at, (name, value)) in fields.enumerate() {
+                line.extend_from_slice(if at == 0 { b"" } else { b"," });
+                bytes::write(line, name);
+                line.push(b',');
+                bytes::write(line, value);
+            }
+            line.extend_from_slice(b"]}}");
+        }
+        CollectionPart::Group { name, last_delivered, entries_read } => {
+            line.extend_from_slice(b"{\"group\":{\"name\":");
+            bytes::write(line, name);
+            write!(line, ",\"last_delivered\":{}", Id(last_delivered))?;
+            if let Some(read) = entries_read {
+                write!(line, ",\"entries_read\":{read}")?;
+            }
+            line.extend_from_slice(b"}}");
+        }
+        CollectionPart::Consumer { name, seen_ms, active_ms, .. } => {
+            line.extend_from_slice(b"{\"consumer\":{\"name\":");
+            bytes::write(line, name);
+            write!(line, ",\"seen_ms\":{seen_ms}")?;
+            if let Some(ms) = active_ms {
+                write!(line, ",\"active_ms\":{ms}")?;
+            }
+            line.extend_from_slice(b"}}");
+        }
+        // `Lines::elements` divides pending entries. What is not known here must not be lost silently.
+        part => return Err(io::Error::other(format!("the format has no element for {part:?}"))),
+    }
+    Ok(())
+}
+
+fn write_pending(
+    line: &mut Vec<u8>,
+    consumer: &[u8],
+    delivered_ms: u64,
+    deliveries: u32,
+    ids: &[StreamId],
+) -> io::Result<()> {
+    line.extend_from_slice(b"{\"pending\":{\"consumer\":");
+    bytes::write(line, consumer);
+    write!(line, ",\"delivered_ms\":{delivered_ms},\"deliveries\":{deliveries},\"ids\":[")?;
+    for (at, id) in ids.iter().enumerate() {
+        line.extend_from_slice(if at == 0 { b"" } else { b"," });
+        write!(line, "{}", Id(*id))?;
+    }
+    line.extend_from_slice(b"]}}");
+    Ok(())
+}
+
+/// Infinity is a text, since JSON has no number for it.
+fn write_score(line: &mut Vec<u8>, score: f64) -> io::Result<()> {
+    match score {
+        f64::INFINITY => line.extend_from_slice(b"\"inf\""),
+        f64::NEG_INFINITY => line.extend_from_slice(b"\"-inf\""),
+        _ => serde_json::to_writer(line, &score)?,
+    }
+    Ok(())
+}
+
+/// The identity of an entry as JSON.
+struct Id(StreamId);
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}-{}\"", self.0.ms, self.0.seq)
+    }
+}
