@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::Freed;
 use tierce_net::{
     CloseReason, ConnInfo, ConnState, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn,
-    Now, Refusal, Service, WorkerId,
+    Now, Refusal, Service, TurnedAway, WorkerId,
 };
 
 use crate::acknowledge::Awaiting;
@@ -21,7 +21,7 @@ use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
 use crate::fetcher::Fetcher;
 use crate::kernel::Kernel;
-use crate::listening::{MEMCACHED, PEDROKV};
+use crate::listening::{MEMCACHED, PEDROKV, protocol_of};
 use crate::memcached::{self, Host};
 use crate::message::Notice;
 use crate::pedrokv;
@@ -49,6 +49,9 @@ const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
 
 /// Error sent to a rejected client.
 const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
+
+/// Error sent to a client whose address opens connections too fast.
+const TOO_FAST_PEDROKV: &[u8] = b"\0\x20\x01\0\0\0\0err: connections too fast";
 
 /// The state of one worker.
 pub struct Worker {
@@ -206,8 +209,20 @@ impl Dispatcher {
         conn.close();
     }
 
+    /// The last word to a client that the acceptor turns away.
+    pub(crate) fn last_words(listener: ListenerTag, why: TurnedAway) -> &'static [u8] {
+        match (why, listener) {
+            (TurnedAway::NoDescriptor, _) => Self::too_many(listener),
+            (TurnedAway::TooFast, MEMCACHED) => b"ERROR Too many new connections\r\n",
+            (TurnedAway::TooFast, PEDROKV) => TOO_FAST_PEDROKV,
+            (TurnedAway::TooFast, _) => {
+                b"-ERR max number of new connections per second reached\r\n"
+            }
+        }
+    }
+
     /// The last word to a client for which there is no room.
-    pub(crate) fn too_many(listener: ListenerTag) -> &'static [u8] {
+    fn too_many(listener: ListenerTag) -> &'static [u8] {
         match listener {
             MEMCACHED => b"ERROR Too many open connections\r\n",
             PEDROKV => TOO_MANY_PEDROKV,
@@ -244,12 +259,12 @@ impl Service for Dispatcher {
         };
         let client = Arc::new(Client::new(origin(info, unix_path), now.unix_ms as i64));
         if server.is_protected_from(&client) {
-            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            server.counters(worker.index).add(Stat::ProtectedModeRejections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
             return Err(Refusal::Borrowed(Self::denial(info.listener)));
         }
         let max = server.config.live().maxclients() as usize;
-        if server.clients.admit(Arc::clone(&client), max).is_err() {
+        if server.clients.admit(Arc::clone(&client), max, server.listening.protocols()).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(Self::too_many(info.listener)));
         }
@@ -347,7 +362,7 @@ impl Service for Dispatcher {
         worker.fetcher.descriptor()
     }
 
-    fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+    fn timer(&self, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
         if !session.waits().is_idle() {
             return patience_ends(&self.0, session, io);
         }
@@ -366,6 +381,7 @@ impl Service for Dispatcher {
             return Flow::Continue;
         }
         if idle_ms as u64 >= timeout_ms && !session.waits().logged.is_listed {
+            self.0.counters(worker.index).add(Stat::IdleDisconnections, 1);
             return Flow::Close;
         }
         arm_idle_timer(&self.0, io);
@@ -488,11 +504,18 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
         Endpoints::Unix => (unix_path(), unix_path(), true, true),
     };
     let connection_bytes = tierce_net::idle_conn_bytes::<AnySession>();
-    Origin { conn: address_of(info.key), addr, laddr, fd: info.fd, unix, local, connection_bytes }
+    Origin {
+        conn: address_of(info.key),
+        addr,
+        laddr,
+        fd: info.fd,
+        unix,
+        speaks: protocol_of(info.listener),
+        local,
+        connection_bytes,
+    }
 }
 
-/// Moves the end of the client's patience; free when it is already armed.
-#[inline]
 /// Ends what a connection waits for, and what it subscribes to.
 fn leave(server: &Server, session: &mut AnySession) {
     if let Some(caller) = session.caller() {
@@ -504,6 +527,8 @@ fn leave(server: &Server, session: &mut AnySession) {
     }
 }
 
+/// Moves the end of the client's patience; free when it is already armed.
+#[inline]
 fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
     let timeout_ms = server.config.live().timeout_seconds() * 1000;
     if timeout_ms > 0 {
@@ -519,7 +544,7 @@ mod tests {
 
     #[test]
     fn clients_of_pedrokv_are_refused_in_frames() {
-        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV] {
+        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV, TOO_FAST_PEDROKV] {
             let Step::Frame { frame, len } = Response::read(refusal) else { panic!("no frame") };
             assert_eq!((frame.id, len), (0, refusal.len()));
             assert!(frame.data.starts_with(b"err: "));

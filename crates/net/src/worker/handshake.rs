@@ -81,6 +81,7 @@ impl<S: Service> Worker<S> {
 
     /// Closes a connection whose handshake takes too long.
     pub(super) fn give_up_handshake(&mut self, token: Token) {
+        self.core.metrics.tls.timed_out += 1;
         self.fail_handshake(token, io::Error::other("the TLS handshake took too long"));
     }
 
