@@ -13,9 +13,11 @@ use tierce_net::{
 };
 
 use crate::acknowledge::Awaiting;
+use crate::acl::Rights;
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::{Client, Origin};
+use crate::config::DirectiveId;
 use crate::connection::{self, AnySession, answer, output_class_of};
 use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
@@ -31,6 +33,7 @@ use crate::session::Session;
 use crate::set_aside::SetAside;
 use crate::stats::Stat;
 use crate::suspend::on_hangup;
+use crate::tls::common_name;
 use crate::waiting::{self, ConnAddress, Obstacle};
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
@@ -209,6 +212,25 @@ impl Dispatcher {
         conn.close();
     }
 
+    /// The rights of the user that a checked certificate is for (`tls-auth-clients-user`), if there is one.
+    fn rights_by(&self, certificate: &[u8]) -> Option<Rights> {
+        const USER: DirectiveId = DirectiveId::of("tls-auth-clients-user");
+        let server = &self.0;
+        if server.config.settings().word(USER) == "off" {
+            return None;
+        }
+        let name = common_name(certificate)?;
+        let users = &server.acl.users;
+        let user = users.get(name.as_bytes()).filter(|user| user.is_on());
+        if user.is_none() {
+            let name = name.escape_debug();
+            server
+                .log
+                .verbose(format_args!("No user '{name}', whom a certificate names, or it is off"));
+        }
+        Some(Rights::of(user?, users))
+    }
+
     /// The last word to a client that the acceptor turns away.
     pub(crate) fn last_words(listener: ListenerTag, why: TurnedAway) -> &'static [u8] {
         match (why, listener) {
@@ -250,7 +272,13 @@ impl Service for Dispatcher {
         }
     }
 
-    fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<AnySession, Refusal> {
+    fn open(
+        &self,
+        worker: &mut Worker,
+        info: &ConnInfo,
+        certificate: Option<&[u8]>,
+        now: Now,
+    ) -> Result<AnySession, Refusal> {
         let server = &self.0;
         let unix_path = match info.listener {
             MEMCACHED => &server.memcached.unix_path,
@@ -269,7 +297,7 @@ impl Service for Dispatcher {
             return Err(Refusal::Borrowed(Self::too_many(info.listener)));
         }
         server.clients.memory.count(&client);
-        Ok(match info.listener {
+        let mut session = match info.listener {
             MEMCACHED => {
                 client.db.store(server.memcached.db.get() as u16, Relaxed);
                 AnySession::Memcached(memcached::Session::new(client, &server.acl.users))
@@ -279,7 +307,11 @@ impl Service for Dispatcher {
                 AnySession::PedroKv(pedrokv::Session::new(client, &server.acl.users))
             }
             _ => AnySession::Resp(Session::new(client, &server.acl.users)),
-        })
+        };
+        if let Some(rights) = certificate.and_then(|certificate| self.rights_by(certificate)) {
+            session.become_user(rights);
+        }
+        Ok(session)
     }
 
     fn handshake_failed(&self, _worker: &mut Worker, info: &ConnInfo, error: &io::Error) {

@@ -65,8 +65,9 @@ impl<S: Service> Worker<S> {
         conn.phase = Phase::Open;
         let info = conn.info;
         core.end_handshake();
-        let opened = self.service.open(&mut self.state, &info, core.now);
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        let certificate = conn.transport.certificate();
+        let opened = self.service.open(&mut self.state, &info, certificate, core.now);
         match opened {
             Ok(session) => {
                 conn.session = Some(session);
