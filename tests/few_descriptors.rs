@@ -6,6 +6,9 @@ use crate::launch;
 
 const FILES: u64 = 160;
 
+/// Places of `maxclients` that no other protocol gets.
+const KEPT_FOR_MEMCACHED: u64 = 4;
+
 #[test]
 fn clients_leave_the_log_its_files() {
     let (dir, port) = (TempDir::new(), free_port());
@@ -36,12 +39,11 @@ fn clients_leave_the_log_its_files() {
         wait_until("the log is compacted", || passes(&mut first) > before);
         first.check("SET a 2", "+OK");
         let figures = first.ask("INFO").text().to_owned();
-        for line in [
-            format!("connected_clients:{maxclients}\r\n"),
-            "aof_last_write_status:ok\r\n".to_owned(),
-            "aof_last_bgrewrite_status:ok\r\n".to_owned(),
-        ] {
-            assert!(figures.contains(&line), "no {line}: {figures}");
+        let connected: u64 = figure(&figures, "connected_clients:");
+        // Those who come last may find their places, but no descriptors.
+        assert!((maxclients - KEPT_FOR_MEMCACHED..=maxclients).contains(&connected), "{connected}");
+        for line in ["aof_last_write_status:ok\r\n", "aof_last_bgrewrite_status:ok\r\n"] {
+            assert!(figures.contains(line), "no {line}: {figures}");
         }
         drop(storm);
         wait_until("they have gone", || {
@@ -53,7 +55,11 @@ fn clients_leave_the_log_its_files() {
 /// How often the log was compacted.
 fn passes(c: &mut Connection) -> u64 {
     let figures = c.ask("INFO persistence").text().to_owned();
-    let line = figures.lines().find_map(|line| line.strip_prefix("aof_rewrites:"));
+    figure(&figures, "aof_rewrites:")
+}
+
+fn figure(figures: &str, name: &str) -> u64 {
+    let line = figures.lines().find_map(|line| line.strip_prefix(name));
     line.expect("the figure").parse().expect("a number")
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tierce_harness::{Connection, encode, free_port, wait_until};
+use tierce_harness::{Connection, TempDir, encode, free_port, wait_until};
 
 use crate::{launch, server};
 
@@ -16,6 +16,7 @@ fn maxclients() {
     clients.iter_mut().for_each(|c| c.check("PING", "+PONG"));
     let stats = clients[0].ask("INFO stats").text().to_owned();
     assert!(stats.contains("rejected_connections:1\r\n"), "{stats}");
+    assert!(stats.contains("rejected_connections_maxclients:1\r\n"), "{stats}");
     clients[0].check("CONFIG SET maxclients 6", "+OK");
     server.connect().check("PING", "+PONG");
     drop(clients.pop());
@@ -23,6 +24,95 @@ fn maxclients() {
         let mut c = server.connect();
         c.try_send("PING\r\n").is_ok() && c.reply_or_rest() == b"+PONG\r\n"
     });
+}
+
+/// Clients of another protocol that say nothing cannot take the places of those who would end them.
+#[test]
+fn a_crowd_of_one_protocol_leaves_places_for_the_others() {
+    const PLACES: usize = 40;
+    // Four for each protocol, and as many for clients on this machine that speak RESP.
+    const KEPT_FOR_RESP: usize = 8;
+    const CROWD: usize = 60;
+    let port = free_port();
+    let server = launch()
+        .with("maxclients", &PLACES.to_string())
+        .with("memcached-port", &port.to_string())
+        .start();
+    let mut first = server.connect();
+    first.check("PING", "+PONG");
+    let memcached = ([127, 0, 0, 1], port).into();
+    let mut crowd: Vec<_> = (0..CROWD).map(|_| Connection::tcp(memcached)).collect();
+    let (admitted, refused) = (PLACES - KEPT_FOR_RESP, CROWD - (PLACES - KEPT_FOR_RESP));
+    wait_until("all have been looked at", || {
+        info(&mut first, "rejected_connections_maxclients") == refused
+    });
+    assert_eq!(info(&mut first, "connected_clients"), 1 + admitted);
+    assert_eq!(crowd.pop().expect("the last").rest(), b"ERROR Too many open connections\r\n");
+    let mut administrators: Vec<_> = (1..KEPT_FOR_RESP).map(|_| server.connect()).collect();
+    administrators.iter_mut().for_each(|c| c.check("PING", "+PONG"));
+    assert_eq!(server.connect().rest(), b"-ERR max number of clients reached\r\n");
+    drop(crowd);
+    wait_until("they have gone", || info(&mut first, "connected_clients") == KEPT_FOR_RESP);
+    Connection::tcp(memcached).send("quit\r\n");
+    server.connect().check("PING", "+PONG");
+}
+
+/// Opens connections until one is refused, and returns what that is told. The server's own figures say which one it
+/// is, so that it makes no difference how fast this is.
+fn refused_for_haste(admin: &mut Connection, connect: impl Fn() -> Connection) -> Vec<u8> {
+    loop {
+        let seen = |admin: &mut Connection| {
+            info(admin, "total_connections_received")
+                + info(admin, "rejected_connections_per_address")
+        };
+        let (seen_before, refused) = (seen(admin), info(admin, "rejected_connections_per_address"));
+        let mut c = connect();
+        wait_until("it has been looked at", || seen(admin) > seen_before);
+        if info(admin, "rejected_connections_per_address") > refused {
+            return c.rest();
+        }
+    }
+}
+
+#[test]
+fn an_address_that_opens_connections_too_fast_is_refused_until_it_slows_down() {
+    let (dir, ports) = (TempDir::new(), [free_port(), free_port(), free_port()]);
+    let unix = dir.path().join("tierce.sock");
+    let server = launch()
+        .with("max-new-connections-per-address", "2")
+        .with("unixsocket", unix.to_str().expect("UTF-8"))
+        .with("memcached-port", &ports[0].to_string())
+        .with("pedrokv-port", &ports[1].to_string())
+        .with("tls-port", &ports[2].to_string())
+        .with_certificates()
+        .start();
+    // Those who come by the Unix socket are not limited.
+    let mut admin = Connection::unix(&unix);
+    (0..50).for_each(|_| Connection::unix(&unix).check("PING", "+PONG"));
+    let at = |port: u16| move || Connection::tcp(([127, 0, 0, 1], port).into());
+    for (port, told) in [
+        (server.port(), &b"-ERR max number of new connections per second reached\r\n"[..]),
+        (ports[0], b"ERROR Too many new connections\r\n"),
+        (ports[1], b"\0\x20\x01\0\0\0\0err: connections too fast"),
+        // Nothing was agreed on yet, and no handshake begun.
+        (ports[2], b""),
+    ] {
+        assert_eq!(
+            refused_for_haste(&mut admin, at(port)).escape_ascii().to_string(),
+            told.escape_ascii().to_string()
+        );
+    }
+    let refused = info(&mut admin, "rejected_connections_per_address");
+    assert_eq!(info(&mut admin, "rejected_connections"), refused);
+    wait_until("the log tells of it", || {
+        server.output().contains("max-new-connections-per-address")
+    });
+    wait_until("there is a connection for it again", || {
+        let mut c = server.connect();
+        c.try_send("PING\r\n").is_ok() && c.reply_or_rest() == b"+PONG\r\n"
+    });
+    admin.check("CONFIG SET max-new-connections-per-address 0", "+OK");
+    (0..50).for_each(|_| server.connect().check("PING", "+PONG"));
 }
 
 #[test]
@@ -43,6 +133,7 @@ fn idle_clients_are_closed_after_the_timeout() {
     });
     idle.expect_closed();
     late.expect_closed();
+    assert_eq!(info(&mut busy, "idle_timeout_disconnections"), 2);
     busy.check("CONFIG SET timeout 0", "+OK");
 }
 
@@ -60,8 +151,16 @@ fn a_request_larger_than_the_query_buffer_limit() {
     let large = encode(&[&b"SET"[..], b"large", &vec![b'x'; 4 << 20]]);
     // The server may close before it has taken everything.
     let _ = c.try_send(&large);
-    assert_eq!(c.rest(), b"");
+    let told = b"-ERR request exceeds client-query-buffer-limit\r\n";
+    assert_eq!(c.rest(), told);
     other.check("EXISTS small large", ":1");
+    // What MULTI keeps counts like one request.
+    let mut c = server.connect();
+    c.check("MULTI", "+OK");
+    c.send(small.repeat(2));
+    c.expect("+QUEUED");
+    assert_eq!(c.rest(), told);
+    assert_eq!(info(&mut other, "client_query_buffer_limit_disconnections"), 2);
 }
 
 #[test]
@@ -78,6 +177,47 @@ fn an_argument_larger_than_proto_max_bulk_len() {
     c.check("STRLEN a", ":1048576");
     c.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1048577\r\n");
     assert_eq!(c.rest(), b"-ERR Protocol error: invalid bulk length\r\n");
+    let mut c = server.connect();
+    assert_eq!(info(&mut c, "request_size_limit_errors"), 1);
+}
+
+/// Each of these requests is refused by one limit, which is counted; one that is no request at all by none.
+#[test]
+fn what_is_refused_is_counted_by_its_limit() {
+    let port = free_port();
+    let server =
+        launch().with("requirepass", "secret").with("memcached-port", &port.to_string()).start();
+    let mut admin = server.connect();
+    admin.check("AUTH secret", "+OK");
+    for (request, counter) in [
+        ("*2147483648\r\n", "request_arguments_limit_errors"),
+        ("*11\r\n", "request_arguments_limit_errors"),
+        ("*1\r\n$16385\r\n", "request_size_limit_errors"),
+        ("*1\r\n$536870913\r\n", "request_size_limit_errors"),
+        ("*1\r\n:1\r\n", ""),
+    ] {
+        let figures = |admin: &mut Connection| {
+            ["request_arguments_limit_errors", "request_size_limit_errors"]
+                .map(|name| info(admin, name) - usize::from(name == counter))
+        };
+        let before = ["request_arguments_limit_errors", "request_size_limit_errors"]
+            .map(|name| info(&mut admin, name));
+        let mut c = server.connect();
+        c.send(request);
+        assert!(c.rest().starts_with(b"-ERR Protocol error: "), "{request:?}");
+        assert_eq!(figures(&mut admin), before, "{request:?}");
+    }
+    let before = info(&mut admin, "request_size_limit_errors");
+    let mut c = Connection::tcp(([127, 0, 0, 1], port).into());
+    c.send("set a 0 0 14\r\ndefault secret\r\n");
+    assert_eq!(c.read_exactly(8), b"STORED\r\n");
+    c.send(["set k 0 0 1048577\r\n", &"x".repeat(1 << 20), "x\r\n"].concat());
+    c.send("quit\r\n");
+    assert_eq!(c.rest(), b"SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(info(&mut admin, "request_size_limit_errors"), before + 1);
+    let too_deep = admin.call(&["EVAL", "local t = {} t[1] = t return t", "0"]);
+    assert!(too_deep.to_string().contains("reached lua stack limit"), "{too_deep}");
+    assert_eq!(info(&mut admin, "nesting_limit_errors"), 1);
 }
 
 /// Sends requests and reads nothing until the server has had enough.

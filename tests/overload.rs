@@ -1,6 +1,6 @@
 //! Clients that send more long commands than can be served keep others waiting for one turn, not for all they sent.
 
-use tierce_harness::encode;
+use tierce_harness::{Connection, encode, free_port};
 
 use crate::launch;
 
@@ -69,4 +69,20 @@ fn what_waits_for_its_turn_stays_in_the_socket() {
     }
     writer.join().expect("no panic").expect("all sent");
     assert!(most <= 2 * 64 * 1024, "{most} bytes");
+}
+
+/// The same for the other protocols. `stats` has a reply of thousands of bytes.
+#[test]
+fn a_pipeline_of_memcached_takes_many_turns() {
+    let port = free_port();
+    let server = launch().with("threads", "1").with("memcached-port", &port.to_string()).start();
+    let mut watcher = server.connect();
+    let before = turns(watcher.ask("INFO stats").text());
+    let mut c = Connection::tcp(([127, 0, 0, 1], port).into());
+    c.send("stats\r\n".repeat(COMMANDS * 4) + "quit\r\n");
+    let ends = c.rest();
+    let ends = ends.split(|byte| *byte == b'\n').filter(|line| *line == b"END\r").count();
+    assert_eq!(ends, COMMANDS * 4, "each has its reply");
+    let taken = turns(watcher.ask("INFO stats").text()) - before;
+    assert!(taken >= TURNS_MIN, "{taken} turns");
 }

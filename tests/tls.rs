@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use tierce_client::{Config, Tls, TlsOptions, resp};
 use tierce_harness::{
-    Both, Connection, Launch, PATIENCE, Server, certificate_file, tls_config, tls_stream,
-    wait_until,
+    Both, Connection, Launch, PATIENCE, Server, certificate_file, free_port, tls_config,
+    tls_stream, wait_until,
 };
 
 use super::{launch, program};
@@ -298,6 +298,7 @@ fn handshakes_are_bounded_in_time_and_number() {
     // They take no place among the clients, and no client waits for them.
     server.plain().check("PING", "+PONG");
     wait_until("the others are given up", || server.stat("tls_errors") == 8);
+    assert_eq!(server.stat("tls_handshakes_timed_out"), 8);
     assert_eq!(server.stat("tls_handshakes_under_way"), 0);
     server.connect().check("PING", "+PONG");
     drop(silent);
@@ -366,4 +367,54 @@ fn the_other_protocols_are_encrypted_too() {
         stream.read_exact(&mut received).expect("a reply");
         assert!(reply.is_empty() || received == reply, "{directive}");
     }
+}
+
+/// A client whose certificate names a user is that user from its first request on, in every protocol.
+#[test]
+fn the_name_in_a_certificate_is_that_of_a_user() {
+    let ports = [free_port(), free_port()];
+    let server = Encrypted::start(
+        launch()
+            .with("tls-auth-clients-user", "CN")
+            .with("memcached-tls-port", &ports[0].to_string())
+            .with("pedrokv-tls-port", &ports[1].to_string()),
+    );
+    let encrypted =
+        |port: u16| Connection::tls(([127, 0, 0, 1], port).into(), &tls_config(Some("client")));
+    let mut admin = server.plain();
+    admin.check("ACL SETUSER client on >other ~own:* +@all", "+OK");
+    admin.check("ACL SETUSER default >secret", "+OK");
+    let mut client = server.connect();
+    client.check("ACL WHOAMI", "\"client\"");
+    client.check("SET own:k v", "+OK");
+    assert!(client.ask("GET k").to_string().starts_with("-NOPERM"));
+    // What comes back with a ticket has shown its certificate before.
+    server.connect().check("ACL WHOAMI", "\"client\"");
+    // The user of the certificate is where a connection begins, and RESET leaves it as any other.
+    client.check("AUTH default secret", "+OK");
+    client.check("ACL WHOAMI", "\"default\"");
+    let mut memcached = encrypted(ports[0]);
+    memcached.send("get own:k\r\nget k\r\nquit\r\n");
+    let replies = memcached.rest();
+    assert!(replies.starts_with(b"VALUE own:k 0 1\r\nv\r\nEND\r\n"), "{}", replies.escape_ascii());
+    assert!(!replies.ends_with(b"END\r\nEND\r\n"), "{}", replies.escape_ascii());
+    let get = b"\0\x0d\x05\x01\0\0\0\x01own:k";
+    let mut pedrokv = encrypted(ports[1]);
+    pedrokv.send(get);
+    assert_eq!(pedrokv.read_exactly(8), b"\0\x08\0\0\0\0\x01v");
+    // Without the user, or while it is off, everybody is the default user, who needs a password.
+    admin.check("ACL SETUSER client off", "+OK");
+    server.connect().check("GET own:k", "-NOAUTH Authentication required.");
+    admin.check("ACL DELUSER client", ":1");
+    wait_until("clients of that user are gone", || {
+        !admin.ask("CLIENT LIST").text().contains(" user=client ")
+    });
+    server.connect().check("GET own:k", "-NOAUTH Authentication required.");
+    admin.check("ACL SETUSER client on nopass ~* +@all", "+OK");
+    admin.check("CONFIG SET tls-auth-clients-user off", "+OK");
+    server.connect().check("GET own:k", "-NOAUTH Authentication required.");
+    admin.check("CONFIG SET tls-auth-clients-user CN tls-auth-clients optional", "+OK");
+    let mut anonymous = Connection::tls(server.address(), &tls_config(None));
+    anonymous.check("GET own:k", "-NOAUTH Authentication required.");
+    server.connect().check("GET own:k", "\"v\"");
 }

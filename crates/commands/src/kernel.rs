@@ -132,6 +132,8 @@ pub struct Traffic {
     pub bytes_out: u64,
     /// Connections that were closed because there was no descriptor for them.
     pub dropped: u64,
+    /// Connections of addresses that opened them faster than `max-new-connections-per-address`.
+    pub too_fast: u64,
     /// What became of TLS handshakes.
     pub handshakes: Handshakes,
 }
@@ -147,6 +149,8 @@ pub struct Handshakes {
     pub failed: u64,
     /// Those that were not begun, because too many were under way.
     pub refused: u64,
+    /// Those of the failed ones that took too long.
+    pub timed_out: u64,
     /// Those under way at the moment.
     pub under_way: u64,
 }
@@ -159,6 +163,7 @@ impl Handshakes {
             resumed: self.resumed - base.resumed,
             failed: self.failed - base.failed,
             refused: self.refused - base.refused,
+            timed_out: self.timed_out - base.timed_out,
             under_way: self.under_way,
         }
     }
@@ -607,6 +612,7 @@ impl Kernel {
             bytes_in: now.bytes_in - base.bytes_in,
             bytes_out: now.bytes_out - base.bytes_out,
             dropped: now.dropped - base.dropped,
+            too_fast: now.too_fast - base.too_fast,
             handshakes: now.handshakes.since(base.handshakes),
         }
     }

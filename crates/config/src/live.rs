@@ -36,6 +36,8 @@ macro_rules! live {
 live! {
     /// Connections at the same time.
     maxclients: AtomicU64<u64> = count("maxclients");
+    /// Connections a second that one address may open, 0 for no limit.
+    max_new_connections_per_address: AtomicU64<u64> = count("max-new-connections-per-address");
     /// Seconds after which a silent client is closed, 0 for never.
     timeout_seconds: AtomicU64<u64> = count("timeout");
     /// Seconds of silence before the kernel probes, 0 for never.

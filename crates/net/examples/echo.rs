@@ -29,7 +29,7 @@ impl Service for Pong {
 
     fn worker(&self, _: WorkerId, _: &Handle<()>) {}
 
-    fn open(&self, (): &mut (), _: &ConnInfo, _: Now) -> Result<(), Refusal> {
+    fn open(&self, (): &mut (), _: &ConnInfo, _: Option<&[u8]>, _: Now) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! - The last descriptors are reserved for the files of the process, so a crowd of clients cannot keep it from
 //!   writing ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count, lingering ones too: what decides is the
 //!   number of the descriptor, since the system always assigns the lowest free one.
+//! - An address that opens connections faster than it may is turned away here, before a worker or TLS spends time on
+//!   it ([`Arrivals`]). Unix sockets have no addresses, and no such limit.
 //! - When the process is out of file descriptors, waiting connections are accepted on a spare one and closed at
 //!   once: their peers get an answer, and the thread does not spin on a listener that stays readable.
 
@@ -21,10 +23,12 @@ use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
 use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
+use crate::arrivals::Arrivals;
 use crate::connection::{Endpoints, ListenerTag};
 use crate::listener::{Encryption, ListenAddress, Listener};
 use crate::runtime::{AcceptorMail, Handle, Mail};
 use crate::service::WorkerId;
+use crate::system_clock::monotonic_nanos;
 use crate::transport;
 
 /// Connections taken from one listener before the others are looked at.
@@ -43,6 +47,15 @@ pub const DESCRIPTORS_RESERVED: u64 = 16;
 
 /// Marks the event of the mailbox; listeners count from 0.
 const MAILBOX_TOKEN: u64 = u64::MAX;
+
+/// Why the acceptor closes a connection that it has just accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// The descriptors that are left are for files.
+    NoDescriptor,
+    /// Its address opens more connections a second than it may.
+    TooFast,
+}
 
 /// A connection on its way to its worker.
 #[derive(Debug)]
@@ -63,8 +76,9 @@ pub(crate) struct Acceptor<M: Send + 'static> {
     next_token: u64,
     next_id: u64,
     spare: Option<OwnedFd>,
-    /// What those are told for whom there is no descriptor.
-    last_words: fn(ListenerTag) -> &'static [u8],
+    /// How fast addresses open connections, while that is limited.
+    arrivals: Arrivals,
+    last_words: fn(ListenerTag, TurnedAway) -> &'static [u8],
 }
 
 /// What became of an attempt to accept.
@@ -81,7 +95,7 @@ impl<M: Send + 'static> Acceptor<M> {
     pub(crate) fn new(
         handle: Handle<M>,
         listeners: Vec<Listener>,
-        last_words: fn(ListenerTag) -> &'static [u8],
+        last_words: fn(ListenerTag, TurnedAway) -> &'static [u8],
     ) -> rustix::io::Result<Acceptor<M>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = handle.acceptor_mailbox().wake_fd();
@@ -93,6 +107,7 @@ impl<M: Send + 'static> Acceptor<M> {
             next_token: 0,
             next_id: 1,
             spare: spare_fd(),
+            arrivals: Arrivals::default(),
             last_words,
         };
         for listener in listeners {
@@ -181,18 +196,17 @@ impl<M: Send + 'static> Acceptor<M> {
             // The peer gave up before we came, or the network reports an error of its own.
             Err(_) => return Attempt::Failed,
         };
-        if is_reserved(&socket) {
-            self.handle.count_dropped();
-            if listener.encryption == Encryption::None {
-                // It fits into an empty socket, and it is as well if the peer has gone.
-                let _ = transport::send(socket.as_fd(), (self.last_words)(listener.tag));
-            }
-            return Attempt::Failed;
-        }
         let endpoints = match listener.address() {
             ListenAddress::Unix(_) => Endpoints::Unix,
             ListenAddress::Tcp(bound) => tcp_endpoints(&socket, peer, *bound),
         };
+        if let Some(why) = judge(&self.handle, &mut self.arrivals, &socket, endpoints) {
+            if listener.encryption == Encryption::None {
+                // It fits into an empty socket, and it is as well if the peer has gone.
+                let _ = transport::send(socket.as_fd(), (self.last_words)(listener.tag, why));
+            }
+            return Attempt::Failed;
+        }
         if matches!(endpoints, Endpoints::Tcp { .. }) {
             set_tcp_options(&socket, self.handle.keepalive_s());
         }
@@ -225,6 +239,30 @@ impl<M: Send + 'static> Acceptor<M> {
             std::thread::sleep(BACK_OFF);
         }
     }
+}
+
+/// Why a connection is not let in, which is counted; `None` if it is.
+fn judge<M: Send>(
+    handle: &Handle<M>,
+    arrivals: &mut Arrivals,
+    socket: &OwnedFd,
+    endpoints: Endpoints,
+) -> Option<TurnedAway> {
+    if is_reserved(socket) {
+        handle.count_dropped();
+        return Some(TurnedAway::NoDescriptor);
+    }
+    let per_second = handle.arrivals_per_second();
+    if per_second == 0 {
+        arrivals.forget();
+        return None;
+    }
+    let Endpoints::Tcp { peer, .. } = endpoints else { return None };
+    if arrivals.admits(peer.ip(), monotonic_nanos(), per_second) {
+        return None;
+    }
+    handle.count_too_fast();
+    Some(TurnedAway::TooFast)
 }
 
 /// Whether the descriptor is among those that no connection gets.

@@ -1,6 +1,7 @@
 //! Event loops on epoll: acceptor, workers, connections, timers, mailboxes, buffers.
 
 mod acceptor;
+mod arrivals;
 mod buffer;
 mod clock;
 mod connection;
@@ -20,7 +21,8 @@ mod tls;
 mod transport;
 mod worker;
 
-pub use acceptor::DESCRIPTORS_RESERVED;
+pub use acceptor::{DESCRIPTORS_RESERVED, TurnedAway};
+pub use arrivals::ARRIVALS_PER_SECOND_MAX;
 pub use buffer::rest::READ_AHEAD_BYTES_MAX;
 pub use clock::{Clock, Now};
 pub use connection::{ConnInfo, ConnKey, Endpoints, ListenerTag};

@@ -11,6 +11,8 @@ pub struct Metrics {
     pub closed: u64,
     /// Connections the process had no file descriptors for.
     pub dropped: u64,
+    /// Connections of addresses that opened them too fast.
+    pub too_fast: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -32,6 +34,8 @@ pub struct TlsMetrics {
     pub failed: u64,
     /// Connections that were closed because too many handshakes were under way.
     pub refused: u64,
+    /// Handshakes among the failed that took too long.
+    pub timed_out: u64,
     /// Handshakes under way at the moment.
     pub under_way: u64,
 }
@@ -61,6 +65,7 @@ pub(crate) struct SharedMetrics {
     tls_resumed: AtomicU64,
     tls_failed: AtomicU64,
     tls_refused: AtomicU64,
+    tls_timed_out: AtomicU64,
     tls_under_way: AtomicU64,
 }
 
@@ -83,6 +88,7 @@ impl LocalMetrics {
         shared.tls_resumed.store(self.tls.resumed, Ordering::Relaxed);
         shared.tls_failed.store(self.tls.failed, Ordering::Relaxed);
         shared.tls_refused.store(self.tls.refused, Ordering::Relaxed);
+        shared.tls_timed_out.store(self.tls.timed_out, Ordering::Relaxed);
         shared.tls_under_way.store(self.tls.under_way, Ordering::Relaxed);
     }
 }
@@ -98,6 +104,7 @@ impl SharedMetrics {
         sum.tls.resumed += self.tls_resumed.load(Ordering::Relaxed);
         sum.tls.failed += self.tls_failed.load(Ordering::Relaxed);
         sum.tls.refused += self.tls_refused.load(Ordering::Relaxed);
+        sum.tls.timed_out += self.tls_timed_out.load(Ordering::Relaxed);
         sum.tls.under_way += self.tls_under_way.load(Ordering::Relaxed);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::acceptor::{Accepted, Acceptor};
+use crate::acceptor::{Accepted, Acceptor, TurnedAway};
 use crate::clock::Clock;
 use crate::connection::{ConnKey, ListenerTag};
 use crate::listener::Listener;
@@ -33,8 +33,11 @@ pub struct Config {
     pub output_limits: OutputLimits,
     /// Seconds of silence after which a TCP peer is probed; 0 is never.
     pub keepalive_s: u32,
-    /// What clients of a listener are told for whom there is no descriptor, before they are closed.
-    pub last_words: fn(ListenerTag) -> &'static [u8],
+    /// Connections a second that one address may open, at most
+    /// [`ARRIVALS_PER_SECOND_MAX`](crate::ARRIVALS_PER_SECOND_MAX); 0 is no limit.
+    pub arrivals_per_second: u32,
+    /// What clients of a listener are told that is not encrypted, before their connections are closed by the acceptor.
+    pub last_words: fn(ListenerTag, TurnedAway) -> &'static [u8],
     /// How connections of listeners with [`Encryption::Tls`](crate::Encryption) are accepted.
     pub tls: Option<TlsSettings>,
     /// What time it is.
@@ -49,7 +52,8 @@ impl Default for Config {
             suspended_input_bytes_max: 64 * 1024,
             output_limits: OutputLimits::default(),
             keepalive_s: 300,
-            last_words: |_| b"",
+            arrivals_per_second: 0,
+            last_words: |_, _| b"",
             tls: None,
             clock: Clock::start(),
         }
@@ -85,7 +89,9 @@ struct Shared<M> {
     workers: Vec<WorkerSeat<M>>,
     acceptor: Mailbox<AcceptorMail>,
     keepalive_s: AtomicU32,
+    arrivals_per_second: AtomicU32,
     dropped: AtomicU64,
+    too_fast: AtomicU64,
 }
 
 /// Talks to the threads of a runtime, from any thread. Nothing here waits.
@@ -114,9 +120,15 @@ impl<M: Send> Handle<M> {
         };
         let workers = (0..config.workers).map(|_| seat()).collect::<io::Result<_>>()?;
         let keepalive_s = AtomicU32::new(config.keepalive_s);
-        let acceptor = Mailbox::new()?;
-        let dropped = AtomicU64::new(0);
-        Ok(Handle { shared: Arc::new(Shared { workers, acceptor, keepalive_s, dropped }) })
+        let shared = Shared {
+            workers,
+            acceptor: Mailbox::new()?,
+            keepalive_s,
+            arrivals_per_second: AtomicU32::new(config.arrivals_per_second),
+            dropped: AtomicU64::new(0),
+            too_fast: AtomicU64::new(0),
+        };
+        Ok(Handle { shared: Arc::new(shared) })
     }
 
     /// Number of workers.
@@ -165,6 +177,12 @@ impl<M: Send> Handle<M> {
         self.shared.keepalive_s.store(seconds, Ordering::Relaxed);
     }
 
+    /// Changes how many connections a second one address may open, at most
+    /// [`ARRIVALS_PER_SECOND_MAX`](crate::ARRIVALS_PER_SECOND_MAX); 0 is no limit.
+    pub fn set_arrivals_per_second(&self, connections: u32) {
+        self.shared.arrivals_per_second.store(connections, Ordering::Relaxed);
+    }
+
     /// Listens on these listeners. Present ones that have no clone among them are closed; the others
     /// go on without missing a connection.
     pub fn listen(&self, listeners: Vec<Listener>) {
@@ -187,7 +205,8 @@ impl<M: Send> Handle<M> {
     /// Sums of the counters of all workers.
     pub fn metrics(&self) -> Metrics {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
-        let mut sum = Metrics { dropped, ..Metrics::default() };
+        let too_fast = self.shared.too_fast.load(Ordering::Relaxed);
+        let mut sum = Metrics { dropped, too_fast, ..Metrics::default() };
         self.shared.workers.iter().for_each(|seat| seat.metrics.add_to(&mut sum));
         sum
     }
@@ -220,6 +239,14 @@ impl<M: Send> Handle<M> {
 
     pub(crate) fn keepalive_s(&self) -> u32 {
         self.shared.keepalive_s.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn arrivals_per_second(&self) -> u32 {
+        self.shared.arrivals_per_second.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_too_fast(&self) {
+        self.shared.too_fast.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_dropped(&self) {

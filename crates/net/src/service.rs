@@ -44,11 +44,12 @@ pub trait Service: Send + Sync + Sized + 'static {
     fn worker(&self, id: WorkerId, handle: &Handle<Self::Message>) -> Self::Worker;
 
     /// A connection was accepted, and its TLS handshake completed if it is encrypted. An error refuses it with a
-    /// last word to the peer.
+    /// last word to the peer. `certificate` is what the peer has shown, if that was asked for: in DER, and checked.
     fn open(
         &self,
         worker: &mut Self::Worker,
         info: &ConnInfo,
+        certificate: Option<&[u8]>,
         now: Now,
     ) -> Result<Self::Session, Refusal>;
 

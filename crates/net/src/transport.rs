@@ -65,6 +65,14 @@ impl Transport {
         }
     }
 
+    /// The certificate that the peer has shown, which was checked.
+    pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        match self {
+            Transport::Plain => None,
+            Transport::Tls(session) => session.certificate(),
+        }
+    }
+
     /// Whether input may be there, though the last call brought less than there was room for, that the poller
     /// will not report.
     #[inline]

@@ -31,6 +31,7 @@ use crate::session::Session;
 use crate::slowlog;
 use crate::stats::{Counters, Stat};
 use crate::suspend::{hold, suspend};
+use crate::turn::Turn;
 use crate::waiting::Awaited;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
@@ -45,10 +46,8 @@ const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
 /// that arrives of them; a request with more is put together again.
 const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
 
-/// How long one connection is served before others of its worker have their turn; the command that runs then ends first.
-/// A buffer full of small requests takes less, so that only long commands are interleaved with those of others: half of
-/// what a single command may take ([`WEIGHT_MAX`](crate::execute::WEIGHT_MAX)).
-const TURN_NANOS_MAX: u64 = 500_000;
+/// The last reply to a client that has more kept for it than it may: of one request, or behind MULTI.
+const TOO_LARGE_TO_KEEP: &str = "ERR request exceeds client-query-buffer-limit";
 
 /// Requests from which on it pays to announce the elements that they look for.
 const ELEMENTS_MIN: usize = 4;
@@ -77,8 +76,7 @@ pub struct BatchRunner<'k, 'w> {
     fetcher: &'w mut Fetcher,
     /// The large argument of the only request that is in a vector of its own.
     large: Option<Arc<Vec<u8>>>,
-    /// When the turn of the connection is over, on the clock of [`Meter`]; `None` before its first request.
-    until_nanos: Option<u64>,
+    turn: Turn,
     /// Clients that waited for keys were served; their replies are in the mail of their workers.
     pub has_served: bool,
 }
@@ -134,7 +132,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             served,
             fetcher,
             large: None,
-            until_nanos: None,
+            turn: Turn::default(),
             has_served: false,
         }
     }
@@ -275,12 +273,30 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// Answers what is no request.
     #[cold]
     fn refuse_input(&self, session: &Session, io: &mut Io<'_>, error: &ProtocolError) -> Flow {
-        let error = CommandError::text(format!("ERR {error}"));
+        if let Some(limit) = limit_of(error) {
+            self.counters.add(limit, 1);
+        }
+        self.close_with(session, io, &CommandError::text(format!("ERR {error}")))
+    }
+
+    /// Closes a connection whose request may not become as large as it is.
+    #[cold]
+    fn refuse_to_keep(&self, session: &Session, io: &mut Io<'_>) -> Flow {
+        self.counters.add(Stat::QueryLimitDisconnections, 1);
+        let addr = &session.caller.client.addr;
+        self.kernel.log.warning(format_args!(
+            "Closed {addr}: its request is larger than client-query-buffer-limit allows"
+        ));
+        self.close_with(session, io, &CommandError::new(TOO_LARGE_TO_KEEP))
+    }
+
+    /// The last reply of a connection.
+    fn close_with(&self, session: &Session, io: &mut Io<'_>, error: &CommandError) -> Flow {
         let (_, output) = io.split();
         self.counters.add(Stat::Errors, 1);
         self.kernel.errors.count(error.kind());
         if session.caller.reply_mode == ReplyMode::On {
-            Reply::new(output, session.caller.proto).error(&error);
+            Reply::new(output, session.caller.proto).error(error);
         }
         Flow::Close
     }
@@ -326,8 +342,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         locks.set_touch(caller.touch());
         locks.set_origin(caller.origin());
         let mut meter = Meter::start(self.kernel, self.counters);
-        let until_nanos =
-            *self.until_nanos.get_or_insert(meter.read_nanos().saturating_add(TURN_NANOS_MAX));
+        let until_nanos = self.turn.until(meter.read_nanos());
         // What was published before these requests came precedes their replies.
         let proto = caller.proto;
         caller.catch_up(&self.kernel.pubsub, output, proto);
@@ -654,6 +669,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     ) -> Queued {
         if caller.queue(self.kernel, command, args, planned.hash).is_err() {
             self.counters.add(Stat::QueryLimitDisconnections, 1);
+            let error = CommandError::new(TOO_LARGE_TO_KEEP);
+            self.refuse(caller, output, Refused { command: Some(command), error });
             return Queued::IsFull;
         }
         self.reply(caller, output, |reply| reply.queued());
@@ -767,8 +784,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let waiting = io.input().len();
         let max = self.kernel.config.live().client_query_buffer_limit();
         if waiting as u64 > max {
-            self.counters.add(Stat::QueryLimitDisconnections, 1);
-            return Flow::Close;
+            return self.refuse_to_keep(session, io);
         }
         if hint >= LARGE_ARG_BYTES_MIN
             && (waiting + hint) as u64 <= max
@@ -781,6 +797,22 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             io.expect(waiting + hint);
         }
         Flow::Continue
+    }
+}
+
+/// What counts inputs that are refused by a limit; nothing counts those that are no requests at all.
+fn limit_of(error: &ProtocolError) -> Option<Stat> {
+    match error {
+        ProtocolError::InvalidMultibulkLength | ProtocolError::UnauthenticatedMultibulkLength => {
+            Some(Stat::RequestArgumentsErrors)
+        }
+        ProtocolError::InvalidBulkLength
+        | ProtocolError::UnauthenticatedBulkLength
+        | ProtocolError::MultibulkCountTooLong
+        | ProtocolError::BulkCountTooLong
+        | ProtocolError::InlineTooLong
+        | ProtocolError::RequestTooLarge => Some(Stat::RequestSizeErrors),
+        _ => None,
     }
 }
 

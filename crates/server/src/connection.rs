@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tierce_net::ConnMut;
 use tierce_output::OutputClass;
 
+use crate::acl::Rights;
 use crate::answer::{Answer, Answered, Destination};
 use crate::blocking;
 use crate::caller::Caller;
@@ -44,6 +45,15 @@ impl AnySession {
         match self {
             Self::Resp(session) => session.parser.memory_bytes(),
             Self::Memcached(_) | Self::PedroKv(_) => 0,
+        }
+    }
+
+    /// Becomes a user who need not say a password.
+    pub fn become_user(&mut self, rights: Rights) {
+        match self {
+            Self::Resp(session) => session.caller.become_user(rights, true),
+            Self::Memcached(session) => session.become_user(rights),
+            Self::PedroKv(session) => session.become_user(rights),
         }
     }
 

@@ -9,19 +9,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_keyspace::Freed;
 use tierce_net::{
     CloseReason, ConnInfo, ConnState, Conns, Endpoints, Flow, Handle, Io, ListenerTag, NextTurn,
-    Now, Refusal, Service, WorkerId,
+    Now, Refusal, Service, TurnedAway, WorkerId,
 };
 
 use crate::acknowledge::Awaiting;
+use crate::acl::Rights;
 use crate::batch::{BatchMemory, BatchRunner};
 use crate::blocking;
 use crate::clients::{Client, Origin};
+use crate::config::DirectiveId;
 use crate::connection::{self, AnySession, answer, output_class_of};
 use crate::deadlines::Deadlines;
 use crate::deliver::Pacing;
 use crate::fetcher::Fetcher;
 use crate::kernel::Kernel;
-use crate::listening::{MEMCACHED, PEDROKV};
+use crate::listening::{MEMCACHED, PEDROKV, protocol_of};
 use crate::memcached::{self, Host};
 use crate::message::Notice;
 use crate::pedrokv;
@@ -31,6 +33,7 @@ use crate::session::Session;
 use crate::set_aside::SetAside;
 use crate::stats::Stat;
 use crate::suspend::on_hangup;
+use crate::tls::common_name;
 use crate::waiting::{self, ConnAddress, Obstacle};
 
 /// What strangers get to read in protected mode; clients and people look for its first sentence.
@@ -49,6 +52,9 @@ const DENIED_PEDROKV: &[u8] = b"\0\x1d\x01\0\0\0\0err: protected mode on";
 
 /// Error sent to a rejected client.
 const TOO_MANY_PEDROKV: &[u8] = b"\0\x1c\x01\0\0\0\0err: too many clients";
+
+/// Error sent to a client whose address opens connections too fast.
+const TOO_FAST_PEDROKV: &[u8] = b"\0\x20\x01\0\0\0\0err: connections too fast";
 
 /// The state of one worker.
 pub struct Worker {
@@ -206,8 +212,39 @@ impl Dispatcher {
         conn.close();
     }
 
+    /// The rights of the user that a checked certificate is for (`tls-auth-clients-user`), if there is one.
+    fn rights_by(&self, certificate: &[u8]) -> Option<Rights> {
+        const USER: DirectiveId = DirectiveId::of("tls-auth-clients-user");
+        let server = &self.0;
+        if server.config.settings().word(USER) == "off" {
+            return None;
+        }
+        let name = common_name(certificate)?;
+        let users = &server.acl.users;
+        let user = users.get(name.as_bytes()).filter(|user| user.is_on());
+        if user.is_none() {
+            let name = name.escape_debug();
+            server
+                .log
+                .verbose(format_args!("No user '{name}', whom a certificate names, or it is off"));
+        }
+        Some(Rights::of(user?, users))
+    }
+
+    /// The last word to a client that the acceptor turns away.
+    pub(crate) fn last_words(listener: ListenerTag, why: TurnedAway) -> &'static [u8] {
+        match (why, listener) {
+            (TurnedAway::NoDescriptor, _) => Self::too_many(listener),
+            (TurnedAway::TooFast, MEMCACHED) => b"ERROR Too many new connections\r\n",
+            (TurnedAway::TooFast, PEDROKV) => TOO_FAST_PEDROKV,
+            (TurnedAway::TooFast, _) => {
+                b"-ERR max number of new connections per second reached\r\n"
+            }
+        }
+    }
+
     /// The last word to a client for which there is no room.
-    pub(crate) fn too_many(listener: ListenerTag) -> &'static [u8] {
+    fn too_many(listener: ListenerTag) -> &'static [u8] {
         match listener {
             MEMCACHED => b"ERROR Too many open connections\r\n",
             PEDROKV => TOO_MANY_PEDROKV,
@@ -235,7 +272,13 @@ impl Service for Dispatcher {
         }
     }
 
-    fn open(&self, worker: &mut Worker, info: &ConnInfo, now: Now) -> Result<AnySession, Refusal> {
+    fn open(
+        &self,
+        worker: &mut Worker,
+        info: &ConnInfo,
+        certificate: Option<&[u8]>,
+        now: Now,
+    ) -> Result<AnySession, Refusal> {
         let server = &self.0;
         let unix_path = match info.listener {
             MEMCACHED => &server.memcached.unix_path,
@@ -244,17 +287,17 @@ impl Service for Dispatcher {
         };
         let client = Arc::new(Client::new(origin(info, unix_path), now.unix_ms as i64));
         if server.is_protected_from(&client) {
-            server.counters(worker.index).add(Stat::RejectedConnections, 1);
+            server.counters(worker.index).add(Stat::ProtectedModeRejections, 1);
             server.log.verbose(format_args!("Protected mode refuses {}", client.addr));
             return Err(Refusal::Borrowed(Self::denial(info.listener)));
         }
         let max = server.config.live().maxclients() as usize;
-        if server.clients.admit(Arc::clone(&client), max).is_err() {
+        if server.clients.admit(Arc::clone(&client), max, server.listening.protocols()).is_err() {
             server.counters(worker.index).add(Stat::RejectedConnections, 1);
             return Err(Refusal::Borrowed(Self::too_many(info.listener)));
         }
         server.clients.memory.count(&client);
-        Ok(match info.listener {
+        let mut session = match info.listener {
             MEMCACHED => {
                 client.db.store(server.memcached.db.get() as u16, Relaxed);
                 AnySession::Memcached(memcached::Session::new(client, &server.acl.users))
@@ -264,7 +307,11 @@ impl Service for Dispatcher {
                 AnySession::PedroKv(pedrokv::Session::new(client, &server.acl.users))
             }
             _ => AnySession::Resp(Session::new(client, &server.acl.users)),
-        })
+        };
+        if let Some(rights) = certificate.and_then(|certificate| self.rights_by(certificate)) {
+            session.become_user(rights);
+        }
+        Ok(session)
     }
 
     fn handshake_failed(&self, _worker: &mut Worker, info: &ConnInfo, error: &io::Error) {
@@ -347,7 +394,7 @@ impl Service for Dispatcher {
         worker.fetcher.descriptor()
     }
 
-    fn timer(&self, _worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
+    fn timer(&self, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
         if !session.waits().is_idle() {
             return patience_ends(&self.0, session, io);
         }
@@ -366,6 +413,7 @@ impl Service for Dispatcher {
             return Flow::Continue;
         }
         if idle_ms as u64 >= timeout_ms && !session.waits().logged.is_listed {
+            self.0.counters(worker.index).add(Stat::IdleDisconnections, 1);
             return Flow::Close;
         }
         arm_idle_timer(&self.0, io);
@@ -488,11 +536,18 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
         Endpoints::Unix => (unix_path(), unix_path(), true, true),
     };
     let connection_bytes = tierce_net::idle_conn_bytes::<AnySession>();
-    Origin { conn: address_of(info.key), addr, laddr, fd: info.fd, unix, local, connection_bytes }
+    Origin {
+        conn: address_of(info.key),
+        addr,
+        laddr,
+        fd: info.fd,
+        unix,
+        speaks: protocol_of(info.listener),
+        local,
+        connection_bytes,
+    }
 }
 
-/// Moves the end of the client's patience; free when it is already armed.
-#[inline]
 /// Ends what a connection waits for, and what it subscribes to.
 fn leave(server: &Server, session: &mut AnySession) {
     if let Some(caller) = session.caller() {
@@ -504,6 +559,8 @@ fn leave(server: &Server, session: &mut AnySession) {
     }
 }
 
+/// Moves the end of the client's patience; free when it is already armed.
+#[inline]
 fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
     let timeout_ms = server.config.live().timeout_seconds() * 1000;
     if timeout_ms > 0 {
@@ -519,7 +576,7 @@ mod tests {
 
     #[test]
     fn clients_of_pedrokv_are_refused_in_frames() {
-        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV] {
+        for refusal in [DENIED_PEDROKV, TOO_MANY_PEDROKV, TOO_FAST_PEDROKV] {
             let Step::Frame { frame, len } = Response::read(refusal) else { panic!("no frame") };
             assert_eq!((frame.id, len), (0, refusal.len()));
             assert!(frame.data.starts_with(b"err: "));

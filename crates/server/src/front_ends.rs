@@ -163,12 +163,24 @@ impl<'k> Stages<'k> {
         }
     }
 
+    /// The clock as it was read last: when the batch began, before its first request has run.
+    #[inline]
+    pub fn read_nanos(&self) -> u64 {
+        self.meter.read_nanos()
+    }
+
     /// Notes that the reply to the request that runs is an error of this kind.
     #[cold]
     pub fn note_error(&mut self, outcome: Outcome, kind: &str) {
         self.outcome = outcome;
         self.counters.add(Stat::Errors, 1);
         self.kernel.errors.count(kind);
+    }
+
+    /// Counts a request that is refused for its size.
+    #[cold]
+    pub fn note_too_large(&self) {
+        self.counters.add(Stat::RequestSizeErrors, 1);
     }
 
     /// Notes that the request that runs is none.

@@ -13,6 +13,7 @@
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
 //! | `memcached` | the protocols of memcached, on the same keys |
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
+//! | `turn` | how long a connection is served before others have their turn |
 //! | `front_ends` | what the protocols other than RESP have in common |
 //! | `connection` | a connection of any protocol, and how it gets the replies that it waits for |
 //! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
@@ -43,6 +44,7 @@ mod supervision;
 mod suspend;
 mod tls;
 pub mod transfer;
+mod turn;
 
 use tierce_commands as commands;
 use tierce_commands::{

@@ -10,6 +10,7 @@ use tierce_net::{
     BindAddress, Encryption, ListenAddress, ListenError, Listener, ListenerTag, Presence,
 };
 
+use crate::clients::{self, Protocol};
 use crate::config::{self, Settings, Startup};
 
 /// Marks connections that speak RESP.
@@ -20,6 +21,15 @@ pub const MEMCACHED: ListenerTag = ListenerTag(1);
 
 /// Marks connections that speak PedroKV.
 pub const PEDROKV: ListenerTag = ListenerTag(2);
+
+/// The protocol of connections that are marked so.
+pub fn protocol_of(listener: ListenerTag) -> Protocol {
+    match listener {
+        MEMCACHED => Protocol::Memcached,
+        PEDROKV => Protocol::PedroKv,
+        _ => Protocol::Resp,
+    }
+}
 
 /// Why the server cannot listen where it should.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +172,13 @@ impl Listening {
         *present = [kept, opened].concat();
         install(present.clone());
         Ok(())
+    }
+
+    /// The protocols that are listened for.
+    pub fn protocols(&self) -> clients::Listening {
+        let present = self.present.lock();
+        let is_present = |tag| present.iter().any(|listener| listener.tag() == tag);
+        [RESP, MEMCACHED, PEDROKV].map(is_present)
     }
 
     /// Lets go of all listeners; the acceptor has to do the same.

@@ -34,6 +34,8 @@ pub struct Server {
     pub listening: Listening,
     /// Connections for which there was no descriptor, as far as the log knows.
     dropped_logged: AtomicU64,
+    /// The same of those that were opened too fast.
+    too_fast_logged: AtomicU64,
     /// Encrypted connections that failed.
     pub tls_failures: TlsFailures,
     /// Where the Unix socket is; empty if there is none.
@@ -115,11 +117,13 @@ impl Front for Workers {
             bytes_in: metrics.bytes_in,
             bytes_out: metrics.bytes_out,
             dropped: metrics.dropped,
+            too_fast: metrics.too_fast,
             handshakes: Handshakes {
                 completed: metrics.tls.completed,
                 resumed: metrics.tls.resumed,
                 failed: metrics.tls.failed,
                 refused: metrics.tls.refused,
+                timed_out: metrics.tls.timed_out,
                 under_way: metrics.tls.under_way,
             },
         }
@@ -193,6 +197,7 @@ impl Server {
             kernel,
             listening,
             dropped_logged: AtomicU64::new(0),
+            too_fast_logged: AtomicU64::new(0),
             tls_failures: TlsFailures::default(),
             unix_path,
             memcached: Arc::new(memcached),
@@ -261,13 +266,24 @@ impl Server {
         }
         self.engine.cron();
         self.tls_failures.log(&self.log);
-        let dropped = self.net.get().map_or(0, |net| net.metrics().dropped);
-        let before = self.dropped_logged.swap(dropped, Relaxed);
-        if dropped > before {
+        self.log_turned_away();
+    }
+
+    /// Tells of connections that the acceptor closed since the last time: anybody can cause them at any rate.
+    fn log_turned_away(&self) {
+        let Some(net) = self.net.get() else { return };
+        let metrics = net.metrics();
+        let dropped = metrics.dropped - self.dropped_logged.swap(metrics.dropped, Relaxed);
+        if dropped > 0 {
             self.log.warning(format_args!(
-                "{} connections were closed at once: this process has no more file descriptors for \
-                 them",
-                dropped - before
+                "{dropped} connections were closed at once: this process has no more file descriptors for them"
+            ));
+        }
+        let too_fast = metrics.too_fast - self.too_fast_logged.swap(metrics.too_fast, Relaxed);
+        if too_fast > 0 {
+            self.log.warning(format_args!(
+                "{too_fast} connections were closed at once: their addresses open more than \
+                 max-new-connections-per-address allows"
             ));
         }
     }

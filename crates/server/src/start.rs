@@ -522,10 +522,14 @@ fn fit_to_descriptors(config: &Config, workers: usize, log: &Log) -> Result<(), 
 /// Makes room for so many clients; otherwise the number there is room for.
 fn raise_descriptors(clients: u64, workers: usize) -> Result<(), u64> {
     let other = other_descriptors(workers);
-    let granted = tierce_net::raise_fd_limit(clients + other);
+    let granted = tierce_net::raise_fd_limit(clients + other + REFUSED_DESCRIPTORS);
     let fitting = granted.saturating_sub(other);
     if fitting < clients { Err(fitting) } else { Ok(()) }
 }
+
+/// Descriptors, if there are so many, for connections that are refused: each has one until its peer has read why. A
+/// crowd of them would otherwise take those of the places that are kept for others.
+const REFUSED_DESCRIPTORS: u64 = 256;
 
 /// Descriptors that are not for clients.
 fn other_descriptors(workers: usize) -> u64 {
@@ -560,6 +564,7 @@ fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
 fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
     const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
+    const ARRIVALS: DirectiveId = DirectiveId::of("max-new-connections-per-address");
     const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
     const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
@@ -576,6 +581,11 @@ fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch(
         KEEPALIVE,
         Box::new(move |settings| handle.set_keepalive(settings.count(KEEPALIVE) as u32)),
+    );
+    let handle = net.clone();
+    watch(
+        ARRIVALS,
+        Box::new(move |settings| handle.set_arrivals_per_second(settings.count(ARRIVALS) as u32)),
     );
     let handle = net.clone();
     watch(
@@ -695,7 +705,8 @@ fn prepare_loops(
         workers,
         output_limits: output_limits(&server.config.settings()),
         keepalive_s: server.config.live().tcp_keepalive_seconds() as u32,
-        last_words: Dispatcher::too_many,
+        arrivals_per_second: server.config.live().max_new_connections_per_address() as u32,
+        last_words: Dispatcher::last_words,
         tls,
         ..tierce_net::Config::default()
     };

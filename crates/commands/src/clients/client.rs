@@ -11,8 +11,8 @@ use tierce_keyspace::{Waiter, WatchState};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
-use super::Results;
 use super::memory::NO_BUCKET;
+use super::{Protocol, Results};
 use crate::acl::User;
 use crate::command::CommandId;
 use crate::config::Peer;
@@ -38,6 +38,8 @@ pub struct Client {
     pub fd: i32,
     /// Came through the Unix socket.
     pub unix: bool,
+    /// The protocol that it speaks.
+    pub speaks: Protocol,
     /// Is on this machine: a loopback address, or the Unix socket.
     pub local: bool,
     /// When it came, in Unix milliseconds.
@@ -106,6 +108,8 @@ pub struct Origin {
     pub fd: i32,
     /// Came through the Unix socket.
     pub unix: bool,
+    /// The protocol that it speaks.
+    pub speaks: Protocol,
     /// Is on this machine.
     pub local: bool,
     /// Memory of a connection that is idle.
@@ -173,7 +177,7 @@ impl ClientFlags {
 impl Client {
     /// A client that has just come from there.
     pub fn new(origin: Origin, now_ms: i64) -> Self {
-        let Origin { conn, addr, laddr, fd, unix, local, connection_bytes } = origin;
+        let Origin { conn, addr, laddr, fd, unix, speaks, local, connection_bytes } = origin;
         Self {
             id: conn.id,
             addr,
@@ -181,6 +185,7 @@ impl Client {
             conn,
             fd,
             unix,
+            speaks,
             local,
             created_ms: now_ms,
             identity: Mutex::default(),

@@ -8,6 +8,7 @@ mod deferred;
 mod filter;
 mod memory;
 mod pause;
+mod places;
 mod registry;
 mod strangers;
 
@@ -16,6 +17,7 @@ pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending,
 pub use self::filter::Filter;
 pub use self::memory::ClientMemory;
 pub use self::pause::{Pause, PauseMode};
+pub use self::places::{Listening, Protocol};
 pub use self::registry::Registry;
 pub use self::strangers::{
     REPLICAS, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS, output_class,

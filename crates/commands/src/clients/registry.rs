@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::{Client, ClientFlags, ClientMemory, Filter, Pending};
+use super::places::Places;
+use super::{Client, ClientFlags, ClientMemory, Filter, Listening, Pending};
 
 /// The clients by their ids, which is also the order in which they came.
 #[derive(Default)]
 pub struct Registry {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Changes with `clients` locked.
+    places: Mutex<Places>,
     /// Sessions that watch all commands; without any, no lines are formatted.
     monitors: AtomicUsize,
     /// Results that come later.
@@ -21,15 +24,22 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Takes in a client unless there are `max` already.
+    /// Takes in a client, of `max` at most, some of which are kept for each protocol in `listening`.
     ///
     /// # Errors
-    /// Gives the client back when there is no room.
-    pub fn admit(&self, client: Arc<Client>, max: usize) -> Result<(), Arc<Client>> {
+    /// Gives the client back when there is no room for it.
+    pub fn admit(
+        &self,
+        client: Arc<Client>,
+        max: usize,
+        listening: Listening,
+    ) -> Result<(), Arc<Client>> {
         let mut clients = self.clients.lock();
-        if clients.len() >= max {
+        let mut places = self.places.lock();
+        if !places.admits(&client, max, listening) {
             return Err(client);
         }
+        places.take(&client);
         clients.insert(client.id, client);
         Ok(())
     }
@@ -38,6 +48,7 @@ impl Registry {
     pub fn remove(&self, id: u64) {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.remove(&id) {
+            self.places.lock().leave(&client);
             client.set(ClientFlags::GONE, true);
             self.memory.forget(&client);
         }

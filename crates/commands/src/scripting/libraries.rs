@@ -378,7 +378,11 @@ mod tests {
             *self.runs.borrow_mut() += 1;
             let names = library.code.split(|byte| *byte == b' ');
             let function = |name: &[u8]| match name {
-                b"bad" => Err(Failure { text: b"ERR bad".to_vec(), is_counted: false }),
+                b"bad" => Err(Failure {
+                    text: b"ERR bad".to_vec(),
+                    is_counted: false,
+                    is_too_deep: false,
+                }),
                 name => Ok(Function {
                     name: name.to_vec(),
                     description: None,

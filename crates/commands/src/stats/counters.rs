@@ -17,14 +17,24 @@ pub enum Stat {
     Commands,
     /// Replies that were errors.
     Errors,
-    /// Connections refused because there were too many.
+    /// Connections refused because there were too many (`maxclients`).
     RejectedConnections,
+    /// Connections refused by `protected-mode`.
+    ProtectedModeRejections,
     /// Connections closed for falling behind with reading.
     OutputLimitDisconnections,
     /// Connections closed for a request that outgrew its limit.
     QueryLimitDisconnections,
     /// Connections closed for `maxmemory-clients`.
     EvictedClients,
+    /// Connections closed for `timeout`.
+    IdleDisconnections,
+    /// Requests refused for their size or that of an argument.
+    RequestSizeErrors,
+    /// Requests refused for the number of their arguments.
+    RequestArgumentsErrors,
+    /// Replies of programs refused because they were nested too deep.
+    NestingLimitErrors,
     /// Times that input arrived and was served; each ends with one sending of replies.
     Reads,
     /// Times a worker was awake.

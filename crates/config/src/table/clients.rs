@@ -11,6 +11,11 @@ const REQUEST_LIMIT_MIN: u64 = 1 << 20;
 pub(super) const ROWS: &[Directive] = &[
     row("maxclients", Kind::Int(1, u32::MAX as i64), "10000",
         "Maximum number of connections. Further ones get an error and are closed."),
+    row("max-new-connections-per-address", Kind::Int(0, 10_000), "0",
+        "Connections a second that one address may open, of all protocols but HTTP. An address that has been silent may \
+         open so many at once. Further ones get an error and are closed, before TLS. IPv6 addresses count by their \
+         network of 64 bits; Unix sockets have no limit. 0: no limit.")
+        .own("0.1.0"),
     // The hard limit has to admit one reply of the largest value (512 MiB), or it could not be read.
     row("client-output-buffer-limit", Kind::OutputLimits,
         "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60",

@@ -30,6 +30,10 @@ pub(super) const ROWS: &[Directive] = &[
     file("tls-ca-cert-dir", "Directory of such files. All files with certificates in it count."),
     row("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes",
         "Whether clients need a certificate. `optional` checks those that clients have."),
+    row("tls-auth-clients-user", Kind::Word(&["off", "CN"]), "off",
+        "Which part of a client's certificate is the name of its ACL user: none, or the common name of its subject. \
+         Without such a user, or while it is off, the client is the default user as without a certificate. As in Redis 8.")
+        .own("0.1.0"),
     row("tls-replication", Kind::Bool, "no",
         "Encrypt the connection to the primary.")
         .refused(&[], NO_OUTGOING),

@@ -176,7 +176,10 @@ unsafe fn write(state: *mut lua_State) {
         let shared = Shared::of(state);
         match written {
             Ok(is_error) => shared.is_error = is_error,
-            Err(Unwritable::TooDeep) => raise(state, b"ERR reached lua stack limit"),
+            Err(Unwritable::TooDeep) => {
+                shared.is_too_deep = true;
+                raise(state, b"ERR reached lua stack limit")
+            }
             Err(Unwritable::TooLong) => {
                 shared.stop.get_or_insert(Stop::MemoryLimit);
                 raise_stop(state)

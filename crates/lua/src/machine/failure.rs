@@ -22,6 +22,8 @@ pub struct Failure {
     pub text: Vec<u8>,
     /// Whether statistics count it. An error of `redis.call` was counted there.
     pub is_counted: bool,
+    /// Whether it is that the reply would be nested too deep.
+    pub is_too_deep: bool,
 }
 
 impl Failure {
@@ -32,7 +34,7 @@ impl Failure {
                 *byte = b' ';
             }
         }
-        Failure { text, is_counted: true }
+        Failure { text, is_counted: true, is_too_deep: false }
     }
 }
 

@@ -295,7 +295,10 @@ impl Machine {
         let outcome = match (status, self.shared().stop) {
             (0, None) => Outcome::Reply { is_error: self.shared().is_error },
             (_, Some(stop)) => Outcome::Stopped(stop),
-            (_, None) => Outcome::Failed(failure::of_execution(state, &name())),
+            (_, None) => Outcome::Failed(Failure {
+                is_too_deep: self.shared().is_too_deep,
+                ..failure::of_execution(state, &name())
+            }),
         };
         if !matches!(outcome, Outcome::Reply { .. }) {
             out.truncate(out_len);
@@ -316,7 +319,7 @@ impl Machine {
         shared.collect_above = limit - limit / 4;
         shared.stop = None;
         shared.proto = Proto::Resp2;
-        shared.is_error = false;
+        (shared.is_error, shared.is_too_deep) = (false, false);
         // SAFETY: `end` takes it before the reference ends.
         shared.host = Some(NonNull::from(unsafe {
             std::mem::transmute::<&mut (dyn Host + '_), &mut (dyn Host + 'static)>(host)

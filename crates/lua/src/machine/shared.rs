@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) argument_uses: u32,
     /// Whether the reply is an error.
     pub(crate) is_error: bool,
+    /// Whether it would be nested too deep.
+    pub(crate) is_too_deep: bool,
     /// The reply to the latest `redis.call`, and its arguments.
     pub(crate) reply: Vec<u8>,
     pub(crate) args: Vec<&'static [u8]>,
@@ -62,6 +64,7 @@ impl Shared {
             argument_lens: NO_ARGUMENTS,
             argument_uses: 0,
             is_error: false,
+            is_too_deep: false,
             reply: Vec::new(),
             args: Vec::new(),
             random: Random::default(),

@@ -104,6 +104,11 @@ impl Tls {
         !self.unsent.is_empty()
     }
 
+    /// The certificate that the peer has shown, in this handshake or in the one that its ticket is from.
+    pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        self.session.peer_certificates()?.first().map(AsRef::as_ref)
+    }
+
     /// Memory owned for input.
     pub(crate) fn input_capacity(&self) -> usize {
         self.arrived.capacity() + self.surplus.capacity()

@@ -65,8 +65,9 @@ impl<S: Service> Worker<S> {
         conn.phase = Phase::Open;
         let info = conn.info;
         core.end_handshake();
-        let opened = self.service.open(&mut self.state, &info, core.now);
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
+        let certificate = conn.transport.certificate();
+        let opened = self.service.open(&mut self.state, &info, certificate, core.now);
         match opened {
             Ok(session) => {
                 conn.session = Some(session);
@@ -81,6 +82,7 @@ impl<S: Service> Worker<S> {
 
     /// Closes a connection whose handshake takes too long.
     pub(super) fn give_up_handshake(&mut self, token: Token) {
+        self.core.metrics.tls.timed_out += 1;
         self.fail_handshake(token, io::Error::other("the TLS handshake took too long"));
     }
 

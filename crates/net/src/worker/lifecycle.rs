@@ -45,7 +45,7 @@ impl<S: Service> Worker<S> {
         if accepted.encryption == Encryption::Tls {
             return self.open_encrypted(info, accepted.socket);
         }
-        let (session, refusal) = match self.service.open(&mut self.state, &info, core.now) {
+        let (session, refusal) = match self.service.open(&mut self.state, &info, None, core.now) {
             Ok(session) => (Some(session), None),
             Err(refusal) => (None, Some(refusal)),
         };

@@ -152,7 +152,13 @@ impl Service for Lines {
         Vec::new()
     }
 
-    fn open(&self, _: &mut Vec<Event>, info: &ConnInfo, _: Now) -> Result<Session, Refusal> {
+    fn open(
+        &self,
+        _: &mut Vec<Event>,
+        info: &ConnInfo,
+        _: Option<&[u8]>,
+        _: Now,
+    ) -> Result<Session, Refusal> {
         if info.key.id > self.conns_max as u64 {
             return Err(b"too many\n".into());
         }

@@ -109,6 +109,7 @@ impl Run<'_, '_> {
             // Others have no value.
             _ => return self.refuse_frame(request, Status::InvalidArguments),
         }
+        self.stages.note_too_large();
         self.fail(request, Status::TooLarge);
     }
 

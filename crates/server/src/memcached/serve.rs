@@ -28,6 +28,7 @@ use crate::fetcher::Fetcher;
 use crate::front_ends::{self, Equivalent, Runner, Stages, Stop, lead, prefetch, recycle};
 use crate::gates::{Admission, Gates};
 use crate::suspend::{hold, suspend};
+use crate::turn::Turn;
 use crate::waiting::{Obstacle, Patience, Waits};
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
@@ -107,6 +108,7 @@ pub fn serve(
     }
     let mut locks = server.keyspace.worker_locks(worker as u16);
     locks.set_origin(Origin { source: Source::Memcached, client: session.client.id });
+    let mut turn = Turn::default();
     loop {
         if session.dump.is_some()
             && let Some(flow) = dump(server, session, &mut locks, io)
@@ -127,6 +129,7 @@ pub fn serve(
             closing: false,
             busy: None,
         };
+        turn.until(run.stages.read_nanos());
         let (end, consumed) = match run.session.language {
             Language::Text(ref mut parser) => {
                 let mut parser = std::mem::take(parser);
@@ -171,6 +174,9 @@ pub fn serve(
         }
         if io.output().exceeds_limit() {
             return Flow::Close;
+        }
+        if turn.is_over(server.kernel) && !io.input().is_empty() {
+            return Flow::Yield;
         }
     }
 }

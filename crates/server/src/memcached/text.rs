@@ -66,6 +66,9 @@ impl Run<'_, '_> {
     /// Answers something that is no command.
     #[cold]
     pub fn refuse(&mut self, refused: &Refused<'_>) {
+        if refused.line == text::TOO_LARGE || refused.fatal == Some(text::ENDLESS_LINE) {
+            self.stages.note_too_large();
+        }
         if let Some(why) = refused.fatal {
             let addr = &self.session.client.addr;
             self.server

@@ -20,6 +20,7 @@ use crate::front_ends::{self, Stages, Stop, lead, prefetch, recycle};
 use crate::kernel::Kernel;
 use crate::stats::Counters;
 use crate::suspend::hold;
+use crate::turn::Turn;
 
 /// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
 /// overlap, and few enough for what is parsed to stay in the first-level cache.
@@ -77,6 +78,7 @@ pub fn serve(
     session.look_whether_it_may(kernel);
     let mut locks = kernel.keyspace.worker_locks(session.client.conn.worker);
     locks.set_origin(Origin { source: Source::PedroKv, client: session.client.id });
+    let mut turn = Turn::default();
     loop {
         let (input, output) = io.split();
         let replied_before = output.mark();
@@ -88,6 +90,7 @@ pub fn serve(
             session.puts.count > 0 || only_puts && session.may && requests.len() >= PUTS_MIN;
         let guard = Guard::new(&mut locks);
         let stages = Stages::new(kernel, counters, shared.operations, shared.db, now_ms);
+        turn.until(stages.read_nanos());
         let mut run = Run { guard, session, output, stages, requests: PhantomData };
         let stop = if goes_by_shard {
             let order = &mut memory.order;
@@ -109,6 +112,7 @@ pub fn serve(
         }
         match end {
             End::Full if io.output().exceeds_limit() => return Flow::Close,
+            End::Full if turn.is_over(kernel) && !io.input().is_empty() => return Flow::Yield,
             End::Full => {}
             End::Stopped(Stop::Held(cause)) => {
                 return hold(&mut session.waits, kernel, cause, io);

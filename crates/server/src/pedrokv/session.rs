@@ -13,8 +13,10 @@ pub struct Session {
     pub client: Arc<Client>,
     /// What it waits for.
     pub waits: Waits,
-    /// What the default user may do: the protocol knows no other.
+    /// What its user may do: the default user, as the protocol has no way to name another, or that of its certificate.
     pub(super) rights: Rights,
+    /// Its certificate has said which user it is.
+    is_certified: bool,
     /// The client may use the data, as far as was known when it was served last.
     pub(super) may: bool,
     /// Puts at the front of the input of which some have run.
@@ -52,7 +54,13 @@ impl Session {
         let rights = Rights::of_default_user(users);
         client.set_user(rights.user());
         let (may, waits, puts) = (users.is_open(), Waits::default(), SortedPuts::default());
-        Self { client, waits, rights, may, puts }
+        Self { client, waits, rights, is_certified: false, may, puts }
+    }
+
+    /// Becomes the user of its certificate.
+    pub fn become_user(&mut self, rights: Rights) {
+        self.client.set_user(rights.user());
+        (self.rights, self.is_certified, self.may) = (rights, true, true);
     }
 
     /// Whether the client was not let in when it was served last.
@@ -61,14 +69,15 @@ impl Session {
         !self.may
     }
 
-    /// Looks whether the client may use the data. Its protocol has no place for a password, so it is let in while
-    /// there is none, and shut out from the moment on when there is one.
+    /// Looks whether the client may use the data. Its protocol has no place for a password, so it is let in by its
+    /// certificate, or while there is no password, and shut out from the moment on when there is one.
     #[inline]
     pub(super) fn look_whether_it_may(&mut self, kernel: &Kernel) {
         let users = &kernel.acl.users;
-        self.may = users.is_open();
-        if self.rights.are_old(users) {
-            self.rights.renew(users);
+        if self.rights.are_old(users) && !self.rights.renew(users) {
+            (self.rights, self.is_certified) = (Rights::of_default_user(users), false);
+            self.client.set_user(self.rights.user());
         }
+        self.may = self.is_certified || users.is_open();
     }
 }

@@ -7,6 +7,7 @@
 mod ciphers;
 mod failures;
 mod files;
+mod subject;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tierce_net::TlsSettings;
 use crate::config::{DirectiveId, Settings};
 
 pub use self::failures::TlsFailures;
+pub use self::subject::common_name;
 
 const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
 const KEY_FILE: DirectiveId = DirectiveId::of("tls-key-file");

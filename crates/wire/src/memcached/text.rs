@@ -19,7 +19,11 @@ const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 /// The reply to a value that does not end where it should.
 pub const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
-const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+/// The reply to a value above [`Limits::value_len_max`].
+pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+
+/// Why the connection ends of a client whose line is above its limit.
+pub const ENDLESS_LINE: &str = "a line without end";
 
 /// Whether the client wants a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,7 +327,7 @@ impl Parser {
         let max = if reads_keys { limits.keys_line_len_max } else { LINE_LEN_MAX };
         if input.len() > max {
             self.searched = 0;
-            return (Step::Refused(Refused::fatal("a line without end")), input.len());
+            return (Step::Refused(Refused::fatal(ENDLESS_LINE)), input.len());
         }
         self.searched = input.len();
         (Step::NeedMore { hint: 0 }, 0)

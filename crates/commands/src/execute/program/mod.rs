@@ -391,6 +391,7 @@ impl<'k> Context<'_, 'k> {
             }
             Outcome::Failed(failure) => {
                 let is_kept = !self.is_atomic(program);
+                self.counters.add(Stat::NestingLimitErrors, failure.is_too_deep.into());
                 self.reply_failure(&failure);
                 return Ok(Ended::Through(self.keep(effects, is_kept)));
             }
@@ -433,7 +434,7 @@ impl<'k> Context<'_, 'k> {
         program.is(ProgramFlags::ATOMIC) || self.kernel.config.live().script_atomic()
     }
 
-    fn reply_failure(&mut self, Failure { text, is_counted }: &Failure) {
+    fn reply_failure(&mut self, Failure { text, is_counted, .. }: &Failure) {
         self.counters.failed(self.command.id);
         self.counters.add(Stat::Errors, u64::from(!is_counted));
         if !is_counted {

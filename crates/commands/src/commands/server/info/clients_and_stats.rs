@@ -121,8 +121,33 @@ pub(super) const STATS: &[Field] = &[
     always("instantaneous_output_repl_kbps", "0.00", "The same."),
     is(
         "rejected_connections",
-        |f| (f.kernel.traffic().dropped + f.totals.get(Stat::RejectedConnections)).to_string(),
-        "Connections beyond `maxclients` or the file descriptors.",
+        rejected,
+        "Connections that were not let in, for one of the following reasons.",
+    ),
+    is(
+        "rejected_connections_maxclients",
+        |f| f.count(Stat::RejectedConnections),
+        "Connections beyond `maxclients`.",
+    ),
+    is(
+        "rejected_connections_per_address",
+        |f| f.kernel.traffic().too_fast.to_string(),
+        "Connections beyond `max-new-connections-per-address`.",
+    ),
+    is(
+        "rejected_connections_protected_mode",
+        |f| f.count(Stat::ProtectedModeRejections),
+        "Connections from other machines without a password set (`protected-mode`).",
+    ),
+    is(
+        "rejected_connections_descriptors",
+        |f| f.kernel.traffic().dropped.to_string(),
+        "Connections beyond the file descriptors.",
+    ),
+    is(
+        "idle_timeout_disconnections",
+        |f| f.count(Stat::IdleDisconnections),
+        "Connections closed for `timeout`.",
     ),
     is(
         "tls_handshakes",
@@ -143,6 +168,11 @@ pub(super) const STATS: &[Field] = &[
         "tls_handshakes_refused",
         |f| f.kernel.traffic().handshakes.refused.to_string(),
         "Connections beyond `tls-handshakes-max`.",
+    ),
+    is(
+        "tls_handshakes_timed_out",
+        |f| f.kernel.traffic().handshakes.timed_out.to_string(),
+        "Connections closed for `tls-handshake-timeout`.",
     ),
     is(
         "tls_errors",
@@ -280,6 +310,21 @@ pub(super) const STATS: &[Field] = &[
         |f| f.count(Stat::OutputLimitDisconnections),
         "Connections closed for replies that they did not read.",
     ),
+    is(
+        "request_size_limit_errors",
+        |f| f.count(Stat::RequestSizeErrors),
+        "Requests refused for the length of an argument (`proto-max-bulk-len`), a line or an item (`item-size-max`).",
+    ),
+    is(
+        "request_arguments_limit_errors",
+        |f| f.count(Stat::RequestArgumentsErrors),
+        "Requests refused for the number of their arguments.",
+    ),
+    is(
+        "nesting_limit_errors",
+        |f| f.count(Stat::NestingLimitErrors),
+        "Scripts and functions whose reply was nested too deep. Requests are not nested.",
+    ),
     is("acl_access_denied_auth", |f| denied(f, Reason::Auth), "Failed authentications."),
     is(
         "acl_access_denied_cmd",
@@ -290,6 +335,13 @@ pub(super) const STATS: &[Field] = &[
     is("acl_access_denied_channel", |f| denied(f, Reason::Channel), "The same with channels."),
     is("eventloop_cycles", |f| f.count(Stat::Turns), "Times that a thread was awake."),
 ];
+
+fn rejected(facts: &Facts<'_>) -> String {
+    let traffic = facts.kernel.traffic();
+    let by_workers = [Stat::RejectedConnections, Stat::ProtectedModeRejections];
+    let by_workers: u64 = by_workers.into_iter().map(|stat| facts.totals.get(stat)).sum();
+    (traffic.dropped + traffic.too_fast + by_workers).to_string()
+}
 
 fn denied(facts: &Facts<'_>, reason: Reason) -> String {
     facts.kernel.acl.log.count(reason).to_string()
