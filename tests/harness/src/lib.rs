@@ -9,6 +9,7 @@
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
 //! - [`Random`] makes random input from a seed;
+//! - [`abuse`] abuses all protocols at random, while well-behaved clients verify their data;
 //! - [`fuzz_smoke`] runs a fuzz target on random bytes;
 //! - [`freeze`] and [`thaw`] keep data directories as fixtures;
 //! - [`wait_until`] waits for something to become true, without a fixed sleep.
@@ -16,6 +17,7 @@
 //! Everything panics when it fails: the callers are tests, and a failed expectation is their
 //! result.
 
+pub mod abuse;
 mod both;
 mod connection;
 mod frozen;
