@@ -78,6 +78,7 @@ mod redis_directives;
 mod slowlog_and_latency;
 
 // The limits.
+mod abuse;
 mod eviction;
 mod few_descriptors;
 mod hostile_input;

@@ -1,5 +1,6 @@
 //! Tasks of this repository, behind `cargo xtask`.
 
+mod abuse;
 mod collections;
 mod differential;
 mod documents;
@@ -32,6 +33,8 @@ enum Task {
     Stalls(collections::Options),
     /// Report how long Tierce and redis-server take to start with what is in their logs.
     StartTime(start_time::Options),
+    /// Abuse all protocols at random, while well-behaved clients verify their data.
+    Abuse(abuse::Options),
     /// Write the pages of docs/ that are made from tables in the code.
     Documents,
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::ElementMemory(options) => collections::memory(&options),
         Task::Stalls(options) => collections::stalls(&options),
         Task::StartTime(options) => start_time::run(&options),
+        Task::Abuse(options) => abuse::run(&options),
         Task::Documents => documents::write(),
     };
     match result {

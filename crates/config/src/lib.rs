@@ -57,6 +57,8 @@ mod live;
 mod rewrite;
 mod runtime;
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod help;
 #[cfg(test)]
 mod of_redis;

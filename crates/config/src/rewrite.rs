@@ -64,7 +64,7 @@ pub(super) fn rewrite(settings: &Settings, users: &[Vec<u8>]) -> Result<(), Rewr
 }
 
 /// The text of the new file, as far as it depends on the old text alone.
-fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>]) -> Vec<u8> {
     let mut lines = Lines::read(old);
     lines.bring_users_in_line(users);
     for id in DirectiveId::all() {

@@ -25,6 +25,8 @@ mod connection;
 mod credentials;
 mod execute;
 mod failure;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod guard;
 mod health;

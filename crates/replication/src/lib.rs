@@ -5,5 +5,7 @@
 //! offset; [`identity`] decides whether it may go on there, and [`backlog`] has the bytes.
 
 pub mod backlog;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod identity;
 pub mod link;

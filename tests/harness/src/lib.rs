@@ -9,12 +9,15 @@
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
 //! - [`Random`] makes random input from a seed;
+//! - [`abuse`] abuses all protocols at random, while well-behaved clients verify their data;
+//! - [`fuzz_smoke`] runs a fuzz target on random bytes;
 //! - [`freeze`] and [`thaw`] keep data directories as fixtures;
 //! - [`wait_until`] waits for something to become true, without a fixed sleep.
 //!
 //! Everything panics when it fails: the callers are tests, and a failed expectation is their
 //! result.
 
+pub mod abuse;
 mod both;
 mod connection;
 mod frozen;
@@ -25,6 +28,7 @@ mod random;
 mod reply;
 mod request;
 mod server;
+mod smoke;
 mod temp_dir;
 mod tls;
 
@@ -38,5 +42,6 @@ pub use self::random::Random;
 pub use self::reply::Reply;
 pub use self::request::{encode, words};
 pub use self::server::{Server, allow_many_files};
+pub use self::smoke::fuzz_smoke;
 pub use self::temp_dir::TempDir;
 pub use self::tls::{TlsStream, certificate_file, tls_config, tls_stream};

@@ -25,6 +25,8 @@
 mod check;
 mod error;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guesses;
 mod log;
 mod password;

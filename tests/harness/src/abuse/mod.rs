@@ -1,0 +1,143 @@
+//! Random abuse of all protocols, while well-behaved clients of each verify their data.
+//!
+//! ```text
+//! abusers     threads that attack, each with connections that it keeps open: some hundred together
+//! witnesses   one for each protocol and way in, with keys of their own and a model of what they hold
+//! ```
+//!
+//! [`run`] starts them, lets the abusers make their attacks, and demands three things: a witness never gets a reply that
+//! its model contradicts; the server goes on; and when the abusers have gone, its memory is what it was after a first
+//! round of them.
+//!
+//! A seed determines what each abuser sends, and how it is cut; how their connections meet in the server is left to the
+//! system.
+
+mod abuser;
+mod attack;
+mod bytes;
+mod memory;
+mod target;
+mod witness;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::abuser::Abuser;
+use self::memory::Memory;
+use self::target::Target;
+use crate::Launch;
+
+/// What to do to a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Abuse {
+    /// Determines what is sent.
+    pub seed: u64,
+    /// Threads that attack.
+    pub abusers: usize,
+    /// Connections that each of them keeps open beside the one of its attack.
+    pub parked_each: usize,
+    /// How long they do.
+    pub extent: Extent,
+}
+
+/// When abusers have done enough.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent {
+    /// After so many attacks of each.
+    Attacks(usize),
+    /// After so much time.
+    Time(Duration),
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub struct Report {
+    /// Attacks of each kind.
+    pub attacks: BTreeMap<&'static str, usize>,
+    /// Replies that each witness has verified.
+    pub verified: BTreeMap<&'static str, usize>,
+    /// The server's memory after a first round of abuse, a tenth of all, and after all of it.
+    pub memory: [Memory; 2],
+}
+
+impl Abuse {
+    /// Another round of the same, which differs in what is sent.
+    fn round(self, number: u64, extent: Extent) -> Self {
+        Self { seed: self.seed ^ (number << 48), extent, ..self }
+    }
+}
+
+impl Extent {
+    /// A first part of it, after which all caches and pools have their sizes.
+    fn first(self) -> Self {
+        match self {
+            Self::Attacks(count) => Self::Attacks(count.div_ceil(10)),
+            Self::Time(time) => Self::Time(time / 10),
+        }
+    }
+
+    fn is_over(self, attacks: usize, start: Instant) -> bool {
+        match self {
+            Self::Attacks(count) => attacks >= count,
+            Self::Time(time) => start.elapsed() >= time,
+        }
+    }
+}
+
+/// Starts a server with all protocols, abuses it, and verifies what it says.
+///
+/// # Panics
+/// When a witness got a wrong reply, the server has panicked or ended, or its memory has grown.
+#[must_use]
+pub fn run(launch: Launch, abuse: Abuse) -> Report {
+    let target = Target::start(launch);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let witnesses = witness::start_all(scope, &target, abuse.seed, &done);
+        // Whatever fails, the witnesses end.
+        let end = EndOnDrop(&done);
+        let mut attacks = attack(&target, abuse.round(1, abuse.extent.first()));
+        let first = memory::settled(&target, witnesses.len());
+        for (kind, count) in attack(&target, abuse.round(2, abuse.extent)) {
+            *attacks.entry(kind).or_insert(0) += count;
+        }
+        let last = memory::settled(&target, witnesses.len());
+        drop(end);
+        let verified = witnesses.into_iter().map(|(name, thread)| {
+            let witnessed =
+                thread.join().unwrap_or_else(|_| panic!("the witness of {name} failed"));
+            (name, witnessed.audit(&target))
+        });
+        let report = Report { attacks, verified: verified.collect(), memory: [first, last] };
+        last.assert_no_more_than(first);
+        report
+    })
+}
+
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs all abusers to their end, and counts their attacks.
+fn attack(target: &Target, abuse: Abuse) -> BTreeMap<&'static str, usize> {
+    let mut total = BTreeMap::new();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..abuse.abusers)
+            .map(|number| {
+                scope.spawn(move || Abuser::new(target, &abuse, number).attack(abuse.extent))
+            })
+            .collect();
+        for thread in threads {
+            for (kind, count) in thread.join().expect("an abuser takes whatever comes") {
+                *total.entry(kind).or_insert(0) += count;
+            }
+        }
+    });
+    total
+}
