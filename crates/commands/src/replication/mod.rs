@@ -17,5 +17,5 @@ mod replica;
 pub mod role;
 
 pub use copy::Copy;
-pub use primary::{Accepted, Primary};
+pub use primary::{Accepted, Begun, Primary};
 pub use replica::{Asked, Facts, Place, Replica, Took};

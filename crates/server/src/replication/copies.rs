@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tierce_commands::replication::{Copy, Replica};
+use tierce_commands::replication::{Begun, Copy, Replica};
 
 use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings};
@@ -61,7 +61,7 @@ fn run(server: &Arc<Server>) {
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
-        if is_copy_due(&replicas, &settings, now_ms) {
+        if is_copy_due(server, &replicas, &settings, now_ms) {
             begin_copy(server, &settings, now_ms);
         }
     }
@@ -85,11 +85,16 @@ fn repl_timeout(settings: &Settings) -> Duration {
     Duration::from_secs(settings.count(TIMEOUT))
 }
 
-/// Whether replicas have waited long enough for others to share a copy with them.
-fn is_copy_due(replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
+/// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
+/// wait for that to begin first.
+fn is_copy_due(server: &Server, replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
-    let waiting: Vec<_> = replicas.iter().filter(|replica| replica.waits().is_some()).collect();
+    let is_active = server.primary.is_active();
+    let waits = |replica: &&Arc<Replica>| {
+        replica.waits().is_some() && (is_active || !replica.wants_stream())
+    };
+    let waiting: Vec<_> = replicas.iter().filter(waits).collect();
     let longest = waiting.iter().map(|replica| replica.silent_seconds(now_ms)).max();
     let enough = settings.count(ENOUGH);
     longest.is_some_and(|longest| longest >= settings.number(DELAY))
@@ -105,15 +110,22 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
         }
     };
     let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
-    server.primary.begin_copy(copy);
-    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, || {}) {
+    let begun = server.primary.begin_copy(copy);
+    let moment = || {
+        if let Begun::Mark(number) = begun {
+            server.feed.mark(number);
+        }
+    };
+    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment) {
         Ok(_) => {
-            let placed = server.primary.place_copy();
-            server.log.notice(format_args!("A full copy begins for {} replicas", placed.len()));
-            server.wake_replicas();
+            if let Begun::Alone(number) = begun {
+                let count = server.primary.place_copy_alone(number);
+                server.log.notice(format_args!("A full copy begins for {count} clients"));
+                server.wake_replicas();
+            }
         }
         Err(error) => {
-            server.primary.give_up_copy();
+            server.primary.cancel_copy();
             if !matches!(error, SaveError::InProgress) {
                 server.log.warning(format_args!("No full copy for replicas: {error}"));
             }
