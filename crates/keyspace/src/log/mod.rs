@@ -27,7 +27,10 @@ mod piece;
 pub(crate) mod replay;
 
 pub use checkpoint::{Checkpoint, Pass};
-pub use op::Malformed;
+pub use op::{Effect, Malformed, Op, Reader, Stored};
+pub use piece::Unfinished;
+
+pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
 
 /// How what is logged is cut into records.

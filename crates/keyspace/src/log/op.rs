@@ -67,52 +67,80 @@ enum Code {
 
 /// An operation, decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Op<'a> {
+pub enum Op<'a> {
     /// Something became of a key.
     Key {
+        /// The number of its database.
         db: u64,
+        /// The key.
         key: &'a [u8],
+        /// What became of it.
         effect: Effect<'a>,
     },
+    /// A database is empty.
     Flush {
+        /// Its number.
         db: u64,
     },
+    /// Two databases have exchanged their keys.
     Swap {
+        /// The number of the one.
         a: u64,
+        /// The number of the other.
         b: u64,
     },
     /// A library of functions or a script has this source, or is gone.
     Code {
+        /// Which of the two.
         kind: CodeKind,
+        /// Its name.
         name: &'a [u8],
+        /// Its source, unless it is gone.
         source: Option<&'a [u8]>,
     },
 }
 
-/// What became of a key.
+/// What became of a key. Deadlines are Unix milliseconds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Effect<'a> {
+pub enum Effect<'a> {
+    /// It has this string, and this deadline or none.
     Put {
+        /// The string.
         value: Stored<'a>,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// What is kept with the string.
         attributes: Attributes,
     },
+    /// It is gone.
     Remove,
+    /// It has this deadline or none.
     Deadline(Option<i64>),
+    /// Its string has these marks.
     Mark(Marks),
+    /// Its string has these bytes from an offset on, and zero bytes before them where it was shorter.
     Write {
+        /// Where the bytes begin.
         offset: u64,
+        /// The bytes.
         bytes: &'a [u8],
     },
+    /// It has this value, which is on disk, and this deadline or none.
     Spilled {
+        /// Which value.
         spilled: Spilled,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// What is kept with a string.
         attributes: Attributes,
     },
-    /// Without a deadline the key keeps the one it has, unless the value is whole.
+    /// Its collection was edited. Without a deadline the key keeps the one it has, unless the value is whole.
     Edit {
+        /// Whether the edits begin a new collection.
         is_whole: bool,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// The edits, one behind the other.
         edits: &'a [u8],
     },
 }
@@ -130,11 +158,14 @@ impl Effect<'_> {
     }
 }
 
-/// A value as the log keeps it.
+/// A string as the log keeps it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stored<'a> {
+pub enum Stored<'a> {
+    /// Bytes.
     Embedded(&'a [u8]),
+    /// Bytes of the encoding `raw`.
     Raw(&'a [u8]),
+    /// The text of an integer.
     Int(i64),
 }
 
@@ -415,12 +446,18 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(record: &'a [u8]) -> Self {
+    /// A reader of the operations of a record or a whole batch.
+    pub fn new(record: &'a [u8]) -> Self {
         Self { record, at: 0 }
     }
 
     /// The next operation with its bytes; `None` at the end of the record.
-    pub(crate) fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no operation. What follows cannot be read then.
+    #[expect(clippy::should_implement_trait, reason = "the next one is an error, or there is none")]
+    pub fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
         let start = self.at;
         if start == self.record.len() {
             return Ok(None);
@@ -540,7 +577,8 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    pub(crate) fn is_at_end(&self) -> bool {
+    /// Whether all was read.
+    pub fn is_at_end(&self) -> bool {
         self.at == self.record.len()
     }
 
