@@ -18,6 +18,7 @@ use tierce_wire::resp::Proto;
 use super::Replica;
 use crate::answer::{Answer, Answered, Destination};
 use crate::caller::Caller;
+use crate::execute::Mode;
 use crate::kernel::Kernel;
 use crate::reply::Reply;
 use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo};
@@ -32,8 +33,10 @@ pub enum Wanted {
     },
     /// That it is on the device here, and at so many replicas.
     Synced {
-        /// The position that the log has to reach here, if it matters.
+        /// Where the log was, if there is one.
         here: Option<u64>,
+        /// Whether it is to be on the device here.
+        needs_here: bool,
         /// How many replicas.
         replicas: usize,
     },
@@ -78,7 +81,9 @@ impl Wanted {
     fn is_met_by(self, confirmed: Confirmed) -> bool {
         match self {
             Self::Received { replicas } => confirmed.replicas >= replicas,
-            Self::Synced { replicas, .. } => confirmed.is_here && confirmed.replicas >= replicas,
+            Self::Synced { needs_here, replicas, .. } => {
+                (confirmed.is_here || !needs_here) && confirmed.replicas >= replicas
+            }
         }
     }
 }
@@ -92,9 +97,9 @@ impl Confirmed {
 
     /// Replies to the command that has asked.
     pub fn reply(self, reply: &mut Reply<'_>) {
-        if let Wanted::Synced { here, .. } = self.wanted {
+        if let Wanted::Synced { .. } = self.wanted {
             reply.array(2);
-            reply.int((here.is_some() && self.is_here).into());
+            reply.int(self.is_here.into());
         }
         reply.int(self.replicas as i64);
     }
@@ -117,19 +122,13 @@ impl Confirmations {
         is_asked
     }
 
-    /// Takes a client out of the list. Whether it was there.
-    fn remove(&self, to: ReplyTo) -> Option<(u64, Option<u64>, Wanted)> {
+    /// Takes a client out of the list, if it is there.
+    fn remove(&self, is_it: impl Fn(ReplyTo) -> bool) -> Option<Waiting> {
         let mut state = self.state.lock();
-        let index = state.waiting.iter().position(|waiting| waiting.to == to)?;
+        let index = state.waiting.iter().position(|waiting| is_it(waiting.to))?;
         let waiting = state.waiting.swap_remove(index);
         self.has_waiting.store(!state.waiting.is_empty(), Relaxed);
-        Some((waiting.position, waiting.offset, waiting.wanted))
-    }
-
-    /// Which reply a connection waits for here, if it does.
-    fn of(&self, conn: ConnAddress) -> Option<ReplyTo> {
-        let state = self.state.lock();
-        state.waiting.iter().map(|waiting| waiting.to).find(|to| to.conn == conn)
+        Some(waiting)
     }
 
     fn offset_of(&self, position: u64) -> Option<u64> {
@@ -139,9 +138,7 @@ impl Confirmations {
 }
 
 impl Kernel {
-    /// What is confirmed of all that was written so far by this thread. To be called without a locked shard.
-    #[must_use]
-    pub fn confirmed(&self, wanted: Wanted) -> Confirmed {
+    fn confirmed(&self, wanted: Wanted) -> Confirmed {
         let offset = self.primary.confirmations.offset_of(self.feed.position());
         self.confirmed_of(offset, wanted, &self.primary.replicas())
     }
@@ -163,18 +160,30 @@ impl Kernel {
             Wanted::Synced { here: Some(at), .. } => {
                 self.durability.wal_handle().is_some_and(|wal_handle| wal_handle.durable() >= at)
             }
-            _ => true,
+            _ => false,
         };
         Confirmed { wanted, is_here, replicas: replicas.iter().filter(has_it).count() }
     }
 
-    /// Has a client wait for confirmations of all that it has written.
-    pub(crate) fn wait_for_confirmations(
+    /// Replies what is confirmed of all that was written so far, once that is enough or the patience has ended. To be
+    /// called without a locked shard, unless the client may not wait: then it gets what there is.
+    pub(crate) fn confirm(
         &self,
         caller: &mut Caller,
+        mode: Mode<'_>,
+        reply: &mut Reply<'_>,
         wanted: Wanted,
         patience: Patience,
     ) {
+        let confirmed = self.confirmed(wanted);
+        if confirmed.is_enough() || !mode.may_wait() {
+            confirmed.reply(reply);
+        } else {
+            self.wait_for_confirmations(caller, wanted, patience);
+        }
+    }
+
+    fn wait_for_confirmations(&self, caller: &mut Caller, wanted: Wanted, patience: Patience) {
         let confirmations = &self.primary.confirmations;
         let (to, proto) = (caller.reply_to(), caller.proto);
         let position = self.feed.position();
@@ -219,15 +228,22 @@ impl Kernel {
 
     /// Takes a client from those that wait for confirmations: what there is so far, unless it is just being answered.
     pub(crate) fn stop_confirming(&self, to: ReplyTo) -> Option<Confirmed> {
-        let confirmations = &self.primary.confirmations;
-        let (position, offset, wanted) = confirmations.remove(to)?;
-        let offset = offset.or_else(|| confirmations.offset_of(position));
-        Some(self.confirmed_of(offset, wanted, &self.primary.replicas()))
+        let waiting = self.primary.confirmations.remove(|other| other == to)?;
+        Some(self.confirmed_at_last(&waiting))
     }
 
     /// The same for a connection, which may wait for something else.
-    pub(crate) fn unblock_confirming(&self, conn: ConnAddress) -> Option<(ReplyTo, Confirmed)> {
-        let to = self.primary.confirmations.of(conn)?;
-        self.stop_confirming(to).map(|confirmed| (to, confirmed))
+    pub(crate) fn unblock_confirming(
+        &self,
+        conn: ConnAddress,
+    ) -> Option<(ReplyTo, Proto, Confirmed)> {
+        let waiting = self.primary.confirmations.remove(|to| to.conn == conn)?;
+        Some((waiting.to, waiting.proto, self.confirmed_at_last(&waiting)))
+    }
+
+    fn confirmed_at_last(&self, waiting: &Waiting) -> Confirmed {
+        let offset = || self.primary.confirmations.offset_of(waiting.position);
+        let offset = waiting.offset.or_else(offset);
+        self.confirmed_of(offset, waiting.wanted, &self.primary.replicas())
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use tierce_replication::backlog::Backlog;
 use tierce_replication::identity::{ID_LEN, Identity, Refusal, ReplicationId, Wish};
 
-use super::{Asked, Copy, Place, Replica};
+use super::{Asked, Confirmations, Copy, Place, Replica};
 
 /// How a replica goes on that has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Begun {
 pub struct Primary {
     /// The bytes of the stream.
     pub backlog: Arc<Backlog>,
+    /// Clients that wait for confirmations of replicas.
+    pub confirmations: Confirmations,
     state: Mutex<State>,
     /// There is something for the thread that begins copies.
     work: Condvar,
@@ -73,6 +75,7 @@ impl Primary {
         };
         Self {
             backlog: Backlog::new(0, 0),
+            confirmations: Confirmations::default(),
             state: Mutex::new(state),
             work: Condvar::new(),
             good: AtomicUsize::new(0),
@@ -189,13 +192,6 @@ impl Primary {
         };
         let good = self.state.lock().replicas.iter().filter(is_good).count();
         self.good.store(good, Relaxed);
-    }
-
-    /// How many replicas have processed the stream up to `offset`.
-    #[must_use]
-    pub fn acknowledged(&self, offset: u64) -> usize {
-        let has = |replica: &&Arc<Replica>| replica.is_online() && replica.acknowledged() >= offset;
-        self.state.lock().replicas.iter().filter(has).count()
     }
 
     /// Waits for a change of the replicas, but no longer than so. `false` if the server ends.

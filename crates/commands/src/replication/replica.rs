@@ -269,6 +269,12 @@ impl Replica {
         !self.is_told.swap(true, Relaxed)
     }
 
+    /// Where it listens; 0 if it has not said.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.facts.lock().port
+    }
+
     /// Its address, as others should see it.
     #[must_use]
     pub fn ip(&self) -> String {

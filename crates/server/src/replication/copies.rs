@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_commands::replication::{Begun, Copy, Replica};
 
@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Ticks between two signs of life to replicas that wait for a copy.
 const TICKS_OF_A_SIGN: u32 = 10;
+
+/// What replicas get now and then, so that they see that the link works.
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The thread. Dropping it ends it.
 pub struct Copies {
@@ -51,6 +54,7 @@ impl Drop for Copies {
 fn run(server: &Arc<Server>) {
     const MAX_LAG: DirectiveId = DirectiveId::of("min-replicas-max-lag");
     let mut tick = 0_u32;
+    let mut pinged = Instant::now();
     while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
         let (settings, now_ms) = (server.config.settings(), unix_ms());
         let replicas = server.primary.replicas();
@@ -60,6 +64,10 @@ fn run(server: &Arc<Server>) {
             server.primary.count_good(settings.number(MAX_LAG), now_ms);
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
+        }
+        if pinged.elapsed() >= ping_period(&settings) {
+            pinged = Instant::now();
+            server.feed.pass(PING);
         }
         if is_copy_due(server, &replicas, &settings, now_ms) {
             begin_copy(server, &settings, now_ms);
@@ -80,6 +88,11 @@ fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: 
     }
 }
 
+fn ping_period(settings: &Settings) -> Duration {
+    const PERIOD: DirectiveId = DirectiveId::of("repl-ping-replica-period");
+    Duration::from_secs(settings.count(PERIOD))
+}
+
 fn repl_timeout(settings: &Settings) -> Duration {
     const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
     Duration::from_secs(settings.count(TIMEOUT))
@@ -87,7 +100,12 @@ fn repl_timeout(settings: &Settings) -> Duration {
 
 /// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
 /// wait for that to begin first.
-fn is_copy_due(server: &Server, replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
+fn is_copy_due(
+    server: &Server,
+    replicas: &[Arc<Replica>],
+    settings: &Settings,
+    now_ms: i64,
+) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
     let is_active = server.primary.is_active();

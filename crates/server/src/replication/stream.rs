@@ -39,8 +39,7 @@ impl Stream {
     /// When the system has no thread to give.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
         let of_thread = Arc::clone(server);
-        let thread =
-            thread::Builder::new().name("stream".into()).spawn(move || run(&of_thread))?;
+        let thread = thread::Builder::new().name("stream".into()).spawn(move || run(&of_thread))?;
         Ok(Self { server: Arc::clone(server), thread: Some(thread) })
     }
 }
@@ -69,7 +68,7 @@ fn run(server: &Server) {
         // Nothing else in a server follows its feed.
         let Some(follower) = server.engine.follow() else { return };
         server.primary.begin_stream(kept_bytes(&server.config.settings()));
-        let mut writer = Writer { server, translator: Translator::new(Options::default()), commands: Vec::new() };
+        let mut writer = Writer::new(server);
         let outcome = writer.write_while_needed(follower);
         server.primary.end_stream();
         server.wake_replicas();
@@ -86,25 +85,36 @@ struct Writer<'s> {
     translator: Translator,
     /// Commands that are not in the stream yet.
     commands: Vec<u8>,
+    /// The position of the feed up to which they are translated.
+    position: u64,
 }
 
-impl Writer<'_> {
+impl<'s> Writer<'s> {
+    fn new(server: &'s Server) -> Self {
+        let translator = Translator::new(Options::default());
+        Self { server, translator, commands: Vec::new(), position: server.feed.position() }
+    }
+
     /// Appends to the stream until no replica needs it any more.
     fn write_while_needed(&mut self, mut follower: Follower) -> Result<(), StreamError> {
         loop {
             let settings = self.server.config.settings();
             let batch = follower.wait(TICK)?;
-            if !batch.is_empty() {
-                self.write(&batch, &settings)?;
-            } else if !self.is_needed(&settings) {
+            if batch.is_empty() && !self.is_needed(&settings) {
                 return Ok(());
+            }
+            self.write(&batch, &settings)?;
+            self.ask_for_confirmations(&settings);
+            if !batch.is_empty() {
+                self.server.wake_replicas();
             }
         }
     }
 
     fn write(&mut self, batch: &FedBatch, settings: &Settings) -> Result<(), StreamError> {
         let lag_max = lag_max(settings);
-        for (_, fed) in batch.iter() {
+        for (position, fed) in batch.iter() {
+            self.position = position;
             match fed {
                 Fed::Record(record) => self.translator.record(record, &mut self.commands)?,
                 Fed::Command(command) => {
@@ -120,14 +130,28 @@ impl Writer<'_> {
             }
         }
         self.pass_on(lag_max);
-        self.server.wake_replicas();
         Ok(())
+    }
+
+    /// Has replicas say how far they are, if clients wait for what is in the stream now.
+    fn ask_for_confirmations(&mut self, settings: &Settings) {
+        const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+        let primary = &self.server.primary;
+        if primary.confirmations.note_streamed(self.position, primary.backlog.end()) {
+            self.translator.command(None, GETACK, &mut self.commands);
+            self.pass_on(lag_max(settings));
+            self.server.wake_replicas();
+            // Replicas may have all of that already.
+            self.server.serve_confirmed();
+        }
     }
 
     /// Appends what is translated to the stream.
     fn pass_on(&mut self, lag_max: usize) {
-        self.server.primary.backlog.append(&self.commands, lag_max);
-        self.commands.clear();
+        if !self.commands.is_empty() {
+            self.server.primary.backlog.append(&self.commands, lag_max);
+            self.commands.clear();
+        }
     }
 
     /// The stream is where a copy was taken.
