@@ -30,6 +30,9 @@ pub use checkpoint::{Checkpoint, Pass};
 pub use op::{Effect, Malformed, Op, Reader, Stored};
 pub use piece::Unfinished;
 
+pub use crate::collections::{
+    Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
+};
 pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
 

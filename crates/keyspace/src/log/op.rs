@@ -14,7 +14,7 @@
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::Change;
+use crate::change::{Change, Removal};
 use crate::code::{CODE_NAME_LEN_MAX, CodeKind};
 use crate::collections;
 use crate::collections::edits::Writer;
@@ -63,6 +63,8 @@ enum Code {
     Source = 12,
     /// There is no such library or script.
     NoSource = 13,
+    /// The key is gone, and its value, which is on disk, is that of another key next: 13 bytes as for `Spilled`.
+    Taken = 14,
 }
 
 /// An operation, decoded.
@@ -114,6 +116,8 @@ pub enum Effect<'a> {
     },
     /// It is gone.
     Remove,
+    /// It is gone, and another key has its value next, which is on disk.
+    Taken(Spilled),
     /// It has this deadline or none.
     Deadline(Option<i64>),
     /// Its string has these marks.
@@ -153,6 +157,7 @@ impl Effect<'_> {
             Effect::Put { .. }
                 | Effect::Spilled { .. }
                 | Effect::Remove
+                | Effect::Taken(_)
                 | Effect::Edit { is_whole: true, .. }
         )
     }
@@ -220,8 +225,24 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
             encode_key(out.ops(), Code::Mark, 0, db, entry.key(), None);
             out.ops().push(entry.marks().to_log());
         }
+        Change::Removed(Removal::Moved) if entry.location().is_some() => {
+            encode_taken(out.ops(), db, entry);
+        }
         Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
+}
+
+#[cold]
+fn encode_taken(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
+    let Some(spilled) = spilled_of(entry) else { return };
+    encode_key(out, Code::Taken, 0, db, entry.key(), None);
+    out.extend_from_slice(&spilled.encode());
+}
+
+/// What the log says of the value of an entry that is on disk, if it is.
+fn spilled_of(entry: &Entry) -> Option<Spilled> {
+    let location = entry.location()?;
+    Some(entry.spilled().unwrap_or_else(|| Spilled::of(entry, location)))
 }
 
 /// Appends operations that put the key of `entry` there as it is. Of a value that is on disk they say
@@ -231,8 +252,7 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
     let head = head_of(&attributes);
     let out = to.ops();
-    if let Some(location) = entry.location() {
-        let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, location));
+    if let Some(spilled) = spilled_of(entry) {
         encode_key(out, Code::Spilled, head, db, key, deadline_ms);
         push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());
@@ -517,6 +537,7 @@ impl<'a> Reader<'a> {
         const EDIT: u8 = Code::Edit as u8;
         const SPILLED: u8 = Code::Spilled as u8;
         const MARK: u8 = Code::Mark as u8;
+        const TAKEN: u8 = Code::Taken as u8;
         Ok(match code {
             PUT => {
                 let bytes = self.bytes()?;
@@ -530,17 +551,18 @@ impl<'a> Reader<'a> {
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
             WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
-            SPILLED => {
-                let bytes = self.take(Spilled::ENCODED_LEN)?.first_chunk();
-                let spilled = bytes.and_then(Spilled::decode);
-                let spilled =
-                    spilled.ok_or(self.malformed("a value of an unknown type on disk"))?;
-                Effect::Spilled { spilled, deadline_ms, attributes }
-            }
+            SPILLED => Effect::Spilled { spilled: self.spilled()?, deadline_ms, attributes },
+            TAKEN => Effect::Taken(self.spilled()?),
             MARK => Effect::Mark(self.marks()?),
             EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
+    }
+
+    fn spilled(&mut self) -> Result<Spilled, Malformed> {
+        let bytes = self.take(Spilled::ENCODED_LEN)?.first_chunk();
+        let spilled = bytes.and_then(Spilled::decode);
+        spilled.ok_or(self.malformed("a value of an unknown type on disk"))
     }
 
     fn flags(&mut self) -> Result<u32, Malformed> {
@@ -617,7 +639,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::change::Removal;
     use crate::usage::Access;
 
     impl Out for Vec<u8> {

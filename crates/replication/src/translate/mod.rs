@@ -1,23 +1,61 @@
 //! From records of the log to commands: what a change of the keyspace is in Redis' language.
 //!
 //! A record says what became of keys, not what was asked for. So do the commands: a counter is `SET` to what it came
-//! to, an expiry is a `DEL` at the moment of the primary, and whatever depends on chance or on the clock has been decided.
+//! to, an expiry is a `DEL` when the primary removed the key, and whatever depends on chance or on a clock has been decided.
 //! A replica that executes them in order has the same contents.
+//!
+//! * `commands`: commands as RESP.
+//! * `operation`: the operations of one record or batch.
+//! * `collections`: edits of lists, sets, sorted sets and hashes.
+//! * `stream`: edits of streams.
+//!
+//! **Atomicity.** The commands of a record are between `MULTI` and `EXEC` if there are several; so are those of a batch,
+//! which come when its last piece does. Until then it is kept here.
+//!
+//! **Bounds.** A collection that begins anew is built by commands of some hundred elements at most. A string is one
+//! command, however long it is.
+//!
+//! **What no command says** is left out: flags and marks of memcached, and how a value is encoded. When a consumer of a
+//! stream was seen is the replica's own time. What only newer servers know is left to the [`Dialect`].
 
+mod collections;
 mod commands;
+mod operation;
+mod stream;
 
-use tierce_keyspace::log::{Effect, Malformed, Op, Reader, Stored, Unfinished};
+use tierce_keyspace::log::{Malformed, Reader, Unfinished};
 
-use self::commands::Commands;
+use self::commands::{Arg, Commands};
+use self::operation::Translation;
 
 /// What the translator has to know of those who read its commands.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Options {}
+pub struct Options {
+    /// What they understand.
+    pub dialect: Dialect,
+}
+
+/// The commands that all readers understand: those of the oldest server among them. What another cannot know is left
+/// out. One that a reader does not know, because it is older than was said, fails there with an error that it logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Without functions, and without what streams count: entries that were added, and that a group has read.
+    Redis6_2,
+    /// Without deadlines of hash fields: a field goes when its deadline comes here, and shows none before.
+    Redis7_0,
+    /// Without scripts by name.
+    Redis7_4,
+    /// Everything.
+    #[default]
+    Tierce,
+}
 
 /// Turns records into commands.
 #[derive(Debug)]
 pub struct Translator {
+    options: Options,
     unfinished: Unfinished,
     /// The database of the last `SELECT` of the stream.
     db: Option<u64>,
@@ -25,28 +63,27 @@ pub struct Translator {
 
 impl Translator {
     /// A translator at the beginning of a stream.
-    pub fn new(_options: Options) -> Self {
-        Self { unfinished: Unfinished::default(), db: None }
+    pub fn new(options: Options) -> Self {
+        Self { options, unfinished: Unfinished::default(), db: None }
     }
 
     /// Appends the commands of a record to `out`; none if it is a piece of a batch that is not complete.
     ///
     /// # Errors
     ///
-    /// If it is no record of changes. `out` may have some of its commands then.
+    /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
     pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
         let start = out.len();
         let mut commands = Commands::new(out, &mut self.db);
+        let mut translation = Translation::new(self.options.dialect, &mut commands);
         let mut reader = Reader::new(&operations);
         while let Some((op, _)) = reader.next()? {
-            translate(&op, &mut commands);
+            translation.operation(&op)?;
         }
+        translation.finish();
         if commands.count() > 1 {
-            let mut multi = Vec::new();
-            commands::write(&mut multi, &[b"MULTI"]);
-            out.splice(start..start, multi);
-            commands::write(out, &[b"EXEC"]);
+            enclose(out, start);
         }
         Ok(())
     }
@@ -65,49 +102,10 @@ impl Translator {
     }
 }
 
-fn translate(op: &Op<'_>, commands: &mut Commands<'_>) {
-    match op {
-        Op::Key { db, key, effect } => {
-            commands.select(*db);
-            translate_effect(key, effect, commands);
-        }
-        Op::Flush { db } => {
-            commands.select(*db);
-            commands.push(&[b"FLUSHDB"]);
-        }
-        Op::Swap { a, b } => {
-            commands.push(&[b"SWAPDB", a.to_string().as_bytes(), b.to_string().as_bytes()]);
-        }
-        Op::Code { .. } => {}
-    }
-}
-
-fn translate_effect(key: &[u8], effect: &Effect<'_>, commands: &mut Commands<'_>) {
-    match effect {
-        Effect::Put { value, deadline_ms, .. } => {
-            let text;
-            let value = match value {
-                Stored::Embedded(bytes) | Stored::Raw(bytes) => *bytes,
-                Stored::Int(number) => {
-                    text = number.to_string();
-                    text.as_bytes()
-                }
-            };
-            match deadline_ms {
-                None => commands.push(&[b"SET", key, value]),
-                Some(at) => {
-                    commands.push(&[b"SET", key, value, b"PXAT", at.to_string().as_bytes()]);
-                }
-            }
-        }
-        Effect::Remove => commands.push(&[b"DEL", key]),
-        Effect::Deadline(None) => commands.push(&[b"PERSIST", key]),
-        Effect::Deadline(Some(at)) => {
-            commands.push(&[b"PEXPIREAT", key, at.to_string().as_bytes()]);
-        }
-        Effect::Write { offset, bytes } => {
-            commands.push(&[b"SETRANGE", key, offset.to_string().as_bytes(), bytes]);
-        }
-        Effect::Mark(_) | Effect::Spilled { .. } | Effect::Edit { .. } => {}
-    }
+/// Makes the commands from `start` on a transaction.
+fn enclose(out: &mut Vec<u8>, start: usize) {
+    let mut multi = Vec::new();
+    commands::write(&mut multi, &[Arg::from("MULTI")]);
+    out.splice(start..start, multi);
+    commands::write(out, &[Arg::from("EXEC")]);
 }
