@@ -50,25 +50,32 @@ impl<'a> StreamCommands<'a> {
         Self { key, dialect, rebuild: is_whole.then_some(rebuild) }
     }
 
-    /// The edits of one operation.
+    /// The edits of one operation: those that begin the stream anew, or more of it, or changes.
     pub(super) fn edits<E>(
         &mut self,
         edits: impl Iterator<Item = Result<StreamEdit<'a>, E>>,
+        is_whole: bool,
         commands: &mut Commands<'_>,
     ) -> Result<(), E> {
         let mut range = Range::default();
         for edit in edits {
             let edit = edit?;
             match (edit, &mut self.rebuild) {
-                (StreamEdit::State(state), Some(rebuild)) => rebuild.state = state,
                 (StreamEdit::Entry { id, fields }, Some(_)) => {
                     range.entries.push((id, Some(fields)));
                 }
                 (StreamEdit::Pending { .. }, Some(_)) => range.pending.push(edit),
-                (StreamEdit::Group { .. } | StreamEdit::Consumer { .. }, Some(rebuild)) => {
+                // Metadata are in the first operation. Later ones change what is there.
+                (StreamEdit::State(state), Some(rebuild)) if is_whole => rebuild.state = state,
+                (StreamEdit::Group { name, last_delivered, entries_read, .. }, Some(rebuild))
+                    if is_whole =>
+                {
                     rebuild.is_there = true;
-                    self.change(edit, commands);
+                    let is_new = true;
+                    let group = StreamEdit::Group { name, last_delivered, entries_read, is_new };
+                    self.change(group, commands);
                 }
+                (StreamEdit::Consumer { .. }, Some(_)) if is_whole => self.change(edit, commands),
                 _ => {
                     self.range(std::mem::take(&mut range), commands);
                     self.finish(commands);
@@ -150,7 +157,6 @@ impl<'a> StreamCommands<'a> {
             StreamEdit::Delete(id) => push!(commands, "XDEL", key, id),
             StreamEdit::Through(id) => trim(key, id, commands),
             StreamEdit::Group { name, last_delivered, entries_read, is_new } => {
-                let is_new = is_new || self.rebuild.is_some();
                 let mut args = ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
                 args.extend([Arg::from(key), Arg::from(name), Arg::from(last_delivered)]);
                 args.extend(is_new.then_some(Arg::from("MKSTREAM")));
