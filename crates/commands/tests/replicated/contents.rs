@@ -18,6 +18,10 @@ pub fn contents(detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -> Vec<
         let keys = sorted(&ask(&[b"KEYS", b"*"]));
         for key in keys {
             let kind = ask(&[b"TYPE", &key]).text().to_owned();
+            // A replica keeps a key that has expired until its primary has removed it.
+            if kind == "none" {
+                continue;
+            }
             let deadline = ask(&[b"PEXPIRETIME", &key]);
             let head = format!("{} {} {kind} {deadline}", db.escape_ascii(), key.escape_ascii());
             lines.extend(value(&kind, &key, detail, ask).into_iter().map(|part| format!("{head} {part}")));

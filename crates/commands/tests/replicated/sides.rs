@@ -77,10 +77,7 @@ impl Store {
 impl Side for Store {
     fn feed(&mut self, stream: &[u8], now_ms: i64) {
         self.now_ms = now_ms;
-        for command in commands(stream) {
-            let reply = self.call(&command);
-            assert!(!has_error(&reply), "{reply} to {}", line(&command));
-        }
+        execute_all(stream, |command| self.call(command));
     }
 
     fn ask(&mut self, args: &[&[u8]]) -> Reply {
@@ -160,14 +157,22 @@ impl Redis {
 
 impl Side for Redis {
     fn feed(&mut self, stream: &[u8], _now_ms: i64) {
-        for command in commands(stream) {
-            let reply = self.connection.call(&command);
-            assert!(!has_error(&reply), "{reply} to {}", line(&command));
-        }
+        execute_all(stream, |command| self.connection.call(command));
     }
 
     fn ask(&mut self, args: &[&[u8]]) -> Reply {
         self.connection.call(args)
+    }
+}
+
+/// Executes a stream of commands, of which none may fail.
+fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
+    let mut before = Vec::new();
+    for command in commands(stream) {
+        before.push(line(&command));
+        let reply = execute(&command);
+        let shown = &before[before.len().saturating_sub(40)..];
+        assert!(!has_error(&reply), "{reply} to the last of\n{}", shown.join("\n"));
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct StreamCommands<'a> {
     key: &'a [u8],
     dialect: Dialect,
     rebuild: Option<Rebuild>,
+    /// The group and consumer of the last `XCLAIM`, which makes the consumer if it is not there.
+    claimed: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// What commands have made of a stream that begins anew.
@@ -47,7 +49,7 @@ impl<'a> StreamCommands<'a> {
     pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
         let rebuild =
             Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
-        Self { key, dialect, rebuild: is_whole.then_some(rebuild) }
+        Self { key, dialect, rebuild: is_whole.then_some(rebuild), claimed: None }
     }
 
     /// The edits of one operation: those that begin the stream anew, or more of it, or changes.
@@ -147,7 +149,7 @@ impl<'a> StreamCommands<'a> {
     }
 
     /// An edit of what is there.
-    fn change(&self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
+    fn change(&mut self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
         let key = self.key;
         match edit {
             StreamEdit::State(state) => self.set_state(state, commands),
@@ -165,11 +167,16 @@ impl<'a> StreamCommands<'a> {
                 }
                 commands.push(&args);
             }
-            StreamEdit::NoGroup(name) => push!(commands, "XGROUP", "DESTROY", key, name),
+            StreamEdit::NoGroup(name) => {
+                self.claimed = None;
+                push!(commands, "XGROUP", "DESTROY", key, name);
+            }
+            StreamEdit::Consumer { group, name, .. } if self.claimed == Some((group, name)) => {}
             StreamEdit::Consumer { group, name, .. } => {
                 push!(commands, "XGROUP", "CREATECONSUMER", key, group, name);
             }
             StreamEdit::NoConsumer { group, name } => {
+                self.claimed = None;
                 push!(commands, "XGROUP", "DELCONSUMER", key, group, name);
             }
             StreamEdit::Pending { group, consumer, delivery: Delivery { at_ms, count }, ids } => {
@@ -189,6 +196,7 @@ impl<'a> StreamCommands<'a> {
                     Arg::from("JUSTID"),
                 ];
                 commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &tail);
+                self.claimed = Some((group, consumer));
             }
             StreamEdit::Acknowledge { group, ids } => {
                 let head = [Arg::from("XACK"), Arg::from(key), Arg::from(group)];
