@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
 /// Clients must not change data.
@@ -72,6 +73,8 @@ pub struct Following {
     pub link: LinkState,
     /// What is known of the stream; `None` before the first full copy.
     pub place: Option<Place>,
+    /// The database that the stream has selected there.
+    pub db: DbIndex,
     /// Bytes of the stream that have arrived, of which some may not be applied yet.
     pub read_offset: u64,
     /// When something last arrived, in Unix milliseconds.
@@ -138,11 +141,14 @@ impl Role {
         }
         state.number += 1;
         let number = state.number;
-        let place = state.following.as_ref().and_then(|following| following.place);
+        let known = state.following.as_ref();
+        let place = known.and_then(|following| following.place);
+        let db = known.map_or(DbIndex::ZERO, |following| following.db);
         state.following = primary.map(|primary| Following {
             primary,
             link: LinkState::Connect,
             place,
+            db,
             read_offset: place.map_or(0, |place| place.offset),
             last_io_ms: now_ms,
             down_since_ms: now_ms,
