@@ -93,6 +93,7 @@ mod loading;
 mod released_formats;
 mod replication_primary;
 mod replication_replica;
+mod replication_stream;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

@@ -93,6 +93,8 @@ pub enum Fault {
     Stale,
     /// The data are being loaded.
     Loading,
+    /// There are too few replicas.
+    TooFewReplicas,
 }
 
 impl Fault {
@@ -113,6 +115,7 @@ impl Fault {
             Self::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
             Self::Stale => CommandError::PRIMARY_IS_DOWN,
             Self::Loading => CommandError::LOADING,
+            Self::TooFewReplicas => CommandError::TOO_FEW_REPLICAS,
         }
     }
 }
@@ -132,6 +135,8 @@ pub struct Gates {
     is_stale: bool,
     /// The data are being loaded.
     is_loading: bool,
+    /// It has too few replicas itself.
+    lacks_replicas: bool,
     paused: bool,
     limited: bool,
     /// A client watches all commands.
@@ -176,6 +181,7 @@ impl Gates {
             is_read_only: false,
             is_stale: false,
             is_loading: false,
+            lacks_replicas: false,
             paused: false,
             limited: false,
             watched: false,
@@ -219,7 +225,12 @@ impl Gates {
         self.is_read_only = kernel.role.is_read_only();
         self.is_stale = kernel.role.is_stale();
         self.is_loading = kernel.loading.is_on();
-        let refuses = self.refuses_writes | self.cannot_save | self.is_read_only | self.is_loading;
+        self.lacks_replicas = kernel.role.lacks_replicas();
+        let refuses = self.refuses_writes
+            | self.cannot_save
+            | self.is_read_only
+            | self.is_loading
+            | self.lacks_replicas;
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
@@ -323,6 +334,9 @@ impl Gates {
     ) -> Admission {
         if access.writes && self.is_read_only {
             return Admission::Refused(Fault::ReadOnly);
+        }
+        if access.writes && self.lacks_replicas {
+            return Admission::Refused(Fault::TooFewReplicas);
         }
         if access.writes && self.cannot_save {
             return Admission::Refused(Fault::NotSaved);

@@ -9,3 +9,4 @@ pub mod backlog;
 pub mod fuzzing;
 pub mod identity;
 pub mod link;
+pub mod translate;

@@ -32,8 +32,8 @@ use crate::message::Notice;
 use crate::notifications;
 use crate::persistence::{self, Cause, Holding, OwnFiles};
 use crate::pid_file::PidFile;
-use crate::replication::Copies;
 use crate::replication::replica::Follower;
+use crate::replication::{Copies, Stream};
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
@@ -189,6 +189,7 @@ pub struct Instance {
     gateway: Arc<Gateway>,
     /// Begins full copies for replicas.
     copies: Copies,
+    stream: Stream,
     follower: Follower,
     /// Carries out saves.
     startup: Startup,
@@ -262,7 +263,7 @@ impl Instance {
         let mut loops = Loops { server, gateway, runtime: Some(runtime) };
         let long_commands = loops.answer()?;
         let pid_file = write_pid_file(&loops.server, &startup);
-        let (copies, follower) = loops.load(opening, of_redis)?;
+        let (copies, stream, follower) = loops.load(opening, of_redis)?;
         let (server, runtime, gateway) = loops.into_parts();
         Ok(Self {
             server,
@@ -270,6 +271,7 @@ impl Instance {
             long_commands,
             gateway,
             copies,
+            stream,
             follower,
             startup,
             supervisor,
@@ -300,8 +302,17 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, copies, follower, gateway, supervisor, .. } =
-            self;
+        let Self {
+            server,
+            runtime,
+            long_commands,
+            copies,
+            stream,
+            follower,
+            gateway,
+            supervisor,
+            ..
+        } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -327,6 +338,7 @@ impl Instance {
         drop(long_commands);
         runtime.join();
         drop(copies);
+        drop(stream);
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
         // Before the last snapshot, so that it is without them.
@@ -366,7 +378,11 @@ impl Loops {
     }
 
     /// Loads the data, and has everybody served.
-    fn load(&self, opening: Opening, of_redis: OfRedis) -> Result<(Copies, Follower), StartError> {
+    fn load(
+        &self,
+        opening: Opening,
+        of_redis: OfRedis,
+    ) -> Result<(Copies, Stream, Follower), StartError> {
         let Self { server, gateway, .. } = self;
         if of_redis == OfRedis::TakeOver {
             take_over_from_redis(&opening)?;
@@ -384,12 +400,13 @@ impl Loops {
         server.scripts.libraries.check(kernel);
         engine.start_log()?;
         let copies = Copies::start(server)?;
+        let stream = Stream::start(server)?;
         notifications::connect(server);
         engine.loading.end();
         let follower = Follower::start(server)?;
         let kernel: Arc<Server> = Arc::clone(server);
         gateway.serve(kernel);
-        Ok((copies, follower))
+        Ok((copies, stream, follower))
     }
 
     /// It serves.

@@ -55,6 +55,8 @@ pub enum Place {
         reader: Reader,
         /// Where it goes on in the stream.
         then: Reader,
+        /// It has said that it has loaded the copy: its last bytes have just arrived there.
+        is_loaded: bool,
     },
     /// The stream, when it has said that it has loaded the copy: before, it could take the stream for a part of that.
     AwaitsAck(Reader),
@@ -64,6 +66,15 @@ pub enum Place {
     Rests,
     /// Nothing more: its connection ends.
     Ended,
+}
+
+/// What begins for a replica that has said how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// Nothing that had not begun before.
+    Nothing,
+    /// The stream behind its copy, which it has loaded.
+    Stream,
 }
 
 /// What [`Replica::take`] came to.
@@ -90,6 +101,10 @@ pub struct Replica {
     synced: AtomicU64,
     /// When it said so last, in Unix milliseconds.
     acknowledged_ms: AtomicI64,
+    /// Since when it has lagged more than the soft limit allows, in Unix milliseconds; 0 if it does not.
+    lags_since_ms: AtomicI64,
+    /// It has asked with SYNC, and never says how far it is.
+    is_old: AtomicBool,
     /// Its worker knows that there is something for it.
     is_told: AtomicBool,
 }
@@ -105,6 +120,8 @@ impl Replica {
             acknowledged: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             acknowledged_ms: AtomicI64::new(0),
+            lags_since_ms: AtomicI64::new(0),
+            is_old: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
         }
     }
@@ -120,6 +137,12 @@ impl Replica {
         !matches!(*self.place.lock(), Place::Nothing)
     }
 
+    /// Whether it wants the stream, and not only a copy.
+    #[must_use]
+    pub fn wants_stream(&self) -> bool {
+        self.follows() && !self.facts.lock().copy_only
+    }
+
     /// With which command it waits for a copy to begin, if it does.
     #[must_use]
     pub fn waits(&self) -> Option<Asked> {
@@ -133,6 +156,38 @@ impl Replica {
     #[must_use]
     pub fn is_online(&self) -> bool {
         matches!(*self.place.lock(), Place::Streams(_))
+    }
+
+    /// Whether it gets the stream, and says from time to time how far it is.
+    #[must_use]
+    pub fn confirms(&self) -> bool {
+        self.is_online() && !self.is_old.load(Relaxed)
+    }
+
+    /// It has asked with SYNC, and will not say how far it is.
+    pub fn note_old(&self) {
+        self.is_old.store(true, Relaxed);
+    }
+
+    /// Whether more than `bytes` of the stream have waited for it for more than `seconds` without a break, as far as this
+    /// is asked often. Zero bytes: never.
+    #[must_use]
+    pub fn lags_for(&self, bytes: u64, seconds: u32, now_ms: i64) -> bool {
+        let lag = match &*self.place.lock() {
+            Place::Streams(reader) | Place::AwaitsAck(reader) => reader.lag(),
+            Place::Copies { then, .. } => then.lag(),
+            _ => None,
+        };
+        if bytes == 0 || lag.is_none_or(|lag| lag <= bytes) {
+            self.lags_since_ms.store(0, Relaxed);
+            return false;
+        }
+        let since_ms = match self.lags_since_ms.load(Relaxed) {
+            0 => now_ms,
+            since_ms => since_ms,
+        };
+        self.lags_since_ms.store(since_ms, Relaxed);
+        now_ms.saturating_sub(since_ms) > i64::from(seconds) * 1000
     }
 
     /// Its state in the words of INFO.
@@ -191,10 +246,14 @@ impl Replica {
     }
 
     fn end_copy(&self, place: &mut Place) {
-        if let Place::Copies { then, .. } = std::mem::replace(place, Place::Ended) {
+        if let Place::Copies { then, is_loaded, .. } = std::mem::replace(place, Place::Ended) {
             // One that wants nothing else closes its connection, and keeps nothing until then.
             let copy_only = self.facts.lock().copy_only;
-            *place = if copy_only { Place::Rests } else { Place::AwaitsAck(then) };
+            *place = match is_loaded {
+                _ if copy_only => Place::Rests,
+                true => Place::Streams(then),
+                false => Place::AwaitsAck(then),
+            };
         }
     }
 
@@ -203,16 +262,21 @@ impl Replica {
         self.synced.fetch_max(offset, Relaxed);
     }
 
-    /// It has processed the stream up to an offset.
-    pub fn acknowledge(&self, offset: u64, now_ms: i64) {
+    /// It has processed the stream up to an offset. What it gets from now on because of that.
+    pub fn acknowledge(&self, offset: u64, now_ms: i64) -> Began {
         self.acknowledged.fetch_max(offset, Relaxed);
         self.acknowledged_ms.store(now_ms, Relaxed);
         let mut place = self.place.lock();
+        if let Place::Copies { is_loaded, .. } = &mut *place {
+            *is_loaded = true;
+        }
         if let Place::AwaitsAck(_) = *place
             && let Place::AwaitsAck(reader) = std::mem::replace(&mut *place, Place::Ended)
         {
             *place = Place::Streams(reader);
+            return Began::Stream;
         }
+        Began::Nothing
     }
 
     /// The offset up to which it has processed the stream.
@@ -261,6 +325,12 @@ impl Replica {
     #[must_use]
     pub fn tell(&self) -> bool {
         !self.is_told.swap(true, Relaxed)
+    }
+
+    /// Where it listens; 0 if it has not said.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.facts.lock().port
     }
 
     /// Its address, as others should see it.

@@ -1,4 +1,5 @@
-//! Whether this server is a replica, of which primary, and how it gets along with it.
+//! Whether this server is a replica, of which primary, and how it gets along with it; and what clients may do because of
+//! that, or because this server has too few replicas itself.
 //!
 //! Commands change whom it follows; a thread of the server follows, and says here how far it is. What every request
 //! asks is one atomic load.
@@ -11,12 +12,15 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
 /// Clients must not change data.
 const READ_ONLY: u8 = 1;
 /// Clients must not read old data.
 const STALE: u8 = 2;
+/// Clients must not change data while there are too few replicas.
+const LACKS_REPLICAS: u8 = 4;
 
 /// Where a primary listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub struct Following {
     pub link: LinkState,
     /// What is known of the stream; `None` before the first full copy.
     pub place: Option<Place>,
+    /// The database that the stream has selected there.
+    pub db: DbIndex,
     /// Bytes of the stream that have arrived, of which some may not be applied yet.
     pub read_offset: u64,
     /// When something last arrived, in Unix milliseconds.
@@ -86,6 +92,7 @@ struct State {
     following: Option<Following>,
     number: u64,
     serves_stale: bool,
+    lacks_replicas: bool,
     is_ended: bool,
 }
 
@@ -112,6 +119,13 @@ impl Role {
         self.closes.load(Relaxed) & STALE != 0
     }
 
+    /// Whether clients must not change data while there are too few replicas of this server.
+    #[inline]
+    #[must_use]
+    pub fn lacks_replicas(&self) -> bool {
+        self.closes.load(Relaxed) & LACKS_REPLICAS != 0
+    }
+
     /// The figures of a replica; `None` of a primary.
     #[must_use]
     pub fn following(&self) -> Option<Following> {
@@ -127,11 +141,14 @@ impl Role {
         }
         state.number += 1;
         let number = state.number;
-        let place = state.following.as_ref().and_then(|following| following.place);
+        let known = state.following.as_ref();
+        let place = known.and_then(|following| following.place);
+        let db = known.map_or(DbIndex::ZERO, |following| following.db);
         state.following = primary.map(|primary| Following {
             primary,
             link: LinkState::Connect,
             place,
+            db,
             read_offset: place.map_or(0, |place| place.offset),
             last_io_ms: now_ms,
             down_since_ms: now_ms,
@@ -150,8 +167,16 @@ impl Role {
         self.note(&state);
     }
 
+    /// Says whether there are too few replicas of this server, which matters while it is a primary.
+    pub fn set_lacks_replicas(&self, lacks_replicas: bool) {
+        let mut state = self.state.lock();
+        state.lacks_replicas = lacks_replicas;
+        self.note(&state);
+    }
+
     fn note(&self, state: &State) {
         let closes = match &state.following {
+            None if state.lacks_replicas => LACKS_REPLICAS,
             None => 0,
             Some(Following { link: LinkState::Connected, .. }) => READ_ONLY,
             Some(_) if state.serves_stale => READ_ONLY,

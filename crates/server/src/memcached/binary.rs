@@ -15,7 +15,8 @@ use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
 use super::{
-    LOADING, MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY, WRONG_TYPE,
+    LOADING, MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
+    TOO_FEW_REPLICAS, WRONG_TYPE,
 };
 use crate::command::Access;
 use crate::front_ends::{Outcome, write_value};
@@ -351,6 +352,7 @@ impl Run<'_, '_> {
             Refusal::Server(Fault::ReadOnly) => (Status::Temporary, READ_ONLY),
             Refusal::Server(Fault::Stale) => (Status::Temporary, PRIMARY_IS_DOWN),
             Refusal::Server(Fault::Loading) => (Status::Temporary, LOADING),
+            Refusal::Server(Fault::TooFewReplicas) => (Status::Temporary, TOO_FEW_REPLICAS),
             Refusal::Server(Fault::NoPermission) => return self.fail(request, Status::AuthError),
         };
         reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());

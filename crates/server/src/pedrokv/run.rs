@@ -11,6 +11,7 @@ use super::serve::place;
 use super::session::Session;
 use super::{
     LOADING, NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY,
+    TOO_FEW_REPLICAS,
 };
 use crate::acl::Rights;
 use crate::clients::Client;
@@ -209,6 +210,7 @@ impl Run<'_, '_, '_> {
             Fault::ReadOnly => READ_ONLY,
             Fault::Stale => PRIMARY_IS_DOWN,
             Fault::Loading => LOADING,
+            Fault::TooFewReplicas => TOO_FEW_REPLICAS,
         }
     }
 

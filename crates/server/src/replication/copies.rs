@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tierce_commands::replication::{Copy, Replica};
+use tierce_commands::replication::{Begun, Copy, Replica};
 
 use crate::clock::unix_ms;
-use crate::config::{DirectiveId, Settings};
+use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
 use crate::server::Server;
 
@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Ticks between two signs of life to replicas that wait for a copy.
 const TICKS_OF_A_SIGN: u32 = 10;
+
+/// What replicas get now and then, so that they see that the link works.
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The thread. Dropping it ends it.
 pub struct Copies {
@@ -30,6 +33,16 @@ impl Copies {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
+        const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
+        server.count_replicas(&server.config.settings(), unix_ms());
+        let weak = Arc::downgrade(server);
+        server.config.on_change([WANTED, LAG_MAX], move |settings| {
+            if let Some(server) = weak.upgrade() {
+                server.count_replicas(settings, unix_ms());
+            }
+            Ok(())
+        });
         let of_thread = Arc::clone(server);
         let thread =
             thread::Builder::new().name("replicas".into()).spawn(move || run(&of_thread))?;
@@ -49,35 +62,48 @@ impl Drop for Copies {
 }
 
 fn run(server: &Arc<Server>) {
-    const MAX_LAG: DirectiveId = DirectiveId::of("min-replicas-max-lag");
     let mut tick = 0_u32;
+    let mut pinged = Instant::now();
     while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
         let (settings, now_ms) = (server.config.settings(), unix_ms());
+        server.count_replicas(&settings, now_ms);
         let replicas = server.primary.replicas();
         replicas.iter().for_each(|replica| end_if_lost(server, replica, &settings, now_ms));
         tick = tick.wrapping_add(1);
         if tick.is_multiple_of(TICKS_OF_A_SIGN) {
-            server.primary.count_good(settings.number(MAX_LAG), now_ms);
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
-        if is_copy_due(&replicas, &settings, now_ms) {
+        if pinged.elapsed() >= ping_period(&settings) {
+            pinged = Instant::now();
+            server.feed.pass(PING);
+        }
+        if is_copy_due(server, &replicas, &settings, now_ms) {
             begin_copy(server, &settings, now_ms);
         }
     }
 }
 
-/// Ends a replica whose bytes are gone, or of which nothing was heard for `repl-timeout`.
+/// Ends a replica whose bytes are gone, that lags for too long, or of which nothing was heard for `repl-timeout`.
 fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
-    let is_silent = replica.is_online()
+    let is_silent = replica.confirms()
         && replica.silent_seconds(now_ms) > repl_timeout(settings).as_secs() as i64;
-    if is_silent || replica.is_lost() {
+    let limit = settings.output_limits().of(ClientClass::Replica);
+    let lags = replica.is_lost() || replica.lags_for(limit.soft_bytes, limit.soft_seconds, now_ms);
+    if is_silent || lags {
         let addr = &replica.client.addr;
-        let why =
-            if is_silent { "it was silent for repl-timeout" } else { "it has lagged too much" };
+        let why = match is_silent {
+            true => "it was silent for repl-timeout",
+            false => "it lags more than client-output-buffer-limit allows, or the stream has ended",
+        };
         server.log.warning(format_args!("The replica {addr} is disconnected: {why}"));
         server.end_connection(&replica.client);
     }
+}
+
+fn ping_period(settings: &Settings) -> Duration {
+    const PERIOD: DirectiveId = DirectiveId::of("repl-ping-replica-period");
+    Duration::from_secs(settings.count(PERIOD))
 }
 
 fn repl_timeout(settings: &Settings) -> Duration {
@@ -85,11 +111,21 @@ fn repl_timeout(settings: &Settings) -> Duration {
     Duration::from_secs(settings.count(TIMEOUT))
 }
 
-/// Whether replicas have waited long enough for others to share a copy with them.
-fn is_copy_due(replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
+/// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
+/// wait for that to begin first.
+fn is_copy_due(
+    server: &Server,
+    replicas: &[Arc<Replica>],
+    settings: &Settings,
+    now_ms: i64,
+) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
-    let waiting: Vec<_> = replicas.iter().filter(|replica| replica.waits().is_some()).collect();
+    let is_active = server.primary.is_active();
+    let waits = |replica: &&Arc<Replica>| {
+        replica.waits().is_some() && (is_active || !replica.wants_stream())
+    };
+    let waiting: Vec<_> = replicas.iter().filter(waits).collect();
     let longest = waiting.iter().map(|replica| replica.silent_seconds(now_ms)).max();
     let enough = settings.count(ENOUGH);
     longest.is_some_and(|longest| longest >= settings.number(DELAY))
@@ -105,15 +141,22 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
         }
     };
     let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
-    server.primary.begin_copy(copy);
-    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, || {}) {
+    let begun = server.primary.begin_copy(copy);
+    let moment = || {
+        if let Begun::Mark(number) = begun {
+            server.feed.mark(number);
+        }
+    };
+    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment) {
         Ok(_) => {
-            let placed = server.primary.place_copy();
-            server.log.notice(format_args!("A full copy begins for {} replicas", placed.len()));
-            server.wake_replicas();
+            if let Begun::Alone(number) = begun {
+                let count = server.primary.place_copy_alone(number);
+                server.log.notice(format_args!("A full copy begins for {count} clients"));
+                server.wake_replicas();
+            }
         }
         Err(error) => {
-            server.primary.give_up_copy();
+            server.primary.cancel_copy();
             if !matches!(error, SaveError::InProgress) {
                 server.log.warning(format_args!("No full copy for replicas: {error}"));
             }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tierce_keyspace::DbIndex;
 use tierce_output::Output;
 use tierce_replication::link::Place;
 use tierce_wire::resp::Args;
@@ -21,6 +22,8 @@ pub(super) struct Applier<'s> {
     caller: Caller,
     output: Output,
     place: Option<Place>,
+    /// The database that was selected there.
+    db: DbIndex,
     errors: u64,
 }
 
@@ -38,7 +41,8 @@ impl<'s> Applier<'s> {
     pub(super) fn new(server: &'s Server) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
         let caller = Caller::new(Arc::new(client), true);
-        Self { server, caller, output: Output::new(), place: None, errors: 0 }
+        let db = DbIndex::ZERO;
+        Self { server, caller, output: Output::new(), place: None, db, errors: 0 }
     }
 
     /// One that begins at this place.
@@ -46,9 +50,15 @@ impl<'s> Applier<'s> {
         Self { place: Some(place), ..Self::new(server) }
     }
 
-    /// The stream goes on.
-    pub(super) fn go_on(&mut self, place: Place) {
+    /// The stream goes on at this place, where this database was selected.
+    pub(super) fn go_on(&mut self, place: Place, db: DbIndex) {
         self.place = Some(place);
+        (self.caller.db, self.db) = (db, db);
+    }
+
+    /// The database that is selected at the place.
+    pub(super) fn db(&self) -> DbIndex {
+        self.db
     }
 
     /// What is applied of the stream.
@@ -84,6 +94,7 @@ impl<'s> Applier<'s> {
     fn advance(&mut self, offset: u64) {
         if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
             place.offset = offset;
+            self.db = self.caller.db;
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::{Event, Introduction, Link, LinkError};
 
 use self::apply::{Applied, Applier};
@@ -259,8 +260,11 @@ impl<'s> Session<'s> {
                 Event::CopyEnds => {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
-                    let report =
-                        copy.load(self.server, || self.note(|following| following.place = None))?;
+                    let report = copy.load(self.server, || {
+                        self.note(|following| {
+                            (following.place, following.db) = (None, DbIndex::ZERO);
+                        })
+                    })?;
                     let keys = report.keys;
                     self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
                     work.applier = Applier::at(self.server, place);
@@ -269,7 +273,7 @@ impl<'s> Session<'s> {
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
-                    work.applier.go_on(place);
+                    work.applier.go_on(place, self.following.db);
                     wants_answer = true;
                     self.begin_stream(place)?;
                 }
@@ -286,10 +290,10 @@ impl<'s> Session<'s> {
                 }
             }
         }
-        let place = work.applier.place();
+        let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = read_offset {
             self.note(|following| {
-                following.place = place;
+                (following.place, following.db) = (place, db);
                 following.read_offset = read_offset;
             })?;
         }
