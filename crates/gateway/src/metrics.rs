@@ -1,14 +1,17 @@
 //! `/metrics`: the figures of the kernel in the text format of Prometheus.
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType, Quantile, Summary,
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType, Quantile,
+    Summary,
 };
 use prometheus::{TEXT_FORMAT, TextEncoder};
+use tierce_commands::acl::{self, Rights};
 use tierce_commands::kernel::Kernel;
 use tierce_commands::metrics::{Durations, Family, Kind, Labels, Samples, read};
 use tierce_engine::clock;
+use tierce_wire::resp::OwnedArgs;
 
 use crate::credentials;
 use crate::failure::Failure;
@@ -24,7 +27,16 @@ const LOADING: &str = "# HELP redis_up Always 1: the server answers.\n\
 /// Whether a request has the token that is for metrics alone.
 pub(crate) fn has_token(headers: &HeaderMap, token: &[u8]) -> bool {
     let given = credentials::bearer(headers);
-    !token.is_empty() && given.is_some_and(|given| tierce_commands::acl::is_same(given, token))
+    !token.is_empty() && given.is_some_and(|given| acl::are_same_secrets(given, token))
+}
+
+/// Whether a user may see the figures, which INFO shows as well.
+pub(crate) fn check_rights(kernel: &Kernel, rights: &Rights) -> Result<(), Failure> {
+    let mut call = OwnedArgs::new();
+    let is_allowed = call.push(b"info").is_ok()
+        && kernel.commands.find(b"info").is_some_and(|info| rights.allow(info, call.as_args()));
+    let text = "NOPERM this user has no permissions to run the 'info' command";
+    if is_allowed { Ok(()) } else { Err(Failure::new(StatusCode::FORBIDDEN, text)) }
 }
 
 /// All figures.

@@ -6,59 +6,60 @@ use super::value::Value;
 use crate::acl::Reason;
 use crate::clients::ClientFlags;
 use crate::pubsub::Kind;
-use crate::stats::Stat;
+use crate::stats::{HttpFigures, Stat};
 
 pub(super) const CLIENTS: &[Field] = &[
-    is(
-        "connected_clients",
-        |f| f.kernel.clients.len().into(),
-        "Connections of all protocols.",
-    )
+    is("connected_clients", |f| f.kernel.clients.len().into(), "Connections of all protocols.")
         .gauge("redis_connected_clients"),
-    always("cluster_connections", "0", "There is no cluster.")
-        .gauge("redis_cluster_connections"),
+    is(
+        "http_clients",
+        |f| http(f, HttpFigures::connections),
+        "Connections to `http-port`, which are not among `connected_clients`.",
+    )
+    .gauge("tierce_http_connections"),
+    always("cluster_connections", "0", "There is no cluster.").gauge("redis_cluster_connections"),
     is(
         "maxclients",
         |f| f.kernel.config.live().maxclients().into(),
         "The directive, lowered if there are too few file descriptors.",
     )
-        .gauge("redis_config_maxclients"),
+    .gauge("redis_config_maxclients"),
     is(
         "client_recent_max_input_buffer",
         |f| f.kernel.clients.largest_backlogs().0.into(),
         "The largest input that waits at a connection.",
     )
-        .gauge("redis_client_recent_max_input_buffer_bytes"),
+    .gauge("redis_client_recent_max_input_buffer_bytes"),
     is(
         "client_recent_max_output_buffer",
         |f| f.kernel.clients.largest_backlogs().1.into(),
         "The largest output that waits at a connection.",
     )
-        .gauge("redis_client_recent_max_output_buffer_bytes"),
+    .gauge("redis_client_recent_max_output_buffer_bytes"),
     is(
         "blocked_clients",
         |f| f.kernel.clients.count(ClientFlags::BLOCKED).into(),
         "Connections that wait for keys.",
     )
-        .gauge("redis_blocked_clients"),
+    .gauge("redis_blocked_clients"),
     is(
         "pending_results",
         |f| f.kernel.clients.pending.get().into(),
         "Results of NB* commands that are still to come.",
     )
-        .gauge("tierce_pending_results"),
+    .gauge("tierce_pending_results"),
     is(
         "tracking_clients",
         |f| f.kernel.pubsub.tracker_count().into(),
         "Connections that track keys (`CLIENT TRACKING`).",
     )
-        .gauge("redis_tracking_clients"),
+    .gauge("redis_tracking_clients"),
     is(
         "pubsub_clients",
         |f| f.kernel.clients.count(ClientFlags::PUBSUB).into(),
         "Connections with subscriptions.",
     )
-        .gauge("redis_pubsub_clients"),
+    .gauge("redis_pubsub_clients"),
     always("clients_in_timeout_table", "0", "There is no such table: each connection has a timer.")
         .gauge("redis_clients_in_timeout_table"),
     is(
@@ -66,30 +67,22 @@ pub(super) const CLIENTS: &[Field] = &[
         |f| f.kernel.keyspace.watching().0.into(),
         "Connections that watch keys, none of which has changed.",
     )
-        .gauge("redis_watching_clients"),
-    is(
-        "total_watched_keys",
-        |f| f.kernel.keyspace.watching().1.into(),
-        "Keys that are watched.",
-    )
+    .gauge("redis_watching_clients"),
+    is("total_watched_keys", |f| f.kernel.keyspace.watching().1.into(), "Keys that are watched.")
         .gauge("redis_total_watched_keys"),
     is(
         "total_blocking_keys",
         |f| f.kernel.keyspace.awaited_keys().0.into(),
         "Keys that connections wait for.",
     )
-        .gauge("redis_total_blocking_keys"),
+    .gauge("redis_total_blocking_keys"),
     is(
         "total_blocking_keys_on_nokey",
         |f| f.kernel.keyspace.awaited_keys().1.into(),
         "Those of them whose removal also ends the wait (`XREADGROUP`).",
     )
-        .gauge("redis_total_blocking_keys_on_nokey"),
-    maybe(
-        "paused_reason",
-        |f| paused(f).map(|_| "client_pause".into()),
-        "Why clients are paused.",
-    ),
+    .gauge("redis_total_blocking_keys_on_nokey"),
+    maybe("paused_reason", |f| paused(f).map(|_| "client_pause".into()), "Why clients are paused."),
     maybe(
         "paused_actions",
         |f| paused(f).map(|(mode, _)| mode.into()),
@@ -146,6 +139,20 @@ pub(super) const STATS: &[Field] = &[
         "Connections beyond `maxclients` or the file descriptors.",
     )
         .counter("redis_rejected_connections_total"),
+    is(
+        "http_connections_received",
+        |f| http(f, HttpFigures::accepted),
+        "Connections to `http-port` that were accepted.",
+    )
+    .counter("tierce_http_connections_received_total"),
+    is(
+        "http_connections_rejected",
+        |f| http(f, HttpFigures::refused),
+        "Those beyond `http-maxclients`, and those whose TLS handshake failed.",
+    )
+    .counter("tierce_http_connections_rejected_total"),
+    is("http_requests", |f| http(f, HttpFigures::requests), "Requests to `http-port`.")
+        .counter("tierce_http_requests_total"),
     is(
         "tls_handshakes",
         |f| f.kernel.traffic().handshakes.completed.into(),
@@ -357,6 +364,10 @@ pub(super) const STATS: &[Field] = &[
     is("eventloop_cycles", |f| f.count(Stat::Turns), "Times that a thread was awake.")
         .counter("redis_eventloop_cycles_total"),
 ];
+
+fn http(facts: &Facts<'_>, figure: fn(&HttpFigures) -> u64) -> Value {
+    facts.kernel.http.get().map_or(0, |figures| figure(figures)).into()
+}
 
 fn denied(facts: &Facts<'_>, reason: Reason) -> Value {
     facts.kernel.acl.log.count(reason).into()

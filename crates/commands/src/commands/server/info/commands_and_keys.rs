@@ -1,26 +1,25 @@
 //! Figures of each command, error and database.
 
 use super::facts::Facts;
-use super::field::{Field, Row, each};
+use super::field::{Field, Row, counter, each, gauge};
 use super::value::Value;
 use crate::command::CommandId;
-use crate::metrics::Kind::{Counter, Gauge};
 use crate::stats::percentile;
 
 #[rustfmt::skip]
 pub(super) const COMMAND_STATS: &[Field] = &[each("cmdstat_", command_stats,
         "Of a command, or a request of another protocol (`memcached|get`): calls, microseconds in all and each, calls refused and failed.")
-    .columns(&[
-        ("calls", Counter, "redis_commands_total", "Calls of a command."),
-        ("usec", Counter, "redis_commands_duration_seconds_total", "Seconds that they took."),
-        ("rejected_calls", Counter, "redis_commands_rejected_calls_total", "Calls that were refused before they ran."),
-        ("failed_calls", Counter, "redis_commands_failed_calls_total", "Calls that ended in an error."),
+    .columns(&["cmd"], &[
+        counter("calls", "redis_commands_total", "Calls of a command."),
+        counter("usec", "redis_commands_duration_seconds_total", "Seconds that they took."),
+        counter("rejected_calls", "redis_commands_rejected_calls_total", "Calls that were refused before they ran."),
+        counter("failed_calls", "redis_commands_failed_calls_total", "Calls that ended in an error."),
     ])];
 
 #[rustfmt::skip]
 pub(super) const ERROR_STATS: &[Field] = &[each("errorstat_", error_stats,
         "How often the error with this first word was replied.")
-    .columns(&[("count", Counter, "redis_errors_total", "Replies that were errors, by their first word.")])];
+    .columns(&["err"], &[counter("count", "redis_errors_total", "Replies that were errors, by their first word.")])];
 
 pub(super) const LATENCY_STATS: &[Field] = &[each(
     "latency_percentiles_usec_",
@@ -31,10 +30,10 @@ pub(super) const LATENCY_STATS: &[Field] = &[each(
 #[rustfmt::skip]
 pub(super) const KEYSPACE: &[Field] = &[each("db", databases,
         "Of a database with keys: how many, how many that expire, and in how many milliseconds on average.")
-    .columns(&[
-        ("keys", Gauge, "redis_db_keys", "Keys of a database."),
-        ("expires", Gauge, "redis_db_keys_expiring", "Those of them that have a deadline."),
-        ("avg_ttl", Gauge, "redis_db_avg_ttl_seconds", "Seconds until then on average."),
+    .columns(&["db"], &[
+        gauge("keys", "redis_db_keys", "Keys of a database."),
+        gauge("expires", "redis_db_keys_expiring", "Those of them that have a deadline."),
+        gauge("avg_ttl", "redis_db_avg_ttl_seconds", "Seconds until then on average."),
     ])];
 
 /// Commands that were called.
@@ -57,14 +56,14 @@ fn command_stats(facts: &Facts<'_>) -> Vec<Row> {
             ("rejected_calls", totals.refused.into()),
             ("failed_calls", totals.failed.into()),
         ];
-        Some(Row::new(format!("cmdstat_{name}"), vec![("cmd", name.to_owned())], columns))
+        Some(Row::new(format!("cmdstat_{name}"), vec![name.to_owned()], columns))
     };
     facts.kernel.commands.counted().filter_map(row).collect()
 }
 
 fn error_stats(facts: &Facts<'_>) -> Vec<Row> {
     let row = |(kind, count): (String, u64)| {
-        Row::new(format!("errorstat_{kind}"), vec![("err", kind)], [("count", count.into())])
+        Row::new(format!("errorstat_{kind}"), vec![kind], [("count", count.into())])
     };
     facts.kernel.errors.counts().into_iter().map(row).collect()
 }
@@ -94,7 +93,7 @@ fn databases(facts: &Facts<'_>) -> Vec<Row> {
             ("expires", stats.expires.into()),
             ("avg_ttl", Value::Millis(stats.ttl_mean_ms as i64)),
         ];
-        Row::new(name.clone(), vec![("db", name)], columns)
+        Row::new(name.clone(), vec![name], columns)
     })
     .collect()
 }

@@ -32,23 +32,39 @@ pub(super) enum Metrics {
     None,
     /// One with this name.
     One(Kind, &'static str),
-    /// One for some columns of the rows: column, kind, name, what it says. The labels are those of the row.
-    Columns(&'static [(&'static str, Kind, &'static str, &'static str)]),
+    /// One for some columns of the rows, which differ in these labels.
+    Columns(&'static [&'static str], &'static [Column]),
+}
+
+/// A column of the rows as a metric.
+pub(super) struct Column {
+    pub(super) key: &'static str,
+    pub(super) kind: Kind,
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+}
+
+pub(super) const fn counter(key: &'static str, name: &'static str, about: &'static str) -> Column {
+    Column { key, kind: Kind::Counter, name, about }
+}
+
+pub(super) const fn gauge(key: &'static str, name: &'static str, about: &'static str) -> Column {
+    Column { key, kind: Kind::Gauge, name, about }
 }
 
 /// One of the fields of a [`Source::Each`].
 pub(super) struct Row {
     /// Its name in INFO.
     pub(super) name: String,
-    /// What metrics tell it apart from the others by.
-    pub(super) labels: Vec<(&'static str, String)>,
+    /// What its metrics have for the labels of their columns.
+    pub(super) labels: Vec<String>,
     pub(super) columns: Vec<(String, Value)>,
 }
 
 impl Row {
     pub(super) fn new(
         name: String,
-        labels: Vec<(&'static str, String)>,
+        labels: Vec<String>,
         columns: impl IntoIterator<Item = (&'static str, Value)>,
     ) -> Self {
         let columns = columns.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -105,12 +121,13 @@ impl Field {
         Self { metrics: Metrics::One(Kind::Gauge, name), ..self }
     }
 
-    /// The metrics of the columns of its rows.
+    /// The metrics of columns of its rows, with the names of their labels.
     pub(super) const fn columns(
         self,
-        columns: &'static [(&'static str, Kind, &'static str, &'static str)],
+        labels: &'static [&'static str],
+        columns: &'static [Column],
     ) -> Self {
-        Self { metrics: Metrics::Columns(columns), ..self }
+        Self { metrics: Metrics::Columns(labels, columns), ..self }
     }
 
     /// Its value, of a field that has one.

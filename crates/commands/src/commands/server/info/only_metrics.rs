@@ -2,19 +2,38 @@
 
 use super::commands_and_keys::called;
 use super::facts::Facts;
-use super::field::{Field, Metrics, Row, always, each, is, maybe};
+use super::field::{Column, Field, Metrics, Row, always, each, gauge, is, maybe};
 use super::value::Value;
 use super::{all_fields, value};
+use crate::config::DirectiveId;
 use crate::kernel::Kernel;
-use crate::metrics::Kind::Gauge;
 use crate::metrics::{Durations, Family, Labels, Samples};
 use crate::stats::{percentile, upper_bound_nanos};
+
+/// What tells servers apart: fields of INFO.
+const INSTANCE: [&str; 10] = [
+    "maxmemory_policy",
+    "os",
+    "process_id",
+    "redis_build_id",
+    "redis_mode",
+    "redis_version",
+    "role",
+    "run_id",
+    "tcp_port",
+    "tierce_version",
+];
+
+/// Whom a replica follows.
+const PRIMARY: [&str; 2] = ["master_host", "master_port"];
 
 #[rustfmt::skip]
 pub(super) const ONLY_METRICS: &[Field] = &[
     always("up", "1", "Always 1: the server answers.").gauge("redis_up"),
     is("start_time", |f| f.kernel.started_unix_seconds.into(), "When the server started, in seconds since 1970.")
         .gauge("redis_start_time_seconds"),
+    is("config_io_threads", |f| f.settings().number(const { DirectiveId::of("io-threads") }).into(),
+        "The directive `io-threads`.").gauge("redis_config_io_threads"),
     is("config_maxmemory", |f| f.memory().limit.into(), "The directive `maxmemory`; 0 is no limit.")
         .gauge("redis_config_maxmemory"),
     is("slowlog_length", |f| f.kernel.slowlog.lock().len().into(), "Entries of the slow log.")
@@ -34,15 +53,15 @@ pub(super) const ONLY_METRICS: &[Field] = &[
     maybe("log_unsynced", |f| f.log().map(|log| log.appended.saturating_sub(log.durable).into()),
         "Records of the log that are not on the device yet.").gauge("tierce_log_unsynced_records"),
     each("memory_", memory, "Memory by kind.")
-        .columns(&[("bytes", Gauge, "tierce_memory_bytes", "What the server accounts for, by kind.")]),
+        .columns(&["kind"], &[gauge("bytes", "tierce_memory_bytes", "What the server accounts for, by kind.")]),
     each("instance_info", instance, "What the server is.")
-        .columns(&[("is", Gauge, "redis_instance_info", "What the server is, in labels.")]),
+        .columns(&INSTANCE, &[gauge("is", "redis_instance_info", "What the server is, in labels.")]),
     each("primary", primary, "The link of a replica to its primary.")
-        .columns(&[
-            ("master_link_status", Gauge, "redis_master_link_up", "1 while the stream of the primary arrives."),
-            ("master_last_io_seconds_ago", Gauge, "redis_master_last_io_seconds_ago", "Seconds since something arrived."),
-            ("master_sync_in_progress", Gauge, "redis_master_sync_in_progress", "1 during a full copy."),
-            ("slave_repl_offset", Gauge, "redis_slave_repl_offset", "Bytes of the stream that have been applied."),
+        .columns(&PRIMARY, &[
+            gauge("master_link_status", "redis_master_link_up", "1 while the stream of the primary arrives."),
+            gauge("master_last_io_seconds_ago", "redis_master_last_io_seconds_ago", "Seconds since something arrived."),
+            gauge("master_sync_in_progress", "redis_master_sync_in_progress", "1 during a full copy."),
+            gauge("slave_repl_offset", "redis_slave_repl_offset", "Bytes of the stream that have been applied."),
         ]),
 ];
 
@@ -64,27 +83,14 @@ fn memory(facts: &Facts<'_>) -> Vec<Row> {
         ("startup", report.startup),
     ];
     let row = |(kind, bytes): (&str, usize)| {
-        let labels = vec![("kind", kind.to_owned())];
+        let labels = vec![kind.to_owned()];
         Row::new(format!("memory_{kind}"), labels, [("bytes", bytes.into())])
     };
     kinds.into_iter().map(row).collect()
 }
 
 fn instance(facts: &Facts<'_>) -> Vec<Row> {
-    const LABELS: [&str; 10] = [
-        "maxmemory_policy",
-        "os",
-        "process_id",
-        "redis_build_id",
-        "redis_mode",
-        "redis_version",
-        "role",
-        "run_id",
-        "tcp_port",
-        "tierce_version",
-    ];
-    let label = |name| Some((name, value(facts, name)?.to_string()));
-    let labels = LABELS.into_iter().filter_map(label).collect();
+    let labels = INSTANCE.iter().filter_map(|name| Some(value(facts, name)?.to_string())).collect();
     vec![Row::new("instance_info".to_owned(), labels, [("is", true.into())])]
 }
 
@@ -95,14 +101,28 @@ fn primary(facts: &Facts<'_>) -> Vec<Row> {
         "master_sync_in_progress",
         "slave_repl_offset",
     ];
-    let label = |name| Some((name, value(facts, name)?.to_string()));
-    let labels: Labels = ["master_host", "master_port"].into_iter().filter_map(label).collect();
+    let labels: Vec<_> =
+        PRIMARY.iter().filter_map(|name| Some(value(facts, name)?.to_string())).collect();
     let columns = COLUMNS.into_iter().filter_map(|name| Some((name, value(facts, name)?)));
     match labels.is_empty() {
         true => Vec::new(),
         false => vec![Row::new("primary".to_owned(), labels, columns)],
     }
 }
+
+/// What metrics tell of how long calls took: names, types, and what they say.
+pub(super) const LATENCIES: [(&str, &str, &str); 2] = [
+    (
+        "redis_commands_latencies_usec",
+        "histogram",
+        "Calls of a command by their duration in microseconds (`latency-tracking`).",
+    ),
+    (
+        "redis_latency_percentiles_usec",
+        "summary",
+        "Microseconds that so many percent of the calls of a command took at most (`latency-tracking-info-percentiles`).",
+    ),
+];
 
 /// All figures that are numbers.
 pub(crate) fn families(kernel: &Kernel, now_ms: i64) -> Vec<Family> {
@@ -121,15 +141,16 @@ fn of_field(field: &Field, facts: &Facts<'_>) -> Vec<Family> {
             let samples = number.map(|number| (Labels::new(), number)).into_iter().collect();
             vec![Family { name, help: field.about, samples: Samples::Numbers(kind, samples) }]
         }
-        Metrics::Columns(columns) => {
+        Metrics::Columns(labels, columns) => {
             let rows = field.rows(facts);
-            let family = |&(column, kind, name, help)| {
+            let family = |&Column { key, kind, name, about }: &Column| {
                 let sample = |row: &Row| {
-                    let (_, value) = row.columns.iter().find(|(key, _)| key == column)?;
-                    Some((row.labels.clone(), value.number()?))
+                    let (_, value) = row.columns.iter().find(|(there, _)| there == key)?;
+                    let labels = labels.iter().copied().zip(row.labels.iter().cloned()).collect();
+                    Some((labels, value.number()?))
                 };
                 let samples = rows.iter().filter_map(sample).collect();
-                Family { name, help, samples: Samples::Numbers(kind, samples) }
+                Family { name, help: about, samples: Samples::Numbers(kind, samples) }
             };
             columns.iter().map(family).collect()
         }
@@ -159,16 +180,7 @@ fn latencies(facts: &Facts<'_>) -> Vec<Family> {
         let points = facts.settings().percentiles().iter().map(at).collect();
         summaries.push((labels, Durations { count, sum, points }));
     }
-    vec![
-        Family {
-            name: "redis_commands_latencies_usec",
-            help: "Calls of a command by their duration in microseconds.",
-            samples: Samples::Histograms(histograms),
-        },
-        Family {
-            name: "redis_latency_percentiles_usec",
-            help: "Microseconds that so many percent of the calls of a command took at most.",
-            samples: Samples::Summaries(summaries),
-        },
-    ]
+    let samples = [Samples::Histograms(histograms), Samples::Summaries(summaries)];
+    let family = |((name, _, help), samples)| Family { name, help, samples };
+    LATENCIES.into_iter().zip(samples).map(family).collect()
 }

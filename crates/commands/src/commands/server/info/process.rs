@@ -48,7 +48,7 @@ pub(super) const SERVER: &[Field] = &[
         "1 if more than one thread serves connections.")
         .gauge("redis_io_threads_active"),
     is("threads", |f| f.kernel.workers().into(), "Threads that serve connections.")
-        .gauge("redis_config_io_threads"),
+        .gauge("tierce_threads"),
     is("shards", |f| f.kernel.keyspace.shard_count().into(),
         "Shards of the keyspace, each with a lock.")
         .gauge("tierce_shards"),
@@ -150,7 +150,8 @@ fn in_copy<'f>(f: &'f Facts<'_>) -> Option<&'f Following> {
     f.following().filter(|following| following.link == LinkState::Sync)
 }
 
-pub(super) const CLUSTER: &[Field] = &[always("cluster_enabled", "0", "There is no cluster.").gauge("redis_cluster_enabled")];
+pub(super) const CLUSTER: &[Field] =
+    &[always("cluster_enabled", "0", "There is no cluster.").gauge("redis_cluster_enabled")];
 
 fn seconds(value: f64) -> Value {
     Value::Real(value, 6)
@@ -179,12 +180,17 @@ fn listeners(facts: &Facts<'_>) -> Vec<Row> {
     let tcp = |number: u8, name: &'static str, port: u16| {
         let hosts = bind.iter().map(|host| ("bind", String::from_utf8_lossy(host).into()));
         let hosts = hosts.map(|(key, host): (_, String)| (key, Value::from(host)));
-        let columns = [("name", name.into())].into_iter().chain(hosts).chain([("port", port.into())]);
+        let columns =
+            [("name", name.into())].into_iter().chain(hosts).chain([("port", port.into())]);
         (port != 0).then(|| Row::new(format!("listener{number}"), Vec::new(), columns))
     };
     let unix = startup.unixsocket.as_ref().map(|path| {
         let path = path.display().to_string();
-        Row::new("listener1".to_owned(), Vec::new(), [("name", "unix".into()), ("bind", path.into())])
+        Row::new(
+            "listener1".to_owned(),
+            Vec::new(),
+            [("name", "unix".into()), ("bind", path.into())],
+        )
     });
     let rows = [tcp(0, "tcp", startup.port), unix, tcp(2, "tls", startup.tls_port)];
     rows.into_iter().flatten().collect()
