@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use rustls::ClientConfig;
-use std::sync::Arc;
 use tierce_harness::{Both, Server, tls_config, tls_stream};
 
 use crate::launch;
@@ -103,6 +103,19 @@ fn a_token_is_for_metrics_alone() {
 }
 
 #[test]
+fn web_pages_see_no_metrics() {
+    let http = Both::start(launch(), "http-port");
+    let mut stream = http.connect();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n").expect("sent");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("received");
+    assert_eq!(&answer, b"HTTP/1.1 421");
+    for head in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        assert_eq!(status(&get(&http, "/metrics", head)), "403", "{head}");
+    }
+}
+
+#[test]
 fn users_need_the_right_to_info() {
     let http = Both::start(launch().with("requirepass", "secret"), "http-port");
     let mut c = http.server.connect();
@@ -179,6 +192,18 @@ fn connections_are_encrypted_with_http_tls() {
     assert!(!get(&http, "/healthz", "").contains("alive"));
     c.check("CONFIG SET http-tls no", "+OK");
     assert_eq!(status(&get(&http, "/healthz", "")), "200");
+}
+
+/// Half a handshake holds a connection for `http-timeout` at most.
+#[test]
+fn clients_that_do_not_shake_hands_are_closed() {
+    let launch = launch().with_certificates().with("http-tls", "yes").with("http-timeout", "3");
+    let http = Both::start(launch, "http-port");
+    let mut stream = http.connect();
+    stream.write_all(b"\x16\x03\x01").expect("sent");
+    assert_eq!(stream.read(&mut [0; 8]).expect("the end"), 0);
+    let info = http.server.connect().ask("INFO stats").text().to_owned();
+    assert!(info.contains("http_connections_rejected:1\r\n"), "{info}");
 }
 
 #[test]
