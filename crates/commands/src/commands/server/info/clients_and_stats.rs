@@ -79,7 +79,7 @@ pub(super) const CLIENTS: &[Field] = &[
     is(
         "total_blocking_keys_on_nokey",
         |f| f.kernel.keyspace.awaited_keys().1.into(),
-        "Those of them whose removal also ends the wait (`XREADGROUP`).",
+        "Keys that connections wait for, and whose removal also ends the wait (`XREADGROUP`).",
     )
     .gauge("redis_total_blocking_keys_on_nokey"),
     maybe("paused_reason", |f| paused(f).map(|_| "client_pause".into()), "Why clients are paused."),
@@ -119,7 +119,7 @@ pub(super) const STATS: &[Field] = &[
         .counter("redis_net_output_bytes_total"),
     always("total_net_repl_input_bytes", "0", "There are no replicas.")
         .counter("redis_net_repl_input_bytes_total"),
-    always("total_net_repl_output_bytes", "0", "The same.")
+    always("total_net_repl_output_bytes", "0", "There are no replicas.")
         .counter("redis_net_repl_output_bytes_total"),
     is(
         "instantaneous_input_kbps",
@@ -132,7 +132,7 @@ pub(super) const STATS: &[Field] = &[
         "KiB a second sent recently.",
     ),
     always("instantaneous_input_repl_kbps", "0.00", "There are no replicas."),
-    always("instantaneous_output_repl_kbps", "0.00", "The same."),
+    always("instantaneous_output_repl_kbps", "0.00", "There are no replicas."),
     is(
         "rejected_connections",
         |f| (f.kernel.traffic().dropped + f.totals.get(Stat::RejectedConnections)).into(),
@@ -148,7 +148,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "http_connections_rejected",
         |f| http(f, HttpFigures::refused),
-        "Those beyond `http-maxclients`, and those whose TLS handshake failed.",
+        "Connections to `http-port` beyond `http-maxclients`, and those whose TLS handshake failed.",
     )
     .counter("tierce_http_connections_rejected_total"),
     is("http_requests", |f| http(f, HttpFigures::requests), "Requests to `http-port`.")
@@ -162,7 +162,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "tls_handshakes_resumed",
         |f| f.kernel.traffic().handshakes.resumed.into(),
-        "Those of them by which clients came back with a ticket.",
+        "TLS handshakes by which clients came back with a ticket.",
     )
         .counter("tierce_tls_handshakes_resumed_total"),
     is(
@@ -185,9 +185,9 @@ pub(super) const STATS: &[Field] = &[
         .counter("tierce_tls_errors_total"),
     always("sync_full", "0", "There are no replicas.")
         .gauge("redis_replica_resyncs_full"),
-    always("sync_partial_ok", "0", "The same.")
+    always("sync_partial_ok", "0", "There are no replicas.")
         .gauge("redis_replica_partial_resync_accepted"),
-    always("sync_partial_err", "0", "The same.")
+    always("sync_partial_err", "0", "There are no replicas.")
         .gauge("redis_replica_partial_resync_denied"),
     is(
         "expired_keys",
@@ -279,11 +279,11 @@ pub(super) const STATS: &[Field] = &[
         .gauge("redis_slave_expires_tracked_keys"),
     always("active_defrag_hits", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_hits"),
-    always("active_defrag_misses", "0", "The same.")
+    always("active_defrag_misses", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_misses"),
-    always("active_defrag_key_hits", "0", "The same.")
+    always("active_defrag_key_hits", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_key_hits"),
-    always("active_defrag_key_misses", "0", "The same.")
+    always("active_defrag_key_misses", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_key_misses"),
     always("total_active_defrag_time", "0", "The same."),
     always("current_active_defrag_time", "0", "The same."),
@@ -296,7 +296,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "tracking_total_items",
         |f| f.kernel.keyspace.cached_keys().1.into(),
-        "The same, each key counted once for each client.",
+        "As `tracking_total_keys`, each key counted once for each client.",
     )
         .gauge("redis_tracking_total_items"),
     is(
@@ -321,15 +321,15 @@ pub(super) const STATS: &[Field] = &[
         "Times that input arrived and was served.",
     )
         .counter("redis_total_reads_processed"),
-    is("total_writes_processed", |f| f.count(Stat::Reads), "The same, as each ends with one send.")
+    is("total_writes_processed", |f| f.count(Stat::Reads), "As `total_reads_processed`: each ends with one send.")
         .counter("redis_total_writes_processed"),
     is(
         "io_threaded_reads_processed",
         threaded,
-        "Those of `total_reads_processed` that one of several threads served: all or none.",
+        "`total_reads_processed` if several threads serve connections, otherwise 0.",
     )
         .counter("redis_io_threaded_reads_processed"),
-    is("io_threaded_writes_processed", threaded, "The same for `total_writes_processed`.")
+    is("io_threaded_writes_processed", threaded, "As `io_threaded_reads_processed`.")
         .counter("redis_io_threaded_writes_processed"),
     always(
         "reply_buffer_shrinks",
@@ -357,9 +357,9 @@ pub(super) const STATS: &[Field] = &[
         "Calls of commands that their user may not use.",
     )
         .counter("redis_acl_access_denied_cmd_total"),
-    is("acl_access_denied_key", |f| denied(f, Reason::Key), "The same with keys.")
+    is("acl_access_denied_key", |f| denied(f, Reason::Key), "Calls with keys that their user may not use.")
         .counter("redis_acl_access_denied_key_total"),
-    is("acl_access_denied_channel", |f| denied(f, Reason::Channel), "The same with channels.")
+    is("acl_access_denied_channel", |f| denied(f, Reason::Channel), "Calls with channels that their user may not use.")
         .counter("redis_acl_access_denied_channel_total"),
     is("eventloop_cycles", |f| f.count(Stat::Turns), "Times that a thread was awake.")
         .counter("redis_eventloop_cycles_total"),

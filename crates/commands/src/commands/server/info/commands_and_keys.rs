@@ -11,7 +11,7 @@ pub(super) const COMMAND_STATS: &[Field] = &[each("cmdstat_", command_stats,
         "Of a command, or a request of another protocol (`memcached|get`): calls, microseconds in all and each, calls refused and failed.")
     .columns(&["cmd"], &[
         counter("calls", "redis_commands_total", "Calls of a command."),
-        counter("usec", "redis_commands_duration_seconds_total", "Seconds that they took."),
+        counter("usec", "redis_commands_duration_seconds_total", "Seconds that calls of a command took."),
         counter("rejected_calls", "redis_commands_rejected_calls_total", "Calls that were refused before they ran."),
         counter("failed_calls", "redis_commands_failed_calls_total", "Calls that ended in an error."),
     ])];
@@ -32,8 +32,8 @@ pub(super) const KEYSPACE: &[Field] = &[each("db", databases,
         "Of a database with keys: how many, how many that expire, and in how many milliseconds on average.")
     .columns(&["db"], &[
         gauge("keys", "redis_db_keys", "Keys of a database."),
-        gauge("expires", "redis_db_keys_expiring", "Those of them that have a deadline."),
-        gauge("avg_ttl", "redis_db_avg_ttl_seconds", "Seconds until then on average."),
+        gauge("expires", "redis_db_keys_expiring", "Keys of a database that have a deadline."),
+        gauge("avg_ttl", "redis_db_avg_ttl_seconds", "Seconds until their deadlines on average."),
     ])];
 
 /// Commands that were called.

@@ -39,7 +39,7 @@ pub(super) const MEMORY: &[Field] = &[
     is("allocator_active", |f| f.memory().resident.into(),
         "As `used_memory_rss`: the allocator does not tell what it holds.")
         .gauge("redis_allocator_active_bytes"),
-    is("allocator_resident", |f| f.memory().resident.into(), "The same.")
+    is("allocator_resident", |f| f.memory().resident.into(), "As `used_memory_rss`.")
         .gauge("redis_allocator_resident_bytes"),
     is("total_system_memory", |f| f.memory().total_system.into(), "Memory of the machine.")
         .gauge("redis_total_system_memory_bytes"),
@@ -48,12 +48,12 @@ pub(super) const MEMORY: &[Field] = &[
         "Bytes of the machines that run scripts and functions, one in each thread that has run some.")
         .gauge("redis_memory_used_lua_bytes"),
     is("used_memory_lua_human", |f| human(machines(f)).into(), "The same for people."),
-    is("used_memory_vm_eval", |f| machines(f).into(), "The same.")
+    is("used_memory_vm_eval", |f| machines(f).into(), "As `used_memory_lua`.")
         .gauge("redis_memory_used_vm_eval_bytes"),
     is("used_memory_scripts_eval", |f| f.kernel.scripts.memory_bytes().into(),
         "Bytes of the scripts that EVALSHA finds.")
         .gauge("redis_memory_used_scripts_eval_bytes"),
-    is("number_of_cached_scripts", |f| f.kernel.scripts.len().into(), "How many these are.")
+    is("number_of_cached_scripts", |f| f.kernel.scripts.len().into(), "Scripts that EVALSHA finds.")
         .gauge("redis_number_of_cached_scripts"),
     is("number_of_functions", |f| libraries(f).counts(f.kernel).1.into(), "Functions of libraries.")
         .gauge("redis_number_of_functions"),
@@ -81,22 +81,22 @@ pub(super) const MEMORY: &[Field] = &[
         "Keys whose values are on disk only.")
         .gauge("tierce_spilled_keys"),
     is("spilled_bytes", |f| f.kernel.keyspace.spill_stats().bytes.into(),
-        "Bytes of these values.")
+        "Bytes of the values that are on disk only.")
         .gauge("tierce_spilled_bytes"),
     is("spilled_disk_bytes", |f| cold(f).map_or(0, |(bytes, _)| bytes).into(),
-        "Bytes of the files that they are in.")
+        "Bytes of the files with spilled values.")
         .gauge("tierce_spilled_disk_bytes"),
     is("spilled_disk_live_bytes", |f| cold(f).map_or(0, |(_, live)| live).into(),
-        "Live bytes among these.")
+        "Bytes of these files that are still needed.")
         .gauge("tierce_spilled_disk_live_bytes"),
     is("spilled_reads", |f| f.kernel.keyspace.spill_stats().fetched.into(),
         "Values that were read back from disk.")
         .counter("tierce_spilled_reads_total"),
     is("spilled_reads_late", |f| f.kernel.keyspace.spill_stats().fetched_late.into(),
-        "Of these, while a lock was held.")
+        "Values that were read back while a lock was held.")
         .counter("tierce_spilled_reads_late_total"),
     is("spilled_reads_driver", |f| f.kernel.spill.driver().map_or("none", |driver| driver.name()).into(),
-        "How they are read."),
+        "How values are read back."),
     is("allocator_frag_ratio", |f| Value::Real(f.memory().fragmentation(), 2),
         "As `mem_fragmentation_ratio`.")
         .gauge("redis_allocator_frag_ratio"),
@@ -106,24 +106,24 @@ pub(super) const MEMORY: &[Field] = &[
     always("allocator_rss_ratio", "1.00",
         "`allocator_resident` by `allocator_active`, which are the same here.")
         .gauge("redis_allocator_rss_ratio"),
-    always("allocator_rss_bytes", "0", "Their difference.")
+    always("allocator_rss_bytes", "0", "`allocator_resident` less `allocator_active`, which are the same here.")
         .gauge("redis_allocator_rss_bytes"),
     always("rss_overhead_ratio", "1.00",
         "`used_memory_rss` by `allocator_resident`, which are the same here."),
-    always("rss_overhead_bytes", "0", "Their difference."),
+    always("rss_overhead_bytes", "0", "`used_memory_rss` less `allocator_resident`, which are the same here."),
     is("mem_fragmentation_ratio", |f| Value::Real(f.memory().fragmentation(), 2),
         "`used_memory_rss` by `used_memory`.")
         .gauge("redis_mem_fragmentation_ratio"),
     is("mem_fragmentation_bytes", |f| f.memory().fragmentation_bytes().into(),
-        "Their difference.")
+        "`used_memory_rss` less `used_memory`.")
         .gauge("redis_mem_fragmentation_bytes"),
     is("mem_not_counted_for_evict", |f| f.memory().not_evictable().into(),
         "Memory that eviction cannot free.")
         .gauge("redis_mem_not_counted_for_eviction_bytes"),
     always("mem_replication_backlog", "0", "There are no replicas."),
-    always("mem_total_replication_buffers", "0", "The same.")
+    always("mem_total_replication_buffers", "0", "There are no replicas.")
         .gauge("redis_mem_total_replication_buffers_bytes"),
-    always("mem_clients_slaves", "0", "The same.")
+    always("mem_clients_slaves", "0", "There are no replicas.")
         .gauge("redis_mem_clients_slaves"),
     is("mem_clients_normal", |f| f.memory().clients.into(), "Connections and their buffers.")
         .gauge("redis_mem_clients_normal"),
@@ -142,10 +142,10 @@ pub(super) const MEMORY: &[Field] = &[
         "Values and tables that wait to be freed in the background.")
         .gauge("redis_lazyfree_pending_objects"),
     is("lazyfreed_objects", |f| f.keys().lazily_freed.into(),
-        "Those that have been freed.")
+        "Values and tables that were freed in the background.")
         .counter("redis_lazyfreed_objects_total"),
     is("lazyfree_pending_bytes", |f| f.kernel.keyspace.memory().lazy_free.into(),
-        "Bytes of those that wait.")
+        "Bytes that wait to be freed in the background.")
         .gauge("tierce_lazyfree_pending_bytes"),
 ];
 
@@ -157,7 +157,7 @@ pub(super) const PERSISTENCE: &[Field] = &[
     is("current_cow_peak", |f| snapshot(f).0.into(),
         "The most bytes that the snapshot had to copy."),
     is("current_cow_size", |f| snapshot(f).1.into(),
-        "Bytes that it has copied and not written yet.")
+        "Bytes that the snapshot has copied and not written yet.")
         .gauge("tierce_snapshot_copied_bytes"),
     always("current_cow_size_age", "0", "The size is measured at each INFO."),
     is("current_fork_perc", |f| {
@@ -176,22 +176,22 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Whether a snapshot is being written.")
         .gauge("redis_rdb_bgsave_in_progress"),
     is("rdb_last_save_time", |f| f.kernel.persistence.report().last_save_unix_seconds.into(),
-        "When the last one was complete, in seconds since 1970.")
+        "When the last snapshot was complete, in seconds since 1970.")
         .gauge("redis_rdb_last_save_timestamp_seconds"),
     is("rdb_last_bgsave_status", |f| Value::ok(f.kernel.persistence.report().is_last_ok),
-        "How the last one ended.")
+        "How the last snapshot ended.")
         .gauge("redis_rdb_last_bgsave_status"),
     is("rdb_last_bgsave_time_sec", |f| f.kernel.persistence.report().last_seconds.map_or(-1, |time| time as i64).into(),
-        "How long it took; -1 if there was none.")
+        "Seconds that the last snapshot took; -1 if there was none.")
         .gauge("redis_rdb_last_bgsave_duration_sec"),
     is("rdb_current_bgsave_time_sec", |f| background(f).unwrap_or(-1).into(),
-        "How long the one underway has taken, or -1.")
+        "Seconds that the snapshot underway has taken, or -1.")
         .gauge("redis_rdb_current_bgsave_duration_sec"),
     is("rdb_saves", |f| f.kernel.persistence.report().saves.into(),
         "Snapshots since the start.")
         .counter("redis_rdb_saves_total"),
     is("rdb_last_cow_size", |f| f.kernel.persistence.report().last_extra_bytes.into(),
-        "The most bytes that the last one had to copy.")
+        "The most bytes that the last snapshot had to copy.")
         .gauge("redis_rdb_last_cow_size_bytes"),
     is("rdb_last_load_keys_expired", |f| f.kernel.persistence.report().loaded.expired.into(),
         "Keys of the last file that was loaded which had expired."),
@@ -206,13 +206,13 @@ pub(super) const PERSISTENCE: &[Field] = &[
     always("aof_rewrite_scheduled", "0", "A compaction begins at once when requested.")
         .gauge("redis_aof_rewrite_scheduled"),
     is("aof_last_rewrite_time_sec", |f| seconds(f.compaction().last),
-        "How long the last compaction took; -1 if there was none.")
+        "Seconds that the last compaction took; -1 if there was none.")
         .gauge("redis_aof_last_rewrite_duration_sec"),
     is("aof_current_rewrite_time_sec", |f| seconds(f.compaction().running),
-        "How long the one underway has taken, or -1.")
+        "Seconds that the compaction underway has taken, or -1.")
         .gauge("redis_aof_current_rewrite_duration_sec"),
     is("aof_last_bgrewrite_status", |f| status(f.compaction().failures_in_a_row > 0),
-        "How the last one ended.")
+        "How the last compaction ended.")
         .gauge("redis_aof_last_bgrewrite_status"),
     is("aof_rewrites_consecutive_failures", |f| f.compaction().failures_in_a_row.into(),
         "Compactions that have failed since the last success.")
@@ -227,7 +227,7 @@ pub(super) const PERSISTENCE: &[Field] = &[
     maybe("aof_current_size", |f| Some(f.log()?.bytes.into()), "Bytes of the log.")
         .gauge("redis_aof_current_size_bytes"),
     maybe("aof_base_size", |f| f.log().map(|_| f.compaction().base_bytes.into()),
-        "Its bytes after the last compaction.")
+        "Bytes of the log after the last compaction.")
         .gauge("redis_aof_base_size_bytes"),
     maybe("aof_pending_rewrite", |f| f.log().map(|_| Value::Int(0)),
         "Always 0: a compaction begins when it is asked for.")
@@ -236,7 +236,7 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Always 0: records are written into a file mapped into memory.")
         .gauge("redis_aof_buffer_length"),
     maybe("aof_pending_bio_fsync", |f| f.log().map(|log| (log.durable < log.appended).into()),
-        "Whether some of it has yet to reach the device.")
+        "Whether some of the log has yet to reach the device.")
         .gauge("redis_aof_pending_bio_fsync"),
     maybe("aof_delayed_fsync", |f| f.log().map(|_| f.kernel.durability.delays().into()),
         "How often writes had to wait for a slow sync.")
@@ -246,14 +246,14 @@ pub(super) const PERSISTENCE: &[Field] = &[
     maybe("log_records_durable", |f| Some(f.log()?.durable.into()),
         "The position up to which the log is on the device.")
         .counter("tierce_log_records_durable_total"),
-    maybe("log_syncs", |f| Some(f.log()?.syncs.into()), "How often it was synced.")
+    maybe("log_syncs", |f| Some(f.log()?.syncs.into()), "How often the log was synced.")
         .counter("tierce_log_syncs_total"),
     maybe("log_compaction_bytes_written", |f| f.log().map(|_| f.compaction().bytes_written.into()),
         "Bytes that compactions wrote.")
         .counter("tierce_compaction_written_bytes_total"),
     always("module_fork_in_progress", "0", "There are no modules.")
         .gauge("redis_module_fork_in_progress"),
-    always("module_fork_last_cow_size", "0", "The same.")
+    always("module_fork_last_cow_size", "0", "There are no modules.")
         .gauge("redis_module_fork_last_cow_size"),
 ];
 

@@ -98,7 +98,7 @@ pub(super) const REPLICATION: &[Field] = &[
         f.following()?;
         Some(f.settings().is_on(const { DirectiveId::of("replica-announced") }).into())
     }, "The directive `replica-announced`."),
-    always("connected_slaves", "0", "The same.")
+    always("connected_slaves", "0", "There are no replicas.")
         .gauge("redis_connected_slaves"),
     always("master_failover_state", "no-failover", "The same."),
     is("master_replid", |f| match f.following().and_then(|of| of.place) {
@@ -120,7 +120,7 @@ pub(super) const REPLICATION: &[Field] = &[
         .gauge("redis_replication_backlog_bytes"),
     always("repl_backlog_first_byte_offset", "0", "Nothing is kept for replicas.")
         .gauge("redis_repl_backlog_first_byte_offset"),
-    always("repl_backlog_histlen", "0", "The same.")
+    always("repl_backlog_histlen", "0", "Nothing is kept for replicas.")
         .gauge("redis_repl_backlog_history_bytes"),
 ];
 
@@ -132,12 +132,12 @@ pub(super) const CPU: &[Field] = &[
         .counter("redis_cpu_user_seconds_total"),
     always("used_cpu_sys_children", "0.000000", "There are no child processes.")
         .counter("redis_cpu_sys_children_seconds_total"),
-    always("used_cpu_user_children", "0.000000", "The same.")
+    always("used_cpu_user_children", "0.000000", "There are no child processes.")
         .counter("redis_cpu_user_children_seconds_total"),
     is("used_cpu_sys_main_thread", |f| seconds(f.cpu_of_main().system),
-        "Of the process' first thread, which serves no connections.")
+        "Seconds of the process' first thread in the kernel; it serves no connections.")
         .counter("redis_cpu_sys_main_thread_seconds_total"),
-    is("used_cpu_user_main_thread", |f| seconds(f.cpu_of_main().user), "The same in the program.")
+    is("used_cpu_user_main_thread", |f| seconds(f.cpu_of_main().user), "Seconds of the process' first thread in the program.")
         .counter("redis_cpu_user_main_thread_seconds_total"),
 ];
 
