@@ -211,7 +211,8 @@ fn an_encrypted_port_needs_a_certificate() {
     let server = launch().start();
     let mut c = server.connect();
     let port = tierce_harness::free_port();
-    let reply = c.ask(&format!("CONFIG SET http-tls yes http-port {port}")).to_string();
+    let reply =
+        c.ask(&format!("CONFIG SET http-tls yes tls-auth-clients no http-port {port}")).to_string();
     assert!(reply.contains("tls-cert-file is needed"), "{reply}");
     assert_eq!(http_threads(&server), 0);
 }
