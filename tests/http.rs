@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use tierce_harness::{Both, Launch, free_port, wait_until};
+use tierce_harness::{Both, Connection, Launch, free_port, wait_until};
 
 use crate::launch;
 
@@ -247,6 +247,35 @@ fn clients_that_send_slowly_are_closed() {
         let rest = read_to_end(stream);
         assert!(!rest.starts_with(b"HTTP/1.1 200"), "{}", rest.escape_ascii());
     }
+}
+
+/// Nor does a client that takes nothing of its reply.
+#[test]
+fn clients_that_read_nothing_are_closed() {
+    let http = with(launch().with("http-timeout", "3").with("http-max-body", "64mb"));
+    let mut admin = http.server.connect();
+    let has_clients = |admin: &mut Connection, count: &str| {
+        admin.ask("INFO clients").text().contains(&format!("http_clients:{count}\r\n"))
+    };
+    check(&http, "POST /set/k", "", &vec![b'x'; 32 << 20], (200, r#"{"result":"OK"}"#));
+    let mut idle = http.connect();
+    idle.write_all(format!("GET /get/k HTTP/1.1\r\n{LOCAL}\r\n").as_bytes()).expect("sent");
+    let mut first = [0; 15];
+    idle.read_exact(&mut first).expect("the beginning of a reply");
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    wait_until("the client is closed", || has_clients(&mut admin, "0"));
+}
+
+#[test]
+fn heads_that_are_huge_or_ambiguous_are_refused() {
+    let http = start();
+    let long = format!("{LOCAL}X-Long: {}\r\n", "x".repeat(200 << 10));
+    assert_eq!(exchange(&http, &request("GET /get/k", &long, b"")).0, 431);
+    // `request` adds a Content-Length of its own.
+    let twice = format!("{LOCAL}Content-Length: 1\r\n");
+    assert_eq!(exchange(&http, &request("POST /set/k", &twice, b"body")).0, 400);
+    let hosts = format!("{LOCAL}Host: evil.example\r\n");
+    assert_eq!(exchange(&http, &request("GET /get/k", &hosts, b"")).0, 400);
 }
 
 #[test]

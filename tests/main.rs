@@ -86,6 +86,7 @@ mod idle_server_uses_no_cpu;
 mod limits;
 mod many_connections;
 mod memory_goes_back;
+mod metrics;
 mod overload;
 
 // The process.

@@ -29,7 +29,7 @@ use crate::replication::role::{Address, Role};
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
-use crate::stats::{Counters, ErrorCounts, Rates, SpareCounters, Stat, Totals};
+use crate::stats::{Counters, ErrorCounts, HttpFigures, Rates, SpareCounters, Stat, Totals};
 use crate::waiting::{ConnAddress, Patience};
 
 /// Threads for commands that take too long for a worker. Two, so that one of minutes does not hold up all
@@ -94,6 +94,8 @@ pub struct Kernel {
     pub run_id: String,
     /// The service manager that is notified when the process is ready, if there is one.
     pub supervisor: OnceLock<&'static str>,
+    /// What is counted of HTTP, if it was ever listened for.
+    pub http: OnceLock<Arc<HttpFigures>>,
     /// Commands that take too long for a worker.
     pub offload: Offload,
     /// Scripts, and what of them runs.
@@ -227,6 +229,7 @@ impl Kernel {
             started_unix_seconds: crate::clock::unix_ms() / 1000,
             run_id: random_hex(),
             supervisor: OnceLock::new(),
+            http: OnceLock::new(),
             offload: Offload::default(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),

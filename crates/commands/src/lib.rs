@@ -63,6 +63,7 @@ mod commands;
 
 pub mod kernel;
 pub mod meter;
+pub mod metrics;
 pub mod monitors;
 pub mod offload;
 pub mod scripting;

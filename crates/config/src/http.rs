@@ -13,11 +13,13 @@ const HOSTS: DirectiveId = DirectiveId::of("http-hosts");
 const ORIGINS: DirectiveId = DirectiveId::of("http-origins");
 const MAXCLIENTS: DirectiveId = DirectiveId::of("http-maxclients");
 const MAX_BODY: DirectiveId = DirectiveId::of("http-max-body");
+const TLS: DirectiveId = DirectiveId::of("http-tls");
+const METRICS_TOKEN: DirectiveId = DirectiveId::of("http-metrics-token");
 const TIMEOUT: DirectiveId = DirectiveId::of("http-timeout");
 
 impl Settings {
-    /// The directives that say where HTTP is spoken.
-    pub const HTTP_ADDRESSES: [DirectiveId; 2] = [PORT, BIND];
+    /// The directives that say where HTTP is spoken, and whether it is encrypted.
+    pub const HTTP_ADDRESSES: [DirectiveId; 3] = [PORT, BIND, TLS];
 
     /// The TCP port for HTTP, 0 for none.
     pub fn http_port(&self) -> u16 {
@@ -43,6 +45,16 @@ impl Settings {
     /// Whether scripts of web pages of this origin may use it.
     pub fn allows_http_origin(&self, origin: &[u8]) -> bool {
         self.list(ORIGINS).iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
+    /// Whether HTTP is spoken, and encrypted.
+    pub fn has_https(&self) -> bool {
+        self.is_on(TLS) && self.http_port() != 0
+    }
+
+    /// The token for metrics alone; empty for none.
+    pub fn http_metrics_token(&self) -> &[u8] {
+        self.text(METRICS_TOKEN)
     }
 
     /// Connections at a time.

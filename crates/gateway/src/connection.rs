@@ -24,7 +24,8 @@ use tierce_engine::clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use crate::gateway::Shared;
 use crate::routes::Routes;
@@ -36,25 +37,47 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Closes a connection for which there is no place.
-pub(crate) fn turn_away(stream: &TcpStream) {
-    let _ = stream.try_write(TOO_MANY);
+/// Closes a connection for which there is no place. One that is to be encrypted hears nothing: that would take a
+/// handshake.
+pub(crate) fn turn_away(stream: &TcpStream, is_encrypted: bool) {
+    if !is_encrypted {
+        let _ = stream.try_write(TOO_MANY);
+    }
 }
 
-/// Serves a connection until it ends.
+/// Serves a connection until it ends, encrypted if there is something to encrypt it with.
 pub(crate) async fn serve(
     shared: &Shared,
     service: Routes,
-    stream: TcpStream,
+    (stream, tls): (TcpStream, Option<TlsAcceptor>),
     peer: SocketAddr,
-    mut is_ending: watch::Receiver<bool>,
+    is_ending: watch::Receiver<bool>,
 ) {
     let limit = shared.config.settings().http_timeout();
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let client = Arc::new(client(peer, local));
+    let Some(tls) = tls else {
+        return serve_http(shared, service, (stream, client), limit, is_ending).await;
+    };
+    match timeout(limit, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_http(shared, service, (stream, client), limit, is_ending).await,
+        // What is wrong with a handshake ends its connection, and concerns no other.
+        _ => shared.figures.refuse(),
+    }
+}
+
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
+    shared: &Shared,
+    service: Routes,
+    (stream, client): (S, Arc<Client>),
+    limit: Duration,
+    mut is_ending: watch::Receiver<bool>,
+) {
     let service = TowerToHyperService::new(service);
+    let figures = Arc::clone(&shared.figures);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        figures.request();
         request.extensions_mut().insert(Arc::clone(&client));
         service.call(request)
     });
@@ -84,15 +107,15 @@ fn client(peer: SocketAddr, laddr: String) -> Client {
 }
 
 /// A stream whose peer may not take nothing for too long.
-struct Patient {
-    stream: TcpStream,
+struct Patient<S> {
+    stream: S,
     limit: Duration,
     /// When its patience ends, while something is to be sent.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    fn new(stream: TcpStream, limit: Duration) -> Self {
+impl<S> Patient<S> {
+    fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, deadline: None }
     }
 
@@ -112,7 +135,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -122,7 +145,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -48,6 +48,12 @@ pub(crate) async fn identify(
     })
 }
 
+/// The token of the header Authorization, if its scheme is `Bearer`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = parts(headers)?;
+    scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
+}
+
 fn parts(headers: &HeaderMap) -> Option<(&[u8], &[u8])> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let blank = value.iter().position(|&byte| byte == b' ')?;

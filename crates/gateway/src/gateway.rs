@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,11 +12,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 use tierce_commands::kernel::Kernel;
+use tierce_commands::stats::HttpFigures;
 use tierce_config::{Config, Settings};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::connection;
 use crate::routes;
@@ -63,7 +66,9 @@ pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,
     is_ending: AtomicBool,
-    connections: AtomicUsize,
+    pub(crate) figures: Arc<HttpFigures>,
+    /// What connections are encrypted with, if they are.
+    tls: Mutex<Option<TlsAcceptor>>,
 }
 
 impl Shared {
@@ -99,17 +104,22 @@ impl Gateway {
             config,
             kernel: OnceLock::new(),
             is_ending: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
+            figures: Arc::default(),
+            tls: Mutex::new(None),
         };
         Self { shared: Arc::new(shared), running: Mutex::new(None) }
     }
 
-    /// Listens where `settings` say. Connections of listeners that stay, and those that are there, go on; without a port
+    /// Listens where `settings` say; new connections are encrypted with `tls`, if it is there. Connections of listeners that stay, and those that are there, go on; without a port
     /// they are closed. Until [`Gateway::serve`] only the health of the server is told.
     ///
     /// # Errors
     /// When an address cannot be had, or a thread; it listens where it did then.
-    pub fn listen(&self, settings: &Settings) -> Result<(), ListenError> {
+    pub fn listen(
+        &self,
+        settings: &Settings,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Result<(), ListenError> {
         let mut running = self.running.lock();
         let wanted = addresses(settings)?;
         let present = running.as_ref().map_or(&[][..], |running| &running.present);
@@ -132,6 +142,7 @@ impl Gateway {
             }
             return Ok(());
         }
+        *self.shared.tls.lock() = tls.map(TlsAcceptor::from);
         let failed = |error| ListenError { address: listeners[0].0.to_string(), error };
         let clones: io::Result<Vec<_>> = listeners.iter().map(|(_, it)| it.try_clone()).collect();
         let clones = clones.map_err(failed)?;
@@ -159,6 +170,7 @@ impl Gateway {
 
     /// Serves commands from now on. A second call has no effect.
     pub fn serve(&self, kernel: KernelHandle) {
+        let _ = kernel.http.set(Arc::clone(&self.shared.figures));
         let _ = self.shared.kernel.set(kernel);
     }
 
@@ -279,14 +291,15 @@ impl Accepting {
                 tokio::time::sleep(ACCEPT_RESTS).await;
                 continue;
             };
+            let tls = self.shared.tls.lock().clone();
             let Some(place) = Place::take(&self.shared) else {
-                connection::turn_away(&stream);
+                connection::turn_away(&stream, tls.is_some());
                 continue;
             };
             let (shared, is_ending) = (Arc::clone(&self.shared), self.is_ending.clone());
             let (service, open) = (self.service.clone(), self.open.clone());
             tokio::spawn(async move {
-                connection::serve(&shared, service, stream, peer, is_ending).await;
+                connection::serve(&shared, service, (stream, tls), peer, is_ending).await;
                 drop((place, open));
             });
         }
@@ -300,16 +313,17 @@ impl Place {
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let max = shared.config.settings().http_maxclients();
         // One thread accepts, so nothing comes between.
-        if shared.connections.load(Relaxed) >= max {
+        if shared.figures.connections() >= max as u64 {
+            shared.figures.refuse();
             return None;
         }
-        shared.connections.fetch_add(1, Relaxed);
+        shared.figures.open();
         Some(Self(Arc::clone(shared)))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.0.figures.close();
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP beside the event loops: commands as JSON, and health.
+//! HTTP beside the event loops: commands as JSON, health, and metrics.
 //!
 //! One listener (`http-port`) on a thread of its own with a small tokio runtime, off the data path. It calls the command
 //! kernel directly, as a caller with the rights of a user. `docs/http.md` says what clients see, and
@@ -15,6 +15,7 @@
 //! | `execute` | commands, at once or on a thread that may wait |
 //! | `reply` | replies as JSON |
 //! | `health` | `/healthz` and `/readyz` |
+//! | `metrics` | `/metrics` for Prometheus |
 //!
 //! **Invariant:** the runtime's thread waits for no lock that a command holds for long: what may wait or take long runs
 //! on one of its few threads for that.
@@ -30,6 +31,7 @@ pub mod fuzzing;
 mod gateway;
 mod guard;
 mod health;
+mod metrics;
 mod reply;
 mod request;
 mod routes;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::Client;
+use tierce_commands::kernel::Kernel;
 use tokio::time::timeout;
 
 use crate::credentials;
@@ -21,6 +23,7 @@ use crate::failure::{Failure, json};
 use crate::gateway::Shared;
 use crate::guard;
 use crate::health;
+use crate::metrics;
 use crate::reply::{self, Strings};
 use crate::request;
 
@@ -49,6 +52,7 @@ pub(crate) fn routes(shared: Arc<Shared>) -> Routes {
         .route("/multi-exec", post(|state, request| commands(state, request, Form::Transaction)))
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
         .fallback(|state, request| commands(state, request, Form::Argument))
         .layer(guard)
         .with_state(shared)
@@ -56,6 +60,34 @@ pub(crate) fn routes(shared: Arc<Shared>) -> Routes {
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     health::readiness(shared.kernel().map(|kernel| &***kernel)).into_response()
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    measure(&shared, &head).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn measure(shared: &Shared, request: &Parts) -> Result<Response, Failure> {
+    let Some(kernel) = shared.kernel() else { return metrics::response(None) };
+    if !metrics::has_token(&request.headers, shared.config.settings().http_metrics_token()) {
+        let client = request.extensions.get::<Arc<Client>>().ok_or_else(no_connection)?;
+        refuse_in_protected_mode(kernel, client)?;
+        let rights = credentials::identify(kernel, client, &request.headers).await?;
+        metrics::check_rights(kernel, &rights)?;
+    }
+    metrics::response(Some(kernel))
+}
+
+fn no_connection() -> Failure {
+    Failure::closing(StatusCode::SERVICE_UNAVAILABLE, "ERR there is no connection")
+}
+
+fn refuse_in_protected_mode(kernel: &Kernel, client: &Client) -> Result<(), Failure> {
+    if !kernel.is_protected_from(client) {
+        return Ok(());
+    }
+    let text = "DENIED protected mode is on and no password is set: only clients on this machine are accepted";
+    Err(Failure::closing(StatusCode::FORBIDDEN, text))
 }
 
 async fn commands(State(shared): State<Arc<Shared>>, request: Request, form: Form) -> Response {
@@ -76,11 +108,8 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
         return Err(Failure::closing(StatusCode::METHOD_NOT_ALLOWED, "ERR use GET or POST"));
     }
     let client = head.extensions.get::<Arc<Client>>().cloned();
-    let client = client.ok_or_else(|| unready("ERR there is no connection"))?;
-    if kernel.is_protected_from(&client) {
-        let text = "DENIED protected mode is on and no password is set: only clients on this machine are accepted";
-        return Err(Failure::closing(StatusCode::FORBIDDEN, text));
-    }
+    let client = client.ok_or_else(no_connection)?;
+    refuse_in_protected_mode(kernel, &client)?;
     // Before the body: strangers cannot fill the memory.
     let rights = credentials::identify(kernel, &client, &head.headers).await?;
     let strings = Strings::of(&head.headers)?;

@@ -372,6 +372,7 @@ impl Keyspace {
             stats.expired += slot.stats.expired.get();
             stats.evicted += slot.stats.evicted.get();
             stats.changes += slot.stats.changes.get();
+            stats.lock_waits += slot.stats.lock_waits.get();
         }
         stats
     }

@@ -272,8 +272,15 @@ pub(crate) struct Held<'k> {
 impl<'k> Held<'k> {
     #[inline]
     pub(crate) fn lock(slots: &'k [Slot], index: usize) -> Self {
+        Self::try_lock(slots, index).unwrap_or_else(|| Self::wait(slots, index))
+    }
+
+    #[cold]
+    fn wait(slots: &'k [Slot], index: usize) -> Self {
         let slot = &slots[index];
-        Self { index, shard: slot.shard.lock(), stats: &slot.stats }
+        let held = Self { index, shard: slot.shard.lock(), stats: &slot.stats };
+        held.stats.lock_waits.add(1);
+        held
     }
 
     /// Locks the shard if it is free.

@@ -79,6 +79,8 @@ pub(crate) struct ShardStats {
     /// Values that came back, and those of them that a command waited for under a lock.
     pub(crate) fetched: Counter,
     pub(crate) fetched_late: Counter,
+    /// Times that a thread found the shard locked, and waited.
+    pub(crate) lock_waits: Counter,
     /// Where the search for the coldest entry continues: a
     /// [`ClockHand`](crate::coldest::ClockHand).
     pub(crate) clock_hand: Counter,
@@ -104,6 +106,7 @@ impl ShardStats {
             fetched: Counter::default(),
             fetched_late: Counter::default(),
             told_bytes: Counter::default(),
+            lock_waits: Counter::default(),
             clock_hand: Counter::default(),
             watched_keys: Counter::default(),
             awaited_keys: Counter::default(),
@@ -133,6 +136,8 @@ pub struct Stats {
     pub evicted: u64,
     /// Changes to keys since the start, whatever was reset.
     pub changes: u64,
+    /// Times that a thread waited for the lock of a shard since the start, whatever was reset.
+    pub lock_waits: u64,
     /// Nanoseconds that the reaper has spent on expiry since the start, whatever was reset.
     pub expiry_nanos: u64,
     /// Values and tables that the reaper has freed since the start, whatever was reset.

@@ -249,7 +249,7 @@ impl Instance {
         let listening = Listening::start(&startup)?;
         // Before the data are loaded: it tells that they are.
         let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
-        gateway.listen(&config.settings())?;
+        gateway.listen(&config.settings(), https(&config.settings(), tls.as_ref()))?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
         let opening = Opening::begin(Arc::clone(&config), &startup, &disk, log, spilled)?;
         let (engine, workers) = (Arc::clone(opening.engine()), startup.threads.get());
@@ -677,14 +677,21 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
-/// Lets CONFIG SET open and close the listener for HTTP. What requests look at is looked up by each of them.
+/// What HTTP is encrypted with, if it is.
+fn https(settings: &Settings, tls: Option<&TlsSettings>) -> Option<Arc<rustls::ServerConfig>> {
+    tls.filter(|_| settings.has_https()).map(|tls| Arc::clone(&tls.config))
+}
+
+/// Lets CONFIG SET open and close the listener for HTTP, and read its certificates anew. What requests look at is looked up by each of them.
 fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
     let (weak, gateway) = (Arc::downgrade(server), Arc::downgrade(gateway));
-    server.config.on_change(Settings::HTTP_ADDRESSES, move |settings| {
+    let directives = Settings::HTTP_ADDRESSES.into_iter().chain(tls::DIRECTIVES);
+    server.config.on_change(directives, move |settings| {
         let (Some(server), Some(gateway)) = (weak.upgrade(), gateway.upgrade()) else {
             return Ok(());
         };
-        gateway.listen(settings).map_err(|error| {
+        let tls = tls::load(settings).map_err(|error| error.to_string())?;
+        gateway.listen(settings, https(settings, tls.as_ref())).map_err(|error| {
             server.log.warning(format_args!("Speaking HTTP as before: {error}"));
             format!("Unable to listen on this port. {error}")
         })

@@ -21,7 +21,7 @@ const LICENCES: [&str; 8] =
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Crates of which there are several versions, and why that is tolerated.
-const SEVERAL_VERSIONS: [(&str, &[&str], &str); 3] = [
+const SEVERAL_VERSIONS: [(&str, &[&str], &str); 6] = [
     (
         "cpufeatures",
         &["0.2.17", "0.3.1"],
@@ -31,6 +31,21 @@ const SEVERAL_VERSIONS: [(&str, &[&str], &str); 3] = [
         "getrandom",
         &["0.2.17", "0.4.3"],
         "ring keeps the interface of 0.2; proptest's rand has the new one",
+    ),
+    (
+        "lock_api",
+        &["0.4.14", "0.5.0"],
+        "prometheus still has the parking_lot before, for the registry that is not used",
+    ),
+    (
+        "parking_lot",
+        &["0.12.5", "0.13.0"],
+        "prometheus still has the parking_lot before, for the registry that is not used",
+    ),
+    (
+        "parking_lot_core",
+        &["0.9.12", "0.10.0"],
+        "prometheus still has the parking_lot before, for the registry that is not used",
     ),
     (
         "rand_core",

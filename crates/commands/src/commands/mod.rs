@@ -15,7 +15,7 @@ mod options;
 mod pubsub;
 mod replication;
 mod scripting;
-mod server;
+pub(crate) mod server;
 mod sets;
 mod sort;
 mod sorted_sets;

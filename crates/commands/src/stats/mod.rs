@@ -3,11 +3,13 @@
 mod counters;
 mod errors;
 mod histogram;
+mod http;
 mod rate;
 mod spare;
 
 pub use self::counters::{Counters, Stat, Totals};
 pub use self::errors::ErrorCounts;
 pub use self::histogram::{percentile, upper_bound_nanos};
+pub use self::http::HttpFigures;
 pub use self::rate::Rates;
 pub use self::spare::SpareCounters;

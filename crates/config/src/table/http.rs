@@ -16,10 +16,10 @@ const BODY_BYTES_MAX: u64 = 1 << 30;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("http-port", PORT, "0",
-        "TCP port for HTTP: commands as JSON, and health. 0 does not listen, and costs no thread and no memory.")
+        "TCP port for HTTP: commands as JSON, health, and metrics. 0 does not listen, and costs no thread and no memory.")
         .own("0.1.0"),
     row("http-bind", Kind::List(BIND_MAX), "127.0.0.1 -::1",
-        "Addresses for `http-port`, written as for `bind`. The connections are not encrypted.")
+        "Addresses for `http-port`, written as for `bind`. Connections are encrypted with `http-tls`.")
         .own("0.1.0"),
     row("http-hosts", Kind::List(NAMES_MAX), "",
         "Names besides `localhost` and IP addresses by which clients may reach `http-port` (the Host header, without \
@@ -29,6 +29,13 @@ pub(super) const ROWS: &[Directive] = &[
         "Origins of web pages whose scripts may use `http-port`, such as `https://app.example`. Pages of all others \
          are refused.")
         .own("0.1.0"),
+    row("http-tls", Kind::Bool, "no",
+        "Whether connections to `http-port` are encrypted, with the certificates and settings of `tls-port`.")
+        .own("0.1.0"),
+    row("http-metrics-token", Kind::Text, "",
+        "Token for `/metrics` alone (`Authorization: Bearer TOKEN`). Without it users with the right to run INFO get \
+         them.")
+        .own("0.1.0").secret(),
     row("http-maxclients", Kind::Int(1, 65_535), "256",
         "Connections to `http-port` at a time, besides `maxclients`. More are answered 503 and closed.")
         .own("0.1.0"),

@@ -98,7 +98,7 @@ pub enum TlsError {
 /// When a file or a directive is wrong.
 pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
     let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
-    if ports == [0; 3] {
+    if ports == [0; 3] && !settings.has_https() {
         return Ok(None);
     }
     Ok(Some(TlsSettings {

@@ -3,6 +3,7 @@
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
+use super::info::{self, Facts, Value};
 use super::{help, help_spec};
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, no_arguments};
 use crate::commands::cursor::Options;
@@ -136,56 +137,61 @@ fn purge(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
+/// Names of MEMORY STATS, and of the figures that they show.
+const STATS: &[(&str, &str)] = &[
+    ("peak.allocated", "used_memory_peak"),
+    ("total.allocated", "used_memory"),
+    ("startup.allocated", "used_memory_startup"),
+    ("replication.backlog", "mem_replication_backlog"),
+    ("clients.slaves", "mem_clients_slaves"),
+    ("clients.normal", "mem_clients_normal"),
+    ("clients.messages", "mem_clients_messages"),
+    ("tracking.keys", "mem_tracking_keys"),
+    ("cluster.links", "mem_cluster_links"),
+    ("aof.buffer", "mem_aof_buffer"),
+    ("lua.caches", "used_memory_scripts_eval"),
+    ("functions.caches", "used_memory_functions"),
+    ("overhead.total", "used_memory_overhead"),
+    ("keys.count", "keys"),
+    ("keys.bytes-per-key", "bytes_per_key"),
+    ("dataset.bytes", "used_memory_dataset"),
+    ("dataset.percentage", "used_memory_dataset_perc"),
+    ("peak.percentage", "used_memory_peak_perc"),
+    ("allocator.allocated", "allocator_allocated"),
+    ("allocator.active", "allocator_active"),
+    ("allocator.resident", "allocator_resident"),
+    ("allocator-fragmentation.ratio", "allocator_frag_ratio"),
+    ("allocator-fragmentation.bytes", "allocator_frag_bytes"),
+    ("allocator-rss.ratio", "allocator_rss_ratio"),
+    ("allocator-rss.bytes", "allocator_rss_bytes"),
+    ("rss-overhead.ratio", "rss_overhead_ratio"),
+    ("rss-overhead.bytes", "rss_overhead_bytes"),
+    ("fragmentation", "mem_fragmentation_ratio"),
+    ("fragmentation.bytes", "mem_fragmentation_bytes"),
+];
+
 fn stats(ctx: &mut Context<'_, '_>) -> Done {
-    let report = MemoryReport::take(ctx.kernel);
-    let keys = ctx.kernel.keyspace.total_len() as usize;
-    let percent = |part: usize, whole: usize| part as f64 * 100.0 / whole.max(1) as f64;
-    let dataset_percent = percent(report.dataset(), report.used() - report.startup);
-    let int = |n: usize| Figure::Int(n as i64);
-    let figures = [
-        ("peak.allocated", int(report.peak)),
-        ("total.allocated", int(report.used())),
-        ("startup.allocated", int(report.startup)),
-        ("replication.backlog", int(0)),
-        ("clients.slaves", int(0)),
-        ("clients.normal", int(report.clients)),
-        ("clients.messages", int(report.messages)),
-        ("tracking.keys", int(report.tracking)),
-        ("cluster.links", int(0)),
-        ("aof.buffer", int(0)),
-        ("lua.caches", int(ctx.kernel.scripts.memory_bytes())),
-        ("functions.caches", int(ctx.kernel.scripts.libraries.memory_bytes(ctx.kernel))),
-        ("overhead.total", int(report.overhead())),
-        ("keys.count", int(keys)),
-        ("keys.bytes-per-key", int(report.dataset() / keys.max(1))),
-        ("dataset.bytes", int(report.dataset())),
-        ("dataset.percentage", Figure::Double(dataset_percent)),
-        ("peak.percentage", Figure::Double(percent(report.used(), report.peak))),
-        ("allocator.allocated", int(report.used())),
-        ("allocator.active", int(report.resident)),
-        ("allocator.resident", int(report.resident)),
-        ("allocator-fragmentation.ratio", Figure::Double(report.fragmentation())),
-        ("allocator-fragmentation.bytes", Figure::Int(report.fragmentation_bytes())),
-        ("allocator-rss.ratio", Figure::Double(1.0)),
-        ("allocator-rss.bytes", int(0)),
-        ("rss-overhead.ratio", Figure::Double(1.0)),
-        ("rss-overhead.bytes", int(0)),
-        ("fragmentation", Figure::Double(report.fragmentation())),
-        ("fragmentation.bytes", Figure::Int(report.fragmentation_bytes())),
-    ];
-    ctx.reply.map(figures.len());
-    for (name, figure) in figures {
+    let facts = Facts::new(ctx.kernel, ctx.now_ms);
+    ctx.reply.map(STATS.len());
+    for (name, field) in STATS {
         ctx.reply.bulk(name.as_bytes());
-        match figure {
-            Figure::Int(value) => ctx.reply.int(value),
-            Figure::Double(value) => ctx.reply.double(value),
+        match info::value(&facts, field) {
+            Some(Value::Real(number, _) | Value::Percent(number)) => ctx.reply.double(number),
+            Some(Value::Int(number)) => ctx.reply.int(number),
+            _ => ctx.reply.int(0),
         }
     }
     Ok(())
 }
 
-/// A value of `MEMORY STATS`.
-enum Figure {
-    Int(i64),
-    Double(f64),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_stands_for_a_figure() {
+        for (name, field) in STATS {
+            assert!(info::all_fields().any(|figure| figure.name == *field), "{name}: {field}");
+        }
+    }
 }

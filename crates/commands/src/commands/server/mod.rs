@@ -7,7 +7,7 @@ mod command;
 mod config;
 mod debug;
 mod durability;
-mod info;
+pub(crate) mod info;
 mod latency;
 mod memory;
 mod module;

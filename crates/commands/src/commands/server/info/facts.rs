@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use super::value::Value;
 use crate::config::Settings;
 use crate::durability::{CompactionFigures, WalFigures};
 use crate::kernel::{Kernel, KeyStats};
@@ -11,7 +12,7 @@ use crate::process::{self, CpuTimes};
 use crate::replication::role::Following;
 use crate::stats::{Stat, Totals};
 
-pub(super) struct Facts<'a> {
+pub(in crate::commands::server) struct Facts<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) totals: Totals,
     pub(super) now_ms: i64,
@@ -26,7 +27,7 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn new(kernel: &'a Kernel, now_ms: i64) -> Self {
+    pub(in crate::commands::server) fn new(kernel: &'a Kernel, now_ms: i64) -> Self {
         Self {
             kernel,
             totals: kernel.totals(),
@@ -51,8 +52,8 @@ impl<'a> Facts<'a> {
         &self.settings
     }
 
-    pub(super) fn count(&self, stat: Stat) -> String {
-        self.totals.get(stat).to_string()
+    pub(super) fn count(&self, stat: Stat) -> Value {
+        self.totals.get(stat).into()
     }
 
     pub(super) fn memory(&self) -> &MemoryReport {

@@ -1,66 +1,164 @@
-//! The fields of INFO, as rows of a table.
+//! The registry of figures, as rows of a table: INFO, metrics and MEMORY STATS read the same rows.
 //!
 //! A row says where its value comes from. A field that this server cannot fill truthfully has no row.
 //! A constant that is true has one, because programs read it.
 
 use super::facts::Facts;
+use super::value::Value;
+use crate::metrics::Kind;
 
-/// A field: its name, where its value comes from, and what it says.
-pub(super) struct Field {
-    pub(super) name: &'static str,
+/// A field: its name, where its value comes from, what it says, and the metrics that it becomes.
+pub(in crate::commands::server) struct Field {
+    pub(in crate::commands::server) name: &'static str,
     pub(super) source: Source,
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test prints it into docs/info.md"))]
     pub(super) about: &'static str,
+    pub(super) metrics: Metrics,
 }
 
 pub(super) enum Source {
     /// Looked up each time.
-    Is(fn(&Facts<'_>) -> String),
+    Is(fn(&Facts<'_>) -> Value),
     /// The same; without a value the field is left out.
-    Maybe(fn(&Facts<'_>) -> Option<String>),
+    Maybe(fn(&Facts<'_>) -> Option<Value>),
     /// Always so.
     Always(&'static str),
     /// Any number of fields, whose names begin with this one.
-    Each(fn(&Facts<'_>) -> Vec<(String, String)>),
+    Each(fn(&Facts<'_>) -> Vec<Row>),
+}
+
+/// What metrics make of a field.
+pub(super) enum Metrics {
+    /// It is no number, or another field says the same.
+    None,
+    /// One with this name.
+    One(Kind, &'static str),
+    /// One for some columns of the rows, which differ in these labels.
+    Columns(&'static [&'static str], &'static [Column]),
+}
+
+/// A column of the rows as a metric.
+pub(super) struct Column {
+    pub(super) key: &'static str,
+    pub(super) kind: Kind,
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+}
+
+pub(super) const fn counter(key: &'static str, name: &'static str, about: &'static str) -> Column {
+    Column { key, kind: Kind::Counter, name, about }
+}
+
+pub(super) const fn gauge(key: &'static str, name: &'static str, about: &'static str) -> Column {
+    Column { key, kind: Kind::Gauge, name, about }
+}
+
+/// One of the fields of a [`Source::Each`].
+pub(super) struct Row {
+    /// Its name in INFO.
+    pub(super) name: String,
+    /// What its metrics have for the labels of their columns.
+    pub(super) labels: Vec<String>,
+    pub(super) columns: Vec<(String, Value)>,
+}
+
+impl Row {
+    pub(super) fn new(
+        name: String,
+        labels: Vec<String>,
+        columns: impl IntoIterator<Item = (&'static str, Value)>,
+    ) -> Self {
+        let columns = columns.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { name, labels, columns }
+    }
+
+    /// `calls=1,usec=2`.
+    fn text(&self) -> String {
+        let columns = self.columns.iter().map(|(key, value)| format!("{key}={value}"));
+        columns.collect::<Vec<_>>().join(",")
+    }
+}
+
+const fn row(name: &'static str, source: Source, about: &'static str) -> Field {
+    Field { name, source, about, metrics: Metrics::None }
 }
 
 pub(super) const fn is(
     name: &'static str,
-    value: fn(&Facts<'_>) -> String,
+    value: fn(&Facts<'_>) -> Value,
     about: &'static str,
 ) -> Field {
-    Field { name, source: Source::Is(value), about }
+    row(name, Source::Is(value), about)
 }
 
 pub(super) const fn maybe(
     name: &'static str,
-    value: fn(&Facts<'_>) -> Option<String>,
+    value: fn(&Facts<'_>) -> Option<Value>,
     about: &'static str,
 ) -> Field {
-    Field { name, source: Source::Maybe(value), about }
+    row(name, Source::Maybe(value), about)
 }
 
 pub(super) const fn always(name: &'static str, value: &'static str, about: &'static str) -> Field {
-    Field { name, source: Source::Always(value), about }
+    row(name, Source::Always(value), about)
 }
 
 pub(super) const fn each(
     name: &'static str,
-    values: fn(&Facts<'_>) -> Vec<(String, String)>,
+    rows: fn(&Facts<'_>) -> Vec<Row>,
     about: &'static str,
 ) -> Field {
-    Field { name, source: Source::Each(values), about }
+    row(name, Source::Each(rows), about)
 }
 
 impl Field {
-    /// Its lines: names with values.
-    pub(super) fn lines(&self, facts: &Facts<'_>) -> Vec<(String, String)> {
-        let one = |value| vec![(self.name.to_owned(), value)];
+    /// The metric of a number that grows until the server ends, or `CONFIG RESETSTAT`.
+    pub(super) const fn counter(self, name: &'static str) -> Self {
+        Self { metrics: Metrics::One(Kind::Counter, name), ..self }
+    }
+
+    /// The metric of a number that goes up and down.
+    pub(super) const fn gauge(self, name: &'static str) -> Self {
+        Self { metrics: Metrics::One(Kind::Gauge, name), ..self }
+    }
+
+    /// The metrics of columns of its rows, with the names of their labels.
+    pub(super) const fn columns(
+        self,
+        labels: &'static [&'static str],
+        columns: &'static [Column],
+    ) -> Self {
+        Self { metrics: Metrics::Columns(labels, columns), ..self }
+    }
+
+    /// Its value, of a field that has one.
+    pub(super) fn value(&self, facts: &Facts<'_>) -> Option<Value> {
         match self.source {
-            Source::Is(value) => one(value(facts)),
-            Source::Maybe(value) => value(facts).map(one).unwrap_or_default(),
-            Source::Always(value) => one(value.to_owned()),
-            Source::Each(values) => values(facts),
+            Source::Is(value) => Some(value(facts)),
+            Source::Maybe(value) => value(facts),
+            Source::Always(text) => Some(Value::parse(text)),
+            Source::Each(_) => None,
+        }
+    }
+
+    /// Its rows, of a field that has some.
+    pub(super) fn rows(&self, facts: &Facts<'_>) -> Vec<Row> {
+        match self.source {
+            Source::Each(rows) => rows(facts),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Its lines in INFO: names with values.
+    pub(super) fn lines(&self, facts: &Facts<'_>) -> Vec<(String, String)> {
+        match self.source {
+            Source::Always(text) => vec![(self.name.to_owned(), text.to_owned())],
+            Source::Each(rows) => {
+                rows(facts).iter().map(|row| (row.name.clone(), row.text())).collect()
+            }
+            _ => {
+                let value = self.value(facts);
+                value.map(|value| (self.name.to_owned(), value.to_string())).into_iter().collect()
+            }
         }
     }
 }

@@ -1,19 +1,23 @@
-//! INFO: a table of fields, and what prints it.
+//! The registry of figures, and INFO, which prints it. `crate::metrics` and MEMORY STATS read the same rows.
 
 mod clients_and_stats;
 mod commands_and_keys;
 mod data;
 mod facts;
 mod field;
+mod only_metrics;
 mod page;
 mod process;
+mod value;
 
 use std::fmt::Write as _;
 
 use tierce_wire::resp::Rest;
 
-use self::facts::Facts;
+pub(super) use self::facts::Facts;
 use self::field::Field;
+pub(crate) use self::only_metrics::families;
+pub(super) use self::value::Value;
 use crate::command::{Done, Flags, Group, Scope, Spec, many};
 use crate::execute::Context;
 
@@ -66,6 +70,16 @@ static SECTIONS: &[Section] = &[
     shown("cluster", "Cluster", process::CLUSTER),
     shown("keyspace", "Keyspace", commands_and_keys::KEYSPACE),
 ];
+
+/// All figures, those that INFO does not list included.
+pub(super) fn all_fields() -> impl Iterator<Item = &'static Field> {
+    SECTIONS.iter().flat_map(|section| section.fields).chain(only_metrics::ONLY_METRICS)
+}
+
+/// The value of a figure by its name.
+pub(super) fn value(facts: &Facts<'_>, name: &str) -> Option<Value> {
+    all_fields().find(|field| field.name == name)?.value(facts)
+}
 
 fn info(ctx: &mut Context<'_, '_>, sections: Rest<'_>) -> Done {
     let wanted = |section: &&Section| {
