@@ -211,7 +211,9 @@ impl Control {
         let mut response = Vec::new();
         loop {
             match pedrokv::Response::read(&response) {
-                pedrokv::Step::Frame { frame, .. } if frame.data.ends_with(b"loading the dataset") => {
+                pedrokv::Step::Frame { frame, .. }
+                    if frame.data.ends_with(b"loading the dataset") =>
+                {
                     return Err(Error::Loading);
                 }
                 pedrokv::Step::Frame { .. } => return Ok(()),

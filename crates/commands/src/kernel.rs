@@ -279,6 +279,11 @@ impl Kernel {
 
     /// Follows a primary from now on, or none. Returns whether that is a change.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
+        if primary.is_none() && self.role.following().is_some() {
+            // Before the first change that is not of the stream.
+            self.keyspace.set_following(false);
+            self.leave_stream();
+        }
         if !self.role.follow(primary.clone(), now_ms) {
             return false;
         }
@@ -291,6 +296,15 @@ impl Kernel {
             None => self.log.notice("This server is a primary now"),
         }
         true
+    }
+
+    /// The data are those of no stream from now on, also after a restart.
+    pub fn leave_stream(&self) {
+        if self.keyspace.stream_place().is_some() {
+            let mut locks = self.keyspace.locks();
+            locks.move_to(None);
+            locks.release();
+        }
     }
 
     /// Tells all workers.

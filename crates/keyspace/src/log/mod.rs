@@ -27,7 +27,7 @@ mod piece;
 pub(crate) mod replay;
 
 pub use checkpoint::{Checkpoint, Pass};
-pub use op::Malformed;
+pub use op::{Malformed, no_place};
 pub use replay::{Replay, ReplayError, Replayed};
 
 /// How what is logged is cut into records.

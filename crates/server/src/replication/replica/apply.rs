@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use tierce_keyspace::DbIndex;
 use tierce_output::Output;
+use tierce_replication::identity::ReplicationId;
 use tierce_replication::link::Place;
 use tierce_wire::resp::Args;
 
@@ -21,6 +23,7 @@ pub(super) struct Applier<'s> {
     caller: Caller,
     output: Output,
     place: Option<Place>,
+    db: DbIndex,
     errors: u64,
 }
 
@@ -38,7 +41,7 @@ impl<'s> Applier<'s> {
     pub(super) fn new(server: &'s Server) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
         let caller = Caller::new(Arc::new(client), true);
-        Self { server, caller, output: Output::new(), place: None, errors: 0 }
+        Self { server, caller, output: Output::new(), place: None, db: DbIndex::ZERO, errors: 0 }
     }
 
     /// One that begins at this place.
@@ -46,9 +49,15 @@ impl<'s> Applier<'s> {
         Self { place: Some(place), ..Self::new(server) }
     }
 
-    /// The stream goes on.
-    pub(super) fn go_on(&mut self, place: Place) {
+    /// The stream goes on, where this database is selected.
+    pub(super) fn go_on(&mut self, place: Place, db: DbIndex) {
         self.place = Some(place);
+        self.caller.db = db;
+    }
+
+    /// The database that is selected at its place.
+    pub(super) fn db(&self) -> DbIndex {
+        self.db
     }
 
     /// What is applied of the stream.
@@ -66,7 +75,9 @@ impl<'s> Applier<'s> {
         }
         let is_exec = name.eq_ignore_ascii_case(b"exec");
         let begin = self.output.mark();
-        self.server.apply(&mut self.caller, args, &mut self.output);
+        let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
+        let place = (*stream.as_bytes(), offset);
+        self.server.apply(&mut self.caller, args, &mut self.output, place);
         let reply = self.output.buffer();
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
         self.output.truncate(begin);
@@ -84,6 +95,7 @@ impl<'s> Applier<'s> {
     fn advance(&mut self, offset: u64) {
         if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
             place.offset = offset;
+            self.db = self.caller.db;
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::{Event, Introduction, Link, LinkError};
 
 use self::apply::{Applied, Applier};
@@ -109,10 +110,13 @@ impl Drop for Follower {
 
 fn run(server: &Server) {
     let mut last_error = String::new();
+    // Selected where the stream was left.
+    let mut db = server.keyspace.stream_place().map_or(DbIndex::ZERO, |place| place.db);
     while let Some(following) = server.role.wait_for_primary() {
         let number = following.number;
-        let mut session = Session::new(server, following);
+        let mut session = Session::new(server, following, db);
         let outcome = session.follow();
+        db = session.db;
         let now_ms = crate::clock::unix_ms();
         let is_current = server.role.update(number, |following| {
             if following.link == LinkState::Connected {
@@ -147,14 +151,16 @@ struct Session<'s> {
     /// When something last arrived.
     heard: Instant,
     acknowledged: Instant,
+    /// The database that is selected at the place that is known.
+    db: DbIndex,
 }
 
 impl<'s> Session<'s> {
-    fn new(server: &'s Server, following: Following) -> Self {
+    fn new(server: &'s Server, following: Following, db: DbIndex) -> Self {
         const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
         let silence_max = Duration::from_secs(server.config.settings().count(TIMEOUT));
         let now = Instant::now();
-        Self { server, following, silence_max, heard: now, acknowledged: now }
+        Self { server, following, silence_max, heard: now, acknowledged: now, db }
     }
 
     /// Changes the figures.
@@ -238,8 +244,31 @@ impl<'s> Session<'s> {
         work: &mut Work<'s>,
         stream: &mut TcpStream,
     ) -> Result<(), FollowError> {
-        let mut wants_answer = false;
-        let mut read_offset = None;
+        let mut told = Told::default();
+        let outcome = self.take_each(link, work, &mut told);
+        // Also of a link that is over: what is applied must not be asked for again.
+        let place = work.applier.place();
+        if let Some(read_offset) = told.read_offset {
+            self.db = work.applier.db();
+            self.note(|following| {
+                following.place = place;
+                following.read_offset = read_offset;
+            })?;
+        }
+        outcome?;
+        if let Some(place) = place.filter(|_| told.wants_answer) {
+            link.acknowledge(place.offset, None);
+            stream.write_all(&link.take_output())?;
+        }
+        Ok(())
+    }
+
+    fn take_each(
+        &mut self,
+        link: &mut Link,
+        work: &mut Work<'s>,
+        told: &mut Told,
+    ) -> Result<(), FollowError> {
         while let Some(event) = link.next()? {
             match event {
                 Event::Copy(place) => {
@@ -264,38 +293,28 @@ impl<'s> Session<'s> {
                     let keys = report.keys;
                     self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
                     work.applier = Applier::at(self.server, place);
-                    wants_answer = true;
+                    self.db = DbIndex::ZERO;
+                    told.wants_answer = true;
                     self.begin_stream(place)?;
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
-                    work.applier.go_on(place);
-                    wants_answer = true;
+                    work.applier.go_on(place, self.db);
+                    told.wants_answer = true;
                     self.begin_stream(place)?;
                 }
                 Event::Command { args, offset } => {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
-                    read_offset = Some(offset);
+                    told.read_offset = Some(offset);
                     match work.applier.apply(args, offset) {
                         Applied::Done => {}
-                        Applied::AskedForOffset => wants_answer = true,
+                        Applied::AskedForOffset => told.wants_answer = true,
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
                     }
                 }
             }
-        }
-        let place = work.applier.place();
-        if let Some(read_offset) = read_offset {
-            self.note(|following| {
-                following.place = place;
-                following.read_offset = read_offset;
-            })?;
-        }
-        if let Some(place) = place.filter(|_| wants_answer) {
-            link.acknowledge(place.offset, None);
-            stream.write_all(&link.take_output())?;
         }
         Ok(())
     }
@@ -306,6 +325,15 @@ impl<'s> Session<'s> {
             (following.place, following.read_offset) = (Some(place), place.offset);
         })
     }
+}
+
+/// What came of some events.
+#[derive(Default)]
+struct Told {
+    /// The primary wants to know how far this replica is.
+    wants_answer: bool,
+    /// Bytes of the stream that have arrived.
+    read_offset: Option<u64>,
 }
 
 /// What a link has under way.
