@@ -498,3 +498,134 @@ fn the_role_is_in_the_file_after_a_rewrite() {
     let text = std::fs::read_to_string(&path).expect("a file");
     assert!(!text.contains(&line), "{text}");
 }
+
+/// A replica on a data directory of its own, which the test keeps.
+fn kept(primary: &Primary, dir: &TempDir) -> Launch {
+    let dir = dir.path().display().to_string();
+    primary.replica().with("dir", &dir).with("appendonly", "yes")
+}
+
+/// Ends a server in good order, or at once.
+#[track_caller]
+fn end(mut server: Server, at_once: bool) {
+    if at_once {
+        server.signal(rustix::process::Signal::KILL);
+    } else {
+        server.signal(rustix::process::Signal::TERM);
+    }
+    server.wait_for_end();
+}
+
+#[test]
+fn a_replica_goes_on_where_its_log_ends() {
+    for at_once in [false, true] {
+        let (primary, dir) = (Primary::new(), TempDir::new());
+        let server = kept(&primary, &dir).start();
+        let mut follower = primary.give_copy(100, &[("n", "5"), ("k", "v")]);
+        follower.wait_for(100);
+        // A place that nothing changed.
+        end(server, at_once);
+        let server = kept(&primary, &dir).start();
+        let (mut follower, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} 101"));
+        follower.send("+CONTINUE\r\n");
+        let select = encode(&["SELECT", "3"]);
+        let change = encode(&["INCR", "n"]);
+        let transaction = [
+            encode(&["MULTI"]),
+            encode(&["SELECT", "4"]),
+            encode(&["LPUSH", "l", "a"]),
+            encode(&["INCR", "n"]),
+            encode(&["EXEC"]),
+        ]
+        .concat();
+        let stream = [select, change.clone(), transaction].concat();
+        follower.send(&stream);
+        let offset = 100 + stream.len() as u64;
+        follower.wait_for(offset);
+        let mut c = server.connect();
+        // The log is compacted, and the place stays.
+        c.check("BGREWRITEAOF", "+Background append only file rewriting started");
+        end(server, at_once);
+        let server = kept(&primary, &dir).start();
+        let (mut follower, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} {}", offset + 1), "at_once: {at_once}");
+        follower.send("+CONTINUE\r\n");
+        // In the database that was selected last.
+        follower.send(&change);
+        follower.wait_for(offset + change.len() as u64);
+        let mut c = server.connect();
+        for (db, n) in [(0, "5"), (3, "1"), (4, "2")] {
+            c.check(&format!("SELECT {db}"), "+OK");
+            c.check("GET n", &format!("{n:?}"));
+        }
+        c.check("LRANGE l 0 -1", r#"["a"]"#);
+    }
+}
+
+#[test]
+fn a_stream_goes_on_in_the_database_that_was_selected() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut follower = primary.give_copy(1, &[]);
+    let select = encode(&["SELECT", "3"]);
+    follower.send(&select);
+    follower.wait_for(1 + select.len() as u64);
+    drop(follower);
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, format!("PSYNC {ID} {}", 2 + select.len()));
+    follower.send("+CONTINUE\r\n");
+    let change = encode(&["SET", "k", "v"]);
+    follower.send(&change);
+    follower.wait_for((1 + select.len() + change.len()) as u64);
+    let mut c = server.connect();
+    c.check("SELECT 3", "+OK");
+    c.check("GET k", r#""v""#);
+}
+
+#[test]
+fn data_that_are_no_longer_those_of_the_stream_are_copied_again() {
+    let (primary, dir) = (Primary::new(), TempDir::new());
+    let server = kept(&primary, &dir).start();
+    primary.give_copy(100, &[("k", "v")]).wait_for(100);
+    let mut c = server.connect();
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("SET k mine", "+OK");
+    end(server, true);
+    // It says that it is a replica, and its data are its own.
+    let server = kept(&primary, &dir).start();
+    let (mut follower, psync) = primary.accept_until_psync();
+    assert_eq!(psync, "PSYNC ? -1");
+    follower.send(format!("+FULLRESYNC {ID} 200\r\n"));
+    follower.send_file(&file(&[("k", "w")]));
+    follower.wait_for(200);
+    end(server, true);
+    // As a primary in between, without a change.
+    let own = launch().with("dir", &dir.path().display().to_string()).with("appendonly", "yes");
+    let server = own.start();
+    server.connect().check("GET k", r#""w""#);
+    end(server, true);
+    let _server = kept(&primary, &dir).start();
+    assert_eq!(primary.accept_until_psync().1, "PSYNC ? -1");
+}
+
+#[test]
+fn a_log_that_was_off_meanwhile_has_no_place() {
+    let (primary, dir) = (Primary::new(), TempDir::new());
+    let server = kept(&primary, &dir).start();
+    let mut follower = primary.give_copy(100, &[("n", "5")]);
+    follower.wait_for(100);
+    let mut c = server.connect();
+    c.check("CONFIG SET appendonly no", "+OK");
+    let change = encode(&["INCR", "n"]);
+    follower.send(&change);
+    follower.wait_for(100 + change.len() as u64);
+    c.check("CONFIG SET appendonly yes", "+OK");
+    wait_until("the new log counts", || {
+        c.ask("INFO persistence").text().contains("aof_rewrite_in_progress:0")
+    });
+    end(server, true);
+    let server = kept(&primary, &dir).start();
+    assert_eq!(primary.accept_until_psync().1, "PSYNC ? -1");
+    server.connect().check("GET n", r#""6""#);
+}

@@ -287,6 +287,11 @@ impl Kernel {
 
     /// Follows a primary from now on, or none. Returns whether that is a change.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
+        if primary.is_none() && self.role.following().is_some() {
+            // Before the first change that is not of the stream.
+            self.keyspace.set_following(false);
+            self.leave_stream();
+        }
         if !self.role.follow(primary.clone(), now_ms) {
             return false;
         }
@@ -310,6 +315,15 @@ impl Kernel {
         let good = self.primary.count_good(lag_max, now_ms) as u64;
         // As in Redis, no lag at all switches it off as well.
         self.role.set_lacks_replicas(lag_max > 0 && good < wanted);
+    }
+
+    /// The data are those of no stream from now on, also after a restart.
+    pub fn leave_stream(&self) {
+        if self.keyspace.stream_place().is_some() {
+            let mut locks = self.keyspace.locks();
+            locks.move_to(None);
+            locks.release();
+        }
     }
 
     /// Tells all workers.

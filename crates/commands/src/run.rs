@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tierce_keyspace::{Origin, ShardLocks, Source};
+use tierce_keyspace::{Origin, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::Args;
 
 use crate::blocking;
 use crate::caller::Caller;
 use crate::clock;
-use crate::command::{Access, Command, Flags};
+use crate::command::{Access, Command, Flags, Scope};
 use crate::durability::SyncPolicy;
 use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
@@ -67,13 +67,22 @@ impl Kernel {
     /// Executes a command of a stream that this server follows. What keeps clients from changing data does not keep
     /// the primary from it, who has changed them already: neither the role nor memory nor a pause. Time stands still
     /// before any deadline, unless the command says when something is to expire from now on.
-    pub fn apply(&self, caller: &mut Caller, args: Args<'_>, output: &mut Output) {
+    ///
+    /// With it, the stream of this name is known up to an offset: what changes is logged with that place.
+    pub fn apply(
+        &self,
+        caller: &mut Caller,
+        args: Args<'_>,
+        output: &mut Output,
+        (stream, offset): ([u8; STREAM_NAME_LEN], u64),
+    ) {
         let Ok(command) = execute::resolve(self, args) else {
             return self.execute(caller, args, output);
         };
         let is_relative = counts_from_now(command.spec.name, args.iter());
         let now_ms = if is_relative { clock::unix_ms() } else { clock::STOPPED_MS };
-        self.run_by(Runs::OfPrimary, command, caller, args, output, now_ms);
+        let by = Runs::OfPrimary { stream, offset };
+        self.run_by(by, command, caller, args, output, now_ms);
     }
 
     /// The same for a call of a known command, at a given time.
@@ -158,7 +167,12 @@ enum Runs<'a> {
     /// Of a program that embeds the kernel: it waits for everything.
     OfProgram,
     /// The same for the stream of a primary, which passes no gates.
-    OfPrimary,
+    OfPrimary {
+        /// The name of the stream.
+        stream: [u8; STREAM_NAME_LEN],
+        /// Bytes of it that are known with this command.
+        offset: u64,
+    },
     /// Beside workers, which must not wait for what it holds.
     Beside {
         /// Whether it stops waiting.
@@ -175,7 +189,7 @@ impl Runs<'_> {
 
     fn mode(self) -> Mode<'static> {
         match self {
-            Self::OfProgram | Self::OfPrimary => Mode::Never,
+            Self::OfProgram | Self::OfPrimary { .. } => Mode::Never,
             Self::Beside { .. } => Mode::Long { to: None },
             Self::AtOnce => Mode::OfProgram,
         }
@@ -196,10 +210,10 @@ impl<'k> Run<'k, '_> {
     fn run(&self, caller: &mut Caller, output: &mut Output) -> Result<(), Refused<'k>> {
         let mut locks = match self.by {
             Runs::Beside { .. } => self.kernel.keyspace.impatient_long_locks(SHARD_PATIENCE),
-            Runs::OfProgram | Runs::OfPrimary | Runs::AtOnce => self.kernel.keyspace.locks(),
+            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => self.kernel.keyspace.locks(),
         };
         locks.set_origin(match self.by {
-            Runs::OfProgram | Runs::OfPrimary => {
+            Runs::OfProgram | Runs::OfPrimary { .. } => {
                 Origin { source: Source::Library, client: caller.client.id }
             }
             Runs::Beside { .. } | Runs::AtOnce => caller.origin(),
@@ -207,7 +221,7 @@ impl<'k> Run<'k, '_> {
         let begin = output.mark();
         let gates = loop {
             let gates = match self.by {
-                Runs::OfPrimary => Gates::read(self.kernel, caller, self.now_ms),
+                Runs::OfPrimary { .. } => Gates::read(self.kernel, caller, self.now_ms),
                 _ => self.pass_gates(caller, &mut locks)?,
             };
             if caller.is_in_transaction() && self.command.is_queued() {
@@ -217,7 +231,12 @@ impl<'k> Run<'k, '_> {
             if gates.has_spilled {
                 self.fetch(caller, &mut locks);
             }
-            match self.enter(caller, &mut locks, output) {
+            let place = self.begin_to_lead(caller, &mut locks);
+            let interrupt = self.enter(caller, &mut locks, output);
+            if let Some(place) = place {
+                self.lead_on(place, caller, &mut locks);
+            }
+            match interrupt {
                 None => break gates,
                 Some(interrupt) => self.retry_after(interrupt, &mut locks)?,
             }
@@ -231,6 +250,29 @@ impl<'k> Run<'k, '_> {
             monitors::show(self.kernel, self.command, caller, self.args);
         }
         Ok(())
+    }
+
+    /// What a command of a primary changes leads to its place in the stream. One that locks its shards one after the
+    /// other makes several records, of which the last one has to have the place: to do it twice does no harm.
+    fn begin_to_lead(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
+        let Runs::OfPrimary { stream, offset } = self.by else { return None };
+        let place = StreamPlace { stream, offset, db: caller.db };
+        if !self.is_stepwise() {
+            locks.lead_to(place);
+        }
+        Some(place)
+    }
+
+    fn lead_on(&self, place: StreamPlace, caller: &Caller, locks: &mut ShardLocks<'k>) {
+        if self.is_stepwise() {
+            locks.move_to(Some(StreamPlace { db: caller.db, ..place }));
+        }
+        locks.release();
+        locks.forget_lead();
+    }
+
+    fn is_stepwise(&self) -> bool {
+        matches!(self.command.spec.scope_of(self.args), Scope::Stepwise)
     }
 
     /// Waits for as long as a gate holds the call back.
@@ -278,7 +320,7 @@ impl<'k> Run<'k, '_> {
             fetch::add_pending_reads(locks, db, self.command, self.args, now_ms, &mut reads)
         };
         debug_assert!(
-            added.is_ok() || !matches!(self.by, Runs::OfProgram | Runs::OfPrimary),
+            added.is_ok() || !matches!(self.by, Runs::OfProgram | Runs::OfPrimary { .. }),
             "these locks are waited for"
         );
         locks.release();
@@ -377,7 +419,7 @@ impl<'k> Run<'k, '_> {
             hashed: &[],
         };
         let interrupt = match by {
-            Runs::OfProgram | Runs::OfPrimary | Runs::AtOnce => context.run(),
+            Runs::OfProgram | Runs::OfPrimary { .. } | Runs::AtOnce => context.run(),
             Runs::Beside { .. } => match context.held_by_program(SHARD_PATIENCE) {
                 Some(busy) => Some(Interrupt::Busy(busy)),
                 None => context.run_late(),
@@ -385,7 +427,7 @@ impl<'k> Run<'k, '_> {
         };
         if interrupt.is_some() {
             debug_assert!(
-                !matches!(by, Runs::OfProgram | Runs::OfPrimary),
+                !matches!(by, Runs::OfProgram | Runs::OfPrimary { .. }),
                 "{} waits for what it needs",
                 command.full_name
             );
@@ -399,7 +441,7 @@ impl<'k> Run<'k, '_> {
                 Runs::AtOnce => {
                     locks.take_ready().into_iter().for_each(|key| kernel.offload.serve(key));
                 }
-                Runs::OfProgram | Runs::OfPrimary | Runs::Beside { .. } => {
+                Runs::OfProgram | Runs::OfPrimary { .. } | Runs::Beside { .. } => {
                     blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);
                 }
             }

@@ -2,7 +2,8 @@
 //! go to disk and come back, after kills and power cuts at many moments.
 //!
 //! What comes back is the state after some prefix of what was done: after a kill of everything that
-//! had returned, after a power cut at least of what had been synced.
+//! had returned, after a power cut at least of what had been synced. Each change leads to a place in a stream, and the
+//! place that comes back is that of the state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,9 @@ use tierce_cask::disk::SimDisk;
 use tierce_cask::{ColdOptions, ColdStore, Durable, Wal, WalMark, WalOptions};
 use tierce_harness::Random;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
-use tierce_keyspace::{Cleaning, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch};
+use tierce_keyspace::{
+    Cleaning, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch, StreamPlace,
+};
 
 const NOW_MS: i64 = 1_000_000;
 const DATABASES: usize = 2;
@@ -41,6 +44,7 @@ fn open(disk: &SimDisk, seed: u64) -> Result<(Arc<Keyspace>, Arc<Log>), tierce_c
     let options =
         Options { shards: 4, databases: DATABASES, seed, log: sink, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+    keyspace.set_following(true);
     let cold_options = ColdOptions { segment_size_bytes: 4 * 4096, open_files_max: 3 };
     let cold = ColdStore::open(Arc::new(disk.clone()), Path::new("/cold"), cold_options)?;
     let cold = Arc::new(cold);
@@ -111,12 +115,13 @@ fn clean(keyspace: &Keyspace, log: &Log) {
     store.remove(&dead).expect("the disk works");
 }
 
-/// Changes a key, or several as one.
-fn change(keyspace: &Keyspace, random: &mut Random) {
+/// Changes a key, or several as one, which leads to this offset of a stream.
+fn change(keyspace: &Keyspace, random: &mut Random, offset: u64) {
     let db = keyspace.db_index(random.u64_below(DATABASES as u64) as usize).expect("a database");
     let names = [[b'k', random.u64_below(12) as u8], [b'k', random.u64_below(12) as u8]];
     let [key, other] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
     let mut locks = keyspace.locks();
+    locks.lead_to(StreamPlace { stream: [b'a'; 40], offset, db: DbIndex::ZERO });
     match random.u64_below(16) {
         0 => _ = locks.db(db, key.hash(), NOW_MS).remove(key),
         1 => _ = locks.db(db, key.hash(), NOW_MS).append(key, b"+more").expect("short"),
@@ -195,7 +200,7 @@ fn run(disk: &SimDisk, seed: u64) -> History {
                     pass = Some((mark, checkpoint));
                 }
             }
-            _ => change(&keyspace, &mut random),
+            _ => change(&keyspace, &mut random, step as u64),
         }
         history.states.push(state(&keyspace));
         history.returned.push((disk.calls(), synced));
@@ -221,9 +226,11 @@ fn check(
         history.states[certain..=latest].contains(&found),
         "{context}: {found:?} is no state of the steps {certain} to {latest}"
     );
+    let offset = keyspace.stream_place().map_or(0, |place| place.offset);
+    assert_eq!(found, history.states[offset as usize], "{context}: the place is {offset}");
     // Life goes on, through another crash.
     let mut random = Random::new(calls);
-    change(&keyspace, &mut random);
+    change(&keyspace, &mut random, 1000);
     let before = state(&keyspace);
     log.with(Wal::sync).expect("the disk works");
     let (again, _) = open(&image.now().after_power_cut(seed), seed)

@@ -7,6 +7,7 @@ use crate::interest::Interest;
 use crate::keyspace::Keyspace;
 use crate::log::pending::{Pending, PendingMark};
 use crate::planted::{self, Fault};
+use crate::stream_place::Due;
 use crate::waiters::Ready;
 use crate::watch::Touched;
 
@@ -18,6 +19,8 @@ pub(crate) struct Effects<'k> {
     origin: Origin,
     /// Operations for the log, if there is one.
     pub(crate) pending: Option<Pending<'k>>,
+    /// The place in a stream that this leads to.
+    pub(crate) due_place: Option<Due>,
     /// Keys that were changed and that a client may wait for. They outlive the locks.
     pub(crate) ready: Ready,
     /// Keys that were changed and are watched.
@@ -37,6 +40,7 @@ impl<'k> Effects<'k> {
             interest,
             origin: Origin::SERVER,
             pending: pending(keyspace, interest),
+            due_place: None,
             ready: Ready::default(),
             touched: Touched::default(),
             events: Events::default(),
@@ -98,7 +102,10 @@ impl<'k> Effects<'k> {
     // as looking.
     #[inline(always)]
     pub(crate) fn commit(&mut self, keyspace: &Keyspace) -> bool {
-        let has_logged = self.pending.as_mut().is_some_and(Pending::append);
+        let has_logged = match self.due_place {
+            None => self.pending.as_mut().is_some_and(Pending::append),
+            Some(_) => self.commit_with_place(keyspace),
+        };
         if !self.events.is_empty() || !self.invalidated.is_empty() {
             self.tell(keyspace);
         }

@@ -27,6 +27,7 @@ use crate::shard::Slot;
 use crate::shard_locks::{BusyPolicy, ShardLocks};
 use crate::snapshot::Backlog;
 use crate::stats::{DbStats, DbTotal, Memory, Stats};
+use crate::stream_place::KnownPlace;
 use crate::waiters::{Forgotten, Sequences, Unserved};
 use crate::watch::Board;
 
@@ -118,6 +119,8 @@ pub struct Keyspace {
     lazy_free: LazyFreeQueue,
     version_base: u64,
     log: Option<Outlet>,
+    /// Where the data are in the stream of a primary.
+    pub(crate) stream_place: KnownPlace,
     /// Bytes of the copies that commands compute from.
     pub(crate) copies_bytes: AtomicU64,
     /// For how long the reaper has looked for what has expired, and removed it, in nanoseconds. Relaxed: a figure.
@@ -179,6 +182,7 @@ impl Keyspace {
             lazy_free: LazyFreeQueue::default(),
             version_base,
             log: log.map(|sink| Outlet::new(sink, log_sizes)),
+            stream_place: KnownPlace::default(),
             copies_bytes: AtomicU64::new(0),
             expiry_nanos: AtomicU64::new(0),
             interest: SharedInterest::default(),

@@ -68,6 +68,7 @@ mod interest;
 mod lazy_free;
 mod shard;
 mod stats;
+mod stream_place;
 mod waiters;
 mod watch;
 
@@ -140,6 +141,7 @@ pub use snapshot::{
 };
 pub use spill::{Cleaning, Fetched, Gathered, LostValues, SpillBatch, SpillStats};
 pub use stats::{DbStats, Memory, Stats};
+pub use stream_place::{STREAM_NAME_LEN, StreamPlace};
 pub use string::{Expiry, NewString};
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 pub use undo::Savepoint;

@@ -22,6 +22,7 @@ use crate::effects::Effects;
 use crate::key::{Key, KeyHash};
 use crate::keyspace::Keyspace;
 use crate::shard::{Held, Locked};
+use crate::stream_place::StreamPlace;
 use crate::usage::{Tracking, Usage};
 
 /// How a thread gets along with others that hold shards for long.
@@ -355,6 +356,27 @@ impl<'k> ShardLocks<'k> {
     pub(crate) fn commit_effects(&mut self) {
         self.has_logged |= self.thread.effects.commit(self.thread.keyspace);
         self.tell_watchers();
+    }
+
+    /// What is done until the locks are released next leads to this place in the stream of a primary. It is logged in
+    /// the first record of that, so that must be one record; not if nothing changes.
+    pub fn lead_to(&mut self, place: StreamPlace) {
+        self.thread.effects.lead_to(Some(place), false);
+    }
+
+    /// The same for what may change nothing, or makes the data those of no stream.
+    pub fn move_to(&mut self, place: Option<StreamPlace>) {
+        self.thread.effects.lead_to(place, true);
+    }
+
+    /// The same place, where another database is selected.
+    pub fn select_in_lead(&mut self, db: DbIndex) {
+        self.thread.effects.select_in_lead(db);
+    }
+
+    /// There is no such change any more.
+    pub fn forget_lead(&mut self) {
+        self.thread.effects.due_place = None;
     }
 
     /// Whether anything that was done with these locks has gone to the log since this was last

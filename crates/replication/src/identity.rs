@@ -42,7 +42,7 @@ impl ReplicationId {
 
     /// The forty characters.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8; ID_LEN] {
         &self.0
     }
 }

@@ -12,7 +12,10 @@ use signal_hook::iterator::Signals;
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::{Disk, OsDisk};
 use tierce_gateway::Gateway;
+use tierce_keyspace::StreamPlace;
 use tierce_net::{Handle, OutputClass, OutputLimit, OutputLimits, Runtime, TlsSettings};
+use tierce_replication::identity::ReplicationId;
+use tierce_replication::link::Place;
 
 use crate::acl::{self, ChannelDefault, FileError, Terms, Users};
 use crate::clients::{PauseMode, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS};
@@ -402,6 +405,7 @@ impl Loops {
         let copies = Copies::start(server)?;
         let stream = Stream::start(server)?;
         notifications::connect(server);
+        go_on_in_stream(server);
         engine.loading.end();
         let follower = Follower::start(server)?;
         let kernel: Arc<Server> = Arc::clone(server);
@@ -561,6 +565,16 @@ enum OfRedis {
     TakeOver,
     /// They are not looked for.
     Leave,
+}
+
+/// A replica goes on where its log ends. A primary leaves the stream of its time as a replica.
+fn go_on_in_stream(server: &Server) {
+    let Some(following) = server.role.following() else { return server.leave_stream() };
+    let Some(StreamPlace { stream, offset, db }) = server.keyspace.stream_place() else { return };
+    let place = ReplicationId::parse(&stream).map(|id| Place { id, offset });
+    let _ = server.role.update(following.number, |following| {
+        (following.place, following.db, following.read_offset) = (place, db, offset);
+    });
 }
 
 /// A log that was never written to takes over what Redis left.

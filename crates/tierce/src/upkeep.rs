@@ -228,11 +228,24 @@ impl RepairArgs {
         let verdict = match result {
             Ok(report) => {
                 print(&repaired(&report));
-                if is_complete(&report) { Verdict::Sound } else { Verdict::Damaged }
+                match is_complete(&report) {
+                    true => Verdict::Sound,
+                    false => self.leave_stream(),
+                }
             }
             Err(error) => impossible("repair", &error),
         };
         verdict.into()
+    }
+}
+
+impl RepairArgs {
+    /// What is left is no copy of a primary's data any more, if it is the log of a replica.
+    fn leave_stream(&self) -> Verdict {
+        match tierce_engine::durability::leave_stream(&self.into) {
+            Ok(()) => Verdict::Damaged,
+            Err(error) => impossible("repair", &error),
+        }
     }
 }
 

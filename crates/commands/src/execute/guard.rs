@@ -114,6 +114,11 @@ impl<'a, 'k> Guard<'a, 'k> {
         self.locks.adopt_broadcast();
     }
 
+    /// Another database is selected in the stream of a primary; see [`ShardLocks::select_in_lead`].
+    pub fn select_in_lead(&mut self, db: DbIndex) {
+        self.locks.select_in_lead(db);
+    }
+
     /// Ends a watch; see [`ShardLocks::unwatch`].
     pub fn unwatch(&mut self, watch: Watch) {
         self.locks.unwatch(watch);

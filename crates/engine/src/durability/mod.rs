@@ -29,7 +29,7 @@ pub use host::{
     CompactionSettings, Host, Operator, SWITCHED_BY_ANOTHER, Severity, Switched, SyncHost,
 };
 pub use log_directory::{LogDirectory, LogOptions, cold_dir, log_dir};
-pub use recovery::{Losses, RecoveryError, recover, replay, was_ever_written};
+pub use recovery::{Losses, RecoveryError, leave_stream, recover, replay, was_ever_written};
 pub use serving::{Durability, Reached};
 pub use tierce_config::SyncPolicy;
 pub use wal_handle::{WalFigures, WalHandle};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tierce_cask::disk::Disk;
+use tierce_cask::disk::{Disk, OsDisk};
 use tierce_cask::{ColdOptions, ColdStore, Wal, WalRecovery};
 use tierce_keyspace::Keyspace;
 use tierce_keyspace::log::{Replay, ReplayError};
@@ -154,9 +154,15 @@ pub fn recover(
             ),
         );
     }
+    let store = keyspace.cold_store();
+    let has_losses = store.is_some_and(|store| !store.flaws().is_empty());
     wal_handle.open(wal);
     wal_handle.note_wanted();
     keyspace.begin_logging();
+    if has_losses {
+        // What a primary sends from there on would be applied to other data than its own.
+        keyspace.locks().move_to(None);
+    }
     if let Err(error) = log_directory.clear_others(&dir) {
         let line = format_args!("What is left of another log could not be removed: {error}");
         operator.tell(Severity::Warning, line);
@@ -177,6 +183,23 @@ pub fn was_ever_written(log_directory: &LogDirectory) -> Result<bool, RecoveryEr
     let (disk, options) = (Arc::clone(&log_directory.disk), log_directory.options.wal.clone());
     let opened = Wal::open_idle_on(disk, &dir, options, |_| Err("a record".to_owned()));
     Ok(opened.map_or(true, |(wal, _)| wal.was_ever_written()))
+}
+
+/// Notes at the end of a log, which no server uses, that its data are those of no stream: some of it is lost. Where there
+/// is no log, or an empty one, nothing is done.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn leave_stream(dir: &Path) -> Result<(), tierce_cask::Error> {
+    let (disk, options) = (Arc::new(OsDisk), LogOptions::default().wal);
+    match Wal::open_idle_on(disk, dir, options, |_| Ok(())) {
+        Ok((wal, recovery)) if recovery.records > 0 => {
+            wal.append(&tierce_keyspace::log::no_place())?;
+            wal.close()
+        }
+        // A store of another kind.
+        _ => Ok(()),
+    }
 }
 
 /// Has `tell` called each time that so much more was loaded.

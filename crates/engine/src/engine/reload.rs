@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use tierce_keyspace::{CodeKind, ShardLocks};
+use tierce_keyspace::{CodeKind, ShardLocks, StreamPlace};
 
 use super::Engine;
 use crate::persistence::{
@@ -74,8 +74,8 @@ impl Engine {
 /// Replacing all data by those of another server.
 impl Engine {
     /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
-    /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. `then` is
-    /// called while all is still locked.
+    /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
+    /// data are those of `place` then, also after a restart.
     ///
     /// # Errors
     /// When the file is damaged, or something in it has no place in this server; nothing has changed then.
@@ -83,7 +83,7 @@ impl Engine {
         &self,
         path: &Path,
         locks: &mut ShardLocks<'_>,
-        then: impl FnOnce(),
+        place: StreamPlace,
     ) -> Result<LoadReport, ReloadError> {
         let missing = || ReloadError::Missing(path.display().to_string());
         let (log, refuse) = (&self.log, Unfit::Refuse);
@@ -93,7 +93,7 @@ impl Engine {
         let noting = Purpose::LoadAndNote(&mut names);
         let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
         remove_all_but(all.locks(), &names, NO_TIME_MS);
-        then();
+        all.locks().move_to(Some(place));
         Ok(loaded)
     }
 }

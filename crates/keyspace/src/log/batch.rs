@@ -71,6 +71,11 @@ impl RecordBatch {
         &self.ops
     }
 
+    /// Whether some of it is in the log already.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
     /// Appends an operation as a record of its own, of another kind than those before and after it.
     pub(super) fn append_apart(
         &mut self,

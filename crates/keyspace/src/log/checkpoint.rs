@@ -26,7 +26,9 @@ use std::sync::atomic::Ordering;
 
 use super::RecordKind;
 use super::batch::{Appending, RecordBatch};
-use super::op::{Out, begin_edits, encode_change, encode_code, encode_entry, end_edits};
+use super::op::{
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_place, end_edits,
+};
 use crate::change::Change;
 use crate::code::{CodeKind, Stored};
 use crate::collections;
@@ -51,6 +53,8 @@ pub struct Checkpoint<'k> {
     /// Large collections that the last steps met.
     large: Vec<Large>,
     code: CodeWalk,
+    /// The place in a stream is in the log again.
+    has_place: bool,
 }
 
 /// How far the libraries and scripts are in the log.
@@ -97,6 +101,7 @@ impl<'k> Checkpoint<'k> {
             batch: RecordBatch::of(RecordKind::Restatement),
             large: Vec::new(),
             code: CodeWalk::After(None),
+            has_place: false,
         }
     }
 
@@ -110,6 +115,9 @@ impl<'k> Checkpoint<'k> {
         let Some(db) = self.keyspace.db_index(self.db) else { return (0, Pass::Complete) };
         let mut batch = std::mem::take(&mut self.batch);
         let (mut log, sizes) = (batch.to(outlet), outlet.sizes);
+        if !std::mem::replace(&mut self.has_place, true) {
+            self.log_place(&mut log);
+        }
         if let Some(bytes) = self.log_code(&mut log) {
             self.batch = batch;
             return (bytes, Pass::Underway);
@@ -120,6 +128,15 @@ impl<'k> Checkpoint<'k> {
         };
         self.batch = batch;
         (bytes, self.advance())
+    }
+
+    /// Logs up to where the data are those of a stream, if they are: what leads on is behind it.
+    fn log_place(&self, log: &mut Appending<'_>) {
+        let known = self.keyspace.stream_place.lock();
+        if let Some(place) = &*known {
+            encode_place(log.ops(), Some(place));
+            log.finish();
+        }
     }
 
     /// Logs the next library or script; `None` when there are no more.

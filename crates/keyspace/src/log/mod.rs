@@ -27,7 +27,7 @@ mod piece;
 pub(crate) mod replay;
 
 pub use checkpoint::{Checkpoint, Pass};
-pub use op::{Effect, Malformed, Op, Reader, Stored};
+pub use op::{Effect, Malformed, Op, Reader, Stored, no_place};
 pub use piece::Unfinished;
 
 pub use crate::collections::{

@@ -21,6 +21,7 @@ use crate::collections::edits::Writer;
 use crate::db_index::DbIndex;
 use crate::entry::{Attributes, Content, Entry, Kind, Marks, Spilled};
 use crate::key::KEY_LEN_MAX;
+use crate::stream_place::StreamPlace;
 use crate::value::{BLOB_LEN_MIN, StrView, Value};
 use tierce_collections::{Collection, IntText};
 
@@ -65,6 +66,9 @@ enum Code {
     NoSource = 13,
     /// The key is gone, and its value, which is on disk, is that of another key next: 13 bytes as for `Spilled`.
     Taken = 14,
+    /// The data are those of a stream up to an offset: varint. The name of the stream stands in the place of the key,
+    /// and is empty if they are those of no stream.
+    Place = 15,
 }
 
 /// An operation, decoded.
@@ -100,6 +104,8 @@ pub enum Op<'a> {
         /// Its source, unless it is gone.
         source: Option<&'a [u8]>,
     },
+    /// The data are those of a stream up to here, or of none.
+    Place(Option<StreamPlace>),
 }
 
 /// What became of a key. Deadlines are Unix milliseconds.
@@ -402,6 +408,25 @@ pub(crate) fn encode_swap(out: &mut Vec<u8>, a: DbIndex, b: DbIndex) {
     push_varint(out, b.get() as u64);
 }
 
+/// A record that says that the data are those of no stream.
+#[must_use]
+pub fn no_place() -> Vec<u8> {
+    let mut record = Vec::new();
+    encode_place(&mut record, None);
+    record
+}
+
+/// Appends up to where the data are those of a stream.
+pub(crate) fn encode_place(out: &mut Vec<u8>, place: Option<&StreamPlace>) {
+    out.push(Code::Place as u8);
+    push_varint(out, place.map_or(0, |place| place.db.get() as u64));
+    push_varint(out, place.map_or(0, |place| place.stream.len() as u64));
+    if let Some(place) = place {
+        out.extend_from_slice(&place.stream);
+        push_varint(out, place.offset);
+    }
+}
+
 /// Appends that a library or script has this source, or is gone.
 pub(crate) fn encode_code(to: &mut impl Out, kind: CodeKind, name: &[u8], source: Option<&[u8]>) {
     let code = if source.is_some() { Code::Source } else { Code::NoSource };
@@ -499,6 +524,9 @@ impl<'a> Reader<'a> {
         if code == Code::Source as u8 || code == Code::NoSource as u8 {
             return self.code(db, code == Code::Source as u8);
         }
+        if code == Code::Place as u8 {
+            return self.place(db);
+        }
         let key = self.bytes()?;
         if key.len() > KEY_LEN_MAX {
             return Err(self.malformed("a key that is too long"));
@@ -520,6 +548,18 @@ impl<'a> Reader<'a> {
         }
         let source = if has_source { Some(self.bytes()?) } else { None };
         Ok(Op::Code { kind, name, source })
+    }
+
+    fn place(&mut self, db: u64) -> Result<Op<'a>, Malformed> {
+        let name = self.bytes()?;
+        if name.is_empty() {
+            return Ok(Op::Place(None));
+        }
+        let stream =
+            name.try_into().map_err(|_| self.malformed("a stream whose name is not 40 bytes"))?;
+        let number = u16::try_from(db).map_err(|_| self.malformed("a database that cannot be"))?;
+        let (offset, db) = (self.varint()?, DbIndex::from_number(number));
+        Ok(Op::Place(Some(StreamPlace { stream, offset, db })))
     }
 
     fn effect(

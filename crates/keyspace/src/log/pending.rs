@@ -7,13 +7,14 @@ use std::ops::{Deref, DerefMut};
 use super::RecordKind;
 use super::batch::{Outlet, RecordBatch};
 use super::op::{
-    Out, begin_edits, encode_change, encode_code, encode_entry, encode_flush, encode_swap,
-    end_edits,
+    Out, begin_edits, encode_change, encode_code, encode_entry, encode_flush, encode_place,
+    encode_swap, end_edits,
 };
 use crate::change::{Change, Removal};
 use crate::code::CodeKind;
 use crate::db_index::DbIndex;
 use crate::entry::Entry;
+use crate::stream_place::StreamPlace;
 
 /// The operations of one record or batch.
 #[derive(Debug)]
@@ -95,6 +96,16 @@ impl<'k> Pending<'k> {
         let mut out = batch.to(self.outlet);
         encode_code(&mut out, kind, name, source);
         out.cut();
+    }
+
+    pub(crate) fn push_place(&self, place: Option<&StreamPlace>) {
+        encode_place(self.recorded.borrow_mut().batch.ops(), place);
+    }
+
+    /// Whether nothing is recorded but that keys expired.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let recorded = self.recorded.borrow();
+        !recorded.batch.has_begun() && recorded.batch.recorded().len() == recorded.expired
     }
 
     /// With `is_held`, keeps everything here, however long it is: it may have to be taken back.

@@ -32,6 +32,7 @@ use crate::keyspace::Keyspace;
 use crate::planted::{self, Fault};
 use crate::shard_locks::ShardLocks;
 use crate::stamp::Stamp;
+use crate::stream_place::StreamPlace;
 use crate::usage::Access;
 use crate::value::ValueType;
 
@@ -208,6 +209,12 @@ impl Replay {
                     self.barrier(&[a, b]);
                     // There are no watchers while data is loaded.
                     self.keyspace.locks().swap(a, b, i64::MIN);
+                }
+                // That of the whole log is the last one.
+                Op::Place(place) => {
+                    let is_there =
+                        |place: &StreamPlace| self.keyspace.db_index(place.db.get()).is_some();
+                    *self.keyspace.stream_place.lock() = place.filter(is_there);
                 }
                 // It has nothing to do with keys, which loaders may be behind with.
                 Op::Code { kind, name, source: Some(source) } => {

@@ -59,6 +59,8 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
                 self.end_begun();
                 self.code(kind, name, source);
             }
+            // A place in the stream of another primary, of which ours says nothing.
+            Op::Place(_) => {}
         }
         Ok(())
     }

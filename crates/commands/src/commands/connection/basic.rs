@@ -121,6 +121,7 @@ fn select(ctx: &mut Context<'_, '_>, [index]: [&[u8]; 1]) -> Done {
     let index = small_integer(index)?;
     let db = ctx.kernel.database(index).ok_or(CommandError::DB_OUT_OF_RANGE)?;
     ctx.caller.select(db);
+    ctx.guard.select_in_lead(db);
     ctx.reply.ok();
     Ok(())
 }

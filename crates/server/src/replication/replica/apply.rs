@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tierce_keyspace::DbIndex;
 use tierce_output::Output;
+use tierce_replication::identity::ReplicationId;
 use tierce_replication::link::Place;
 use tierce_wire::resp::Args;
 
@@ -76,7 +77,9 @@ impl<'s> Applier<'s> {
         }
         let is_exec = name.eq_ignore_ascii_case(b"exec");
         let begin = self.output.mark();
-        self.server.apply(&mut self.caller, args, &mut self.output);
+        let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
+        let place = (*stream.as_bytes(), offset);
+        self.server.apply(&mut self.caller, args, &mut self.output, place);
         let reply = self.output.buffer();
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
         self.output.truncate(begin);

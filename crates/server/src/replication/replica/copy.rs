@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::link::Place;
 
 use super::{FollowError, dir_of};
@@ -39,6 +40,8 @@ impl Copy {
         // From now on the data are those of no place until they are replaced.
         still_wanted()?;
         let mut locks = server.keyspace.long_locks();
-        Ok(server.engine.replace_all(self.file.path(), &mut locks, || ())?)
+        let Place { id, offset } = self.place;
+        let place = StreamPlace { stream: *id.as_bytes(), offset, db: DbIndex::ZERO };
+        Ok(server.engine.replace_all(self.file.path(), &mut locks, place)?)
     }
 }

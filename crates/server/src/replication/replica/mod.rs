@@ -239,8 +239,30 @@ impl<'s> Session<'s> {
         work: &mut Work<'s>,
         stream: &mut TcpStream,
     ) -> Result<(), FollowError> {
-        let mut wants_answer = false;
-        let mut read_offset = None;
+        let mut told = Told::default();
+        let outcome = self.take_each(link, work, &mut told);
+        // Also of a link that is over: what is applied must not be asked for again.
+        let (place, db) = (work.applier.place(), work.applier.db());
+        if let Some(read_offset) = told.read_offset {
+            self.note(|following| {
+                (following.place, following.db) = (place, db);
+                following.read_offset = read_offset;
+            })?;
+        }
+        outcome?;
+        if let Some(place) = place.filter(|_| told.wants_answer) {
+            link.acknowledge(place.offset, None);
+            stream.write_all(&link.take_output())?;
+        }
+        Ok(())
+    }
+
+    fn take_each(
+        &mut self,
+        link: &mut Link,
+        work: &mut Work<'s>,
+        told: &mut Told,
+    ) -> Result<(), FollowError> {
         while let Some(event) = link.next()? {
             match event {
                 Event::Copy(place) => {
@@ -268,38 +290,27 @@ impl<'s> Session<'s> {
                     let keys = report.keys;
                     self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
                     work.applier = Applier::at(self.server, place);
-                    wants_answer = true;
+                    told.wants_answer = true;
                     self.begin_stream(place)?;
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
                     work.applier.go_on(place, self.following.db);
-                    wants_answer = true;
+                    told.wants_answer = true;
                     self.begin_stream(place)?;
                 }
                 Event::Command { args, offset } => {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
-                    read_offset = Some(offset);
+                    told.read_offset = Some(offset);
                     match work.applier.apply(args, offset) {
                         Applied::Done => {}
-                        Applied::AskedForOffset => wants_answer = true,
+                        Applied::AskedForOffset => told.wants_answer = true,
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
                     }
                 }
             }
-        }
-        let (place, db) = (work.applier.place(), work.applier.db());
-        if let Some(read_offset) = read_offset {
-            self.note(|following| {
-                (following.place, following.db) = (place, db);
-                following.read_offset = read_offset;
-            })?;
-        }
-        if let Some(place) = place.filter(|_| wants_answer) {
-            link.acknowledge(place.offset, None);
-            stream.write_all(&link.take_output())?;
         }
         Ok(())
     }
@@ -310,6 +321,15 @@ impl<'s> Session<'s> {
             (following.place, following.read_offset) = (Some(place), place.offset);
         })
     }
+}
+
+/// What came of some events.
+#[derive(Default)]
+struct Told {
+    /// The primary wants to know how far this replica is.
+    wants_answer: bool,
+    /// Bytes of the stream that have arrived.
+    read_offset: Option<u64>,
 }
 
 /// What a link has under way.

@@ -1,0 +1,87 @@
+//! Up to where the data are those of a stream that a replica follows, so that it can go on there after its restart.
+//!
+//! The place is logged in the record of the change that leads to it. **Invariant:** the last place in a log is that of
+//! the data which the log makes, or an older one, behind which the stream has changed nothing. So a power cut that takes
+//! the end of the log takes data and place together.
+
+use parking_lot::Mutex;
+
+use crate::db_index::DbIndex;
+use crate::effects::Effects;
+use crate::keyspace::Keyspace;
+
+/// Length of the name of a stream.
+pub const STREAM_NAME_LEN: usize = 40;
+
+/// A place in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPlace {
+    /// The name of the stream.
+    pub stream: [u8; STREAM_NAME_LEN],
+    /// So many bytes of it are known.
+    pub offset: u64,
+    /// The database that is selected there.
+    pub db: DbIndex,
+}
+
+/// A place that the next changes lead to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    place: Option<StreamPlace>,
+    /// It is logged even if nothing changes.
+    is_forced: bool,
+}
+
+/// The place of the data, as the log has it. Locked while a record with it is appended, so that a checkpoint does not
+/// restate an older one behind it.
+pub(crate) type KnownPlace = Mutex<Option<StreamPlace>>;
+
+impl Effects<'_> {
+    /// Commits what leads to a place.
+    #[cold]
+    pub(crate) fn commit_with_place(&mut self, keyspace: &Keyspace) -> bool {
+        let Some(Due { mut place, is_forced }) = self.due_place else { return false };
+        let Some(pending) = &mut self.pending else {
+            // It cannot be told from the log where the data are.
+            self.due_place = None;
+            *keyspace.stream_place.lock() = None;
+            return false;
+        };
+        if !is_forced && pending.is_unchanged() {
+            return pending.append();
+        }
+        self.due_place = None;
+        let mut known = keyspace.stream_place.lock();
+        if !keyspace.is_following() {
+            // A primary by now, whose clients may have changed what is no part of the stream.
+            place = None;
+        }
+        *known = place;
+        pending.push_place(place.as_ref());
+        pending.append()
+    }
+
+    /// Another database is selected at the place.
+    pub(crate) fn select_in_lead(&mut self, db: DbIndex) {
+        if let Some(Due { place: Some(place), .. }) = &mut self.due_place {
+            place.db = db;
+        }
+    }
+
+    /// What is done next leads to this place, or to none.
+    pub(crate) fn lead_to(&mut self, place: Option<StreamPlace>, is_forced: bool) {
+        self.due_place = Some(Due { place, is_forced });
+    }
+}
+
+impl Keyspace {
+    /// The data are not those of a stream: some were lost. Before they are logged.
+    pub fn forget_stream_place(&self) {
+        *self.stream_place.lock() = None;
+    }
+
+    /// The place of the data in the stream of a primary, as the log has it.
+    pub fn stream_place(&self) -> Option<StreamPlace> {
+        *self.stream_place.lock()
+    }
+}
