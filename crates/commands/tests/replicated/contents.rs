@@ -24,7 +24,9 @@ pub fn contents(detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -> Vec<
             }
             let deadline = ask(&[b"PEXPIRETIME", &key]);
             let head = format!("{} {} {kind} {deadline}", db.escape_ascii(), key.escape_ascii());
-            lines.extend(value(&kind, &key, detail, ask).into_iter().map(|part| format!("{head} {part}")));
+            lines.extend(
+                value(&kind, &key, detail, ask).into_iter().map(|part| format!("{head} {part}")),
+            );
         }
     }
     lines.extend(sorted_lines(&ask(&[b"FUNCTION", b"LIST", b"WITHCODE"])));
@@ -44,19 +46,20 @@ fn value(
         "string" => vec![format!("{}", ask(&[b"GET", key]))],
         "list" => vec![format!("{}", ask(&[b"LRANGE", key, b"0", b"-1"]))],
         "set" => sorted_lines(&ask(&[b"SMEMBERS", key])),
-        "zset" => scores(&ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])),
+        "zset" => scores(detail, &ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])),
         "hash" => hash(key, detail, ask),
         "stream" => stream(key, detail, ask),
         other => vec![format!("a type of its own: {other}")],
     }
 }
 
-/// Versions of Redis spell scores in several ways.
-fn scores(reply: &Reply) -> Vec<String> {
+/// Versions of Redis spell scores in several ways, and forget the sign of zero.
+fn scores(detail: Detail, reply: &Reply) -> Vec<String> {
     let pairs = reply.items().chunks(2);
     let pairs = pairs.map(|pair| {
         let score: f64 = pair[1].text().parse().expect("a score");
-        format!("{} {score:?}", pair[0])
+        let is_positive_zero = score == 0.0 && detail == Detail::OfRedis;
+        format!("{} {:?}", pair[0], if is_positive_zero { 0.0 } else { score })
     });
     pairs.collect()
 }
@@ -85,7 +88,11 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
     for group in ask(&[b"XINFO", b"GROUPS", key]).items() {
         let name = group.field("name").bytes().to_vec();
         let known = ["consumers", "pending", "last-delivered-id", "entries-read", "lag"];
-        lines.push(format!("{} {:?}", name.escape_ascii(), known.map(|fact| group.field(fact).to_string())));
+        lines.push(format!(
+            "{} {:?}",
+            name.escape_ascii(),
+            known.map(|fact| group.field(fact).to_string())
+        ));
         for consumer in ask(&[b"XINFO", b"CONSUMERS", key, &name]).items() {
             let known = ["name", "pending"].map(|fact| consumer.field(fact).to_string());
             lines.push(format!("{} {known:?}", name.escape_ascii()));

@@ -4,37 +4,124 @@ use tierce_harness::Random;
 
 /// A command: what is in braces is drawn. Names of keys say of which type they mostly are.
 const COMMANDS: &[&str] = &[
-    "SET {t} {v}", "SET {t} {v} PX {ttl}", "SET {t} {v} KEEPTTL", "SETEX {t} 100 {v}", "SET {t} {n}", "MSET {t} {v} {t} {v}",
-    "APPEND {t} {v}", "SETRANGE {t} {n} {v}", "SETBIT {t} {n} 1", "INCRBY {t} {n}", "INCRBYFLOAT {t} {f}",
-    "GETDEL {t}", "GETEX {t} PX {ttl}", "GETEX {t} PERSIST", "PFADD {p} {v} {v} {v}", "PFMERGE {p} {p} {p}",
-    "BITOP XOR {t} {t} {t}", "BITFIELD {t} SET u8 {n} {n}",
-    "DEL {k}", "UNLINK {k} {k}", "RENAME {k} {k}", "RENAME {l} {l}", "RENAMENX {x} {x}", "COPY {k} {k} REPLACE",
-    "COPY {x} {x} REPLACE", "COPY {h} {h} DB {d} REPLACE", "MOVE {k} {d}", "EXPIRE {k} 1000", "PEXPIRE {k} {ttl}",
-    "PERSIST {k}", "EXPIREAT {k} 1", "GET {t}", "SELECT {d}", "SWAPDB {d} {d}", "SORT {l} ALPHA STORE {l}",
-    "LPUSH {l} {v} {v} {v}", "RPUSH {l} {v} {v} {v}", "LPUSH {l} {v}", "RPUSH {l} {v}", "RPUSHX {l} {v}", "LPOP {l}",
-    "RPOP {l}", "LPOP {l} {n}", "RPOP {l} {n}", "LSET {l} {i} {v}", "LINSERT {l} BEFORE {v} {v}", "LINSERT {l} AFTER {v} {v}",
-    "LREM {l} {i} {v}", "LREM {l} 0 {v}", "LTRIM {l} {i} {i}", "LTRIM {l} 1 -2", "LMOVE {l} {l} LEFT RIGHT",
-    "LMOVE {l} {l} RIGHT LEFT", "RPOPLPUSH {l} {l}", "LMPOP 2 {l} {l} RIGHT COUNT 2",
-    "SADD {s} {v} {v} {n}", "SADD {s} {n} {n}", "SREM {s} {v} {n}", "SPOP {s}", "SPOP {s} {n}", "SMOVE {s} {s} {n}",
-    "SUNIONSTORE {s} {s} {s}", "SDIFFSTORE {s} {s} {s}", "SINTERSTORE {s} {s}",
-    "ZADD {z} {f} {v} {f} {v}", "ZADD {z} XX {f} {v}", "ZINCRBY {z} {f} {v}", "ZREM {z} {v} {v}", "ZPOPMIN {z}",
-    "ZPOPMAX {z} 2", "ZREMRANGEBYRANK {z} 0 1", "ZREMRANGEBYSCORE {z} ({f} {f}", "ZUNIONSTORE {z} 2 {z} {z}",
-    "ZRANGESTORE {z} {z} 0 -2", "ZDIFFSTORE {z} 2 {z} {z}", "GEOADD {z} 13.4 52.5 {v}",
-    "HSET {h} {v} {v} {v} {v}", "HSET {h} {n} {v}", "HSETNX {h} {v} {v}", "HDEL {h} {v} {n}", "HINCRBY {h} {n} {n}",
-    "HINCRBYFLOAT {h} {n} {f}", "HPEXPIRE {h} {ttl} FIELDS 2 {n} {n}", "HEXPIRE {h} 1000 FIELDS 1 {n}",
+    "SET {t} {v}",
+    "SET {t} {v} PX {ttl}",
+    "SET {t} {v} KEEPTTL",
+    "SETEX {t} 100 {v}",
+    "SET {t} {n}",
+    "MSET {t} {v} {t} {v}",
+    "APPEND {t} {v}",
+    "SETRANGE {t} {n} {v}",
+    "SETBIT {t} {n} 1",
+    "INCRBY {t} {n}",
+    "INCRBYFLOAT {t} {f}",
+    "GETDEL {t}",
+    "GETEX {t} PX {ttl}",
+    "GETEX {t} PERSIST",
+    "PFADD {p} {v} {v} {v}",
+    "PFMERGE {p} {p} {p}",
+    "BITOP XOR {t} {t} {t}",
+    "BITFIELD {t} SET u8 {n} {n}",
+    "DEL {k}",
+    "UNLINK {k} {k}",
+    "RENAME {k} {k}",
+    "RENAME {l} {l}",
+    "RENAMENX {x} {x}",
+    "COPY {k} {k} REPLACE",
+    "COPY {x} {x} REPLACE",
+    "COPY {h} {h} DB {d} REPLACE",
+    "MOVE {k} {d}",
+    "EXPIRE {k} 1000",
+    "PEXPIRE {k} {ttl}",
+    "PERSIST {k}",
+    "EXPIREAT {k} 1",
+    "GET {t}",
+    "SELECT {d}",
+    "SWAPDB {d} {d}",
+    "SORT {l} ALPHA STORE {l}",
+    "LPUSH {l} {v} {v} {v}",
+    "RPUSH {l} {v} {v} {v}",
+    "LPUSH {l} {v}",
+    "RPUSH {l} {v}",
+    "RPUSHX {l} {v}",
+    "LPOP {l}",
+    "RPOP {l}",
+    "LPOP {l} {n}",
+    "RPOP {l} {n}",
+    "LSET {l} {i} {v}",
+    "LINSERT {l} BEFORE {v} {v}",
+    "LINSERT {l} AFTER {v} {v}",
+    "LREM {l} {i} {v}",
+    "LREM {l} 0 {v}",
+    "LTRIM {l} {i} {i}",
+    "LTRIM {l} 1 -2",
+    "LMOVE {l} {l} LEFT RIGHT",
+    "LMOVE {l} {l} RIGHT LEFT",
+    "RPOPLPUSH {l} {l}",
+    "LMPOP 2 {l} {l} RIGHT COUNT 2",
+    "SADD {s} {v} {v} {n}",
+    "SADD {s} {n} {n}",
+    "SREM {s} {v} {n}",
+    "SPOP {s}",
+    "SPOP {s} {n}",
+    "SMOVE {s} {s} {n}",
+    "SUNIONSTORE {s} {s} {s}",
+    "SDIFFSTORE {s} {s} {s}",
+    "SINTERSTORE {s} {s}",
+    "ZADD {z} {f} {v} {f} {v}",
+    "ZADD {z} XX {f} {v}",
+    "ZINCRBY {z} {f} {v}",
+    "ZREM {z} {v} {v}",
+    "ZPOPMIN {z}",
+    "ZPOPMAX {z} 2",
+    "ZREMRANGEBYRANK {z} 0 1",
+    "ZREMRANGEBYSCORE {z} ({f} {f}",
+    "ZUNIONSTORE {z} 2 {z} {z}",
+    "ZRANGESTORE {z} {z} 0 -2",
+    "ZDIFFSTORE {z} 2 {z} {z}",
+    "GEOADD {z} 13.4 52.5 {v}",
+    "HSET {h} {v} {v} {v} {v}",
+    "HSET {h} {n} {v}",
+    "HSETNX {h} {v} {v}",
+    "HDEL {h} {v} {n}",
+    "HINCRBY {h} {n} {n}",
+    "HINCRBYFLOAT {h} {n} {f}",
+    "HPEXPIRE {h} {ttl} FIELDS 2 {n} {n}",
+    "HEXPIRE {h} 1000 FIELDS 1 {n}",
     "HPERSIST {h} FIELDS 1 {n}",
-    "XADD {x} {next} {v} {v}", "XADD {x} {next} {v} {v} {n} {n}", "XADD {x} * {v} {v}", "XADD {x} {next} {v} {v}",
-    "XADD {x} MAXLEN 5 {next} {v} {v}", "XADD {x} MINID {id} {next} {v} {v}", "XADD {x} NOMKSTREAM {next} {v} {v}",
-    "XDEL {x} {id} {id}", "XTRIM {x} MAXLEN {n}", "XTRIM {x} MINID {id}", "XSETID {x} {next}",
-    "XSETID {x} {next} ENTRIESADDED 1000 MAXDELETEDID {id}", "XGROUP CREATE {x} {g} 0 MKSTREAM",
-    "XGROUP CREATE {x} {g} $ MKSTREAM", "XGROUP CREATE {x} {g} {id} MKSTREAM ENTRIESREAD {n}", "XGROUP DESTROY {x} {g}",
-    "XGROUP SETID {x} {g} {id}", "XGROUP SETID {x} {g} $ ENTRIESREAD {n}", "XGROUP CREATECONSUMER {x} {g} {c}",
-    "XGROUP DELCONSUMER {x} {g} {c}", "XREADGROUP GROUP {g} {c} COUNT 3 STREAMS {x} >",
-    "XREADGROUP GROUP {g} {c} STREAMS {x} >", "XREADGROUP GROUP {g} {c} COUNT 3 NOACK STREAMS {x} >",
-    "XREADGROUP GROUP {g} {c} STREAMS {x} 0", "XACK {x} {g} {id} {id}", "XCLAIM {x} {g} {c} 0 {id} {id}",
-    "XCLAIM {x} {g} {c} 0 {id} {id} FORCE JUSTID", "XCLAIM {x} {g} {c} 0 {id} RETRYCOUNT 7 LASTID {id} FORCE",
+    "XADD {x} {next} {v} {v}",
+    "XADD {x} {next} {v} {v} {n} {n}",
+    "XADD {x} * {v} {v}",
+    "XADD {x} {next} {v} {v}",
+    "XADD {x} MAXLEN 5 {next} {v} {v}",
+    "XADD {x} MINID {id} {next} {v} {v}",
+    "XADD {x} NOMKSTREAM {next} {v} {v}",
+    "XDEL {x} {id} {id}",
+    "XTRIM {x} MAXLEN {n}",
+    "XTRIM {x} MINID {id}",
+    "XSETID {x} {next}",
+    "XSETID {x} {next} ENTRIESADDED 1000 MAXDELETEDID {id}",
+    "XGROUP CREATE {x} {g} 0 MKSTREAM",
+    "XGROUP CREATE {x} {g} $ MKSTREAM",
+    "XGROUP CREATE {x} {g} {id} MKSTREAM ENTRIESREAD {n}",
+    "XGROUP DESTROY {x} {g}",
+    "XGROUP SETID {x} {g} {id}",
+    "XGROUP SETID {x} {g} $ ENTRIESREAD {n}",
+    "XGROUP CREATECONSUMER {x} {g} {c}",
+    "XGROUP DELCONSUMER {x} {g} {c}",
+    "XREADGROUP GROUP {g} {c} COUNT 3 STREAMS {x} >",
+    "XREADGROUP GROUP {g} {c} STREAMS {x} >",
+    "XREADGROUP GROUP {g} {c} COUNT 3 NOACK STREAMS {x} >",
+    "XREADGROUP GROUP {g} {c} STREAMS {x} 0",
+    "XACK {x} {g} {id} {id}",
+    "XCLAIM {x} {g} {c} 0 {id} {id}",
+    "XCLAIM {x} {g} {c} 0 {id} {id} FORCE JUSTID",
+    "XCLAIM {x} {g} {c} 0 {id} RETRYCOUNT 7 LASTID {id} FORCE",
     "XAUTOCLAIM {x} {g} {c} 0 0 COUNT 3",
-    "EVAL {script} 2 {k} {t}", "FUNCTION LOAD REPLACE {library}", "FUNCTION DELETE lib{n}", "SCRIPT REGISTER {n} {script}",
+    "EVAL {script} 2 {k} {t}",
+    "FUNCTION LOAD REPLACE {library}",
+    "FUNCTION DELETE lib{n}",
+    "SCRIPT REGISTER {n} {script}",
     "SCRIPT UNREGISTER {n}",
 ];
 
@@ -50,8 +137,20 @@ const SCRIPTS: &[&str] = &[
      redis.call('XDEL', KEYS[1], '7000000000000-1') redis.call('XADD', KEYS[1], '*', 'c', 'd')",
 ];
 
-const FLOATS: &[&str] =
-    &["0", "-0.0", "1", "-2.5", "3.14159", "1e300", "inf", "-inf", "0.1", "5e-324", "1.7976931348623157e308", "1e17"];
+const FLOATS: &[&str] = &[
+    "0",
+    "-0.0",
+    "1",
+    "-2.5",
+    "3.14159",
+    "1e300",
+    "inf",
+    "-inf",
+    "0.1",
+    "5e-324",
+    "1.7976931348623157e308",
+    "1e17",
+];
 
 /// Draws commands.
 pub struct History {
@@ -96,7 +195,7 @@ impl History {
         let number = |random: &mut Random| random.below(12).to_string().into_bytes();
         match name {
             "k" => {
-                let kind = random.pick(&["t", "p", "l", "s", "z", "h", "x"]);
+                let kind = random.pick(KINDS);
                 key(kind, random)
             }
             "v" => value(random),
@@ -130,14 +229,19 @@ impl History {
     }
 }
 
-/// One of a few keys of a type, one of which is not a text.
+/// The types that names of keys speak of.
+const KINDS: &[&str] = &["t", "p", "l", "s", "z", "h", "x"];
+
+const KEYS_PER_KIND: usize = 4;
+
 fn key(kind: &str, random: &mut Random) -> Vec<u8> {
-    let mut key = kind.as_bytes().to_vec();
-    match random.below(4) {
-        0 => key.extend(b"\0\r\n\xff"),
-        number => key.push(b'0' + number as u8),
-    }
-    key
+    key_of(kind, random.below(KEYS_PER_KIND))
+}
+
+/// A key, the first one of its kind not a text.
+fn key_of(kind: &str, number: usize) -> Vec<u8> {
+    let suffix: &[u8] = if number == 0 { b"\0\r\n\xff" } else { &[b'0' + number as u8] };
+    [kind.as_bytes(), suffix].concat()
 }
 
 fn value(random: &mut Random) -> Vec<u8> {
