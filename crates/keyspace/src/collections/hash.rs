@@ -30,12 +30,15 @@ pub enum HashEdit<'a> {
     /// These fields have these values and no deadline.
     Fields(Fields<'a, (&'a [u8], &'a [u8])>),
     /// These fields have these values and deadlines.
-    TimedFields(Fields<'a, ((&'a [u8], &'a [u8]), FieldDeadline)>),
+    TimedFields(Fields<'a, TimedField<'a>>),
     /// If there is such a field, it has this deadline.
     Deadline(&'a [u8], FieldDeadline),
     /// There is no such field.
     Remove(&'a [u8]),
 }
+
+/// Name and value of a field, and its deadline.
+pub type TimedField<'a> = ((&'a [u8], &'a [u8]), FieldDeadline);
 
 /// When a field expires, as Unix time in milliseconds, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
