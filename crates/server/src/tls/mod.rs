@@ -111,7 +111,7 @@ pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
 /// Checks what encrypted connections would be accepted with: the files, and whether they fit together.
 ///
 /// # Errors
-/// As [`load`].
+/// When a file or a directive is wrong.
 pub fn check(settings: &Settings) -> Result<(), TlsError> {
     load(settings).map(drop)
 }
