@@ -675,3 +675,33 @@ fn a_password_does_not_stay_on_the_command_line() {
     let shown = String::from_utf8_lossy(&shown).into_owned();
     assert!(!shown.contains("hunter2") && shown.contains("--port"), "{shown}");
 }
+
+/// Users in memory and in the file are the same after both, whatever comes first.
+#[test]
+fn users_are_loaded_and_saved_one_after_the_other() {
+    const ROUNDS: usize = 100;
+    let dir = TempDir::new();
+    let file = dir.write("users.acl", "user default on nopass ~* &* +@all\n");
+    let server =
+        launch().with("threads", "2").with("aclfile", file.to_str().expect("UTF-8")).start();
+    // Connections are spread over the workers.
+    let (mut saver, mut loader) = (server.connect(), server.connect());
+    for round in 0..ROUNDS {
+        saver.send(
+            [encode(&["ACL", "SETUSER", &format!("u{round}"), "on"]), encode(&["ACL", "SAVE"])]
+                .concat(),
+        );
+        loader.send(encode(&["ACL", "LOAD"]));
+        saver.expect("+OK");
+        saver.expect("+OK");
+        loader.expect("+OK");
+        let mut in_file: Vec<String> =
+            fs::read_to_string(&file).expect("the file").lines().map(str::to_owned).collect();
+        let list = saver.ask("ACL LIST");
+        let mut in_memory: Vec<String> =
+            list.items().iter().map(|line| line.text().to_owned()).collect();
+        in_file.sort();
+        in_memory.sort();
+        assert_eq!(in_memory, in_file, "round {round}");
+    }
+}

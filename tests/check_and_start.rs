@@ -170,3 +170,22 @@ fn missing_spilled_values_are_told_with_their_number() {
         assert!(said.contains("keys have lost theirs"), "{said}");
     }
 }
+
+/// A pipe has no end, and nobody may ever open its other side.
+#[test]
+fn a_check_opens_no_pipes() {
+    let dir = TempDir::new();
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("a pipe");
+    let output = Command::new(program()).arg("check").arg(&pipe).output().expect("the program");
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("pipe is no directory"), "{errors}");
+}

@@ -481,6 +481,19 @@ fn a_share_of_maxmemory_limits_clients_only_while_there_is_a_maxmemory() {
     admin.check("CONFIG SET maxmemory 0", "+OK");
 }
 
+/// As few as they may be, the limit lets somebody in who can raise it.
+#[test]
+fn the_lowest_maxmemory_clients_is_enough_for_an_administrator() {
+    let server = launch().with("maxmemory-clients", "1").start();
+    let mut large = server.connect();
+    let _ = large.try_send([&b"*2\r\n$3\r\nGET\r\n$1000000\r\n"[..], &[b'x'; 900_000]].concat());
+    large.expect_closed();
+    let mut admin = server.connect();
+    assert_eq!(info(&mut admin, "evicted_clients"), 1);
+    admin.check("CONFIG GET maxmemory-clients", "[\"maxmemory-clients\", \"1\"]");
+    admin.check("CONFIG SET maxmemory-clients 0", "+OK");
+}
+
 /// Replies that a client leaves unread count, and what it has queued.
 #[test]
 fn replies_and_queued_requests_count_towards_maxmemory_clients() {
@@ -520,7 +533,10 @@ fn clients_of_other_protocols_count_towards_maxmemory_clients() {
     pedrokv.send("x");
     wait_until("it is listed", || admin.ask("CLIENT LIST").text().lines().count() == 2);
     admin.check("CLIENT NO-EVICT on", "+OK");
-    admin.check("CONFIG SET maxmemory-clients 1", "+OK");
+    let mut large = server.connect();
+    large.check("CLIENT NO-EVICT on", "+OK");
+    occupy(&mut admin, &mut large, 1 << 20);
+    admin.check("CONFIG SET maxmemory-clients 1mb", "+OK");
     wait_until("it has gone", || info(&mut admin, "evicted_clients") == 2);
     pedrokv.expect_closed();
 }

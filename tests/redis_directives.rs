@@ -1,7 +1,7 @@
 //! Every directive of Redis 7.2's configuration file acts, is accepted with a reason, or is refused: in a
 //! file, in CONFIG SET and in docs/configuration.md alike.
 
-use tierce_harness::{Launch, Outcome, TempDir, wait_until, words};
+use tierce_harness::{Launch, Outcome, TempDir, certificate_file, wait_until, words};
 
 use crate::{launch, program};
 
@@ -36,6 +36,34 @@ fn checked(dir: &TempDir, line: &str) -> (Verdict, Outcome) {
     (verdict, outcome)
 }
 
+fn certificates() -> String {
+    let file = |name| certificate_file(name).display().to_string();
+    format!(
+        "tls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\n",
+        file("server.crt"),
+        file("server.key"),
+        file("ca.crt")
+    )
+}
+
+/// What would refuse the start is found without one.
+#[test]
+fn certificates_are_checked_with_the_configuration() {
+    let dir = TempDir::new();
+    let outcome = checked(&dir, &format!("tls-port 6380\n{}", certificates()));
+    assert_eq!(outcome.0, Verdict::Acts, "{outcome:?}");
+    for (wrong, told) in [
+        (String::new(), "tls-ca-cert-file is needed for tls-auth-clients"),
+        (certificates().replace("ca.crt", "none.crt"), "none.crt"),
+        (certificates().replace("server.key", "rsa.key"), "do not fit together"),
+        (certificates() + "tls-ciphers RC4-SHA\n", "tls-ciphers"),
+    ] {
+        let (verdict, outcome) = checked(&dir, &format!("tls-port 6380\n{wrong}"));
+        assert_eq!(verdict, Verdict::Refused, "{wrong}");
+        assert!(outcome.errors.contains(told), "{outcome:?}");
+    }
+}
+
 #[test]
 fn file_config_set_and_documents_agree_on_every_directive() {
     let dir = TempDir::new();
@@ -47,7 +75,9 @@ fn file_config_set_and_documents_agree_on_every_directive() {
         // It is read, so it has to be there.
         let users = dir.write("users.acl", "user alice off\n").display().to_string();
         let value = if name == "aclfile" { users.as_str() } else { value };
-        let (in_file, outcome) = checked(&dir, &format!("{name} {value}\n"));
+        // Encrypted connections need a certificate.
+        let more = if name == "tls-port" { certificates() } else { String::new() };
+        let (in_file, outcome) = checked(&dir, &format!("{name} {value}\n{more}"));
         assert_eq!(in_file, documented(name, value), "{name}: {outcome:?}");
         if in_file == Verdict::Refused {
             assert!(outcome.errors.contains(": refused, "), "{name}: {outcome:?}");

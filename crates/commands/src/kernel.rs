@@ -459,7 +459,7 @@ impl Kernel {
     /// # Errors
     /// When a rule is none, or the file cannot be read.
     pub fn load_users(&self) -> Result<(), FileError> {
-        acl::load_configured(&self.config.settings(), &self.acl.users, self.acl_terms())
+        acl::load(&self.config.settings(), &self.acl, self.acl_terms())
     }
 
     /// The lines of the configuration that make the users, without the word `user`. None if they have a file of their

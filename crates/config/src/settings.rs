@@ -9,6 +9,9 @@ use super::sync_policy::SyncPolicy;
 use super::table::DirectiveId;
 use super::value::{SavePoint, Value};
 
+/// Bytes of all clients together that are always allowed: enough for some that send small requests.
+const CLIENT_MEMORY_MIN: u64 = 128 * 1024;
+
 /// A value for every directive, each of its directive's kind.
 ///
 /// The typed readers panic if the directive is of another kind. That cannot depend on what users
@@ -178,7 +181,15 @@ impl Settings {
     }
 
     /// Bytes that all clients together may occupy, 0 for no limit. A share of `maxmemory` is none while that has none.
+    /// Never so few that nobody could connect to allow more, as in Redis.
     pub fn client_memory_limit(&self) -> u64 {
+        match self.client_memory_asked() {
+            0 => 0,
+            bytes => bytes.max(CLIENT_MEMORY_MIN),
+        }
+    }
+
+    fn client_memory_asked(&self) -> u64 {
         const LIMIT: DirectiveId = DirectiveId::of("maxmemory-clients");
         const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");
         match self.value(LIMIT) {

@@ -63,4 +63,4 @@ pub use start::{Shards, SyncClock};
 pub use supervision::wants_background;
 pub use tierce_commands::{command, table as command_table, table_for as command_table_for};
 pub use tierce_engine::{REDIS_VERSION, VERSION};
-pub use tls::TlsError;
+pub use tls::{TlsError, check as check_tls};

@@ -53,6 +53,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         Invocation::CheckConfig(sources) => {
             let loaded = load(&sources)?;
             tierce_server::check_access(&loaded.settings)?;
+            tierce_server::check_tls(&loaded.settings)?;
             print("The configuration is valid.\n");
         }
         Invocation::Help(text) | Invocation::Version(text) => {

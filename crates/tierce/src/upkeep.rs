@@ -83,6 +83,11 @@ impl From<Verdict> for ExitCode {
 impl CheckArgs {
     /// Checks and tells.
     pub fn run(&self) -> ExitCode {
+        if self.dir.exists() && !self.dir.is_dir() {
+            // Nothing is opened: a pipe without a writer would never end.
+            eprintln!("tierce check: {} is no directory", self.dir.display());
+            return Verdict::Impossible.into();
+        }
         if self.dir.file_name().is_some_and(|name| name == SPILLED) && self.dir.is_dir() {
             return self.check_spilled(&self.dir).into();
         }

@@ -113,7 +113,7 @@ const SERVER: &[&str] = &[
     // What faces the operator.
     "pid_file", "listening", "supervision", "tls",
     // Protocols, start and end.
-    "session", "suspend", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
+    "session", "suspend", "turn", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "acknowledge",
     "set_aside", "deadlines", "deliver", "batch", "dispatcher", "long_commands", "transfer", "start", "fuzzing", "lib",
 ];
 

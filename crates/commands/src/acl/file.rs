@@ -26,7 +26,7 @@ pub fn load_configured(
     terms: Terms<'_>,
 ) -> Result<(), FileError> {
     if let Some(path) = settings.acl_file() {
-        users.replace(load(&path, users, terms)?, terms);
+        users.replace(read(&path, users, terms)?, terms);
         return Ok(());
     }
     for user in settings.users() {
@@ -42,11 +42,20 @@ pub fn load_configured(
     Ok(())
 }
 
+/// The same while clients may have users saved.
+///
+/// # Errors
+/// As [`load_configured`].
+pub fn load(settings: &Settings, acl: &Acl, terms: Terms<'_>) -> Result<(), FileError> {
+    let _alone = acl.file.lock();
+    load_configured(settings, &acl.users, terms)
+}
+
 /// The users of a file, whose names are of no user before.
 ///
 /// # Errors
 /// If the file cannot be read, or has a line that is wrong.
-fn load(path: &Path, users: &Users, terms: Terms<'_>) -> Result<Vec<User>, FileError> {
+fn read(path: &Path, users: &Users, terms: Terms<'_>) -> Result<Vec<User>, FileError> {
     let text = fs::read(path).map_err(|error| {
         let (path, reason) = (path.display(), crate::config::os_reason(&error));
         FileError(format!("Error loading ACLs, opening file '{path}': {reason}"))
@@ -120,7 +129,7 @@ fn describe(error: &RulesError) -> String {
 /// # Errors
 /// If the file cannot be written.
 pub fn save(path: &Path, acl: &Acl) -> io::Result<()> {
-    let _alone = acl.saving.lock();
+    let _alone = acl.file.lock();
     let lines = acl
         .users
         .all()

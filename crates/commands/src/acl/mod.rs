@@ -48,7 +48,7 @@ pub use self::check::Denial;
 pub use self::error::{RuleError, RulesError};
 #[cfg(test)]
 use self::file::parse;
-pub use self::file::{FileError, load_configured, save};
+pub use self::file::{FileError, load, load_configured, save};
 pub use self::guesses::{Attempt, Guesses};
 pub use self::log::{AclLog, Denied, Entry, Origin, Reason};
 pub use self::pattern::{KeyPattern, Permission};
@@ -65,8 +65,9 @@ pub struct Acl {
     pub log: AclLog,
     /// Wrong passwords.
     pub guesses: Guesses,
-    /// Held while users are written to their file.
-    saving: Mutex<()>,
+    /// Held while users are written to their file, and while they are replaced by those that are in it: what is there
+    /// after both is the same in memory and in the file.
+    file: Mutex<()>,
 }
 
 impl Acl {
@@ -77,7 +78,7 @@ impl Acl {
             users: Users::new(terms),
             log: AclLog::default(),
             guesses: Guesses::default(),
-            saving: Mutex::new(()),
+            file: Mutex::new(()),
         }
     }
 }

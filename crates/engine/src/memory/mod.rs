@@ -116,7 +116,8 @@ pub fn resident_at_start() -> usize {
     *BYTES.get_or_init(resident_bytes)
 }
 
-pub(crate) fn total_system_bytes() -> usize {
+/// Memory of the machine, 0 if that is unknown.
+pub fn total_system_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(read_total_system_bytes)
 }

@@ -108,6 +108,14 @@ pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
     }))
 }
 
+/// Checks what encrypted connections would be accepted with: the files, and whether they fit together.
+///
+/// # Errors
+/// When a file or a directive is wrong.
+pub fn check(settings: &Settings) -> Result<(), TlsError> {
+    load(settings).map(drop)
+}
+
 fn server_config(settings: &Settings) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(CryptoProvider {
         cipher_suites: ciphers::suites(settings.text(CIPHERS), settings.text(CIPHERSUITES))?,

@@ -57,6 +57,15 @@ fn subcommands_that_test_suites_use() {
         ("DBSIZE", ":6"),
         ("GET key:1", "value:1"),
         ("GET p:2", "value"),
+        (
+            "DEBUG POPULATE 9223372036854775807",
+            "-ERR so many keys do not fit into the memory of this machine",
+        ),
+        ("DEBUG POPULATE 100000000 p 500mb", "-ERR value is not an integer or out of range"),
+        (
+            "DEBUG POPULATE 100000000 p 1000000",
+            "-ERR so many keys do not fit into the memory of this machine",
+        ),
         ("DEBUG POPULATE x", "-ERR value is not an integer or out of range"),
         ("DEBUG LOG hello", "OK"),
     ]);

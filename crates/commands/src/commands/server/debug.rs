@@ -18,6 +18,7 @@ use crate::config::DirectiveId;
 use crate::engine::{ReloadError, ReloadOptions};
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::memory::total_system_bytes;
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
@@ -180,6 +181,16 @@ fn listpack(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     })
 }
 
+/// Memory that a key takes at least, with its place in the index.
+const KEY_BYTES_MIN: u64 = 64;
+
+const TOO_MANY: CommandError =
+    CommandError::new("ERR so many keys do not fit into the memory of this machine");
+
+/// What nobody reads.
+const ENDED: CommandError = CommandError::new("ERR the connection has ended");
+
+/// Many keys are made apart from the workers, until there are all of them or `CLIENT KILL` ends the connection.
 fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -> Done {
     if options.len() > 2 {
         return Err(CommandError::subcommand_syntax(ctx.call.word(1), "debug"));
@@ -188,13 +199,21 @@ fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -
         integer(arg).and_then(|n| u64::try_from(n).map_err(|_| CommandError::OUT_OF_RANGE))
     };
     let count = positive(count)?;
-    ctx.weigh(count as usize)?;
     let prefix = options.get(0).unwrap_or(b"key");
     let size = options.get(1).map(positive).transpose()?;
     if size.is_some_and(|size| size > ctx.kernel.config.live().proto_max_bulk_len()) {
         return Err(CommandError::STRING_TOO_LONG);
     }
+    let bytes_each = size.unwrap_or(0).saturating_add(prefix.len() as u64).max(KEY_BYTES_MIN);
+    let memory_bytes = total_system_bytes() as u64;
+    if memory_bytes > 0 && count.saturating_mul(bytes_each) > memory_bytes {
+        return Err(TOO_MANY);
+    }
+    ctx.weigh(count as usize)?;
     for number in 0..count {
+        if ctx.caller.client.is_gone() {
+            return Err(ENDED);
+        }
         let name = [prefix, b":", number.to_string().as_bytes()].concat();
         let mut value = format!("value:{number}").into_bytes();
         if let Some(size) = size {
