@@ -75,6 +75,7 @@ mod notifications;
 mod pubsub;
 mod redis_conf;
 mod redis_directives;
+mod secrets;
 mod slowlog_and_latency;
 
 // The limits.

@@ -227,3 +227,18 @@ fn sets_survive_a_kill_a_save_and_a_dump() {
         c.check("OBJECT ENCODING large", "\"hashtable\"");
     }
 }
+
+#[test]
+fn a_key_may_be_named_again() {
+    let server = crate::server();
+    let mut c = server.connect();
+    c.check("SADD a 1 2 3", ":3");
+    c.check("SADD b 3 4", ":2");
+    c.check("SINTER a b a a b", "[\"3\"]");
+    c.check("SINTERCARD 4 a a a a LIMIT 2", ":2");
+    c.check("SUNIONSTORE to a b a b", ":4");
+    c.check("SDIFF b a a", "[\"4\"]");
+    c.check("SDIFF a b a", "[]");
+    c.check("SDIFFSTORE a a a", ":0");
+    c.check("EXISTS a", ":0");
+}

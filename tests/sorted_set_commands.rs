@@ -302,3 +302,22 @@ fn sets_survive_a_kill_a_save_and_a_dump() {
         c.check("OBJECT ENCODING large", "\"skiplist\"");
     }
 }
+
+#[test]
+fn a_key_may_be_named_again_and_counts_each_time() {
+    let server = crate::server();
+    let mut c = server.connect();
+    c.check("ZADD z 1 a 2 b", ":2");
+    c.check("SADD s a", ":1");
+    c.check("ZINTER 3 z z z WEIGHTS 1 2 3 WITHSCORES", "[\"a\", \"6\", \"b\", \"12\"]");
+    c.check("ZINTER 4 z s z s WEIGHTS 1 10 2 20 WITHSCORES", "[\"a\", \"33\"]");
+    c.check(
+        "ZINTER 3 z z z WEIGHTS 1 2 3 AGGREGATE MAX WITHSCORES",
+        "[\"a\", \"3\", \"b\", \"6\"]",
+    );
+    c.check("ZUNION 3 z s z WITHSCORES", "[\"a\", \"3\", \"b\", \"4\"]");
+    c.check("ZINTERCARD 3 z s z", ":1");
+    c.check("ZDIFF 3 z s s", "[\"b\"]");
+    c.check("ZDIFF 3 z s z", "[]");
+    c.check("ZDIFFSTORE z 2 z z", ":0");
+}

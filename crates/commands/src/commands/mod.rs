@@ -4,6 +4,7 @@
 mod bitmaps;
 mod connection;
 mod cursor;
+mod distinct;
 mod geo;
 mod hashes;
 mod hyperloglog;

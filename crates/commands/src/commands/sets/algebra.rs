@@ -10,6 +10,7 @@ use crate::command::{
     Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
 };
 use crate::commands::cursor::Options;
+use crate::commands::distinct::Distinct;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -177,14 +178,16 @@ impl Operation {
     }
 }
 
-/// The sets of several keys; `None` for a key that is not there.
+/// The sets of several keys, each once; `None` for a key that is not there.
 struct Operands<'a> {
     sets: Vec<Option<&'a Set>>,
+    /// The first is named again. Only a difference is another one then.
+    takes_itself_away: bool,
 }
 
 impl<'a> Operands<'a> {
     /// Fails if one of the keys holds something else than a set.
-    fn of(values: &'a [Option<Value<'_>>]) -> Result<Self, CommandError> {
+    fn of(values: &'a [Option<Value<'_>>], keys: &Distinct<'_>) -> Result<Self, CommandError> {
         let as_set = |value: &'a Option<Value<'_>>| match value {
             None => Ok(None),
             Some(Value::Collection(collection)) => match Set::of(collection) {
@@ -193,7 +196,8 @@ impl<'a> Operands<'a> {
             },
             Some(_) => Err(CommandError::WRONG_TYPE),
         };
-        Ok(Self { sets: values.iter().map(as_set).collect::<Result<_, _>>()? })
+        let sets = values.iter().map(as_set).collect::<Result<_, _>>()?;
+        Ok(Self { sets, takes_itself_away: keys.places.iter().skip(1).any(|place| *place == 0) })
     }
 
     fn sets(&self) -> impl Iterator<Item = Option<&'a Set>> {
@@ -215,6 +219,7 @@ impl<'a> Operands<'a> {
                 let sets: Vec<&Set> = self.sets().flatten().collect();
                 union(&sets, |member| members.push(member));
             }
+            Operation::Difference if self.takes_itself_away => {}
             Operation::Difference => {
                 let mut sets = self.sets();
                 if let Some(first) = sets.next().flatten() {
@@ -228,9 +233,9 @@ impl<'a> Operands<'a> {
 }
 
 fn show(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>, operation: Operation) -> Done {
-    let keys = ctx.keys(keys.iter());
-    ctx.read(&keys, |values, reply| {
-        let operands = Operands::of(values)?;
+    let keys = Distinct::of(&ctx.keys(keys.iter()));
+    ctx.read(&keys.keys, |values, reply| {
+        let operands = Operands::of(values, &keys)?;
         let members = operands.members(operation);
         reply.set(members.len());
         members.into_iter().for_each(|member| reply.element(member));
@@ -246,12 +251,13 @@ fn store(
 ) -> Done {
     let keys = ctx.keys(std::iter::once(destination).chain(keys.iter()));
     let [target, sources @ ..] = &keys[..] else { return Err(CommandError::SYNTAX) };
+    let sources = Distinct::of(sources);
     let limits = ctx.kernel.keyspace.limits().set;
     let make = |values: &[Option<Value<'_>>]| {
-        let operands = Operands::of(values)?;
+        let operands = Operands::of(values, &sources)?;
         Ok(set_of(operands.members(operation), limits))
     };
-    ctx.compute(sources, make, |ctx, set| {
+    ctx.compute(&sources.keys, make, |ctx, set| {
         let len = set.len();
         let mut db = ctx.guard.db(ctx.caller.db, target.hash(), ctx.now_ms);
         store_result(&mut db, *target, Collection::Set(set), operation.event_of_store())?;
@@ -278,9 +284,9 @@ fn sintercard(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], keys: Rest<'_, 1
         return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
     };
     let limit = limit(Options::of(options))?;
-    let keys = ctx.keys(keys.iter());
-    ctx.read(&keys, |values, reply| {
-        let operands = Operands::of(values)?;
+    let keys = Distinct::of(&ctx.keys(keys.iter()));
+    ctx.read(&keys.keys, |values, reply| {
+        let operands = Operands::of(values, &keys)?;
         let sets: Option<Vec<&Set>> = operands.sets().collect();
         let mut found = 0;
         intersection(&sets.unwrap_or_default(), |_| {

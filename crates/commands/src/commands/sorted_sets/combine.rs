@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use tierce_collections::{Collection, Element, IntText, PackedLimits, Set, SortedSet};
-use tierce_keyspace::{Event, Key, Value};
+use tierce_keyspace::{Event, Value};
 use tierce_wire::number::{parse_f64, parse_i64};
 use tierce_wire::resp::Rest;
 
@@ -12,6 +12,7 @@ use crate::command::{
     Body, Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, many,
 };
 use crate::commands::cursor::Options;
+use crate::commands::distinct::Distinct;
 use crate::commands::options::integer;
 use crate::commands::store::store_result;
 use crate::error::CommandError;
@@ -380,19 +381,28 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Sets with their weights.
-type Sources<'a> = Vec<(Source<'a>, f64)>;
+/// A set with its weight.
+#[derive(Clone, Copy)]
+struct Operand<'a> {
+    source: Source<'a>,
+    weight: f64,
+    /// The same for operands of the same key.
+    place: usize,
+}
+
+/// All operands, in the order of the arguments.
+type Operands<'a> = Vec<Operand<'a>>;
 
 /// Smaller ones first: the order in which scores are added up, and the smallest one bounds an
 /// intersection.
-fn by_len(mut sources: Sources<'_>) -> Sources<'_> {
-    sources.sort_by_key(|(source, _)| source.len());
-    sources
+fn by_len(mut operands: Operands<'_>) -> Operands<'_> {
+    operands.sort_by_key(|operand| operand.source.len());
+    operands
 }
 
-fn union(sources: Sources<'_>, aggregate: Aggregate, limits: &PackedLimits) -> SortedSet {
+fn union(operands: Operands<'_>, aggregate: Aggregate, limits: &PackedLimits) -> SortedSet {
     let mut made = SortedSet::new();
-    for (source, weight) in by_len(sources) {
+    for Operand { source, weight, .. } in by_len(operands) {
         source.each(|member, score| {
             let score = number_or_zero(weight * score);
             made.update(member, limits, |old| {
@@ -404,29 +414,48 @@ fn union(sources: Sources<'_>, aggregate: Aggregate, limits: &PackedLimits) -> S
     made
 }
 
-/// Shows the members that are in all sets, with their scores.
+/// Shows the members that are in all sets, with their scores. Looks into each set once for a member, however often it
+/// is named.
 fn intersect(
-    sources: Sources<'_>,
+    operands: Operands<'_>,
     aggregate: Aggregate,
     mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
 ) {
-    let sources = by_len(sources);
-    let Some(((smallest, weight), others)) = sources.split_first() else { return };
-    smallest.each(|member, score| {
-        let mut total = number_or_zero(weight * score);
-        for (other, weight) in others {
-            let Some(score) = other.score(member) else { return ControlFlow::Continue(()) };
-            total = aggregate.of(total, weight * score);
+    let operands = by_len(operands);
+    let Some((smallest, others)) = operands.split_first() else { return };
+    // By place: the score of the member at hand, and of which member it is.
+    let mut scores = vec![(0.0, 0_usize); operands.len()];
+    let mut number = 0;
+    smallest.source.each(|member, score| {
+        number += 1;
+        scores[smallest.place] = (score, number);
+        let mut total = number_or_zero(smallest.weight * score);
+        for other in others {
+            let (score, of) = &mut scores[other.place];
+            if *of != number {
+                let Some(found) = other.source.score(member) else {
+                    return ControlFlow::Continue(());
+                };
+                (*score, *of) = (found, number);
+            }
+            total = aggregate.of(total, other.weight * *score);
         }
         visit(member, total)
     });
 }
 
-fn difference(sources: &Sources<'_>, limits: &PackedLimits) -> SortedSet {
+fn difference(mut operands: Operands<'_>, limits: &PackedLimits) -> SortedSet {
     let mut made = SortedSet::new();
-    let Some(((first, _), others)) = sources.split_first() else { return made };
-    first.each(|member, score| {
-        if others.iter().all(|(other, _)| other.score(member).is_none()) {
+    // Places are numbered from the first argument on.
+    operands.sort_by_key(|operand| operand.place);
+    let takes_itself_away =
+        operands.get(1).is_some_and(|operand| operand.place == operands[0].place);
+    operands.dedup_by_key(|operand| operand.place);
+    let Some((first, others)) = operands.split_first().filter(|_| !takes_itself_away) else {
+        return made;
+    };
+    first.source.each(|member, score| {
+        if others.iter().all(|other| other.source.score(member).is_none()) {
             made.insert(member, score, limits);
         }
         ControlFlow::Continue(())
@@ -443,18 +472,23 @@ impl Operation {
         }
     }
 
-    fn run(self, sources: Sources<'_>, options: &Combination, limits: &PackedLimits) -> SortedSet {
+    fn run(
+        self,
+        operands: Operands<'_>,
+        options: &Combination,
+        limits: &PackedLimits,
+    ) -> SortedSet {
         match self {
-            Self::Union => union(sources, options.aggregate, limits),
+            Self::Union => union(operands, options.aggregate, limits),
             Self::Intersection => {
                 let mut made = SortedSet::new();
-                intersect(sources, options.aggregate, |member, score| {
+                intersect(operands, options.aggregate, |member, score| {
                     made.insert(member, score, limits);
                     ControlFlow::Continue(())
                 });
                 made
             }
-            Self::Difference => difference(&sources, limits),
+            Self::Difference => difference(operands, limits),
         }
     }
 }
@@ -474,32 +508,36 @@ fn take_keys<'a>(arguments: &mut Options<'a>, name: &str) -> Result<Rest<'a>, Co
 fn split<'a, 'k>(
     ctx: &Context<'_, 'k>,
     arguments: Rest<'a, 2>,
-) -> Result<(Vec<Key<'a>>, Options<'a>), CommandError> {
+) -> Result<(Distinct<'a>, Options<'a>), CommandError> {
     let mut options = Options::of(arguments);
     let keys = take_keys(&mut options, ctx.name())?;
-    Ok((ctx.keys(keys.iter()), options))
+    Ok((Distinct::of(&ctx.keys(keys.iter())), options))
 }
 
 /// Gives the sets under keys and the options to `make`.
 fn combine<M>(
+    keys: &Distinct<'_>,
     values: &[Option<Value<'_>>],
     options: Options<'_>,
     of: OptionsOf,
-    make: impl FnOnce(Sources<'_>, &Combination) -> M,
+    make: impl FnOnce(Operands<'_>, &Combination) -> M,
 ) -> Result<M, CommandError> {
     let sources = values.iter().map(Source::of).collect::<Result<Vec<_>, _>>()?;
     // A wrong type is reported rather than a wrong option.
-    let options = Combination::parse(options, sources.len(), of)?;
-    Ok(make(sources.into_iter().zip(options.weights.iter().copied()).collect(), &options))
+    let options = Combination::parse(options, keys.places.len(), of)?;
+    let operands = keys.places.iter().zip(&options.weights);
+    let operands =
+        operands.map(|(&place, &weight)| Operand { source: sources[place], weight, place });
+    Ok(make(operands.collect(), &options))
 }
 
 fn reply(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>, operation: Operation) -> Done {
     let limits = ctx.kernel.keyspace.limits().sorted_set;
     let (keys, options) = split(ctx, arguments)?;
-    ctx.read(&keys, |values, reply| {
+    ctx.read(&keys.keys, |values, reply| {
         let of = OptionsOf::Reply(operation);
-        let (set, with_scores) = combine(values, options, of, |sources, options| {
-            (operation.run(sources, options, &limits), options.with_scores)
+        let (set, with_scores) = combine(&keys, values, options, of, |operands, options| {
+            (operation.run(operands, options, &limits), options.with_scores)
         })?;
         Scores::wanted(with_scores, reply).all(reply, set.iter());
         Ok(())
@@ -517,9 +555,11 @@ fn store(
     let (keys, options) = split(ctx, arguments)?;
     let make = |values: &[Option<Value<'_>>]| {
         let of = OptionsOf::Store(operation);
-        combine(values, options, of, |sources, options| operation.run(sources, options, &limits))
+        combine(&keys, values, options, of, |operands, options| {
+            operation.run(operands, options, &limits)
+        })
     };
-    ctx.compute(&keys, make, |ctx, set| {
+    ctx.compute(&keys.keys, make, |ctx, set| {
         let len = set.len();
         let mut db = ctx.guard.db(ctx.caller.db, to.hash(), ctx.now_ms);
         store_result(&mut db, to, Collection::SortedSet(set), operation.event_of_store())?;
@@ -530,11 +570,11 @@ fn store(
 
 fn zintercard(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
     let (keys, options) = split(ctx, arguments)?;
-    ctx.read(&keys, |values, reply| {
+    ctx.read(&keys.keys, |values, reply| {
         let of = OptionsOf::Cardinality;
-        let count = combine(values, options, of, |sources, options| {
+        let count = combine(&keys, values, options, of, |operands, options| {
             let mut count = 0;
-            intersect(sources, options.aggregate, |_, _| {
+            intersect(operands, options.aggregate, |_, _| {
                 count += 1;
                 if count == options.limit {
                     ControlFlow::Break(())

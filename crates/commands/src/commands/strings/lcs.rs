@@ -137,14 +137,9 @@ impl<'a> Table<'a> {
             ));
         };
         let mut table = Self { a, b, cells: vec![0; cells] };
-        for i in 1..=a.len() {
-            for j in 1..=b.len() {
-                table.cells[i * width + j] = if a[i - 1] == b[j - 1] {
-                    table.at(i - 1, j - 1) + 1
-                } else {
-                    table.at(i - 1, j).max(table.at(i, j - 1))
-                };
-            }
+        for (i, &byte) in a.iter().enumerate() {
+            let (above, row) = table.cells[i * width..(i + 2) * width].split_at_mut(width);
+            fill_row(byte, b, above, row);
         }
         Ok(table)
     }
@@ -189,6 +184,20 @@ impl<'a> Table<'a> {
             _ => matches.push(Match { a, b, len: 1 }),
         });
         matches
+    }
+}
+
+/// Computes a row but for its first cell, which is 0, from the one above it.
+///
+/// Whether bytes are equal cannot be predicted, so nothing branches on it: a cell is never less than its neighbours, and
+/// one more than the cell above the left one at most. So an equal byte adds one to that cell, and the largest of the
+/// three is right whether or not.
+fn fill_row(byte: u8, b: &[u8], above: &[u32], row: &mut [u32]) {
+    let mut left = 0;
+    let above = above.iter().zip(&above[1..]);
+    for ((cell, (diagonal, up)), other) in row[1..].iter_mut().zip(above).zip(b) {
+        left = left.max((*up).max(diagonal + u32::from(byte == *other)));
+        *cell = left;
     }
 }
 

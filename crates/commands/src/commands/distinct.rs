@@ -1,0 +1,62 @@
+//! For commands to which a key may be named several times, and whose value is needed once.
+
+use tierce_keyspace::Key;
+
+/// Keys, each once.
+pub(super) struct Distinct<'a> {
+    /// In the order in which they are named first.
+    pub(super) keys: Vec<Key<'a>>,
+    /// Which of them each argument names.
+    pub(super) places: Vec<usize>,
+}
+
+impl<'a> Distinct<'a> {
+    /// Sorts, so that many keys do not take a time that grows with the square of their number.
+    pub(super) fn of(named: &[Key<'a>]) -> Self {
+        let mut order: Vec<usize> = (0..named.len()).collect();
+        order.sort_unstable_by_key(|&at| (named[at].hash(), named[at].bytes(), at));
+        // The first argument that names the same key.
+        let mut first: Vec<usize> = (0..named.len()).collect();
+        for pair in order.windows(2) {
+            if named[pair[0]].bytes() == named[pair[1]].bytes() {
+                first[pair[1]] = first[pair[0]];
+            }
+        }
+        let (mut keys, mut places) = (Vec::with_capacity(named.len()), first);
+        for at in 0..named.len() {
+            places[at] = match places[at] {
+                first if first < at => places[first],
+                _ => {
+                    keys.push(named[at]);
+                    keys.len() - 1
+                }
+            };
+        }
+        Self { keys, places }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tierce_keyspace::{Keyspace, Options};
+
+    #[test]
+    fn keys_are_found_once_in_the_order_of_their_first_names() {
+        let keyspace = Keyspace::new(Options::default()).expect("sound options");
+        for (names, keys, places) in [
+            ("", "", vec![]),
+            ("b", "b", vec![0]),
+            ("b a c", "b a c", vec![0, 1, 2]),
+            ("b b b", "b", vec![0, 0, 0]),
+            ("c a c b a a", "c a b", vec![0, 1, 0, 2, 1, 1]),
+        ] {
+            let named: Vec<_> =
+                names.split_whitespace().map(|name| keyspace.key(name.as_bytes())).collect();
+            let distinct = Distinct::of(&named);
+            let shown: Vec<_> =
+                distinct.keys.iter().map(|key| String::from_utf8_lossy(key.bytes())).collect();
+            assert_eq!((shown.join(" ").as_str(), distinct.places), (keys, places));
+        }
+    }
+}
