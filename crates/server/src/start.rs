@@ -276,7 +276,9 @@ impl Instance {
         // Last: a CONFIG SET that comes earlier would find none of those that act on it.
         runtime.accept()?;
         let kernel: Arc<Server> = Arc::clone(&server);
-        gateway.serve(kernel);
+        let handle = runtime.handle().clone();
+        let dial = move |peer, local| listening::dial(&handle, peer, local);
+        gateway.serve(kernel, Box::new(dial));
         Ok(Self {
             server,
             runtime,
