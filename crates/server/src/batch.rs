@@ -390,7 +390,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             let last =
                 move || slowlog::shorten(commands, batch.get(index.saturating_sub(1), input));
             let timing = meter.begin(command, &caller.client, last);
-            let probe = match gates.measured {
+            let probe = match !passes_unseen && gates.measured {
                 true => Probe::begin(&self.kernel.hot_keys, self.kernel.nanos, output),
                 false => None,
             };
@@ -422,7 +422,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 };
                 break;
             }
-            if let Some(probe) = probe {
+            if !passes_unseen && let Some(probe) = probe {
                 probe.end(&self.kernel.hot_keys, (command, args), &caller.client, output);
             }
             if locks.has_ready() {
