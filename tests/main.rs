@@ -27,6 +27,7 @@ mod http_events;
 mod memcached;
 mod memcached_edges;
 mod memcached_tools;
+mod packaging;
 mod pedrokv;
 
 // Encrypted connections.
