@@ -189,17 +189,7 @@ pub(super) fn of_latency(monitor: &LatencyMonitor, terms: Terms, now_seconds: i6
     let Terms { threshold_ms, slowlog_micros, slowlog_len } = terms;
     let mut lines = Vec::new();
     if threshold_ms == 0 {
-        lines.push(
-            "The latency monitor is off. Switch it on with CONFIG SET latency-monitor-threshold <milliseconds>; 100 \
-             suits most."
-                .to_owned(),
-        );
-        if slowlog_len > 0 {
-            lines.push(format!(
-                "The slow log has {slowlog_len} commands of {slowlog_micros} microseconds or more: SLOWLOG GET."
-            ));
-        }
-        return lines.join("\n") + "\n";
+        return off(slowlog_micros, slowlog_len);
     }
     for (name, series) in monitor.events() {
         let (count, sum) =
@@ -222,6 +212,20 @@ pub(super) fn of_latency(monitor: &LatencyMonitor, terms: Terms, now_seconds: i6
         ));
     }
     lines.join("\n") + "\n"
+}
+
+/// What is to be said without the monitor.
+fn off(slowlog_micros: i64, slowlog_len: usize) -> String {
+    let slow = match slowlog_len {
+        0 => String::new(),
+        _ => format!(
+            " The slow log has {slowlog_len} commands of {slowlog_micros} microseconds or more: SLOWLOG GET."
+        ),
+    };
+    format!(
+        "The latency monitor is off. Switch it on with CONFIG SET latency-monitor-threshold <milliseconds>; 100 suits \
+         most.{slow}\n"
+    )
 }
 
 /// What helps against spikes of an event.
