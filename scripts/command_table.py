@@ -21,6 +21,8 @@ ADDED = {
     "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
     "backup": "our own",
+    **{name: "8.6" for name in (
+        "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
     "client|durability": "our own",
     **{name: "our own: commands that never block" for name in (
         "client|acceptnb", "nbcancel", "nbkeys", "nblist", "nblmove", "nblmpop", "nblpop", "nbrpop", "nbxread",

@@ -23,6 +23,7 @@ mod values_come_back_exactly;
 
 // The other protocols.
 mod http;
+mod http_events;
 mod memcached;
 mod memcached_edges;
 mod memcached_tools;
@@ -67,6 +68,7 @@ mod compaction;
 mod config_commands;
 mod config_sources;
 mod examples;
+mod hot_keys;
 mod info;
 mod monitor;
 mod named_files;

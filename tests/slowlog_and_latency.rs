@@ -88,7 +88,8 @@ fn spikes_of_latency_are_kept_by_event() {
     assert!(event[2].int() >= 30 && event[3].int() >= event[2].int(), "{latest}");
     let history = c.ask("LATENCY HISTORY command");
     assert!(history.items()[0].items()[1].int() >= 30, "{history}");
-    assert!(c.ask("LATENCY DOCTOR").text().contains("command"));
+    let said = c.ask("LATENCY DOCTOR");
+    assert!(said.text().starts_with("command: 1 spikes over 10 ms"), "{said}");
     assert!(c.ask("LATENCY GRAPH command").text().contains("command"));
     c.check("LATENCY RESET command", ":1");
     c.check("LATENCY RESET", ":0");

@@ -94,4 +94,19 @@ await check("bytes by fetch", async () => {
   assert.deepEqual(new Uint8Array(Buffer.from(result, "base64")), bytes);
 });
 
+await check("subscriptions", async () => {
+  const next = (subscriber, event) => new Promise((resolve) => subscriber.on(event, resolve));
+  const channel = redis.subscribe("events");
+  const pattern = redis.psubscribe("ev*");
+  const [message, matched] = [next(channel, "message"), next(pattern, "pmessage")];
+  assert.equal(await next(channel, "subscribe"), 1);
+  assert.equal(await next(pattern, "psubscribe"), 1);
+  assert.equal(await redis.publish("events", { a: [1, "grüß\n"] }), 2);
+  assert.deepEqual(await message, { channel: "events", message: { a: [1, "grüß\n"] } });
+  assert.deepEqual((await matched).pattern, "ev*");
+  await channel.unsubscribe();
+  await pattern.unsubscribe();
+  while ((await redis.publish("events", "gone")) > 0);
+});
+
 console.log(`@upstash/redis: ${done.join(", ")}`);

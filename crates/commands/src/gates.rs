@@ -141,6 +141,8 @@ pub struct Gates {
     limited: bool,
     /// A client watches all commands.
     pub watched: bool,
+    /// What requests cost their keys is collected.
+    pub measured: bool,
     /// Values may be on disk.
     pub has_spilled: bool,
     /// Changes are published, or told to clients that track keys, faster than these get them.
@@ -185,6 +187,7 @@ impl Gates {
             paused: false,
             limited: false,
             watched: false,
+            measured: false,
             has_spilled: false,
             is_congested: false,
             open: false,
@@ -200,6 +203,7 @@ impl Gates {
         let is_special = self.are_closed_to_some(kernel, || caller.sync_policy(kernel));
         let is_special = is_special
             | self.watched
+            | self.measured
             | self.has_spilled
             | !caller.authenticated
             | (caller.reply_mode != ReplyMode::On)
@@ -217,6 +221,7 @@ impl Gates {
         self.is_late = kernel.durability.holds_back(policy);
         self.has_spilled = kernel.keyspace.has_spilled();
         self.watched = kernel.clients.has_monitors();
+        self.measured = kernel.hot_keys.is_on();
         self.paused = kernel.pause.is_on(self.now_ms);
         self.limited = kernel.keyspace.has_memory_limit();
         self.cannot_save = kernel.persistence.refuses_writes();

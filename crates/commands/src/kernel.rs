@@ -21,8 +21,10 @@ use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::CommandError;
+use crate::hot_keys::{HotKeys, Sums};
 use crate::message::Notice;
 use crate::offload::Offload;
+use crate::process;
 use crate::pubsub::PubSub;
 use crate::replication::Primary;
 use crate::replication::role::{Address, Role};
@@ -79,6 +81,8 @@ pub struct Kernel {
     pub pause: Pause,
     /// Slow commands.
     pub slowlog: Mutex<SlowLog>,
+    /// Keys that take the most time and bytes.
+    pub hot_keys: HotKeys,
     /// Error replies by kind.
     pub errors: ErrorCounts,
     /// Commands and bytes over the last moments.
@@ -222,6 +226,7 @@ impl Kernel {
             clients: Arc::default(),
             pause: Pause::default(),
             slowlog: Mutex::default(),
+            hot_keys: HotKeys::default(),
             errors: ErrorCounts::default(),
             rates: Rates::default(),
             nanos: crate::clock::monotonic_nanos,
@@ -649,6 +654,14 @@ impl Kernel {
         let traffic = self.all_traffic();
         let commands = self.totals_since(None).get(Stat::Commands);
         [commands, traffic.bytes_in, traffic.bytes_out]
+    }
+
+    /// What all commands have taken since the start, never reset.
+    pub fn sums(&self) -> Sums {
+        let (totals, traffic) = (self.totals_since(None), self.all_traffic());
+        let nanos = self.commands.counted().map(|(id, _)| totals.command(id).nanos).sum();
+        let bytes = traffic.bytes_in + traffic.bytes_out;
+        Sums { nanos, bytes, cpu: process::cpu_times() }
     }
 
     fn all_key_stats(&self) -> KeyStats {

@@ -61,6 +61,7 @@ pub mod acl;
 pub mod command;
 mod commands;
 
+pub mod hot_keys;
 pub mod kernel;
 pub mod meter;
 pub mod metrics;

@@ -25,6 +25,7 @@ use crate::error::{CommandError, Interrupt};
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::fetch;
 use crate::gates::{Gates, Verdict};
+use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::message::Notice;
 use crate::meter::{Meter, Words};
@@ -405,6 +406,7 @@ impl<'k> Run<'k, '_> {
         let mut meter = Meter::start(kernel, counters);
         let timing = meter.begin(command, &client, Words::new);
         let (begin, proto) = (output.mark(), caller.proto);
+        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, output);
         let mut context = Context {
             kernel,
             caller,
@@ -433,6 +435,9 @@ impl<'k> Run<'k, '_> {
             );
             meter.take_back(timing);
             return interrupt;
+        }
+        if let Some(probe) = probe {
+            probe.end(&kernel.hot_keys, (command, args), &client, output);
         }
         mute(caller, output, begin);
         if locks.has_ready() {

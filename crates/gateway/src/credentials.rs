@@ -54,6 +54,15 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
 }
 
+/// The arguments of AUTH that stand for the credentials of a request, if it has any.
+pub(crate) fn of_auth(
+    kernel: &Kernel,
+    headers: &HeaderMap,
+) -> Result<Option<[Vec<u8>; 2]>, Failure> {
+    let credentials = Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())?;
+    Ok(credentials.map(|Credentials { user, password }| [user, password]))
+}
+
 fn parts(headers: &HeaderMap) -> Option<(&[u8], &[u8])> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let blank = value.iter().position(|&byte| byte == b' ')?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -36,6 +36,9 @@ const ACCEPT_RESTS: Duration = Duration::from_millis(100);
 /// What keeps the kernel alive.
 pub type KernelHandle = Arc<dyn Deref<Target = Kernel> + Send + Sync>;
 
+/// Makes a connection to the server that speaks RESP, for a client with this address that has connected to the other one.
+pub type Dial = Box<dyn Fn(SocketAddr, SocketAddr) -> io::Result<UnixStream> + Send + Sync>;
+
 /// Why the gateway cannot listen where it should.
 #[derive(Debug)]
 pub struct ListenError {
@@ -65,7 +68,8 @@ pub struct Gateway {
 pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,
-    is_ending: AtomicBool,
+    dial: OnceLock<Dial>,
+    is_ending: watch::Sender<bool>,
     pub(crate) figures: Arc<HttpFigures>,
     /// What connections are encrypted with, if they are.
     tls: Mutex<Option<TlsAcceptor>>,
@@ -79,7 +83,21 @@ impl Shared {
 
     /// Whether the server ends: nothing is waited for any more.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending.load(Relaxed)
+        *self.is_ending.borrow()
+    }
+
+    /// Completes when the server ends.
+    pub(crate) fn ends(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_ending = self.is_ending.subscribe();
+        async move {
+            let _ = is_ending.wait_for(|is_ending| *is_ending).await;
+        }
+    }
+
+    /// A connection to the server, once the data are loaded.
+    pub(crate) fn dial(&self, peer: SocketAddr, local: SocketAddr) -> io::Result<UnixStream> {
+        let dial = self.dial.get().ok_or(io::ErrorKind::NotConnected)?;
+        dial(peer, local)
     }
 }
 
@@ -103,7 +121,8 @@ impl Gateway {
         let shared = Shared {
             config,
             kernel: OnceLock::new(),
-            is_ending: AtomicBool::new(false),
+            dial: OnceLock::new(),
+            is_ending: watch::Sender::new(false),
             figures: Arc::default(),
             tls: Mutex::new(None),
         };
@@ -169,14 +188,15 @@ impl Gateway {
     }
 
     /// Serves commands from now on. A second call has no effect.
-    pub fn serve(&self, kernel: KernelHandle) {
+    pub fn serve(&self, kernel: KernelHandle, dial: Dial) {
+        let _ = self.shared.dial.set(dial);
         let _ = kernel.http.set(Arc::clone(&self.shared.figures));
         let _ = self.shared.kernel.set(kernel);
     }
 
     /// Takes no more requests. Clients have so long to read their replies; commands that run come to their end.
     pub fn end(&self, within: Duration) {
-        self.shared.is_ending.store(true, Relaxed);
+        self.shared.is_ending.send_replace(true);
         if let Some(running) = self.running.lock().take() {
             running.end(within);
         }

@@ -1,4 +1,4 @@
-//! HTTP beside the event loops: commands as JSON, health, and metrics.
+//! HTTP beside the event loops: commands as JSON, messages as server-sent events, health, and metrics.
 //!
 //! One listener (`http-port`) on a thread of its own with a small tokio runtime, off the data path. It calls the command
 //! kernel directly, as a caller with the rights of a user. `docs/http.md` says what clients see, and
@@ -14,6 +14,7 @@
 //! | `request` | JSON and paths as commands |
 //! | `execute` | commands, at once or on a thread that may wait |
 //! | `reply` | replies as JSON |
+//! | `events` | messages of channels as server-sent events |
 //! | `health` | `/healthz` and `/readyz` |
 //! | `metrics` | `/metrics` for Prometheus |
 //!
@@ -24,6 +25,7 @@
 
 mod connection;
 mod credentials;
+mod events;
 mod execute;
 mod failure;
 #[doc(hidden)]
@@ -36,4 +38,4 @@ mod reply;
 mod request;
 mod routes;
 
-pub use gateway::{Gateway, KernelHandle, ListenError};
+pub use gateway::{Dial, Gateway, KernelHandle, ListenError};

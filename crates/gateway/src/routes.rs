@@ -12,15 +12,17 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tierce_commands::acl::Rights;
 use tierce_commands::caller::Caller;
 use tierce_commands::clients::Client;
 use tierce_commands::kernel::Kernel;
 use tokio::time::timeout;
 
 use crate::credentials;
+use crate::events::{self, Subject};
 use crate::execute::{self, Allowed, Calls};
 use crate::failure::{Failure, json};
-use crate::gateway::Shared;
+use crate::gateway::{KernelHandle, Shared};
 use crate::guard;
 use crate::health;
 use crate::metrics;
@@ -91,20 +93,51 @@ fn refuse_in_protected_mode(kernel: &Kernel, client: &Client) -> Result<(), Fail
 }
 
 async fn commands(State(shared): State<Arc<Shared>>, request: Request, form: Form) -> Response {
+    if form == Form::Argument
+        && let Some(subject) = Subject::of(&request)
+    {
+        let subscribed = subscribe(&shared, request, subject).await;
+        return subscribed.unwrap_or_else(IntoResponse::into_response);
+    }
     match answer(&shared, request, form).await {
         Ok(body) => json(StatusCode::OK, body),
         Err(failure) => failure.into_response(),
     }
 }
 
-async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Vec<u8>, Failure> {
+/// Answers with a stream of events, until the client or the server ends it.
+async fn subscribe(
+    shared: &Arc<Shared>,
+    request: Request,
+    subject: Subject,
+) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let (kernel, client, _) = admit(shared, &head).await?;
+    let settings = shared.config.settings();
+    let (max, limit) = (settings.http_max_body(), settings.http_timeout());
+    drop(settings);
+    // Clients send one, and it means nothing.
+    read(&head.headers, body, max, limit).await?;
+    let auth = credentials::of_auth(kernel, &head.headers)?;
+    let call = events::Call::of(subject, head.uri.path(), head.uri.query().unwrap_or_default())?;
+    match timeout(limit, events::open(shared, &client, auth, call)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ERR the server is busy")),
+    }
+}
+
+/// Who sends a request, with its rights, while the server serves any.
+async fn admit<'s>(
+    shared: &'s Shared,
+    head: &Parts,
+) -> Result<(&'s KernelHandle, Arc<Client>, Rights), Failure> {
     let unready = |text: &str| Failure::closing(StatusCode::SERVICE_UNAVAILABLE, text);
     let kernel = shared.kernel().ok_or_else(|| unready("LOADING the server loads its data"))?;
     if shared.is_ending() {
         return Err(unready("ERR the server is shutting down"));
     }
-    let (head, body) = request.into_parts();
-    if form == Form::Argument && ![Method::GET, Method::POST, Method::PUT].contains(&head.method) {
+    // Routes with a method of their own come here with that one alone.
+    if ![Method::GET, Method::POST, Method::PUT].contains(&head.method) {
         return Err(Failure::closing(StatusCode::METHOD_NOT_ALLOWED, "ERR use GET or POST"));
     }
     let client = head.extensions.get::<Arc<Client>>().cloned();
@@ -112,6 +145,12 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     refuse_in_protected_mode(kernel, &client)?;
     // Before the body: strangers cannot fill the memory.
     let rights = credentials::identify(kernel, &client, &head.headers).await?;
+    Ok((kernel, client, rights))
+}
+
+async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Vec<u8>, Failure> {
+    let (head, body) = request.into_parts();
+    let (kernel, client, rights) = admit(shared, &head).await?;
     let strings = Strings::of(&head.headers)?;
     let settings = shared.config.settings();
     let limit = settings.http_timeout();

@@ -67,6 +67,14 @@ pub(crate) struct Accepted {
     pub(crate) encryption: Encryption,
 }
 
+/// A socket that is to be served, which no listener has accepted.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub(crate) socket: OwnedFd,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) listener: ListenerTag,
+}
+
 /// The state of the thread.
 #[derive(Debug)]
 pub(crate) struct Acceptor<M: Send + 'static> {
@@ -141,6 +149,7 @@ impl<M: Send + 'static> Acceptor<M> {
             for mail in mail.drain(..) {
                 match mail {
                     AcceptorMail::Listen(listeners) => self.replace(listeners),
+                    AcceptorMail::Adopt(adopted) => self.adopt(adopted),
                     AcceptorMail::Stop => return,
                 }
             }
@@ -211,12 +220,27 @@ impl<M: Send + 'static> Acceptor<M> {
             set_tcp_options(&socket, self.handle.keepalive_s());
         }
         let (listener, encryption) = (listener.tag, listener.encryption);
-        self.hand_over(Accepted { id: self.next_id, socket, endpoints, listener, encryption });
-        self.next_id += 1;
+        self.hand_over(socket, endpoints, listener, encryption);
         Attempt::Accepted
     }
 
-    fn hand_over(&self, accepted: Accepted) {
+    fn adopt(&mut self, adopted: Adopted) {
+        let Adopted { socket, endpoints, listener } = adopted;
+        if is_reserved(&socket) {
+            return self.handle.count_dropped();
+        }
+        self.hand_over(socket, endpoints, listener, Encryption::None);
+    }
+
+    fn hand_over(
+        &mut self,
+        socket: OwnedFd,
+        endpoints: Endpoints,
+        listener: ListenerTag,
+        encryption: Encryption,
+    ) {
+        let accepted = Accepted { id: self.next_id, socket, endpoints, listener, encryption };
+        self.next_id += 1;
         let worker = (0..self.handle.workers() as u16)
             .map(WorkerId)
             .min_by_key(|&id| self.handle.connections(id).load(Ordering::Relaxed))

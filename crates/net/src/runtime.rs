@@ -1,14 +1,15 @@
 //! Starting the threads, and the handle for talking to them.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::acceptor::{Accepted, Acceptor, TurnedAway};
+use crate::acceptor::{Accepted, Acceptor, Adopted, TurnedAway};
 use crate::clock::Clock;
-use crate::connection::{ConnKey, ListenerTag};
+use crate::connection::{ConnKey, Endpoints, ListenerTag};
 use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::metrics::{Metrics, SharedMetrics};
@@ -75,6 +76,8 @@ pub(crate) enum Mail<M> {
 pub(crate) enum AcceptorMail {
     /// Listen on these instead.
     Listen(Vec<Listener>),
+    /// Serve this socket like one that was accepted.
+    Adopt(Adopted),
     Stop,
 }
 
@@ -187,6 +190,13 @@ impl<M: Send> Handle<M> {
     /// go on without missing a connection.
     pub fn listen(&self, listeners: Vec<Listener>) {
         self.shared.acceptor.post(AcceptorMail::Listen(listeners));
+    }
+
+    /// Serves a connected stream socket as if a listener with this tag had accepted it, for a client that came in
+    /// another way. It must be non-blocking. Without a descriptor to spare, or after [`Handle::drain`], its peer finds it
+    /// closed.
+    pub fn adopt(&self, socket: OwnedFd, endpoints: Endpoints, listener: ListenerTag) {
+        self.shared.acceptor.post(AcceptorMail::Adopt(Adopted { socket, endpoints, listener }));
     }
 
     /// Closes all listeners; connections go on.

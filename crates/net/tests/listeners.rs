@@ -140,3 +140,25 @@ fn listeners_can_be_exchanged() {
     // The old listener was closed before the new one accepted.
     assert!(TcpStream::connect(server.tcp_address()).is_err());
 }
+
+/// A socket that no listener has accepted is a connection like any other, with the addresses that it was given.
+#[test]
+fn a_socket_can_be_adopted() {
+    let server = Server::one_worker();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let endpoints = Endpoints::Tcp {
+        peer: "192.0.2.7:7".parse().unwrap(),
+        local: "127.0.0.1:80".parse().unwrap(),
+    };
+    server.handle().adopt(theirs.into(), endpoints, TAG);
+    let mut client = Client::new(ours);
+    client.check("echo adopted", "adopted");
+    let Event::Opened(info) = server.next_event() else { panic!("not a connection") };
+    assert_eq!((info.endpoints, info.listener), (endpoints, TAG));
+    let (mut other, key) = server.connect_known();
+    other.check("echo accepted", "accepted");
+    assert_ne!(key, info.key);
+    client.check("quit", "bye");
+    server.stop();
+}

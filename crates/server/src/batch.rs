@@ -21,6 +21,7 @@ use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::fetch::{self, PendingRead};
 use crate::fetcher::Fetcher;
 use crate::gates::{Cause, Gates, Verdict};
+use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Timing};
 use crate::monitors;
@@ -404,6 +405,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             let last =
                 move || slowlog::shorten(commands, batch.get(index.saturating_sub(1), input));
             let timing = meter.begin(command, &caller.client, last);
+            let probe = match !passes_unseen && gates.measured {
+                true => Probe::begin(&self.kernel.hot_keys, self.kernel.nanos, output),
+                false => None,
+            };
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
             {
                 meter.take_back(timing);
@@ -431,6 +436,9 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     Interrupt::Gate => unreachable!("a worker judges right before it runs"),
                 };
                 break;
+            }
+            if !passes_unseen && let Some(probe) = probe {
+                probe.end(&self.kernel.hot_keys, (command, args), &caller.client, output);
             }
             if locks.has_ready() {
                 blocking::serve(self.kernel, locks, self.counters, self.served, now_ms);

@@ -1,17 +1,48 @@
-//! What the fuzz target for RESTORE does with its bytes; see `tierce_keyspace::fuzzing`.
+//! What the fuzz targets for RESTORE and for lines of JSON do with their bytes; see `tierce_keyspace::fuzzing`.
 //!
 //! It panics when a guarantee is violated. Not part of the crate's interface.
 
 use std::sync::Arc;
 
-use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Value};
+use tierce_keyspace::{DbIndex, Keyspace, Options, SavedValue, Snapshot, Value};
 use tierce_rdb::{Kind, Value as Decoded, WriterOptions, crc64, dump};
 
 use crate::persistence::values::{self, Assembly};
-use crate::transfer::Executor;
+use crate::transfer::{Executor, jsonl};
 
 /// Memory for a byte of a payload, at most. A compressed one may be some ninety times as long by itself.
 const MEMORY_FOR_A_BYTE: usize = 64 << 10;
+
+/// The lines of a file behind its header are read or refused; what was read is written, and read as the same.
+pub fn lines(data: &[u8]) {
+    const HEADER: &[u8] = b"{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n";
+    let Some(written) = written_again(&[HEADER, data, b"\n{\"type\":\"end\"}"].concat()) else {
+        return;
+    };
+    let again = written_again(&written).expect("its own lines");
+    // Sets and hashes have no order, and nothing else may differ.
+    assert_eq!(sorted(&written), sorted(&again));
+}
+
+fn sorted(lines: &[u8]) -> Vec<u8> {
+    let mut bytes = lines.to_vec();
+    bytes.sort_unstable();
+    bytes
+}
+
+/// What a keyspace with nothing but these lines is written as; `None` if they are refused.
+fn written_again(lines: &[u8]) -> Option<Vec<u8>> {
+    let options = Options { shards: 1, databases: 2, ..Options::default() };
+    let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+    let mut locks = keyspace.locks();
+    let mut reader = jsonl::Reader::new(lines, &keyspace);
+    while reader.next_line(&mut locks).ok()?.is_some() {}
+    let mut snapshot = Snapshot::begin(&keyspace, &mut locks, 0).expect("no other one");
+    drop(locks);
+    let path = std::path::Path::new("memory");
+    let written = jsonl::write(Vec::new(), path, &mut snapshot, 0, |_| {});
+    Some(written.expect("memory takes all of it").0)
+}
 
 /// A payload becomes a collection or is refused. All of it can be read, and dumped and restored it is the
 /// same.

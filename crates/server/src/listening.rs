@@ -4,10 +4,13 @@
 //!   all or nothing: if an address cannot be bound, the server keeps its listeners.
 
 use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 
 use parking_lot::Mutex;
 use tierce_net::{
-    BindAddress, Encryption, ListenAddress, ListenError, Listener, ListenerTag, Presence,
+    BindAddress, Encryption, Endpoints, Handle, ListenAddress, ListenError, Listener, ListenerTag,
+    Presence,
 };
 
 use crate::clients::{self, Protocol};
@@ -55,6 +58,20 @@ pub enum ListeningError {
     /// Neither a port nor a Unix socket is configured.
     #[error("nothing to listen on: all ports are 0 and there is no unixsocket")]
     Nowhere,
+}
+
+/// Connects to the server itself, over a pair of sockets, for a client that has come in by HTTP: the other end is served
+/// like a connection of this client that speaks RESP.
+pub fn dial<M: Send>(
+    handle: &Handle<M>,
+    peer: SocketAddr,
+    local: SocketAddr,
+) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    handle.adopt(theirs.into(), Endpoints::Tcp { peer, local }, RESP);
+    Ok(ours)
 }
 
 /// The listeners of the server. The acceptor has clones of them.

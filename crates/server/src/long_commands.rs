@@ -22,6 +22,7 @@ use crate::command::Command;
 use crate::error::Interrupt;
 use crate::execute::{self, Call, Context, Guard, Mode, Refused};
 use crate::gates::{Gates, Verdict};
+use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Words};
 use crate::monitors;
@@ -258,6 +259,7 @@ fn execute<'k>(
     let mut meter = Meter::start(kernel, counters);
     let client = Arc::clone(&caller.client);
     let timing = meter.begin(command, &client, Words::new);
+    let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, output);
     let mut context = Context {
         kernel,
         caller,
@@ -280,6 +282,9 @@ fn execute<'k>(
         locks.release();
         meter.take_back(timing);
         return Err(interrupt);
+    }
+    if let Some(probe) = probe {
+        probe.end(&kernel.hot_keys, (command, args), &client, output);
     }
     if locks.has_ready() {
         blocking::serve(kernel, locks, counters, &mut Output::new(), now_ms);

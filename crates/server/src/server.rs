@@ -258,6 +258,7 @@ impl Server {
     /// Periodic work, even without connections: some microseconds.
     fn cron(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
+        self.hot_keys.end_if_over(crate::clock::unix_ms(), || self.sums());
         self.memcached.flush_if_due(&self.kernel, crate::clock::unix_ms());
         // What a client had waiting after its last request may have been sent long ago, and the memory behind the
         // beginning of a request changes.

@@ -409,7 +409,9 @@ impl Loops {
         engine.loading.end();
         let follower = Follower::start(server)?;
         let kernel: Arc<Server> = Arc::clone(server);
-        gateway.serve(kernel);
+        let handle = self.runtime.as_ref().expect("it does not serve yet").handle().clone();
+        let dial = move |peer, local| listening::dial(&handle, peer, local);
+        gateway.serve(kernel, Box::new(dial));
         Ok((copies, stream, follower))
     }
 

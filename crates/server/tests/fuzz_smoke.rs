@@ -1,4 +1,4 @@
-//! A short run of the fuzz target for RESTORE on changed payloads, for machines without a fuzzer.
+//! Short runs of the fuzz targets on changed payloads and lines, for machines without a fuzzer.
 
 use proptest::prelude::*;
 use tierce_rdb::{
@@ -77,5 +77,39 @@ proptest! {
             }
         }
         fuzzing::restored(&payload);
+    }
+}
+
+/// Lines of all types, of which a byte or a piece is changed.
+const LINES: &str = r#"{"type":"string","db":1,"key":"s","expires_ms":1900000000000,"flags":7,"won":true,"value":"ab","more":true}
+{"type":"string","db":1,"key":"s","value":{"base64":"/w=="}}
+{"type":"list","key":"l","value":["a","b"]}
+{"type":"set","key":"m","value":["a","b"]}
+{"type":"zset","key":"z","value":[["a",1.5],["b","-inf"]]}
+{"type":"hash","key":"h","value":[["f","v"],["g","w",1900000000000]]}
+{"type":"stream","key":"x","value":[{"state":{"last_id":"1-1","max_deleted_id":"0-0","entries_added":1}},{"entry":{"id":"1-1","fields":["f","v"]}},{"group":{"name":"g","last_delivered":"1-1","entries_read":1}},{"consumer":{"name":"ann","seen_ms":1,"active_ms":2}},{"pending":{"consumer":"ann","delivered_ms":3,"deliveries":4,"ids":["1-1"]}}]}
+{"type":"script","name":"n","source":"return 1"}"#;
+
+#[test]
+fn lines_of_json_are_read_as_they_are() {
+    fuzzing::lines(LINES.as_bytes());
+}
+
+proptest! {
+    #[test]
+    fn changed_lines_are_read_or_refused(
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        from in any::<prop::sample::Index>(),
+        len in 0_usize..40,
+    ) {
+        let mut lines = LINES.as_bytes().to_vec();
+        let place = at.index(lines.len());
+        lines[place] = byte;
+        fuzzing::lines(&lines);
+        let from = from.index(LINES.len());
+        let piece = &LINES.as_bytes()[from..(from + len).min(LINES.len())];
+        lines.splice(place..place, piece.iter().copied());
+        fuzzing::lines(&lines);
     }
 }

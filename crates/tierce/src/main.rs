@@ -2,6 +2,7 @@
 
 mod allocator;
 mod background;
+mod inspect;
 mod secrets;
 mod shown;
 mod transfer;
@@ -20,13 +21,17 @@ use tierce_config::{ConfigError, Invocation, Loaded, Severity, Sources, Tool};
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// What `tierce NAME` runs instead of the server.
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 7] = [
     Tool { name: "bench", about: "Measure a server under load, or compare two." },
     Tool { name: "race", about: "Measure the storage engine against the disk it is on." },
     Tool { name: "check", about: "Verify every record on disk." },
     Tool { name: "repair", about: "Copy what is intact in a damaged store to a new one." },
-    Tool { name: "import", about: "Import data from Redis into a data directory." },
-    Tool { name: "export", about: "Export a data directory for Redis." },
+    Tool {
+        name: "import",
+        about: "Import data from Redis, or lines of JSON, into a data directory.",
+    },
+    Tool { name: "export", about: "Export a data directory for Redis, or as lines of JSON." },
+    Tool { name: "inspect", about: "Show the big and the hot keys of a running server." },
 ];
 
 fn main() -> ExitCode {
@@ -70,6 +75,7 @@ fn run_tool(name: &str, args: Vec<OsString>) -> Result<ExitCode, Box<dyn Error>>
         "check" => return Ok(parse::<upkeep::CheckArgs>(name, args).run()),
         "import" => return Ok(parse::<transfer::ImportArgs>(name, args).run()),
         "export" => return Ok(parse::<transfer::ExportArgs>(name, args).run()),
+        "inspect" => return Ok(parse::<inspect::InspectArgs>(name, args).run()),
         "repair" => return Ok(parse::<upkeep::RepairArgs>(name, args).run()),
         _ => tierce_bench::run(parse(name, args))?,
     }

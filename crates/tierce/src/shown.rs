@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) enum Unit {
     Bytes,
     Keys,
+    Seconds,
 }
 
 impl Unit {
@@ -16,6 +17,7 @@ impl Unit {
         match self {
             Self::Bytes => "bytes",
             Self::Keys => "keys",
+            Self::Seconds => "seconds",
         }
     }
 
@@ -23,6 +25,7 @@ impl Unit {
         match self {
             Self::Bytes => "{binary_bytes_per_sec}",
             Self::Keys => "{per_sec}",
+            Self::Seconds => "{pos} s",
         }
     }
 }

@@ -56,7 +56,7 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("bench", &["cask", "client", "wire"]),
-    ("tierce", &["bench", "cask", "config", "engine", "server"]),
+    ("tierce", &["bench", "cask", "client", "config", "engine", "server"]),
 ];
 
 /// The modules of a crate, from the lowest to the highest.

@@ -5,6 +5,7 @@
 //! are serializable. No request can block in a transaction: blocking commands reply as after a timeout.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{Busy, DbIndex, KeyHash, ShardLocks};
@@ -17,6 +18,7 @@ use crate::caller::Caller;
 use crate::command::{Command, Done, Flags, Scope, Weight};
 use crate::error::CommandError;
 use crate::fetch::{self, PendingRead};
+use crate::hot_keys::Probe;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::monitors;
@@ -216,10 +218,15 @@ impl<'k> Context<'_, 'k> {
             large: None,
             hashed: hashed.as_slice(),
         };
+        let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, ctx.reply.parts().0);
         let done = match denied {
             None => ctx.enter(),
             Some(denial) => Err(ctx.deny_in_exec(denial)),
         };
+        if let Some(probe) = probe {
+            let client = Arc::clone(&ctx.caller.client);
+            probe.end(&kernel.hot_keys, (command, args), &client, ctx.reply.parts().0);
+        }
         if let Err(error) = done {
             debug_assert!(error.interrupt().is_none(), "{} is interrupted", command.full_name);
             counters.failed(command.id);

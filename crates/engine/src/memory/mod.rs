@@ -71,36 +71,6 @@ impl MemoryReport {
     pub fn fragmentation_bytes(&self) -> i64 {
         self.resident as i64 - self.used() as i64
     }
-
-    /// A few sentences for the operator.
-    pub fn diagnosis(&self) -> String {
-        const SMALL: usize = 5 << 20;
-        let mut lines = Vec::new();
-        if self.used() - self.startup < SMALL {
-            lines.push("There is hardly any data, so there is nothing to diagnose.".to_owned());
-        }
-        if self.used() - self.startup >= SMALL && self.fragmentation() > 1.4 {
-            lines.push(format!(
-                "Resident memory is {:.2} times what is in use: the allocator holds memory that was \
-                 freed. MEMORY PURGE asks it to give that back.",
-                self.fragmentation()
-            ));
-        }
-        if self.clients > self.used() / 2 && self.clients > SMALL {
-            lines.push(
-                "More than half of the memory are buffers of clients: CLIENT LIST shows whose \
-                 (qbuf, omem), client-output-buffer-limit bounds them."
-                    .to_owned(),
-            );
-        }
-        if self.limit != 0 && self.used() - self.not_evictable() > self.limit / 10 * 9 {
-            lines.push("More than 90 % of maxmemory is in use.".to_owned());
-        }
-        if lines.is_empty() {
-            lines.push("Memory looks fine.".to_owned());
-        }
-        lines.join("\n") + "\n"
-    }
 }
 
 /// Bytes of this process that are in memory.

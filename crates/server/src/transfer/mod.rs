@@ -17,7 +17,7 @@ mod error;
 mod export;
 mod first_import;
 mod import;
-mod jsonl;
+pub(crate) mod jsonl;
 mod store;
 
 pub(crate) use commands::Executor;

@@ -2,7 +2,9 @@
 
 use tierce_wire::resp::Rest;
 
+use super::doctor::{self, Terms};
 use super::{help, help_spec};
+use crate::clock;
 use crate::command::{Body, CommandId, Done, Flags, Group, Spec, exactly, many, no_arguments};
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -187,31 +189,14 @@ fn graph(ctx: &mut Context<'_, '_>, [event]: [&[u8]; 1]) -> Done {
 }
 
 fn doctor(ctx: &mut Context<'_, '_>) -> Done {
-    let threshold = ctx.kernel.config.live().latency_monitor_threshold();
-    if threshold == 0 {
-        ctx.reply.verbatim(
-            "The latency monitor is off. Switch it on with CONFIG SET latency-monitor-threshold \
-             <milliseconds>.\n",
-        );
-        return Ok(());
-    }
-    let monitor = ctx.kernel.latency.lock();
-    let mut report = String::new();
-    for (name, series) in monitor.events() {
-        let count = series.iter().len() as u64;
-        let sum: u64 = series.iter().map(|sample| sample.millis).sum();
-        report += &format!(
-            "{name}: {count} spikes over {threshold} ms, {} ms on average, {} ms at worst.\n",
-            sum / count.max(1),
-            series.worst_millis()
-        );
-    }
-    if report.is_empty() {
-        report = format!("Nothing took longer than {threshold} ms.\n");
-    } else {
-        report += "SLOWLOG GET shows which commands were slow.\n";
-    }
-    ctx.reply.verbatim(&report);
+    let (kernel, live) = (ctx.kernel, ctx.kernel.config.live());
+    let terms = Terms {
+        threshold_ms: live.latency_monitor_threshold(),
+        slowlog_micros: live.slowlog_log_slower_than(),
+        slowlog_len: kernel.slowlog.lock().len(),
+    };
+    let now_seconds = clock::unix_ms() / 1000;
+    ctx.reply.verbatim(&doctor::of_latency(&kernel.latency.lock(), terms, now_seconds));
     Ok(())
 }
 

@@ -3,13 +3,17 @@
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
+use super::doctor::{self, Around, Spill};
 use super::info::{self, Facts, Value};
 use super::{help, help_spec};
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least, no_arguments};
 use crate::commands::cursor::Options;
+use crate::config::DirectiveId;
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::memory::MemoryReport;
+
+const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 
 const TIPS: &[&str] =
     &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
@@ -114,8 +118,16 @@ fn usage(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Don
 }
 
 fn doctor(ctx: &mut Context<'_, '_>) -> Done {
-    let report = MemoryReport::take(ctx.kernel);
-    ctx.reply.verbatim(&report.diagnosis());
+    let kernel = ctx.kernel;
+    let report = MemoryReport::take(kernel);
+    let spill = kernel.keyspace.cold_store().map(|store| {
+        let (stats, figures) = (kernel.keyspace.spill_stats(), store.figures());
+        let (reads, late) = (stats.fetched, stats.fetched_late);
+        Spill { reads, late, disk: figures.bytes, live: figures.live_bytes }
+    });
+    let makes_room = kernel.config.settings().word(POLICY) != "noeviction";
+    let around = Around { clients: kernel.clients.len(), makes_room, spill };
+    ctx.reply.verbatim(&doctor::of_memory(&report, &around));
     Ok(())
 }
 

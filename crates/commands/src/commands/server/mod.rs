@@ -6,7 +6,9 @@ mod cluster;
 mod command;
 mod config;
 mod debug;
+mod doctor;
 mod durability;
+mod hotkeys;
 pub(crate) mod info;
 mod latency;
 mod memory;
@@ -26,6 +28,7 @@ pub(super) const COMMANDS: &[&[Spec]] = &[
     config::COMMANDS,
     debug::COMMANDS,
     durability::COMMANDS,
+    hotkeys::COMMANDS,
     info::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,

@@ -233,6 +233,7 @@ const SHORT: &[(&str, &[&str])] = &[
             "config|set",
             "latency|histogram",
             "slowlog|get",
+            "hotkeys|get",
             "slowlog|reset",
         ],
     ),

@@ -70,7 +70,7 @@ pub(super) struct KeyLine<V> {
     pub(super) key: Bytes,
     /// When it expires, as Unix time.
     #[serde(default)]
-    pub(super) expires_ms: Option<i64>,
+    pub(super) expires_ms: Option<u64>,
     /// The flags that a client of memcached gave the value.
     #[serde(default)]
     pub(super) flags: u32,

@@ -8,8 +8,8 @@ mod line;
 mod read;
 mod write;
 
-pub(super) use read::{Failure, Read, Reader};
-pub(super) use write::write;
+pub(crate) use read::{Failure, Read, Reader};
+pub(crate) use write::write;
 
 /// The name of the format in the first line of a file.
 const FORMAT: &str = "tierce-jsonl";

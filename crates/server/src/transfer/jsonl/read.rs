@@ -25,16 +25,16 @@ type Refused = String;
 
 /// What a file had.
 #[derive(Clone, Copy, Default, Debug)]
-pub(in super::super) struct Read {
-    pub(in super::super) keys: u64,
+pub(crate) struct Read {
+    pub(crate) keys: u64,
     /// Keys that were left out because their collection has no elements.
-    pub(in super::super) empty: u64,
+    pub(crate) empty: u64,
     /// When the file was written, if it says so.
-    pub(in super::super) written_ms: Option<i64>,
+    pub(crate) written_ms: Option<i64>,
 }
 
 /// Reads a file, line by line.
-pub(in super::super) struct Reader<'a, R> {
+pub(crate) struct Reader<'a, R> {
     input: R,
     keyspace: &'a Keyspace,
     /// The line that was read last.
@@ -50,7 +50,7 @@ pub(in super::super) struct Reader<'a, R> {
 }
 
 /// Why a file is refused.
-pub(in super::super) enum Failure {
+pub(crate) enum Failure {
     /// It cannot be read.
     Io(std::io::Error),
     /// This line is wrong.
@@ -58,7 +58,7 @@ pub(in super::super) enum Failure {
 }
 
 impl<'a, R: BufRead> Reader<'a, R> {
-    pub(in super::super) fn new(input: R, keyspace: &'a Keyspace) -> Self {
+    pub(crate) fn new(input: R, keyspace: &'a Keyspace) -> Self {
         Self {
             input,
             keyspace,
@@ -73,15 +73,12 @@ impl<'a, R: BufRead> Reader<'a, R> {
     }
 
     /// Bytes read so far.
-    pub(in super::super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Takes the next line; `None` after the last one.
-    pub(in super::super) fn next_line(
-        &mut self,
-        locks: &mut ShardLocks<'_>,
-    ) -> Result<Option<()>, Failure> {
+    pub(crate) fn next_line(&mut self, locks: &mut ShardLocks<'_>) -> Result<Option<()>, Failure> {
         self.line.clear();
         self.offset += self.input.read_until(b'\n', &mut self.line).map_err(Failure::Io)? as u64;
         self.number += 1;
@@ -95,7 +92,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
     }
 
     /// What the whole file had.
-    pub(in super::super) fn into_read(self) -> Read {
+    pub(crate) fn into_read(self) -> Read {
         self.read
     }
 
@@ -250,7 +247,8 @@ impl Value {
             _ => Body::String(Vec::new()),
         };
         let key = line.key.0.clone();
-        Ok(Self { kind, db, db_index, key, deadline_ms: line.expires_ms, item, body })
+        let deadline_ms = line.expires_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        Ok(Self { kind, db, db_index, key, deadline_ms, item, body })
     }
 
     fn is_missing(&self) -> Refused {

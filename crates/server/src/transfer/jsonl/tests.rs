@@ -61,10 +61,14 @@ fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
     }));
 }
 
+/// All keys by database and name.
+type Keys = BTreeMap<(usize, Vec<u8>), Content>;
+
+/// Scripts and libraries by name.
+type Code = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// All keys with what is known of them, and all code.
-fn contents(
-    keyspace: &Arc<Keyspace>,
-) -> (BTreeMap<(usize, Vec<u8>), Content>, Vec<(Vec<u8>, Vec<u8>)>) {
+fn contents(keyspace: &Arc<Keyspace>) -> (Keys, Code) {
     let mut snapshot = Snapshot::begin(keyspace, &mut keyspace.locks(), NOW_MS).unwrap();
     let mut keys = BTreeMap::new();
     while let Some(piece) = snapshot.next().unwrap() {
@@ -75,7 +79,7 @@ fn contents(
                     match &entry.value {
                         SavedValue::Str(bytes) => texts.push(format!("{bytes:?}")),
                         SavedValue::Int(int) => {
-                            texts.push(format!("{:?}", IntText::new().of(*int)))
+                            texts.push(format!("{:?}", IntText::new().of(*int)));
                         }
                         SavedValue::Collection(collection) => parts(collection, &mut texts),
                     }

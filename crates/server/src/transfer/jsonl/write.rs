@@ -23,7 +23,7 @@ const PENDING_IDS: usize = 1024;
 ///
 /// # Errors
 /// When the snapshot has lost something, or writing to `path` fails.
-pub(in super::super) fn write<W: Write>(
+pub(crate) fn write<W: Write>(
     out: W,
     path: &Path,
     snapshot: &mut Snapshot,
@@ -180,7 +180,8 @@ impl<W: Write> Lines<W> {
         let ItemNote { flags, marks } = head.item;
         let mut attributes = String::new();
         if let Some(ms) = head.deadline_ms {
-            attributes += &format!(",\"expires_ms\":{ms}");
+            // Deadlines are positive: one that has come deletes its key.
+            attributes += &format!(",\"expires_ms\":{}", ms.max(0));
         }
         if flags != 0 {
             attributes += &format!(",\"flags\":{flags}");

@@ -1,0 +1,419 @@
+//! Which keys take the most time and the most bytes: what HOTKEYS collects while it is asked to.
+//!
+//! - While nothing is collected, a batch of requests costs one relaxed load more.
+//! - Memory is bounded: some hundred keys a stripe, each of at most [`KEY_LEN_MAX`] bytes.
+//! - A session that is over keeps what it has until it is reset, or another one begins.
+//!
+//! Workers write to stripes of their own, and a reader adds them up. Times and bytes of all commands are not
+//! collected here: they are differences of what the server counts anyway.
+
+mod top;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use tierce_output::Output;
+use tierce_wire::resp::Args;
+
+use self::top::Top;
+use crate::clients::Client;
+use crate::clock;
+use crate::command::Command;
+use crate::process::CpuTimes;
+
+/// Longer keys are not collected.
+pub const KEY_LEN_MAX: usize = 4096;
+
+/// Candidates for each key that is asked for: the more, the lighter the keys that are found for certain.
+const CANDIDATES_PER_KEY: usize = 16;
+
+/// Workers with a number that is equal modulo this share a stripe.
+const STRIPES: usize = 16;
+
+/// What HOTKEYS START asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Keys by the time that their commands take.
+    pub cpu: bool,
+    /// Keys by the bytes of their requests and replies.
+    pub net: bool,
+    /// How many keys, at least 1.
+    pub keys: usize,
+    /// When the collection ends by itself, in Unix milliseconds.
+    pub until_ms: Option<i64>,
+    /// One command of so many is looked at, at random; at least 1.
+    pub sample: u32,
+}
+
+/// Sums over all commands at one moment.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sums {
+    /// Nanoseconds that commands have run.
+    pub nanos: u64,
+    /// Bytes received and sent.
+    pub bytes: u64,
+    /// Time of the process.
+    pub cpu: CpuTimes,
+}
+
+/// The session, if there is one.
+#[derive(Default, Debug)]
+pub struct HotKeys {
+    is_on: AtomicBool,
+    session: ArcSwapOption<Session>,
+}
+
+/// One collection, from HOTKEYS START on.
+#[derive(Debug)]
+pub struct Session {
+    wanted: Wanted,
+    begun_ms: i64,
+    at_begin: Sums,
+    /// When it ended, and the sums of that moment.
+    end: Mutex<Option<(i64, Sums)>>,
+    stripes: Box<[Mutex<Stripe>]>,
+    /// The state of the random numbers by which commands are chosen.
+    random: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Stripe {
+    cpu: Top,
+    net: Top,
+}
+
+/// What a command has cost.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    nanos: u64,
+    reply_bytes: usize,
+}
+
+/// A call that is looked at, from before it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    nanos: fn() -> u64,
+    begun_nanos: u64,
+    written: usize,
+}
+
+impl Probe {
+    /// Looks at the next call, if something is collected and chance wants it.
+    #[inline]
+    pub fn begin(hot_keys: &HotKeys, nanos: fn() -> u64, output: &Output) -> Option<Self> {
+        let picked = hot_keys.is_on() && hot_keys.picks();
+        picked.then(|| Self { nanos, begun_nanos: nanos(), written: output.written() })
+    }
+
+    /// Notes what the call has cost, which has run.
+    #[cold]
+    pub fn end(
+        self,
+        hot_keys: &HotKeys,
+        call: (&Command, Args<'_>),
+        client: &Client,
+        output: &Output,
+    ) {
+        let nanos = (self.nanos)().saturating_sub(self.begun_nanos);
+        // What a client with CLIENT REPLY OFF does not get is not there.
+        let reply_bytes = output.written().saturating_sub(self.written);
+        let (command, args) = call;
+        let worker = usize::from(client.conn.worker);
+        hot_keys.note(command, args, worker, Cost { nanos, reply_bytes }, clock::unix_ms());
+    }
+}
+
+/// What a session has found.
+#[derive(Debug)]
+pub struct Report {
+    /// Whether it goes on.
+    pub is_active: bool,
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// When it began, in Unix milliseconds.
+    pub begun_ms: i64,
+    /// How long it has taken, or took.
+    pub duration_ms: i64,
+    /// What all commands have taken meanwhile.
+    pub sums: Sums,
+    /// Keys with nanoseconds, the hottest first.
+    pub by_nanos: Vec<(Arc<[u8]>, u64)>,
+    /// Keys with bytes, the hottest first.
+    pub by_bytes: Vec<(Arc<[u8]>, u64)>,
+}
+
+/// A session is active already.
+#[derive(PartialEq, Eq, Debug)]
+pub struct IsActive;
+
+impl HotKeys {
+    /// Whether something is collected.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// If there is one that goes on.
+    pub fn start(&self, wanted: Wanted, now_ms: i64, sums: Sums) -> Result<(), IsActive> {
+        if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
+            return Err(IsActive);
+        }
+        let candidates = wanted.keys * CANDIDATES_PER_KEY;
+        let stripe = || Stripe { cpu: Top::new(candidates), net: Top::new(candidates) };
+        let session = Session {
+            wanted,
+            begun_ms: now_ms,
+            at_begin: sums,
+            end: Mutex::new(None),
+            stripes: (0..STRIPES).map(|_| Mutex::new(stripe())).collect(),
+            random: AtomicU64::new(now_ms as u64),
+        };
+        self.session.store(Some(Arc::new(session)));
+        self.is_on.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Ends the session, which keeps what it has. Whether one was active.
+    pub fn stop(&self, now_ms: i64, sums: Sums) -> bool {
+        let session = self.session.load_full();
+        session.is_some_and(|session| self.end(&session, now_ms, sums))
+    }
+
+    fn end(&self, session: &Session, now_ms: i64, sums: Sums) -> bool {
+        let mut end = session.end.lock();
+        if end.is_some() {
+            return false;
+        }
+        *end = Some((now_ms, sums));
+        self.is_on.store(false, Relaxed);
+        true
+    }
+
+    /// Forgets the session.
+    ///
+    /// # Errors
+    /// If it is active.
+    pub fn reset(&self) -> Result<(), IsActive> {
+        if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
+            return Err(IsActive);
+        }
+        self.session.store(None);
+        Ok(())
+    }
+
+    /// Whether the next command is looked at.
+    #[cold]
+    fn picks(&self) -> bool {
+        self.session.load().as_ref().is_some_and(|session| session.picks())
+    }
+
+    /// Notes what a call has cost. A call of several keys costs each of them an equal part.
+    #[cold]
+    fn note(&self, command: &Command, args: Args<'_>, worker: usize, cost: Cost, now_ms: i64) {
+        let session = self.session.load();
+        let Some(session) = session.as_ref().filter(|session| !session.is_over(now_ms)) else {
+            return;
+        };
+        let keys = || command.spec.keys.iter().flat_map(|keys| keys.indexes(args));
+        let count = keys().count() as u64;
+        if count == 0 {
+            return;
+        }
+        let bytes = (request_bytes(args) + cost.reply_bytes) as u64;
+        let Wanted { cpu, net, .. } = session.wanted;
+        let mut stripe = session.stripes[worker % STRIPES].lock();
+        let keys = keys().filter_map(|index| args.get(index));
+        for key in keys.filter(|key| key.len() <= KEY_LEN_MAX) {
+            if cpu {
+                stripe.cpu.add(key, cost.nanos / count);
+            }
+            if net {
+                stripe.net.add(key, bytes / count);
+            }
+        }
+    }
+
+    /// What the session has found; `None` if there is none. One whose time has come ends here.
+    pub fn report(&self, now_ms: i64, sums: Sums) -> Option<Report> {
+        let session = self.session.load_full()?;
+        if session.is_over(now_ms) {
+            self.end(&session, session.wanted.until_ms.unwrap_or(now_ms), sums);
+        }
+        Some(session.report(now_ms, sums))
+    }
+
+    /// Ends a session whose time has come. Called now and then, so that requests are not looked at in vain.
+    pub fn end_if_over(&self, now_ms: i64, sums: impl FnOnce() -> Sums) {
+        if !self.is_on() {
+            return;
+        }
+        if let Some(session) = self.session.load_full().filter(|session| session.is_over(now_ms)) {
+            self.end(&session, session.wanted.until_ms.unwrap_or(now_ms), sums());
+        }
+    }
+}
+
+impl Session {
+    fn is_active(&self) -> bool {
+        self.end.lock().is_none() && !self.is_over(clock::unix_ms())
+    }
+
+    fn is_over(&self, now_ms: i64) -> bool {
+        self.wanted.until_ms.is_some_and(|until_ms| now_ms >= until_ms)
+    }
+
+    fn picks(&self) -> bool {
+        let sample = u64::from(self.wanted.sample);
+        sample == 1 || mixed(self.random.fetch_add(1, Relaxed)).is_multiple_of(sample)
+    }
+
+    fn report(&self, now_ms: i64, sums: Sums) -> Report {
+        let end = *self.end.lock();
+        let (end_ms, at_end) = end.unwrap_or((now_ms, sums));
+        let begin = self.at_begin;
+        Report {
+            is_active: end.is_none(),
+            wanted: self.wanted,
+            begun_ms: self.begun_ms,
+            duration_ms: (end_ms - self.begun_ms).max(0),
+            // Statistics may have been reset meanwhile.
+            sums: Sums {
+                nanos: at_end.nanos.saturating_sub(begin.nanos),
+                bytes: at_end.bytes.saturating_sub(begin.bytes),
+                cpu: CpuTimes {
+                    user: (at_end.cpu.user - begin.cpu.user).max(0.0),
+                    system: (at_end.cpu.system - begin.cpu.system).max(0.0),
+                },
+            },
+            by_nanos: self.hottest(|stripe| &stripe.cpu),
+            by_bytes: self.hottest(|stripe| &stripe.net),
+        }
+    }
+
+    fn hottest(&self, of: impl Fn(&Stripe) -> &Top) -> Vec<(Arc<[u8]>, u64)> {
+        let mut sums: HashMap<Arc<[u8]>, u64> = HashMap::new();
+        for stripe in &self.stripes {
+            for (key, weight) in of(&stripe.lock()).known().filter(|(_, weight)| *weight > 0) {
+                *sums.entry(Arc::clone(key)).or_default() += weight;
+            }
+        }
+        let mut keys: Vec<_> = sums.into_iter().collect();
+        keys.sort_unstable_by(|(key, weight), (other, of_other)| {
+            of_other.cmp(weight).then_with(|| key.cmp(other))
+        });
+        keys.truncate(self.wanted.keys);
+        keys
+    }
+}
+
+/// Bytes of a request, as RESP has it.
+fn request_bytes(args: Args<'_>) -> usize {
+    let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let framed = |len: usize| 1 + digits(len) + 2 + len + 2;
+    1 + digits(args.len()) + 2 + args.iter().map(|arg| framed(arg.len())).sum::<usize>()
+}
+
+/// A word whose bits depend on all bits of another one (the finalizer of SplitMix64).
+fn mixed(mut word: u64) -> u64 {
+    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use tierce_wire::resp::OwnedArgs;
+
+    const CPU: Wanted = Wanted { cpu: true, net: true, keys: 2, until_ms: None, sample: 1 };
+
+    fn args(line: &str) -> OwnedArgs {
+        let mut args = OwnedArgs::new();
+        line.split(' ').for_each(|word| args.push(word.as_bytes()).unwrap());
+        args
+    }
+
+    fn note(hot_keys: &HotKeys, line: &str, worker: usize, nanos: u64) {
+        let (table, args) = (commands::table(), args(line));
+        let command = table.find(&args.as_args()[0]).unwrap();
+        let cost = Cost { nanos, reply_bytes: 5 };
+        hot_keys.note(command, args.as_args(), worker, cost, 0);
+    }
+
+    fn texts(keys: &[(Arc<[u8]>, u64)]) -> Vec<(String, u64)> {
+        keys.iter().map(|(key, weight)| (key.escape_ascii().to_string(), *weight)).collect()
+    }
+
+    #[test]
+    fn a_session_from_its_start_to_its_reset() {
+        let hot_keys = HotKeys::default();
+        assert!(!hot_keys.is_on() && hot_keys.report(0, Sums::default()).is_none());
+        assert!(!hot_keys.stop(0, Sums::default()));
+        let sums = |nanos| Sums { nanos, bytes: 10 * nanos, ..Sums::default() };
+        hot_keys.start(CPU, 1_000, sums(100)).unwrap();
+        assert_eq!(hot_keys.start(CPU, 1_000, sums(0)), Err(IsActive));
+        assert_eq!(hot_keys.reset(), Err(IsActive));
+        assert!(hot_keys.is_on() && hot_keys.picks());
+        // Of two workers, and one call with two keys.
+        note(&hot_keys, "SET a 1", 0, 30);
+        note(&hot_keys, "GET a", 1, 10);
+        note(&hot_keys, "MGET a b", 1, 20);
+        note(&hot_keys, "GET c", 1, 1);
+        note(&hot_keys, "PING", 1, 1000);
+        let report = hot_keys.report(3_000, sums(150)).unwrap();
+        assert!(report.is_active);
+        assert_eq!((report.begun_ms, report.duration_ms), (1_000, 2_000));
+        assert_eq!((report.sums.nanos, report.sums.bytes), (50, 500));
+        assert_eq!(texts(&report.by_nanos), [("a".into(), 50), ("b".into(), 10)]);
+        // "*2\r\n$3\r\nGET\r\n$1\r\na\r\n" has 20 bytes; SET with its value 27; MGET 28, and half of the reply is odd.
+        assert_eq!(texts(&report.by_bytes), [("a".into(), 20 + 5 + 27 + 5 + 16), ("c".into(), 25)]);
+        assert!(hot_keys.stop(4_000, sums(160)) && !hot_keys.is_on());
+        note(&hot_keys, "GET c", 1, 5);
+        let report = hot_keys.report(9_000, sums(900)).unwrap();
+        assert_eq!((report.is_active, report.duration_ms, report.sums.nanos), (false, 3_000, 60));
+        assert!(!hot_keys.stop(9_000, sums(900)));
+        hot_keys.reset().unwrap();
+        assert!(hot_keys.report(9_000, sums(900)).is_none());
+    }
+
+    #[test]
+    fn a_session_ends_when_its_time_has_come() {
+        let hot_keys = HotKeys::default();
+        let wanted = Wanted { until_ms: Some(i64::MAX), ..CPU };
+        hot_keys.start(wanted, 0, Sums::default()).unwrap();
+        hot_keys.end_if_over(5, || unreachable!("it goes on"));
+        assert!(hot_keys.is_on());
+        hot_keys.end_if_over(i64::MAX, Sums::default);
+        assert!(!hot_keys.is_on());
+        // Another one may begin.
+        hot_keys.start(CPU, 0, Sums::default()).unwrap();
+    }
+
+    #[test]
+    fn long_keys_are_left_out() {
+        let hot_keys = HotKeys::default();
+        hot_keys.start(CPU, 0, Sums::default()).unwrap();
+        note(&hot_keys, &format!("GET {}", "k".repeat(KEY_LEN_MAX)), 0, 1);
+        note(&hot_keys, &format!("GET {}", "l".repeat(KEY_LEN_MAX + 1)), 0, 2);
+        let report = hot_keys.report(0, Sums::default()).unwrap();
+        assert_eq!(report.by_nanos.len(), 1);
+    }
+
+    #[test]
+    fn one_command_of_so_many_is_looked_at() {
+        let hot_keys = HotKeys::default();
+        hot_keys.start(Wanted { sample: 10, ..CPU }, 0, Sums::default()).unwrap();
+        let picked = (0..10_000).filter(|_| hot_keys.picks()).count();
+        // The numbers follow from the time of the start, which is 0: this is no matter of chance.
+        assert!((900..1100).contains(&picked), "{picked}");
+    }
+}
