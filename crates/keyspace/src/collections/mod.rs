@@ -43,7 +43,7 @@ use tierce_collections::{Collection, CollectionKind, Form, SnapshotProgress, Sna
 pub use access::{Editor, Missing};
 pub use edits::{Edit, Edits, Fields};
 use edits::{Malformed, Reader, Writer};
-pub use hash::{FieldDeadline, HashEdit};
+pub use hash::{FieldDeadline, HashEdit, TimedField};
 use limits::LimitCells;
 pub use limits::Limits;
 pub use list::{ListEdit, ListSide};

@@ -32,6 +32,7 @@ pub use piece::Unfinished;
 
 pub use crate::collections::{
     Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
+    TimedField,
 };
 pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
