@@ -18,7 +18,8 @@ mod primary;
 mod replica;
 pub mod role;
 
+pub(crate) use confirmations::Waiting;
 pub use confirmations::{Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
-pub use primary::{Accepted, Begun, Primary};
+pub use primary::{Accepted, Begun, Primary, Syncs};
 pub use replica::{Asked, Began, Facts, Place, Replica, Took};

@@ -219,11 +219,19 @@ pub(super) const STATS: &[Field] = &[
         "Encrypted connections that failed, in the handshake or later.",
     )
         .counter("tierce_tls_errors_total"),
-    always("sync_full", "0", "There are no replicas.")
+    is("sync_full", |f| f.kernel.primary.syncs().full.into(), "Replicas that were to get a full copy.")
         .gauge("redis_replica_resyncs_full"),
-    always("sync_partial_ok", "0", "There are no replicas.")
+    is(
+        "sync_partial_ok",
+        |f| f.kernel.primary.syncs().rest.into(),
+        "Replicas that came back and got the rest of the stream.",
+    )
         .gauge("redis_replica_partial_resync_accepted"),
-    always("sync_partial_err", "0", "There are no replicas.")
+    is(
+        "sync_partial_err",
+        |f| f.kernel.primary.syncs().rest_refused.into(),
+        "Replicas that came back and needed a full copy.",
+    )
         .gauge("redis_replica_partial_resync_denied"),
     is(
         "expired_keys",

@@ -120,10 +120,14 @@ pub(super) const MEMORY: &[Field] = &[
     is("mem_not_counted_for_evict", |f| f.memory().not_evictable().into(),
         "Memory that eviction cannot free.")
         .gauge("redis_mem_not_counted_for_eviction_bytes"),
-    always("mem_replication_backlog", "0", "There are no replicas."),
-    always("mem_total_replication_buffers", "0", "There are no replicas.")
+    is("mem_replication_backlog", |f| f.kernel.primary.backlog.memory_bytes().into(),
+        "What is kept of the stream for replicas.")
+        .gauge("tierce_mem_replication_backlog_bytes"),
+    is("mem_total_replication_buffers",
+        |f| (f.kernel.primary.backlog.memory_bytes() + f.kernel.feed.waiting_bytes()).into(),
+        "What is kept of the stream for replicas, with changes that are not in the stream yet.")
         .gauge("redis_mem_total_replication_buffers_bytes"),
-    always("mem_clients_slaves", "0", "There are no replicas.")
+    always("mem_clients_slaves", "0", "Replicas have no buffers of their own.")
         .gauge("redis_mem_clients_slaves"),
     is("mem_clients_normal", |f| f.memory().clients.into(), "Connections and their buffers.")
         .gauge("redis_mem_clients_normal"),
