@@ -2,9 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use tierce_harness::{
-    Both, Connection, Launch, PATIENCE, Reply, Server, TempDir, encode, wait_until, words,
+    Both, Connection, Launch, PATIENCE, Reply, Server, TempDir, certificate_file, encode,
+    wait_until, words,
 };
 
 use crate::launch;
@@ -14,18 +21,24 @@ use crate::pedrokv::{GET, PUT, request};
 const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER_ID: &str = "fedcba98765432100123456789abcdef01234567";
 
+type Encrypted = StreamOwned<ServerConnection, TcpStream>;
+
 /// The test as a primary.
 struct Primary(TcpListener);
 
 /// A replica that has connected.
-struct Follower {
-    stream: TcpStream,
+struct Follower<S = TcpStream> {
+    stream: S,
     received: Vec<u8>,
 }
 
 impl Primary {
     fn new() -> Self {
-        Self(TcpListener::bind("127.0.0.1:0").expect("a port"))
+        Self::at("127.0.0.1")
+    }
+
+    fn at(host: &str) -> Self {
+        Self(TcpListener::bind((host, 0)).expect("a port"))
     }
 
     fn port(&self) -> u16 {
@@ -34,7 +47,8 @@ impl Primary {
 
     /// A replica of it, not started yet.
     fn replica(&self) -> Launch {
-        launch().with("replicaof", &format!("127.0.0.1 {}", self.port()))
+        let address = self.0.local_addr().expect("an address");
+        launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
     }
 
     /// The next connection. A replica that was left comes again after a second.
@@ -57,15 +71,8 @@ impl Primary {
     #[track_caller]
     fn accept_until_psync(&self) -> (Follower, String) {
         let mut follower = self.accept();
-        loop {
-            let command = follower.command();
-            let name = command.split(' ').next().unwrap_or_default().to_owned();
-            match name.as_str() {
-                "PSYNC" => return (follower, command),
-                "PING" => follower.send("+PONG\r\n"),
-                _ => follower.send("+OK\r\n"),
-            }
-        }
+        let psync = follower.psync();
+        (follower, psync)
     }
 
     /// The next connection, which gets all of these strings as a full copy at `offset`.
@@ -79,6 +86,27 @@ impl Primary {
 }
 
 impl Follower {
+    /// The same connection, over which everything is encrypted from now on.
+    fn encrypted(self, config: &Arc<ServerConfig>) -> Follower<Encrypted> {
+        let session = ServerConnection::new(Arc::clone(config)).expect("a session");
+        Follower { stream: StreamOwned::new(session, self.stream), received: self.received }
+    }
+}
+
+impl<S: Read + Write> Follower<S> {
+    /// What it says up to PSYNC: what that asks for.
+    #[track_caller]
+    fn psync(&mut self) -> String {
+        loop {
+            let command = self.command();
+            match command.split(' ').next().unwrap_or_default() {
+                "PSYNC" => return command,
+                "PING" => self.send("+PONG\r\n"),
+                _ => self.send("+OK\r\n"),
+            }
+        }
+    }
+
     #[track_caller]
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the replica takes the bytes");
@@ -477,6 +505,107 @@ fn a_silent_primary_is_left() {
     wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
     let (_, psync) = primary.accept_until_psync();
     assert_eq!(psync, format!("PSYNC {ID} 2"));
+}
+
+/// How a primary encrypts that has this certificate and asks for those of the authority `ca`.
+fn server_config(name: &str) -> Arc<ServerConfig> {
+    let certificate =
+        |name: &str| CertificateDer::from_pem_file(certificate_file(name)).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate("ca.crt")).expect("an authority");
+    let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let key = PrivateKeyDer::from_pem_file(certificate_file(&format!("{name}.key")));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_client_cert_verifier(verifier.build().expect("authorities"))
+        .with_single_cert(vec![certificate(&format!("{name}.crt"))], key.expect("a key"));
+    Arc::new(config.expect("they fit"))
+}
+
+/// A replica that shows this certificate.
+fn encrypted(replica: Launch, name: &str) -> Launch {
+    let file = |end: &str| certificate_file(&format!("{name}.{end}")).display().to_string();
+    replica
+        .with_certificates()
+        .with("tls-client-cert-file", &file("crt"))
+        .with("tls-client-key-file", &file("key"))
+        .with("tls-replication", "yes")
+}
+
+#[test]
+fn the_link_may_be_encrypted() {
+    // The certificate is for another address, which does not matter.
+    let primary = Primary::at("127.0.0.2");
+    let server = encrypted(primary.replica(), "client").start();
+    let config = server_config("server");
+    let mut follower = primary.accept().encrypted(&config);
+    assert_eq!(follower.psync(), "PSYNC ? -1");
+    // More than a record holds.
+    let keys: Vec<String> = (0..5000).map(|n| format!("k{n}")).collect();
+    let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+    follower.send(format!("+FULLRESYNC {ID} 10\r\n"));
+    follower.send_file(&file(&strings));
+    let commands = stream(&["SET k w", "INCR n"]).repeat(2000);
+    follower.send(&commands);
+    follower.wait_for(10 + commands.len() as u64);
+    let mut c = server.connect();
+    c.check("MGET k n k4999", r#"["w", "2000", "v"]"#);
+    assert_eq!(info(&mut c, "master_link_status"), "up");
+    // An end without a word, in the middle of a record or not, is an end.
+    drop(follower.stream.sock);
+    let mut follower = primary.accept().encrypted(&config);
+    assert_eq!(follower.psync(), format!("PSYNC {ID} {}", 11 + commands.len()));
+}
+
+#[test]
+fn a_link_that_cannot_be_encrypted_says_why() {
+    let primary = Primary::new();
+    let server = encrypted(primary.replica(), "client").start();
+    let mut c = server.connect();
+    let shake = |follower: &mut Follower<Encrypted>| {
+        // Either side may find out first.
+        let mut byte = [0];
+        let _ = follower.stream.read(&mut byte);
+    };
+    // A primary of an authority that is not trusted.
+    shake(&mut primary.accept().encrypted(&server_config("stranger")));
+    wait_for_log(&server, "not made: invalid peer certificate: UnknownIssuer");
+    // One that does not encrypt.
+    let mut plain = primary.accept();
+    plain.send("-ERR unknown command\r\n");
+    wait_for_log(&server, "not made: what came is not TLS");
+    drop(plain);
+    // One that closes at once.
+    let mut closed = primary.accept();
+    closed.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+    closed.wait_for_end();
+    wait_for_log(&server, "not made: the primary closed the connection");
+    // One that does not trust this replica.
+    let file = |end: &str| certificate_file(&format!("stranger.{end}")).display().to_string();
+    let set = "CONFIG SET tls-client-cert-file {crt} tls-client-key-file {key}";
+    c.check(&set.replace("{crt}", &file("crt")).replace("{key}", &file("key")), "+OK");
+    shake(&mut primary.accept().encrypted(&server_config("server")));
+    wait_for_log(&server, "the connection failed: received fatal alert");
+    c.check("CONFIG SET tls-client-cert-file '' tls-client-key-file ''", "+OK");
+    let mut follower = primary.accept().encrypted(&server_config("server"));
+    assert_eq!(follower.psync(), "PSYNC ? -1");
+}
+
+#[test]
+fn what_a_link_is_encrypted_with_is_checked_before() {
+    let server = launch().start();
+    let mut c = server.connect();
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'tls-replication') - Unable to update TLS \
+                   configuration. tls-ca-cert-file is needed for tls-replication, unless there is a tls-ca-cert-dir";
+    c.check("CONFIG SET tls-replication yes", refused);
+    let errors = encrypted(launch(), "client").with("tls-client-key-file", "").run().errors;
+    let missing = "tls-client-key-file is needed for the certificate that the primary gets to see";
+    assert!(errors.contains(missing), "{errors}");
+    let errors = encrypted(launch(), "client").with("tls-client-cert-file", "/none").run().errors;
+    assert!(errors.contains("tls-client-cert-file /none: "), "{errors}");
 }
 
 #[test]

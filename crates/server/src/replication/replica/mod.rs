@@ -6,8 +6,9 @@
 
 mod apply;
 mod copy;
+mod wire;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +19,13 @@ use tierce_replication::link::{Event, Introduction, Link, LinkError};
 
 use self::apply::{Applied, Applier};
 use self::copy::Copy;
+use self::wire::Wire;
 use crate::commands::replication::role::{Following, LinkState};
 use crate::config::{DirectiveId, Settings};
 use crate::engine::ReloadError;
 use crate::persistence::SaveError;
 use crate::server::Server;
+use crate::tls::{self, TlsError};
 
 /// Time between two attempts.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -41,6 +44,10 @@ const BUFFER_LEN: usize = 64 * 1024;
 enum FollowError {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    #[error("cannot encrypt the connection: {0}")]
+    Tls(#[from] TlsError),
+    #[error("the encrypted connection was not made: {0}")]
+    Handshake(io::Error),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
     #[error("the primary closed the connection")]
@@ -166,30 +173,36 @@ impl<'s> Session<'s> {
     /// Follows until the link is over.
     fn follow(&mut self) -> Result<(), FollowError> {
         self.note(|following| following.link = LinkState::Connecting)?;
-        let mut stream = self.connect()?;
+        let mut wire = self.connect()?;
+        while !wire.shake_hands().map_err(FollowError::Handshake)? {
+            self.look_at_time(0)?;
+        }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
         let mut work = Work { applier: Applier::new(self.server), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
-            stream.write_all(&link.take_output())?;
-            let len = match stream.read(&mut buffer) {
+            wire.send(&link.take_output())?;
+            let len = match wire.receive(&mut buffer) {
                 Ok(0) => return Err(FollowError::Closed),
                 Ok(len) => len,
                 Err(error) if is_timeout(&error) => 0,
                 Err(error) => return Err(error.into()),
             };
-            self.look_at_time(&mut link, len, &work)?;
+            self.look_at_time(len)?;
+            self.acknowledge_in_time(&mut link, &work);
             if len > 0 {
                 link.receive(&buffer[..len]);
-                self.take_events(&mut link, &mut work, &mut stream)?;
+                self.take_events(&mut link, &mut work, &mut wire)?;
             }
         }
     }
 
-    fn connect(&self) -> Result<TcpStream, FollowError> {
+    fn connect(&self) -> Result<Wire, FollowError> {
         let primary = &self.following.primary;
         let host = String::from_utf8_lossy(&primary.host);
+        // The files are read anew for each link.
+        let tls = tls::outgoing(&self.server.config.settings())?;
         let addresses = (&*host, primary.port).to_socket_addrs().map_err(FollowError::Connect)?;
         let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in addresses {
@@ -198,7 +211,7 @@ impl<'s> Session<'s> {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(LOOK_EVERY))?;
                     stream.set_write_timeout(Some(self.silence_max))?;
-                    return Ok(stream);
+                    return Wire::new(stream, &host, tls).map_err(FollowError::Handshake);
                 }
                 Err(error) => failed = error,
             }
@@ -206,37 +219,35 @@ impl<'s> Session<'s> {
         Err(FollowError::Connect(failed))
     }
 
-    /// Ends the link when the primary is silent, and tells it how far this replica is.
-    fn look_at_time(
-        &mut self,
-        link: &mut Link,
-        received: usize,
-        work: &Work<'_>,
-    ) -> Result<(), FollowError> {
+    /// Ends the link when the primary is silent, or is not to be followed any more.
+    fn look_at_time(&mut self, received: usize) -> Result<(), FollowError> {
         let now = Instant::now();
         if received > 0 {
             self.heard = now;
             let now_ms = crate::clock::unix_ms();
-            self.note(|following| following.last_io_ms = now_ms)?;
-        } else if now.duration_since(self.heard) >= self.silence_max {
+            return self.note(|following| following.last_io_ms = now_ms);
+        }
+        if now.duration_since(self.heard) >= self.silence_max {
             return Err(FollowError::Silence(self.silence_max.as_secs()));
-        } else {
-            self.note(|_| ())?;
         }
-        if link.is_streaming() && now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY {
+        self.note(|_| ())
+    }
+
+    /// Tells the primary from time to time how far this replica is.
+    fn acknowledge_in_time(&mut self, link: &mut Link, work: &Work<'_>) {
+        let now = Instant::now();
+        let is_due = now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
+        if let Some(place) = work.applier.place().filter(|_| link.is_streaming() && is_due) {
             self.acknowledged = now;
-            if let Some(place) = work.applier.place() {
-                link.acknowledge(place.offset, None);
-            }
+            link.acknowledge(place.offset, None);
         }
-        Ok(())
     }
 
     fn take_events(
         &mut self,
         link: &mut Link,
         work: &mut Work<'s>,
-        stream: &mut TcpStream,
+        wire: &mut Wire,
     ) -> Result<(), FollowError> {
         let mut wants_answer = false;
         let mut read_offset = None;
@@ -295,7 +306,7 @@ impl<'s> Session<'s> {
         }
         if let Some(place) = place.filter(|_| wants_answer) {
             link.acknowledge(place.offset, None);
-            stream.write_all(&link.take_output())?;
+            wire.send(&link.take_output())?;
         }
         Ok(())
     }
@@ -324,12 +335,17 @@ fn introduction(settings: &Settings) -> Introduction {
     const PASSWORD: DirectiveId = DirectiveId::of("masterauth");
     const ANNOUNCED_PORT: DirectiveId = DirectiveId::of("replica-announce-port");
     const ANNOUNCED_IP: DirectiveId = DirectiveId::of("replica-announce-ip");
+    const ENCRYPTED: DirectiveId = DirectiveId::of("tls-replication");
     let text = |id| Some(settings.text(id).to_vec()).filter(|text| !text.is_empty());
-    let announced = u16::try_from(settings.count(ANNOUNCED_PORT)).ok().filter(|port| *port != 0);
+    let ports = [
+        u16::try_from(settings.count(ANNOUNCED_PORT)).unwrap_or(0),
+        if settings.is_on(ENCRYPTED) { settings.tls_port() } else { 0 },
+        settings.port(),
+    ];
     Introduction {
         user: text(USER),
         password: text(PASSWORD),
-        port: announced.unwrap_or(settings.port()),
+        port: ports.into_iter().find(|port| *port != 0).unwrap_or(0),
         address: text(ANNOUNCED_IP),
     }
 }
