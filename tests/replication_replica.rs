@@ -1,7 +1,9 @@
 //! A server that follows a primary which is a test: the conversation in bytes, cut anywhere, and nonsense.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
@@ -14,9 +16,9 @@ use tierce_harness::{
     wait_until, words,
 };
 
-use crate::launch;
 use crate::memcached;
 use crate::pedrokv::{GET, PUT, request};
+use crate::{launch, program};
 
 const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER_ID: &str = "fedcba98765432100123456789abcdef01234567";
@@ -496,11 +498,89 @@ fn as_a_primary_it_keeps_the_data() {
 }
 
 #[test]
+fn clients_hear_what_the_primary_does() {
+    let primary = Primary::new();
+    let server = primary.replica().with("notify-keyspace-events", "KEA").start();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    let (mut c, mut caching) = (server.connect(), server.connect_resp3());
+    wait_for_link(&mut c, "up");
+    let mut subscriber = server.connect_resp3();
+    subscriber.check("SUBSCRIBE news __keyspace@0__:k", r#">["subscribe", "news", :1]"#);
+    subscriber.expect(r#">["subscribe", "__keyspace@0__:k", :2]"#);
+    caching.check("CLIENT TRACKING ON", "+OK");
+    caching.check("GET k", r#""v""#);
+    c.check("WATCH k", "+OK");
+    follower.send(stream(&["PUBLISH news hello", "SET k w", "EXPIRE k 1000", "DEL k"]));
+    subscriber.expect(r#">["message", "news", "hello"]"#);
+    for event in ["set", "expire", "del"] {
+        subscriber.expect(&format!(r#">["message", "__keyspace@0__:k", "{event}"]"#));
+    }
+    caching.expect(r#">["invalidate", ["k"]]"#);
+    c.check("MULTI", "+OK");
+    c.check("GET k", "+QUEUED");
+    c.check("EXEC", "nil-array");
+    // A pause of writes is one for clients.
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    follower.send(stream(&["SET k x", "PUBLISH news paused"]));
+    subscriber.expect(r#">["message", "__keyspace@0__:k", "set"]"#);
+    subscriber.expect(r#">["message", "news", "paused"]"#);
+    c.check("CLIENT UNPAUSE", "+OK");
+    // After a full copy no cache and nobody who watches knows anything.
+    caching.check("MGET k other", r#"["x", null]"#);
+    c.check("WATCH k", "+OK");
+    drop(follower);
+    let (mut follower, _) = primary.accept_until_psync();
+    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+    follower.send_file(&file(&[("other", "1")]));
+    follower.wait_for(5);
+    caching.expect(r#">["invalidate", null]"#);
+    caching.check("MGET k other", r#"[null, "1"]"#);
+    c.check("MULTI", "+OK");
+    c.check("GET k", "+QUEUED");
+    c.check("EXEC", "nil-array");
+}
+
+/// The disk is full, or as here, the file of the copy must not grow.
+#[test]
+fn a_copy_for_which_there_is_no_room_changes_nothing() {
+    let dir = TempDir::new();
+    let limited = dir.path().join("limited");
+    let script =
+        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", program().display());
+    std::fs::write(&limited, script).expect("a file");
+    std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
+    let primary = Primary::new();
+    let replica = Launch::new(limited).with("replicaof", &format!("127.0.0.1 {}", primary.port()));
+    let server = replica.start();
+    let mut c = server.connect();
+    drop(primary.give_copy(1, &[("old", "1")]));
+    let keys: Vec<String> = (0..30_000).map(|n| format!("k{n}")).collect();
+    let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+    let large = file(&strings);
+    for _ in 0..2 {
+        let (mut follower, psync) = primary.accept_until_psync();
+        // What it has is still a place in that stream.
+        assert_eq!(psync, format!("PSYNC {ID} 2"));
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n${}\r\n", large.len()));
+        // It may leave before it has all.
+        let _ = follower.stream.write_all(&large);
+        follower.wait_for_end();
+        c.check("MGET old k1", r#"["1", nil]"#);
+    }
+    wait_for_log(&server, "the full copy cannot be written: File too large");
+    let mut follower = primary.give_copy(5, &[("new", "2")]);
+    follower.wait_for(5);
+    c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+#[test]
 fn a_silent_primary_is_left() {
     let primary = Primary::new();
-    let server = primary.replica().with("repl-timeout", "1").start();
+    let server = primary.replica().start();
     let mut follower = primary.give_copy(1, &[("k", "v")]);
     follower.wait_for(1);
+    // It counts for the link that there is.
+    server.connect().check("CONFIG SET repl-timeout 1", "+OK");
     follower.wait_for_end();
     wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
     let (_, psync) = primary.accept_until_psync();

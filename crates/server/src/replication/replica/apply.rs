@@ -81,6 +81,13 @@ impl<'s> Applier<'s> {
         }
     }
 
+    /// So many bytes of the stream say nothing. Within a transaction its EXEC counts them.
+    pub(super) fn skip(&mut self, len: usize) {
+        if let Some(place) = self.place {
+            self.advance(place.offset + len as u64);
+        }
+    }
+
     fn advance(&mut self, offset: u64) {
         if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
             place.offset = offset;

@@ -10,8 +10,10 @@ mod wire;
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -150,7 +152,6 @@ fn run(server: &Server) {
 struct Session<'s> {
     server: &'s Server,
     following: Following,
-    silence_max: Duration,
     /// When something last arrived.
     heard: Instant,
     acknowledged: Instant,
@@ -158,10 +159,14 @@ struct Session<'s> {
 
 impl<'s> Session<'s> {
     fn new(server: &'s Server, following: Following) -> Self {
-        const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
-        let silence_max = Duration::from_secs(server.config.settings().count(TIMEOUT));
         let now = Instant::now();
-        Self { server, following, silence_max, heard: now, acknowledged: now }
+        Self { server, following, heard: now, acknowledged: now }
+    }
+
+    /// The link is over when nothing has come for so long.
+    fn silence_max(&self) -> Duration {
+        const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
+        Duration::from_secs(self.server.config.settings().count(TIMEOUT))
     }
 
     /// Changes the figures.
@@ -206,11 +211,11 @@ impl<'s> Session<'s> {
         let addresses = (&*host, primary.port).to_socket_addrs().map_err(FollowError::Connect)?;
         let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(&address, self.silence_max) {
+            match TcpStream::connect_timeout(&address, self.silence_max()) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(LOOK_EVERY))?;
-                    stream.set_write_timeout(Some(self.silence_max))?;
+                    stream.set_write_timeout(Some(self.silence_max()))?;
                     return Wire::new(stream, &host, tls).map_err(FollowError::Handshake);
                 }
                 Err(error) => failed = error,
@@ -227,8 +232,9 @@ impl<'s> Session<'s> {
             let now_ms = crate::clock::unix_ms();
             return self.note(|following| following.last_io_ms = now_ms);
         }
-        if now.duration_since(self.heard) >= self.silence_max {
-            return Err(FollowError::Silence(self.silence_max.as_secs()));
+        let silence_max = self.silence_max();
+        if now.duration_since(self.heard) >= silence_max {
+            return Err(FollowError::Silence(silence_max.as_secs()));
         }
         self.note(|_| ())
     }
@@ -270,10 +276,7 @@ impl<'s> Session<'s> {
                 Event::CopyEnds => {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
-                    let report =
-                        copy.load(self.server, || self.note(|following| following.place = None))?;
-                    let keys = report.keys;
-                    self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
+                    self.load(copy, wire)?;
                     work.applier = Applier::at(self.server, place);
                     wants_answer = true;
                     self.begin_stream(place)?;
@@ -284,7 +287,7 @@ impl<'s> Session<'s> {
                     wants_answer = true;
                     self.begin_stream(place)?;
                 }
-                Event::Command { args, offset } => {
+                Event::Command { args, offset, .. } => {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
@@ -295,6 +298,7 @@ impl<'s> Session<'s> {
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
                     }
                 }
+                Event::Blank(bytes) => work.applier.skip(bytes.len()),
             }
         }
         let place = work.applier.place();
@@ -308,6 +312,31 @@ impl<'s> Session<'s> {
             link.acknowledge(place.offset, None);
             wire.send(&link.take_output())?;
         }
+        Ok(())
+    }
+
+    /// Replaces all data by the copy, while the primary gets signs of life: it waits no longer than its own
+    /// `repl-timeout`.
+    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<(), FollowError> {
+        let session = &*self;
+        let (done, is_done) = mpsc::channel::<()>();
+        let report = thread::scope(|scope| {
+            let loading = scope.spawn(move || {
+                let still_wanted = || session.note(|following| following.place = None);
+                let report = copy.load(session.server, still_wanted);
+                drop(done);
+                report
+            });
+            while is_done.recv_timeout(ACKNOWLEDGE_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // A link that has failed is noticed afterwards: what is loaded is good in any case.
+                let _ = wire.send(b"\n");
+            }
+            loading.join()
+        });
+        let report = report.unwrap_or_else(|panic| resume_unwind(panic))?;
+        self.heard = Instant::now();
+        let keys = report.keys;
+        self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
         Ok(())
     }
 
