@@ -107,6 +107,13 @@ pub enum Awaited {
         /// How long.
         patience_ms: u64,
     },
+    /// That replicas have what the client has written.
+    Confirmations {
+        /// This reply.
+        to: ReplyTo,
+        /// How long.
+        patience: Patience,
+    },
     /// The end of a command that runs away from the worker.
     LongCommand,
     /// A change of one of some keys.
@@ -222,7 +229,7 @@ impl Awaited {
     fn patience(&self) -> Patience {
         match self {
             Self::Device { patience_ms, .. } => Patience::Ms(*patience_ms),
-            Self::Keys { patience, .. } => *patience,
+            Self::Keys { patience, .. } | Self::Confirmations { patience, .. } => *patience,
             Self::Save(_) | Self::LogSwitch { .. } | Self::Shutdown | Self::LongCommand => {
                 Patience::Forever
             }
@@ -348,14 +355,17 @@ impl Waits {
     }
 
     /// Whether what it waits for is certain to come, so that requests which a client has left behind are
-    /// still executed. Keys may never come, and their elements would be lost. And during a pause the operator
+    /// still executed. Keys may never come, and their elements would be lost; nor may replicas. And during a pause the operator
     /// may be changing the data: what clients wanted that have gone is not done then, as in Redis. Nor is a password
     /// looked at that nobody waits for.
     pub fn outlives_client(&self) -> bool {
         !matches!(
             self.wait,
             Wait::Retry { obstacle: Obstacle::Pause | Obstacle::Guesses, .. }
-                | Wait::Reply(Pending { awaited: Awaited::Keys { .. }, .. })
+                | Wait::Reply(Pending {
+                    awaited: Awaited::Keys { .. } | Awaited::Confirmations { .. },
+                    ..
+                })
         )
     }
 }

@@ -116,7 +116,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use code::{CODE_NAME_LEN_MAX, CodeEditor, CodeKind, CodeSet, CodeStore};
 pub use collections::{
     BorrowGuard, CollectionPart, CollectionParts, CollectionType, Delivery, Editor, Limits,
-    Missing, SavedCollection, StreamFields, StreamIds,
+    ListSide, Missing, SavedCollection, StreamFields, StreamIds,
 };
 pub use context::Touch;
 pub use copies::{CopyRoom, ValueCopy};

@@ -7,3 +7,4 @@
 pub mod backlog;
 pub mod identity;
 pub mod link;
+pub mod translate;

@@ -122,7 +122,10 @@ impl Dispatcher {
                 self.0.offload.purge_memory();
                 self.0.scripts.offload.purge_memory();
             }
-            Notice::Durable => worker.awaiting.release(&self.0, conns),
+            Notice::Durable => {
+                worker.awaiting.release(&self.0, conns);
+                self.0.serve_confirmed();
+            }
             Notice::IdleTimeout { timeout_ms } => {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {

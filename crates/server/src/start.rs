@@ -31,8 +31,8 @@ use crate::message::Notice;
 use crate::notifications;
 use crate::persistence::{self, Cause, Holding, OwnFiles};
 use crate::pid_file::PidFile;
-use crate::replication::Copies;
 use crate::replication::replica::Follower;
+use crate::replication::{Copies, Stream};
 use crate::server::{Message, Server};
 use crate::shutdown::Shutdown;
 use crate::supervision::{self, Supervisor};
@@ -163,6 +163,7 @@ pub struct Instance {
     gateway: Arc<Gateway>,
     /// Begins full copies for replicas.
     copies: Copies,
+    stream: Stream,
     follower: Follower,
     /// Carries out saves.
     startup: Startup,
@@ -246,6 +247,7 @@ impl Instance {
         server.attach(runtime.handle().clone());
         let long_commands = LongCommands::start(&server)?;
         let copies = Copies::start(&server)?;
+        let stream = Stream::start(&server)?;
         let _ = server.supervisor.set(supervision::name(&server.config.settings()));
         server.engine.start_log()?;
         watch_config(&server, runtime.handle());
@@ -264,6 +266,7 @@ impl Instance {
             long_commands,
             gateway,
             copies,
+            stream,
             follower,
             startup,
             supervisor,
@@ -294,8 +297,17 @@ impl Instance {
     /// Serves until the server is ended, and then until the data are saved, if they are to be,
     /// and the last replies are sent.
     pub fn wait(self) {
-        let Self { server, runtime, long_commands, copies, follower, gateway, supervisor, .. } =
-            self;
+        let Self {
+            server,
+            runtime,
+            long_commands,
+            copies,
+            stream,
+            follower,
+            gateway,
+            supervisor,
+            ..
+        } = self;
         let log = &server.log;
         let saves = loop {
             let reason = server.wait_for_shutdown();
@@ -321,6 +333,7 @@ impl Instance {
         drop(long_commands);
         runtime.join();
         drop(copies);
+        drop(stream);
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
         // Before the last snapshot, so that it is without them.

@@ -21,7 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("keyspace", &["cask", "collections", "dash"]),
     ("config", &["keyspace", "wire"]),
     ("engine", &["cask", "collections", "config", "keyspace", "rdb", "wire"]),
-    ("replication", &["config", "keyspace", "rdb", "wire"]),
+    ("replication", &["collections", "config", "keyspace", "rdb", "wire"]),
     (
         "commands",
         &[

@@ -168,6 +168,9 @@ pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
         waiter.state.cancel(GONE);
         kernel.keyspace.worker_locks(worker).forget_waiter(waiter);
     }
+    if let Awaited::Confirmations { to, .. } = awaited {
+        let _ = kernel.stop_confirming(*to);
+    }
 }
 
 fn write_in_vain(reason: Reason, reply: &mut Reply<'_>) {
@@ -199,6 +202,13 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
     {
         return false;
     }
+    let mut confirmed = None;
+    if let Some(Awaited::Confirmations { to, .. }) = caller.waits.awaited() {
+        confirmed = kernel.stop_confirming(*to);
+        if confirmed.is_none() {
+            return false;
+        }
+    }
     let Some(pending) = caller.end_wait() else { return true };
     if let Awaited::Keys { waiter, .. } = &pending.awaited {
         kernel.keyspace.worker_locks(caller.client.conn.worker).forget_waiter(waiter);
@@ -206,6 +216,9 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
     if pending.is_heard {
         let mut reply = Reply::new(output, caller.proto);
         match pending.awaited {
+            Awaited::Confirmations { .. } => {
+                confirmed.into_iter().for_each(|confirmed| confirmed.reply(&mut reply));
+            }
             Awaited::Device { .. } => waiting::reply_synced(0, &mut reply),
             _ => write_in_vain(TIME_IS_UP, &mut reply),
         }
@@ -224,6 +237,16 @@ pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
 /// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
 /// shards of its keys: the caller may hold some.
 pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> bool {
+    if let Some((to, proto, confirmed)) = kernel.unblock_confirming(client.conn) {
+        let mut output = Output::new();
+        match with_error {
+            true => write_in_vain(UNBLOCKED, &mut Reply::new(&mut output, proto)),
+            false => confirmed.reply(&mut Reply::new(&mut output, proto)),
+        }
+        let (to, reply) = (Destination::Reply(to), Answered::With(output.take()));
+        kernel.answer(Answer { to, reply, logged_at: None, invalidation: None, caller: None });
+        return true;
+    }
     let Some(waiter) = client.waiter.lock().clone() else { return false };
     let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
     match waiter.state.cancel(reason) {

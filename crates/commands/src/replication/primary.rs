@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use tierce_replication::backlog::Backlog;
 use tierce_replication::identity::{ID_LEN, Identity, Refusal, ReplicationId, Wish};
 
-use super::{Asked, Copy, Place, Replica};
+use super::{Asked, Confirmations, Copy, Place, Replica};
 
 /// How a replica goes on that has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,21 @@ pub enum Accepted {
     Copy(Refusal),
 }
 
+/// How the place of a copy in the stream becomes known, which has this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// By a mark in the feed ([`Primary::place_copy`]).
+    Mark(u64),
+    /// It has none, since there is no stream ([`Primary::place_copy_alone`]).
+    Alone(u64),
+}
+
 /// The stream and its followers.
 pub struct Primary {
     /// The bytes of the stream.
     pub backlog: Arc<Backlog>,
+    /// Clients that wait for confirmations of replicas.
+    pub confirmations: Confirmations,
     state: Mutex<State>,
     /// There is something for the thread that begins copies.
     work: Condvar,
@@ -30,8 +41,6 @@ pub struct Primary {
     good: AtomicUsize,
     /// There are replicas.
     has_replicas: AtomicBool,
-    /// There are threads that append to the stream and begin copies.
-    is_served: AtomicBool,
 }
 
 struct State {
@@ -39,9 +48,13 @@ struct State {
     /// Changes go into the stream.
     is_active: bool,
     replicas: Vec<Arc<Replica>>,
+    /// When the last replica has gone, in Unix milliseconds; of no meaning while there are replicas.
+    alone_since_ms: i64,
     ends: bool,
-    /// The copy that begins, until its place in the stream is known.
-    beginning: Option<Arc<Copy>>,
+    /// Copies that were begun.
+    copies: u64,
+    /// The copy that begins, until its place in the stream is known, and its number.
+    beginning: Option<(u64, Arc<Copy>)>,
     /// The last copy that has begun.
     current: Option<Arc<Copy>>,
 }
@@ -54,29 +67,20 @@ impl Primary {
             identity: Identity::new(random_id()),
             is_active: false,
             replicas: Vec::new(),
+            alone_since_ms: 0,
             ends: false,
+            copies: 0,
             beginning: None,
             current: None,
         };
         Self {
             backlog: Backlog::new(0, 0),
+            confirmations: Confirmations::default(),
             state: Mutex::new(state),
             work: Condvar::new(),
             good: AtomicUsize::new(0),
             has_replicas: AtomicBool::new(false),
-            is_served: AtomicBool::new(false),
         }
-    }
-
-    /// Whether a replica that asks will get something: there are threads that append to the stream and begin copies.
-    #[must_use]
-    pub fn is_served(&self) -> bool {
-        self.is_served.load(Relaxed)
-    }
-
-    /// There are such threads.
-    pub fn set_served(&self) {
-        self.is_served.store(true, Relaxed);
     }
 
     /// The names of the stream.
@@ -91,16 +95,26 @@ impl Primary {
         self.state.lock().is_active
     }
 
-    /// Changes go into the stream from now on, or no more. It gets a new name: what changed while it was off is not
-    /// in it.
-    pub fn set_active(&self, is_active: bool) {
+    /// Changes go into the stream from now on, of which so many bytes are kept for replicas that come back. It has a new
+    /// name: what changed before is not in it.
+    pub fn begin_stream(&self, kept_bytes: usize) {
         let mut state = self.state.lock();
-        if state.is_active != is_active {
-            state.is_active = is_active;
-            state.identity = Identity::new(random_id());
-            // No replica can have the bytes before, and a replica never sees offset 0 with a stream.
-            self.backlog.restart(self.backlog.end() + 1);
-        }
+        state.identity = Identity::new(random_id());
+        state.is_active = true;
+        // No replica can have the bytes before, and a replica never sees offset 0 with a stream.
+        self.backlog.restart(self.backlog.end() + 1);
+        self.backlog.set_kept_bytes(kept_bytes);
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Changes do not go into the stream any more. Its replicas lose their connections.
+    pub fn end_stream(&self) {
+        let mut state = self.state.lock();
+        state.is_active = false;
+        state.identity = Identity::new(random_id());
+        self.backlog.restart(self.backlog.end());
+        state.give_up_copy();
     }
 
     /// The same stream gets another name, as if this server had just been promoted.
@@ -146,6 +160,7 @@ impl Primary {
         let mut state = self.state.lock();
         state.replicas.retain(|other| !Arc::ptr_eq(other, replica));
         self.has_replicas.store(!state.replicas.is_empty(), Relaxed);
+        state.alone_since_ms = crate::clock::unix_ms();
         drop(state);
         replica.turn_to(Place::Ended);
         self.work.notify_all();
@@ -179,13 +194,6 @@ impl Primary {
         self.good.store(good, Relaxed);
     }
 
-    /// How many replicas have processed the stream up to `offset`.
-    #[must_use]
-    pub fn acknowledged(&self, offset: u64) -> usize {
-        let has = |replica: &&Arc<Replica>| replica.is_online() && replica.acknowledged() >= offset;
-        self.state.lock().replicas.iter().filter(has).count()
-    }
-
     /// Waits for a change of the replicas, but no longer than so. `false` if the server ends.
     #[must_use]
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
@@ -199,27 +207,63 @@ impl Primary {
         !state.ends
     }
 
-    /// Has [`Primary::wait`] say that the server ends.
+    /// Waits until a replica wants the stream. `false` if the server ends.
+    #[must_use]
+    pub fn wait_for_reader(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.ends && !state.replicas.iter().any(|replica| replica.wants_stream()) {
+            self.work.wait(&mut state);
+        }
+        !state.ends
+    }
+
+    /// Whether the server ends.
+    #[must_use]
+    pub fn ends(&self) -> bool {
+        self.state.lock().ends
+    }
+
+    /// How long there has been no replica, in milliseconds.
+    #[must_use]
+    pub fn alone_ms(&self, now_ms: i64) -> i64 {
+        let state = self.state.lock();
+        if state.replicas.is_empty() { now_ms.saturating_sub(state.alone_since_ms) } else { 0 }
+    }
+
+    /// Has those that wait here see that the server ends.
     pub fn end(&self) {
         self.state.lock().ends = true;
         self.work.notify_all();
     }
 
-    /// A full copy has begun; its place in the stream will be known ([`Primary::place_copy`]).
-    pub fn begin_copy(&self, copy: Arc<Copy>) {
+    /// A full copy begins for those that wait for one. What is to be done with its number: while changes go into the
+    /// stream, a mark is set at the moment of the copy.
+    pub fn begin_copy(&self, copy: Arc<Copy>) -> Begun {
         let mut state = self.state.lock();
-        state.current = Some(Arc::clone(&copy));
-        state.beginning = Some(copy);
+        state.copies += 1;
+        state.beginning = Some((state.copies, copy));
+        if state.is_active { Begun::Mark(state.copies) } else { Begun::Alone(state.copies) }
     }
 
-    /// The stream has reached the place of the copy that has begun: those that wait for one get it. Called by the
-    /// thread that appends to the stream. Who they are.
-    pub fn place_copy(&self) -> Vec<Arc<Replica>> {
+    /// The stream has reached the moment of the copy with this number: those that wait for one get it, and then the
+    /// stream from here on. Called by the thread that appends to the stream. How many they are.
+    pub fn place_copy(&self, number: u64) -> usize {
+        self.place(number, |_| true)
+    }
+
+    /// The moment of the copy with this number is over, and there is no stream to go on with: those that want a copy
+    /// alone get it. How many they are.
+    pub fn place_copy_alone(&self, number: u64) -> usize {
+        self.place(number, |replica| !replica.wants_stream())
+    }
+
+    fn place(&self, number: u64, gets_it: impl Fn(&Replica) -> bool) -> usize {
         let mut state = self.state.lock();
-        let Some(copy) = state.beginning.take() else { return Vec::new() };
+        let is_this = |beginning: &mut (u64, Arc<Copy>)| beginning.0 == number;
+        let Some((_, copy)) = state.beginning.take_if(is_this) else { return 0 };
         let (id, offset) = (state.identity.id, self.backlog.end());
-        let mut placed = Vec::new();
-        for replica in &state.replicas {
+        let mut placed = 0;
+        for replica in state.replicas.iter().filter(|replica| gets_it(replica)) {
             let Some(asked) = replica.waits() else { continue };
             let (Some(reader), Some(then)) = (copy.reader(), self.backlog.reader_at(offset)) else {
                 continue;
@@ -230,21 +274,31 @@ impl Primary {
             };
             let head = format!("{told}{}", copy.frame()).into_bytes();
             replica.turn_to(Place::Copies { head, copy: Arc::clone(&copy), reader, then });
-            placed.push(Arc::clone(replica));
+            placed += 1;
         }
+        state.current = Some(Arc::clone(&copy));
         drop(state);
         copy.open();
         placed
     }
 
-    /// The copy that was to begin has not, or the one that has begun is given up: its replicas lose their
-    /// connections.
-    pub fn give_up_copy(&self) {
-        let mut state = self.state.lock();
-        state.beginning = None;
-        if let Some(copy) = state.current.take() {
+    /// The copy that was to begin has not: those that wait for one go on waiting.
+    pub fn cancel_copy(&self) {
+        if let Some((_, copy)) = self.state.lock().beginning.take() {
             copy.fail();
         }
+    }
+
+    /// A copy that begins or has begun is given up: its replicas lose their connections.
+    pub fn give_up_copy(&self) {
+        self.state.lock().give_up_copy();
+    }
+}
+
+impl State {
+    fn give_up_copy(&mut self) {
+        let beginning = self.beginning.take().map(|(_, copy)| copy);
+        beginning.into_iter().chain(self.current.take()).for_each(|copy| copy.fail());
     }
 }
 

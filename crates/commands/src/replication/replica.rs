@@ -120,6 +120,12 @@ impl Replica {
         !matches!(*self.place.lock(), Place::Nothing)
     }
 
+    /// Whether it wants the stream, and not only a copy.
+    #[must_use]
+    pub fn wants_stream(&self) -> bool {
+        self.follows() && !self.facts.lock().copy_only
+    }
+
     /// With which command it waits for a copy to begin, if it does.
     #[must_use]
     pub fn waits(&self) -> Option<Asked> {
@@ -261,6 +267,12 @@ impl Replica {
     #[must_use]
     pub fn tell(&self) -> bool {
         !self.is_told.swap(true, Relaxed)
+    }
+
+    /// Where it listens; 0 if it has not said.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.facts.lock().port
     }
 
     /// Its address, as others should see it.

@@ -103,6 +103,13 @@ impl Feed {
         self.push(Kind::Command, command, true);
     }
 
+    /// Has the follower look up from its waiting, even if there is nothing new for it.
+    pub fn call(&self) {
+        if self.queue.lock().call() {
+            self.appended.notify_one();
+        }
+    }
+
     /// How many items were appended. All that this thread has changed and unlocked is up to here.
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
@@ -151,8 +158,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes what has been appended since the last call, after waiting for the first item for `at_most`. The batch
-    /// is empty if there was none.
+    /// Takes what has been appended since the last time, after waiting for the first item for `at_most`. The batch
+    /// is empty if there was none, or if it was [called](Feed::call).
     ///
     /// # Errors
     ///
@@ -162,7 +169,7 @@ impl Follower {
         let mut queue = self.feed.queue.lock();
         loop {
             let batch = queue.take(self.feed.position(), self.feed.wal_handle.has_write_error())?;
-            if !batch.is_empty() {
+            if !batch.is_empty() || queue.take_call() {
                 return Ok(batch);
             }
             queue.await_item();

@@ -124,6 +124,8 @@ pub(super) struct Queue {
     held: Option<Blocks>,
     /// The follower sleeps.
     is_awaited: bool,
+    /// It is not to sleep, even if there is nothing for it.
+    is_called: bool,
 }
 
 impl Queue {
@@ -174,6 +176,17 @@ impl Queue {
                 mem::take(&mut self.is_awaited)
             }
         }
+    }
+
+    /// Calls the follower. Whether it is to be woken.
+    pub(super) fn call(&mut self) -> bool {
+        self.is_called = self.is_open();
+        mem::take(&mut self.is_awaited)
+    }
+
+    /// Whether the follower was called since it was asked.
+    pub(super) fn take_call(&mut self) -> bool {
+        mem::take(&mut self.is_called)
     }
 
     pub(super) fn await_item(&mut self) {

@@ -10,7 +10,7 @@
 use tierce_collections::hash::{FieldRef, Former};
 use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
 
-use super::edits::{Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::CollectionPart;
 use super::sealed::Sealed;
@@ -23,6 +23,43 @@ const REMOVE: u8 = code(CollectionKind::Hash, 4);
 
 /// In the place of a deadline where there is none.
 const NO_DEADLINE: u64 = 0;
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashEdit<'a> {
+    /// These fields have these values and no deadline.
+    Fields(Fields<'a, (&'a [u8], &'a [u8])>),
+    /// These fields have these values and deadlines.
+    TimedFields(Fields<'a, ((&'a [u8], &'a [u8]), FieldDeadline)>),
+    /// If there is such a field, it has this deadline.
+    Deadline(&'a [u8], FieldDeadline),
+    /// There is no such field.
+    Remove(&'a [u8]),
+}
+
+/// When a field expires, as Unix time in milliseconds, if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldDeadline(pub Option<i64>);
+
+impl<'a> Field<'a> for FieldDeadline {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let deadline_ms = edit.fixed()?;
+        Ok(Self((deadline_ms != NO_DEADLINE).then_some(deadline_ms as i64)))
+    }
+}
+
+impl<'a> HashEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            FIELDS => Self::Fields(Fields::read(edit)?),
+            TIMED_FIELDS => Self::TimedFields(Fields::read(edit)?),
+            DEADLINE => Self::Deadline(edit.bytes()?, FieldDeadline::read(edit)?),
+            REMOVE => Self::Remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an edit that hashes do not have")),
+        })
+    }
+}
 
 impl CollectionType for Hash {
     const KIND: CollectionKind = CollectionKind::Hash;
@@ -168,19 +205,15 @@ impl Sealed for Hash {
         edit: &mut Reader<'_>,
         limits: &LimitCells,
     ) -> Result<(), Malformed> {
-        match code {
-            FIELDS | TIMED_FIELDS => {
-                for _ in 0..edit.varint()? {
-                    let Field { name, value, deadline_ms } = field(code, edit)?;
-                    self.put(name, value, deadline_ms, limits.hash());
-                }
+        match HashEdit::read(code, edit)? {
+            HashEdit::Fields(fields) => {
+                fields.for_each(|(name, value)| _ = self.put(name, value, None, limits.hash()));
             }
-            DEADLINE => {
-                let name = edit.bytes()?;
-                self.set_deadline(name, deadline(edit)?);
-            }
-            REMOVE => _ = self.remove(edit.bytes()?),
-            _ => return Err(edit.malformed("an edit that hashes do not have")),
+            HashEdit::TimedFields(fields) => fields.for_each(|((name, value), deadline)| {
+                self.put(name, value, deadline.0, limits.hash());
+            }),
+            HashEdit::Deadline(name, deadline) => _ = self.set_deadline(name, deadline.0),
+            HashEdit::Remove(name) => _ = self.remove(name),
         }
         Ok(())
     }
@@ -193,25 +226,8 @@ impl Sealed for Hash {
     }
 
     fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
-        let Field { name, value, deadline_ms } = field(code, edit)?;
+        let (name, value) = Field::read(edit)?;
+        let deadline_ms = if code == TIMED_FIELDS { FieldDeadline::read(edit)?.0 } else { None };
         Ok(CollectionPart::Field { name, value, deadline_ms })
     }
-}
-
-/// A field as an edit has it.
-struct Field<'a> {
-    name: &'a [u8],
-    value: &'a [u8],
-    deadline_ms: Option<i64>,
-}
-
-fn field<'a>(code: u8, edit: &mut Reader<'a>) -> Result<Field<'a>, Malformed> {
-    let (name, value) = (edit.bytes()?, edit.bytes()?);
-    let deadline_ms = if code == TIMED_FIELDS { deadline(edit)? } else { None };
-    Ok(Field { name, value, deadline_ms })
-}
-
-fn deadline(edit: &mut Reader<'_>) -> Result<Option<i64>, Malformed> {
-    let deadline_ms = edit.fixed()?;
-    Ok((deadline_ms != NO_DEADLINE).then_some(deadline_ms as i64))
 }

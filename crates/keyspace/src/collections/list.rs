@@ -11,6 +11,13 @@
 //! | [`SET`] | index, element | number index is this element |
 //! | [`PART`] | index, count, elements | for the staging list: these are the elements from number index on |
 //! | [`ADOPT`] | | the staging list is complete, and takes the place of the list |
+//! | [`PUSH_BACK`] | count, elements | elements come behind all others |
+//! | [`POP_BACK`] | index, count | the last elements go, this many from number index on |
+//! | [`BESIDE`] | index, side, neighbour, element | an element comes before number index, beside the first one that equals the neighbour |
+//! | [`EQUAL`] | from, element, count, indexes | the elements of these numbers go, one after the other; they are the first or last ones that equal this one |
+//!
+//! [`PUSH_BACK`] to [`EQUAL`] say what [`INSERT`] and [`REMOVE`] could say, too. A reader that does not have the
+//! list, such as one that translates the log to commands, needs to know what the numbers stand for.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tierce_collections::{CollectionKind, Element, IntText, List, ListLimits, SnapshotProgress};
 
 use super::access::Editor;
-use super::edits::{Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::CollectionPart;
 use super::sealed::Sealed;
@@ -32,6 +39,130 @@ const REMOVE: u8 = code(KIND, 1);
 const SET: u8 = code(KIND, 2);
 const PART: u8 = code(KIND, 3);
 const ADOPT: u8 = code(KIND, 4);
+const PUSH_BACK: u8 = code(KIND, 5);
+const POP_BACK: u8 = code(KIND, 6);
+const BESIDE: u8 = code(KIND, 7);
+const EQUAL: u8 = code(KIND, 8);
+
+/// A side of an element, and an end of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListSide {
+    /// Before the element; the beginning.
+    Front = 0,
+    /// Behind it; the end.
+    Back = 1,
+}
+
+impl<'a> Field<'a> for ListSide {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        match edit.byte()? {
+            0 => Ok(Self::Front),
+            1 => Ok(Self::Back),
+            _ => Err(edit.malformed("an unknown side")),
+        }
+    }
+}
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListEdit<'a> {
+    /// Elements come before number `index`.
+    Insert {
+        /// Of what is there, or the length.
+        index: usize,
+        /// What is put there.
+        elements: Fields<'a, &'a [u8]>,
+    },
+    /// Elements go.
+    Remove {
+        /// The first one that goes.
+        index: usize,
+        /// How many.
+        count: usize,
+    },
+    /// An element is replaced.
+    Set {
+        /// Which one.
+        index: usize,
+        /// By what.
+        element: &'a [u8],
+    },
+    /// Elements of a list that a checkpoint logs in parts.
+    Part {
+        /// The number of the first.
+        index: usize,
+        /// The elements.
+        elements: Fields<'a, &'a [u8]>,
+    },
+    /// The list consists of its parts.
+    Adopt,
+    /// Elements come behind all others.
+    PushBack(Fields<'a, &'a [u8]>),
+    /// The last elements go.
+    PopBack {
+        /// The first one that goes.
+        index: usize,
+        /// How many.
+        count: usize,
+    },
+    /// An element comes beside the first one that equals `neighbour`.
+    Beside {
+        /// Before which number.
+        index: usize,
+        /// On which side of the neighbour.
+        side: ListSide,
+        /// What is beside it.
+        neighbour: &'a [u8],
+        /// What comes.
+        element: &'a [u8],
+    },
+    /// The first or last elements that equal this one go.
+    Equal {
+        /// From which end they are counted.
+        from: ListSide,
+        /// What they equal.
+        element: &'a [u8],
+        /// Their numbers, in the descending order in which they go.
+        indexes: Fields<'a, usize>,
+    },
+}
+
+impl<'a> ListEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            INSERT => Self::Insert { index: Field::read(edit)?, elements: Fields::read(edit)? },
+            REMOVE => Self::Remove { index: Field::read(edit)?, count: Field::read(edit)? },
+            SET => Self::Set { index: Field::read(edit)?, element: edit.bytes()? },
+            PART => Self::Part { index: Field::read(edit)?, elements: Fields::read(edit)? },
+            ADOPT => Self::Adopt,
+            PUSH_BACK => Self::PushBack(Fields::read(edit)?),
+            POP_BACK => Self::PopBack { index: Field::read(edit)?, count: Field::read(edit)? },
+            BESIDE => Self::Beside {
+                index: Field::read(edit)?,
+                side: Field::read(edit)?,
+                neighbour: edit.bytes()?,
+                element: edit.bytes()?,
+            },
+            EQUAL => Self::Equal {
+                from: Field::read(edit)?,
+                element: edit.bytes()?,
+                indexes: Fields::read(edit)?,
+            },
+            _ => return Err(edit.malformed("an unknown edit of a list")),
+        })
+    }
+
+    /// Whether it does nothing to the first `len` elements of the list.
+    fn is_behind(&self, len: usize) -> bool {
+        match *self {
+            Self::Insert { index, .. } | Self::Beside { index, .. } => index >= len,
+            Self::PushBack(_) => true,
+            // What is not there is not removed.
+            _ => false,
+        }
+    }
+}
 
 impl CollectionType for List {
     const KIND: CollectionKind = KIND;
@@ -41,7 +172,8 @@ impl CollectionType for List {
 
 /// Changing a list.
 impl Editor<'_, List> {
-    /// Puts elements before number `index`, in this order.
+    /// Puts elements before number `index`, in this order. In the middle of the list a follower cannot repeat that: see
+    /// [`Editor::insert_beside`].
     pub fn insert<'a>(
         &mut self,
         index: usize,
@@ -50,14 +182,42 @@ impl Editor<'_, List> {
         if elements.len() == 0 {
             return;
         }
-        let index = index.min(self.value.len());
+        let len = self.value.len();
+        let index = index.min(len);
         let limits = self.make_room(elements.clone());
         for (offset, element) in elements.clone().enumerate() {
             self.value.insert(index + offset, element, limits);
         }
         let count = elements.len();
-        self.record(|edits| write_insert(edits, index, elements));
+        self.record(|edits| {
+            if index == len {
+                edits.begin(PUSH_BACK);
+            } else {
+                edits.begin(INSERT);
+                edits.count(index);
+            }
+            edits.count(count);
+            elements.for_each(|element| edits.bytes(element));
+        });
         self.undo_by(|edits| write_removal(edits, index, count));
+    }
+
+    /// Puts an element beside the first one that equals `neighbour`. Returns whether there is one.
+    pub fn insert_beside(&mut self, side: ListSide, neighbour: &[u8], element: &[u8]) -> bool {
+        let equal = Element::compact(neighbour);
+        let Some(found) = self.value.iter().position(|other| other == equal) else { return false };
+        let index = found + side as usize;
+        let limits = self.make_room(std::iter::once(element));
+        self.value.insert(index, element, limits);
+        self.record(|edits| {
+            edits.begin(BESIDE);
+            edits.count(index);
+            edits.byte(side as u8);
+            edits.bytes(neighbour);
+            edits.bytes(element);
+        });
+        self.undo_by(|edits| write_removal(edits, index, 1));
+        true
     }
 
     /// Prepares for these elements, and returns the limits that they are added under.
@@ -85,23 +245,57 @@ impl Editor<'_, List> {
         let limits = self.make_room(elements.clone());
         elements.clone().for_each(|element| self.value.push_front(element, limits));
         let count = elements.len();
-        self.record(|edits| write_insert(edits, 0, elements.rev()));
+        self.record(|edits| {
+            edits.begin(INSERT);
+            edits.count(0);
+            edits.count(count);
+            elements.rev().for_each(|element| edits.bytes(element));
+        });
         self.undo_by(|edits| write_removal(edits, 0, count));
     }
 
-    /// Removes `count` elements from number `index` on, or those that there are. Returns how many.
+    /// Removes `count` elements from number `index` on, or those that there are. Returns how many. In the middle of the
+    /// list a follower cannot repeat that: see [`Editor::remove_equal`].
     pub fn remove(&mut self, index: usize, count: usize) -> usize {
+        let removed = self.take_out(index, count);
+        if removed > 0 {
+            let is_at_end = index > 0 && index == self.value.len();
+            self.record(|edits| {
+                edits.begin(if is_at_end { POP_BACK } else { REMOVE });
+                edits.count(index);
+                edits.count(removed);
+            });
+        }
+        removed
+    }
+
+    /// Removes the first or last elements that equal `element`, `count_max` of them at most. Returns how many.
+    pub fn remove_equal(&mut self, from: ListSide, element: &[u8], count_max: usize) -> usize {
+        let indexes = indexes_of(self.value, from, Element::compact(element), count_max);
+        for run in indexes.chunk_by(|later, earlier| *later == earlier + 1) {
+            self.take_out(run[run.len() - 1], run.len());
+        }
+        if !indexes.is_empty() {
+            self.record(|edits| {
+                edits.begin(EQUAL);
+                edits.byte(from as u8);
+                edits.bytes(element);
+                edits.count(indexes.len());
+                indexes.iter().for_each(|index| edits.count(*index));
+            });
+        }
+        indexes.len()
+    }
+
+    /// Removes elements without a record of it.
+    fn take_out(&mut self, index: usize, count: usize) -> usize {
         self.before(|list, edits| {
             edits.begin(INSERT);
             edits.count(index);
             let count = count.min(list.len().saturating_sub(index));
             write_elements(edits, count, list.iter_from(index.min(list.len())).take(count));
         });
-        let removed = self.value.remove(index, count, self.limits.list());
-        if removed > 0 {
-            self.record(|edits| write_removal(edits, index, removed));
-        }
-        removed
+        self.value.remove(index, count, self.limits.list())
     }
 
     /// Puts `element` in the place of number `index`; `false` if there is none.
@@ -186,8 +380,7 @@ impl Sealed for List {
     fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let from = cursor as usize;
         let count = count_of(self, from, bytes_max);
-        edits.begin(INSERT);
-        edits.count(from);
+        edits.begin(PUSH_BACK);
         write_elements(edits, count, self.iter_from(from).take(count));
         let next = from + count;
         if next < self.len() { next as u64 } else { 0 }
@@ -199,31 +392,7 @@ impl Sealed for List {
         edit: &mut Reader<'_>,
         limits: &LimitCells,
     ) -> Result<(), Malformed> {
-        let limits = limits.list();
-        match code {
-            INSERT => {
-                let index = index(edit)?.min(self.len());
-                for offset in 0..edit.varint()? {
-                    self.insert(index + offset as usize, edit.bytes()?, limits);
-                }
-            }
-            REMOVE => {
-                let (index, count) = (index(edit)?, self::index(edit)?);
-                self.remove(index, count, limits);
-            }
-            SET => {
-                let index = index(edit)?;
-                self.set(index, edit.bytes()?, limits);
-            }
-            PART => {
-                index(edit)?;
-                for _ in 0..edit.varint()? {
-                    edit.bytes()?;
-                }
-            }
-            ADOPT => {}
-            _ => return Err(edit.malformed("an unknown edit of a list")),
-        }
+        apply(self, &ListEdit::read(code, edit)?, limits.list());
         Ok(())
     }
 
@@ -238,6 +407,46 @@ impl Sealed for List {
     fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
         edit.bytes().map(CollectionPart::Element)
     }
+}
+
+/// Applies an edit as far as the list has the elements that it names.
+fn apply(list: &mut List, edit: &ListEdit<'_>, limits: ListLimits) {
+    match *edit {
+        ListEdit::Insert { index, elements } => {
+            let index = index.min(list.len());
+            for (offset, element) in elements.enumerate() {
+                list.insert(index + offset, element, limits);
+            }
+        }
+        ListEdit::Remove { index, count } | ListEdit::PopBack { index, count } => {
+            list.remove(index, count, limits);
+        }
+        ListEdit::Set { index, element } => _ = list.set(index, element, limits),
+        ListEdit::PushBack(elements) => {
+            elements.for_each(|element| list.push_back(element, limits));
+        }
+        ListEdit::Beside { index, element, .. } => {
+            list.insert(index.min(list.len()), element, limits);
+        }
+        ListEdit::Equal { indexes, .. } => {
+            indexes.for_each(|index| _ = list.remove(index, 1, limits));
+        }
+        ListEdit::Part { .. } | ListEdit::Adopt => {}
+    }
+}
+
+/// Which elements equal `wanted`: the first or last ones, `count_max` at most. From the last one to the first one, so
+/// that removing one does not move those to come.
+fn indexes_of(list: &List, from: ListSide, wanted: Element<'_>, count_max: usize) -> Vec<usize> {
+    let equal = |(at, element): (usize, Element<'_>)| (element == wanted).then_some(at);
+    if from == ListSide::Back {
+        let last = list.len().saturating_sub(1);
+        let found = list.rev_iter_from(list.len()).enumerate().filter_map(equal);
+        return found.take(count_max).map(|from_end| last - from_end).collect();
+    }
+    let mut indexes: Vec<_> = list.iter().enumerate().filter_map(equal).take(count_max).collect();
+    indexes.reverse();
+    indexes
 }
 
 /// How many elements from this one on take about this many bytes.
@@ -259,17 +468,6 @@ fn write_removal(edits: &mut Writer<'_>, index: usize, count: usize) {
     edits.count(count);
 }
 
-fn write_insert<'a>(
-    edits: &mut Writer<'_>,
-    index: usize,
-    elements: impl ExactSizeIterator<Item = &'a [u8]>,
-) {
-    edits.begin(INSERT);
-    edits.count(index);
-    edits.count(elements.len());
-    elements.for_each(|element| edits.bytes(element));
-}
-
 fn write_elements<'a>(
     edits: &mut Writer<'_>,
     count: usize,
@@ -280,11 +478,6 @@ fn write_elements<'a>(
     for element in elements {
         edits.bytes(element.bytes(&mut text));
     }
-}
-
-/// A number of elements; one that no list reaches becomes the largest there is.
-fn index(edit: &mut Reader<'_>) -> Result<usize, Malformed> {
-    Ok(usize::try_from(edit.varint()?).unwrap_or(usize::MAX))
 }
 
 /// Whether edits are a part of a large list, which is not for the list itself.
@@ -339,10 +532,20 @@ impl StagingLists {
         }
         let (mut edits, mut complete) = (Reader::new(edits), None);
         while !edits.is_at_end() {
-            match edits.byte()? {
-                PART => apply_part(&mut staged, &mut edits, limits)?,
-                ADOPT => complete = staged.take(),
-                code => apply_to_prefix(staged.as_mut(), code, &mut edits, limits)?,
+            let code = edits.byte()?;
+            let edit = ListEdit::read(code, &mut edits)?;
+            match edit {
+                ListEdit::Part { index, elements } => {
+                    apply_part(&mut staged, index, elements, limits.list());
+                }
+                ListEdit::Adopt => complete = staged.take(),
+                _ => {
+                    if let Some(prefix) = &mut staged
+                        && !edit.is_behind(prefix.len())
+                    {
+                        apply(prefix, &edit, limits.list());
+                    }
+                }
             }
         }
         if let Some(staged) = staged {
@@ -352,39 +555,19 @@ impl StagingLists {
     }
 }
 
-fn apply_part(
+fn apply_part<'a>(
     staged: &mut Option<List>,
-    part: &mut Reader<'_>,
-    limits: &LimitCells,
-) -> Result<(), Malformed> {
-    let index = index(part)?;
+    index: usize,
+    elements: impl Iterator<Item = &'a [u8]>,
+    limits: ListLimits,
+) {
     if index == 0 {
         *staged = Some(List::new());
     } else if staged.as_ref().is_some_and(|staged| staged.len() != index) {
         // Not the rest of what is there.
         *staged = None;
     }
-    for _ in 0..part.varint()? {
-        let element = part.bytes()?;
-        if let Some(staged) = staged {
-            staged.push_back(element, limits.list());
-        }
-    }
-    Ok(())
-}
-
-/// Applies an edit of the list to its first elements.
-fn apply_to_prefix(
-    prefix: Option<&mut List>,
-    code: u8,
-    edit: &mut Reader<'_>,
-    limits: &LimitCells,
-) -> Result<(), Malformed> {
-    match prefix {
-        Some(prefix) if code != INSERT || index(&mut edit.clone())? < prefix.len() => {
-            prefix.apply(code, edit, limits)
-        }
-        // It is read, and changes nothing.
-        _ => List::new().apply(code, edit, limits),
+    if let Some(staged) = staged {
+        elements.for_each(|element| staged.push_back(element, limits));
     }
 }

@@ -41,11 +41,16 @@ use std::ptr::NonNull;
 use tierce_collections::{Collection, CollectionKind, Form, SnapshotProgress, Snapshotted};
 
 pub use access::{Editor, Missing};
+pub use edits::{Edit, Edits, Fields};
 use edits::{Malformed, Reader, Writer};
+pub use hash::{FieldDeadline, HashEdit};
 use limits::LimitCells;
 pub use limits::Limits;
+pub use list::{ListEdit, ListSide};
 pub use parts::{CollectionPart, CollectionParts, SavedCollection};
-pub use stream::{Delivery, StreamFields, StreamIds};
+pub use set::SetEdit;
+pub use sorted_set::SortedSetEdit;
+pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
 
 /// A type of collections, as the keyspace sees it.
 ///

@@ -7,7 +7,7 @@
 
 use tierce_collections::{CollectionKind, Element, IntText, Set, SnapshotProgress};
 
-use super::edits::{Malformed, Reader, Writer, code};
+use super::edits::{Fields, Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::CollectionPart;
 use super::sealed::Sealed;
@@ -15,6 +15,26 @@ use super::{CollectionType, Editor, collection_type, sealed_type};
 
 const MEMBERS: u8 = code(CollectionKind::Set, 1);
 const REMOVE: u8 = code(CollectionKind::Set, 2);
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetEdit<'a> {
+    /// These members are in the set.
+    Members(Fields<'a, &'a [u8]>),
+    /// This member is not.
+    Remove(&'a [u8]),
+}
+
+impl<'a> SetEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            MEMBERS => Self::Members(Fields::read(edit)?),
+            REMOVE => Self::Remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an edit that sets do not have")),
+        })
+    }
+}
 
 impl CollectionType for Set {
     const KIND: CollectionKind = CollectionKind::Set;
@@ -102,14 +122,11 @@ impl Sealed for Set {
         edit: &mut Reader<'_>,
         limits: &LimitCells,
     ) -> Result<(), Malformed> {
-        match code {
-            MEMBERS => {
-                for _ in 0..edit.varint()? {
-                    self.add(edit.bytes()?, limits.set());
-                }
+        match SetEdit::read(code, edit)? {
+            SetEdit::Members(members) => {
+                members.for_each(|member| _ = self.add(member, limits.set()));
             }
-            REMOVE => _ = self.remove(edit.bytes()?),
-            _ => return Err(edit.malformed("an edit that sets do not have")),
+            SetEdit::Remove(member) => _ = self.remove(member),
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use tierce_collections::{CollectionKind, Element, IntText, SnapshotProgress, SortedSet};
 
 use super::access::Editor;
-use super::edits::{Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::CollectionPart;
 use super::sealed::Sealed;
@@ -22,6 +22,27 @@ use super::{CollectionType, collection_type, sealed_type};
 const MAKE: u8 = code(CollectionKind::SortedSet, 0);
 const SET: u8 = code(CollectionKind::SortedSet, 1);
 const REMOVE: u8 = code(CollectionKind::SortedSet, 2);
+
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SortedSetEdit<'a> {
+    /// These members have these scores, of which none is NaN.
+    Scores(Fields<'a, (f64, &'a [u8])>),
+    /// There is no such member.
+    Remove(&'a [u8]),
+}
+
+impl<'a> SortedSetEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code {
+            MAKE => Self::Scores(Fields::read(edit)?),
+            SET => Self::Scores(Fields::read_one(edit)?),
+            REMOVE => Self::Remove(edit.bytes()?),
+            _ => return Err(edit.malformed("an unknown edit of a sorted set")),
+        })
+    }
+}
 
 impl CollectionType for SortedSet {
     const KIND: CollectionKind = CollectionKind::SortedSet;
@@ -81,19 +102,12 @@ impl Sealed for SortedSet {
         edit: &mut Reader<'_>,
         limits: &LimitCells,
     ) -> Result<(), Malformed> {
-        let count = match code {
-            MAKE => edit.varint()?,
-            SET => 1,
-            REMOVE => {
-                self.remove(edit.bytes()?);
-                return Ok(());
+        match SortedSetEdit::read(code, edit)? {
+            SortedSetEdit::Scores(members) => {
+                let limits = limits.sorted_set();
+                members.for_each(|(score, member)| _ = self.insert(member, score, &limits));
             }
-            _ => return Err(edit.malformed("an unknown edit of a sorted set")),
-        };
-        let limits = limits.sorted_set();
-        for _ in 0..count {
-            let (score, member) = read_scored(edit)?;
-            self.insert(member, score, &limits);
+            SortedSetEdit::Remove(member) => _ = self.remove(member),
         }
         Ok(())
     }
@@ -106,7 +120,7 @@ impl Sealed for SortedSet {
     }
 
     fn part<'a>(_code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
-        let (score, member) = read_scored(edit)?;
+        let (score, member) = Field::read(edit)?;
         Ok(CollectionPart::Scored { member, score })
     }
 }
@@ -114,11 +128,6 @@ impl Sealed for SortedSet {
 fn write_scored(edits: &mut Writer<'_>, member: Element<'_>, score: f64) {
     edits.fixed(score.to_bits());
     edits.bytes(member.bytes(&mut IntText::new()));
-}
-
-fn read_scored<'a>(edit: &mut Reader<'a>) -> Result<(f64, &'a [u8]), Malformed> {
-    let score = f64::from_bits(edit.fixed()?);
-    Ok((score, edit.bytes()?))
 }
 
 impl Editor<'_, SortedSet> {

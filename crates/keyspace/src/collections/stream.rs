@@ -9,7 +9,7 @@ use tierce_collections::stream::{
 use tierce_collections::{CollectionKind, IntText, Stream};
 
 use super::access::Editor;
-use super::edits::{Malformed, Reader, Writer, code};
+use super::edits::{Field, Fields, Malformed, Reader, Writer, code};
 use super::limits::LimitCells;
 use super::parts::CollectionPart;
 use super::sealed::Sealed;
@@ -30,6 +30,7 @@ mod edit {
     pub(super) const ACKNOWLEDGE: u8 = 10;
     /// Only for taking an addition back, never in the log.
     pub(super) const WITHDRAW: u8 = 11;
+    pub(super) const NEW_GROUP: u8 = 12;
 }
 
 const fn code_of(edit: u8) -> u8 {
@@ -113,8 +114,12 @@ impl Editor<'_, Stream> {
             Some(group) => put_group(edits, name, group.last_delivered(), group.entries_read()),
             None => put_no_group(edits, name),
         });
+        let is_new = self.value.group(name).is_none();
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
-        self.record_beside(|edits| put_group(edits, name, last_delivered, entries_read));
+        self.record_beside(|edits| match is_new {
+            true => put_new_group(edits, name, last_delivered, entries_read),
+            false => put_group(edits, name, last_delivered, entries_read),
+        });
     }
 
     /// Removes a group. Returns whether there was one.
@@ -297,6 +302,25 @@ fn put_group(
     entries_read: Option<u64>,
 ) {
     edits.begin(code_of(edit::GROUP));
+    put_position(edits, name, last_delivered, entries_read);
+}
+
+fn put_new_group(
+    edits: &mut Writer<'_>,
+    name: &[u8],
+    last_delivered: StreamId,
+    entries_read: Option<u64>,
+) {
+    edits.begin(code_of(edit::NEW_GROUP));
+    put_position(edits, name, last_delivered, entries_read);
+}
+
+fn put_position(
+    edits: &mut Writer<'_>,
+    name: &[u8],
+    last_delivered: StreamId,
+    entries_read: Option<u64>,
+) {
     edits.bytes(name);
     put_id(edits, last_delivered);
     put_optional(edits, entries_read);
@@ -471,70 +495,50 @@ impl Sealed for Stream {
         edit: &mut Reader<'_>,
         limits: &LimitCells,
     ) -> Result<(), Malformed> {
-        match code & EDIT_MASK {
-            edit::STATE => {
-                let state = read_state(edit)?;
-                self.set_state(state);
-            }
-            edit::ADD => {
-                let entries_added = edit.varint()?;
-                let (id, fields) = (read_id(edit)?, StreamFields::read(edit)?);
-                let fields: Vec<_> = fields.collect();
-                self.insert(id, fields.iter().copied(), limits.stream());
+        match StreamEdit::read(code, edit)? {
+            StreamEdit::State(state) => self.set_state(state),
+            StreamEdit::Add { entries_added, id, fields } => {
+                insert(self, id, fields, limits);
                 let state = self.state();
                 self.set_state(State { last_id: id, entries_added, ..state });
             }
-            edit::ENTRY => {
-                let (id, fields) = (read_id(edit)?, StreamFields::read(edit)?);
-                let fields: Vec<_> = fields.collect();
-                self.insert(id, fields.iter().copied(), limits.stream());
-            }
-            edit::DELETE => {
-                let (id, state) = (read_id(edit)?, self.state());
+            StreamEdit::Entry { id, fields } => insert(self, id, fields, limits),
+            StreamEdit::Delete(id) => {
                 self.remove(id);
+                let state = self.state();
                 let max_deleted_id = state.max_deleted_id.max(id);
                 self.set_state(State { max_deleted_id, ..state });
             }
-            edit::WITHDRAW => {
-                let id = read_id(edit)?;
+            StreamEdit::Withdraw(id) => {
                 if !self.withdraw(id) {
                     self.remove(id);
                 }
             }
-            edit::THROUGH => _ = self.remove_through(read_id(edit)?),
-            edit::GROUP => {
-                let name = edit.bytes()?;
-                let (last_delivered, entries_read) = (read_id(edit)?, read_optional(edit)?);
+            StreamEdit::Through(id) => _ = self.remove_through(id),
+            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
                 self.group_or_new(name).set_position(last_delivered, entries_read);
             }
-            edit::NO_GROUP => _ = self.remove_group(edit.bytes()?),
-            edit::CONSUMER => {
-                let (group, name) = (edit.bytes()?, edit.bytes()?);
-                let (seen_ms, active_ms) = (edit.varint()?, read_optional(edit)?);
+            StreamEdit::NoGroup(name) => _ = self.remove_group(name),
+            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
                 let mut group = self.group_or_new(group);
                 let number = group.consumer_or_new(name);
                 group.set_times(number, seen_ms, active_ms);
             }
-            edit::NO_CONSUMER => {
-                let (group, name) = (edit.bytes()?, edit.bytes()?);
+            StreamEdit::NoConsumer { group, name } => {
                 if let Some(mut group) = self.group_mut(group) {
                     group.remove_consumer(name);
                 }
             }
-            edit::PENDING => {
-                let (group, name) = (edit.bytes()?, edit.bytes()?);
-                let (delivery, ids) = (read_delivery(edit)?, StreamIds::read(edit)?);
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
                 let mut group = self.group_or_new(group);
-                let number = group.consumer_or_new(name);
+                let number = group.consumer_or_new(consumer);
                 ids.for_each(|id| group.set_pending(id, delivery.to(number)));
             }
-            edit::ACKNOWLEDGE => {
-                let (group, ids) = (edit.bytes()?, StreamIds::read(edit)?);
+            StreamEdit::Acknowledge { group, ids } => {
                 if let Some(mut group) = self.group_mut(group) {
                     ids.for_each(|id| _ = group.acknowledge(id));
                 }
             }
-            _ => return Err(edit.malformed("an edit of a stream of an unknown kind")),
         }
         Ok(())
     }
@@ -544,116 +548,167 @@ impl Sealed for Stream {
     }
 
     fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed> {
-        Ok(match code & EDIT_MASK {
-            edit::STATE => CollectionPart::StreamState(read_state(edit)?),
-            edit::ENTRY => CollectionPart::StreamEntry {
-                id: read_id(edit)?,
-                fields: StreamFields::read(edit)?,
-            },
-            edit::GROUP => CollectionPart::Group {
-                name: edit.bytes()?,
-                last_delivered: read_id(edit)?,
-                entries_read: read_optional(edit)?,
-            },
-            edit::CONSUMER => CollectionPart::Consumer {
-                group: edit.bytes()?,
-                name: edit.bytes()?,
-                seen_ms: edit.varint()?,
-                active_ms: read_optional(edit)?,
-            },
-            edit::PENDING => CollectionPart::Pending {
-                group: edit.bytes()?,
-                consumer: edit.bytes()?,
-                delivery: read_delivery(edit)?,
-                ids: StreamIds::read(edit)?,
-            },
+        Ok(match StreamEdit::read(code, edit)? {
+            StreamEdit::State(state) => CollectionPart::StreamState(state),
+            StreamEdit::Entry { id, fields } => CollectionPart::StreamEntry { id, fields },
+            StreamEdit::Group { name, last_delivered, entries_read, .. } => {
+                CollectionPart::Group { name, last_delivered, entries_read }
+            }
+            StreamEdit::Consumer { group, name, seen_ms, active_ms } => {
+                CollectionPart::Consumer { group, name, seen_ms, active_ms }
+            }
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
+                CollectionPart::Pending { group, consumer, delivery, ids }
+            }
             _ => return Err(edit.malformed("no edit of a whole stream")),
         })
     }
 }
 
+fn insert(stream: &mut Stream, id: StreamId, fields: StreamFields<'_>, limits: &LimitCells) {
+    let fields: Vec<_> = fields.collect();
+    stream.insert(id, fields.iter().copied(), limits.stream());
+}
+
 /// The bits of a code that say what an edit does.
 const EDIT_MASK: u8 = 0x0f;
 
-fn read_id(edit: &mut Reader<'_>) -> Result<StreamId, Malformed> {
-    Ok(StreamId::new(edit.varint()?, edit.varint()?))
+/// An edit, decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEdit<'a> {
+    /// What is known beside entries and groups.
+    State(State),
+    /// There is this entry, it has the last identity, and so many were ever added.
+    Add {
+        /// How many.
+        entries_added: u64,
+        /// Its identity.
+        id: StreamId,
+        /// Its fields.
+        fields: StreamFields<'a>,
+    },
+    /// There is this entry.
+    Entry {
+        /// Its identity.
+        id: StreamId,
+        /// Its fields.
+        fields: StreamFields<'a>,
+    },
+    /// There is no such entry, and the highest deleted one is at least this.
+    Delete(StreamId),
+    /// There is no entry up to this one.
+    Through(StreamId),
+    /// There is this group, which has read so far.
+    Group {
+        /// Its name.
+        name: &'a [u8],
+        /// The highest entry that was delivered to any of its consumers.
+        last_delivered: StreamId,
+        /// How many entries it has read, if that is known.
+        entries_read: Option<u64>,
+        /// Whether the edit says that it was not there before.
+        is_new: bool,
+    },
+    /// There is no such group.
+    NoGroup(&'a [u8]),
+    /// There is this consumer, with these times.
+    Consumer {
+        /// Its group.
+        group: &'a [u8],
+        /// Its name.
+        name: &'a [u8],
+        /// When it last tried something, in milliseconds since 1970.
+        seen_ms: u64,
+        /// When it last got or claimed an entry; `None` for never.
+        active_ms: Option<u64>,
+    },
+    /// There is no such consumer.
+    NoConsumer {
+        /// Its group.
+        group: &'a [u8],
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// These entries are pending with this consumer and no other.
+    Pending {
+        /// The consumer's group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+        /// When and how often they were delivered.
+        delivery: Delivery,
+        /// Which.
+        ids: StreamIds<'a>,
+    },
+    /// These entries are not pending.
+    Acknowledge {
+        /// The group.
+        group: &'a [u8],
+        /// Which.
+        ids: StreamIds<'a>,
+    },
+    /// An addition is taken back, which is never in the log.
+    Withdraw(StreamId),
 }
+
+impl<'a> StreamEdit<'a> {
+    /// Reads an edit whose code has been read.
+    pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match code & EDIT_MASK {
+            edit::STATE => Self::State(State {
+                last_id: Field::read(edit)?,
+                max_deleted_id: Field::read(edit)?,
+                entries_added: edit.varint()?,
+            }),
+            edit::ADD => Self::Add {
+                entries_added: edit.varint()?,
+                id: Field::read(edit)?,
+                fields: Fields::read(edit)?,
+            },
+            edit::ENTRY => Self::Entry { id: Field::read(edit)?, fields: Fields::read(edit)? },
+            edit::DELETE => Self::Delete(Field::read(edit)?),
+            edit::THROUGH => Self::Through(Field::read(edit)?),
+            number @ (edit::GROUP | edit::NEW_GROUP) => Self::Group {
+                name: edit.bytes()?,
+                last_delivered: Field::read(edit)?,
+                entries_read: read_optional(edit)?,
+                is_new: number == edit::NEW_GROUP,
+            },
+            edit::NO_GROUP => Self::NoGroup(edit.bytes()?),
+            edit::CONSUMER => Self::Consumer {
+                group: edit.bytes()?,
+                name: edit.bytes()?,
+                seen_ms: edit.varint()?,
+                active_ms: read_optional(edit)?,
+            },
+            edit::NO_CONSUMER => Self::NoConsumer { group: edit.bytes()?, name: edit.bytes()? },
+            edit::PENDING => Self::Pending {
+                group: edit.bytes()?,
+                consumer: edit.bytes()?,
+                delivery: read_delivery(edit)?,
+                ids: Fields::read(edit)?,
+            },
+            edit::ACKNOWLEDGE => {
+                Self::Acknowledge { group: edit.bytes()?, ids: Fields::read(edit)? }
+            }
+            edit::WITHDRAW => Self::Withdraw(Field::read(edit)?),
+            _ => return Err(edit.malformed("an edit of a stream of an unknown kind")),
+        })
+    }
+}
+
+/// Names and values of an entry.
+pub type StreamFields<'a> = Fields<'a, (&'a [u8], &'a [u8])>;
+
+/// Identities.
+pub type StreamIds<'a> = Fields<'a, StreamId>;
 
 fn read_optional(edit: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
     Ok(edit.varint()?.checked_sub(1))
-}
-
-fn read_state(edit: &mut Reader<'_>) -> Result<State, Malformed> {
-    Ok(State {
-        last_id: read_id(edit)?,
-        max_deleted_id: read_id(edit)?,
-        entries_added: edit.varint()?,
-    })
 }
 
 fn read_delivery(edit: &mut Reader<'_>) -> Result<Delivery, Malformed> {
     let at_ms = edit.varint()?;
     let count = u32::try_from(edit.varint()?).map_err(|_| edit.malformed("too many deliveries"))?;
     Ok(Delivery { at_ms, count })
-}
-
-/// Names and values of an entry in a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamFields<'a> {
-    left: u64,
-    rest: &'a [u8],
-}
-
-impl<'a> StreamFields<'a> {
-    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let left = edit.varint()?;
-        let rest = edit.rest();
-        for _ in 0..left {
-            edit.bytes()?;
-            edit.bytes()?;
-        }
-        Ok(Self { left, rest })
-    }
-}
-
-impl<'a> Iterator for StreamFields<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let mut reader = Reader::new(self.rest);
-        let field = (reader.bytes().ok()?, reader.bytes().ok()?);
-        self.rest = reader.rest();
-        Some(field)
-    }
-}
-
-/// Identities in a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamIds<'a> {
-    left: u64,
-    rest: &'a [u8],
-}
-
-impl<'a> StreamIds<'a> {
-    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let left = edit.varint()?;
-        let rest = edit.rest();
-        for _ in 0..left {
-            read_id(edit)?;
-        }
-        Ok(Self { left, rest })
-    }
-}
-
-impl Iterator for StreamIds<'_> {
-    type Item = StreamId;
-
-    fn next(&mut self) -> Option<StreamId> {
-        self.left = self.left.checked_sub(1)?;
-        let mut reader = Reader::new(self.rest);
-        let id = read_id(&mut reader).ok()?;
-        self.rest = reader.rest();
-        Some(id)
-    }
 }

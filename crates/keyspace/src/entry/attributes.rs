@@ -67,8 +67,9 @@ impl Marks {
     }
 }
 
+/// What is kept with a string beside its value and deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attributes {
+pub struct Attributes {
     /// Opaque to the server: what a client stored with the value.
     pub(crate) flags: u32,
     /// The entry's own version, if it has one.

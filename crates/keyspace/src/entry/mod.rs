@@ -38,8 +38,7 @@ use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-pub(crate) use attributes::Attributes;
-pub use attributes::Marks;
+pub use attributes::{Attributes, Marks};
 use attributes::{TAIL_LEN_MAX, tail_len};
 pub(crate) use layout::Kind;
 use layout::{COLLECTION_LEN, DEADLINE_LEN, KEY_LEN_AT, Shape, Tag};
@@ -48,7 +47,7 @@ use parts::{
     ALIGN, allocate, int_width, memory_layout, write_bytes, write_header, write_int, write_payload,
     write_tail,
 };
-pub(crate) use spilled::Spilled;
+pub use spilled::Spilled;
 use tierce_collections::Collection;
 use tierce_collections::same_bytes;
 pub use tierce_collections::size_class;

@@ -24,7 +24,7 @@ const TYPE_SHIFT: u32 = 4;
 /// | 0 | 1 | form | 0 a string, 1 a string that was modified in part, else number of the type << 4 and number of the encoding |
 /// | 1 | 12 | location | see [`ColdLocation`] |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spilled {
+pub struct Spilled {
     form: u8,
     pub(crate) location: ColdLocation,
 }

@@ -27,7 +27,13 @@ mod piece;
 pub(crate) mod replay;
 
 pub use checkpoint::{Checkpoint, Pass};
-pub use op::Malformed;
+pub use op::{Effect, Malformed, Op, Reader, Stored};
+pub use piece::Unfinished;
+
+pub use crate::collections::{
+    Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
+};
+pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
 
 /// How what is logged is cut into records.

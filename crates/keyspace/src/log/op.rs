@@ -14,7 +14,7 @@
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::Change;
+use crate::change::{Change, Removal};
 use crate::code::{CODE_NAME_LEN_MAX, CodeKind};
 use crate::collections;
 use crate::collections::edits::Writer;
@@ -63,56 +63,88 @@ enum Code {
     Source = 12,
     /// There is no such library or script.
     NoSource = 13,
+    /// The key is gone, and its value, which is on disk, is that of another key next: 13 bytes as for `Spilled`.
+    Taken = 14,
 }
 
 /// An operation, decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Op<'a> {
+pub enum Op<'a> {
     /// Something became of a key.
     Key {
+        /// The number of its database.
         db: u64,
+        /// The key.
         key: &'a [u8],
+        /// What became of it.
         effect: Effect<'a>,
     },
+    /// A database is empty.
     Flush {
+        /// Its number.
         db: u64,
     },
+    /// Two databases have exchanged their keys.
     Swap {
+        /// The number of the one.
         a: u64,
+        /// The number of the other.
         b: u64,
     },
     /// A library of functions or a script has this source, or is gone.
     Code {
+        /// Which of the two.
         kind: CodeKind,
+        /// Its name.
         name: &'a [u8],
+        /// Its source, unless it is gone.
         source: Option<&'a [u8]>,
     },
 }
 
-/// What became of a key.
+/// What became of a key. Deadlines are Unix milliseconds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Effect<'a> {
+pub enum Effect<'a> {
+    /// It has this string, and this deadline or none.
     Put {
+        /// The string.
         value: Stored<'a>,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// What is kept with the string.
         attributes: Attributes,
     },
+    /// It is gone.
     Remove,
+    /// It is gone, and another key has its value next, which is on disk.
+    Taken(Spilled),
+    /// It has this deadline or none.
     Deadline(Option<i64>),
+    /// Its string has these marks.
     Mark(Marks),
+    /// Its string has these bytes from an offset on, and zero bytes before them where it was shorter.
     Write {
+        /// Where the bytes begin.
         offset: u64,
+        /// The bytes.
         bytes: &'a [u8],
     },
+    /// It has this value, which is on disk, and this deadline or none.
     Spilled {
+        /// Which value.
         spilled: Spilled,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// What is kept with a string.
         attributes: Attributes,
     },
-    /// Without a deadline the key keeps the one it has, unless the value is whole.
+    /// Its collection was edited. Without a deadline the key keeps the one it has, unless the value is whole.
     Edit {
+        /// Whether the edits begin a new collection.
         is_whole: bool,
+        /// When the key expires.
         deadline_ms: Option<i64>,
+        /// The edits, one behind the other.
         edits: &'a [u8],
     },
 }
@@ -125,16 +157,20 @@ impl Effect<'_> {
             Effect::Put { .. }
                 | Effect::Spilled { .. }
                 | Effect::Remove
+                | Effect::Taken(_)
                 | Effect::Edit { is_whole: true, .. }
         )
     }
 }
 
-/// A value as the log keeps it.
+/// A string as the log keeps it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stored<'a> {
+pub enum Stored<'a> {
+    /// Bytes.
     Embedded(&'a [u8]),
+    /// Bytes of the encoding `raw`.
     Raw(&'a [u8]),
+    /// The text of an integer.
     Int(i64),
 }
 
@@ -189,8 +225,24 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
             encode_key(out.ops(), Code::Mark, 0, db, entry.key(), None);
             out.ops().push(entry.marks().to_log());
         }
+        Change::Removed(Removal::Moved) if entry.location().is_some() => {
+            encode_taken(out.ops(), db, entry);
+        }
         Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
     }
+}
+
+#[cold]
+fn encode_taken(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
+    let Some(spilled) = spilled_of(entry) else { return };
+    encode_key(out, Code::Taken, 0, db, entry.key(), None);
+    out.extend_from_slice(&spilled.encode());
+}
+
+/// What the log says of the value of an entry that is on disk, if it is.
+fn spilled_of(entry: &Entry) -> Option<Spilled> {
+    let location = entry.location()?;
+    Some(entry.spilled().unwrap_or_else(|| Spilled::of(entry, location)))
 }
 
 /// Appends operations that put the key of `entry` there as it is. Of a value that is on disk they say
@@ -200,8 +252,7 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
     let head = head_of(&attributes);
     let out = to.ops();
-    if let Some(location) = entry.location() {
-        let spilled = entry.spilled().unwrap_or_else(|| Spilled::of(entry, location));
+    if let Some(spilled) = spilled_of(entry) {
         encode_key(out, Code::Spilled, head, db, key, deadline_ms);
         push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());
@@ -415,12 +466,18 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(record: &'a [u8]) -> Self {
+    /// A reader of the operations of a record or a whole batch.
+    pub fn new(record: &'a [u8]) -> Self {
         Self { record, at: 0 }
     }
 
     /// The next operation with its bytes; `None` at the end of the record.
-    pub(crate) fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no operation. What follows cannot be read then.
+    #[expect(clippy::should_implement_trait, reason = "the next one is an error, or there is none")]
+    pub fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
         let start = self.at;
         if start == self.record.len() {
             return Ok(None);
@@ -480,6 +537,7 @@ impl<'a> Reader<'a> {
         const EDIT: u8 = Code::Edit as u8;
         const SPILLED: u8 = Code::Spilled as u8;
         const MARK: u8 = Code::Mark as u8;
+        const TAKEN: u8 = Code::Taken as u8;
         Ok(match code {
             PUT => {
                 let bytes = self.bytes()?;
@@ -493,17 +551,18 @@ impl<'a> Reader<'a> {
             REMOVE => Effect::Remove,
             SET_DEADLINE => Effect::Deadline(deadline_ms),
             WRITE => Effect::Write { offset: self.varint()?, bytes: self.bytes()? },
-            SPILLED => {
-                let bytes = self.take(Spilled::ENCODED_LEN)?.first_chunk();
-                let spilled = bytes.and_then(Spilled::decode);
-                let spilled =
-                    spilled.ok_or(self.malformed("a value of an unknown type on disk"))?;
-                Effect::Spilled { spilled, deadline_ms, attributes }
-            }
+            SPILLED => Effect::Spilled { spilled: self.spilled()?, deadline_ms, attributes },
+            TAKEN => Effect::Taken(self.spilled()?),
             MARK => Effect::Mark(self.marks()?),
             EDIT => Effect::Edit { is_whole: raw, deadline_ms, edits: self.bytes()? },
             _ => return Err(self.malformed("an operation of an unknown kind")),
         })
+    }
+
+    fn spilled(&mut self) -> Result<Spilled, Malformed> {
+        let bytes = self.take(Spilled::ENCODED_LEN)?.first_chunk();
+        let spilled = bytes.and_then(Spilled::decode);
+        spilled.ok_or(self.malformed("a value of an unknown type on disk"))
     }
 
     fn flags(&mut self) -> Result<u32, Malformed> {
@@ -540,7 +599,8 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    pub(crate) fn is_at_end(&self) -> bool {
+    /// Whether all was read.
+    pub fn is_at_end(&self) -> bool {
         self.at == self.record.len()
     }
 
@@ -579,7 +639,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::change::Removal;
     use crate::usage::Access;
 
     impl Out for Vec<u8> {

@@ -11,6 +11,7 @@
 //! | piece | varint | which of the batch's pieces this is, from 0 on |
 //! | operations | | all the rest of the record |
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::op::{CODE_MASK, Malformed, Reader, push_varint};
@@ -63,7 +64,7 @@ impl<'a> BatchPiece<'a> {
 /// checkpoint, which visits all shards after its mark, has their keys as they were afterwards. Or the log
 /// could not be written for a while; then nothing was acknowledged until a checkpoint was complete.
 #[derive(Debug, Default)]
-pub(super) struct Unfinished {
+pub struct Unfinished {
     batches: HashMap<u64, Begun>,
 }
 
@@ -74,6 +75,19 @@ struct Begun {
 }
 
 impl Unfinished {
+    /// The operations of a record: its own, or those of the batch of which it is the last piece. `None` if it is
+    /// another piece.
+    ///
+    /// # Errors
+    ///
+    /// If the record begins like a piece and is none.
+    pub fn operations<'a>(&mut self, record: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
+        Ok(match BatchPiece::read(record)? {
+            Some(piece) => self.add(piece).map(Cow::Owned),
+            None => Some(Cow::Borrowed(record)),
+        })
+    }
+
     /// Takes a piece. Returns the operations of its batch if that is complete.
     pub(super) fn add(&mut self, piece: BatchPiece<'_>) -> Option<Vec<u8>> {
         let BatchPiece { batch, number, is_last, ops } = piece;

@@ -397,7 +397,7 @@ fn apply(
             put(&mut db, Content::Spilled(spilled), deadline_ms, attributes);
         }
         Effect::Mark(marks) => _ = db.mark(key, |present| *present = marks),
-        Effect::Remove => _ = db.remove(key),
+        Effect::Remove | Effect::Taken(_) => _ = db.remove(key),
         Effect::Deadline(Some(deadline_ms)) => _ = db.set_deadline(key, deadline_ms),
         Effect::Deadline(None) => _ = db.clear_deadline(key),
         Effect::Write { offset, bytes } => write(&mut db, key, offset, bytes)?,

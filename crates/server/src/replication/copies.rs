@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tierce_commands::replication::{Copy, Replica};
+use tierce_commands::replication::{Begun, Copy, Replica};
 
 use crate::clock::unix_ms;
 use crate::config::{DirectiveId, Settings};
@@ -17,6 +17,9 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Ticks between two signs of life to replicas that wait for a copy.
 const TICKS_OF_A_SIGN: u32 = 10;
+
+/// What replicas get now and then, so that they see that the link works.
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The thread. Dropping it ends it.
 pub struct Copies {
@@ -51,6 +54,7 @@ impl Drop for Copies {
 fn run(server: &Arc<Server>) {
     const MAX_LAG: DirectiveId = DirectiveId::of("min-replicas-max-lag");
     let mut tick = 0_u32;
+    let mut pinged = Instant::now();
     while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
         let (settings, now_ms) = (server.config.settings(), unix_ms());
         let replicas = server.primary.replicas();
@@ -61,7 +65,11 @@ fn run(server: &Arc<Server>) {
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
-        if is_copy_due(&replicas, &settings, now_ms) {
+        if pinged.elapsed() >= ping_period(&settings) {
+            pinged = Instant::now();
+            server.feed.pass(PING);
+        }
+        if is_copy_due(server, &replicas, &settings, now_ms) {
             begin_copy(server, &settings, now_ms);
         }
     }
@@ -80,16 +88,31 @@ fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: 
     }
 }
 
+fn ping_period(settings: &Settings) -> Duration {
+    const PERIOD: DirectiveId = DirectiveId::of("repl-ping-replica-period");
+    Duration::from_secs(settings.count(PERIOD))
+}
+
 fn repl_timeout(settings: &Settings) -> Duration {
     const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
     Duration::from_secs(settings.count(TIMEOUT))
 }
 
-/// Whether replicas have waited long enough for others to share a copy with them.
-fn is_copy_due(replicas: &[Arc<Replica>], settings: &Settings, now_ms: i64) -> bool {
+/// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
+/// wait for that to begin first.
+fn is_copy_due(
+    server: &Server,
+    replicas: &[Arc<Replica>],
+    settings: &Settings,
+    now_ms: i64,
+) -> bool {
     const DELAY: DirectiveId = DirectiveId::of("repl-diskless-sync-delay");
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
-    let waiting: Vec<_> = replicas.iter().filter(|replica| replica.waits().is_some()).collect();
+    let is_active = server.primary.is_active();
+    let waits = |replica: &&Arc<Replica>| {
+        replica.waits().is_some() && (is_active || !replica.wants_stream())
+    };
+    let waiting: Vec<_> = replicas.iter().filter(waits).collect();
     let longest = waiting.iter().map(|replica| replica.silent_seconds(now_ms)).max();
     let enough = settings.count(ENOUGH);
     longest.is_some_and(|longest| longest >= settings.number(DELAY))
@@ -105,15 +128,22 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
         }
     };
     let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
-    server.primary.begin_copy(copy);
-    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, || {}) {
+    let begun = server.primary.begin_copy(copy);
+    let moment = || {
+        if let Begun::Mark(number) = begun {
+            server.feed.mark(number);
+        }
+    };
+    match server.engine.begin_copy(&mut server.keyspace.locks(), now_ms, sink, moment) {
         Ok(_) => {
-            let placed = server.primary.place_copy();
-            server.log.notice(format_args!("A full copy begins for {} replicas", placed.len()));
-            server.wake_replicas();
+            if let Begun::Alone(number) = begun {
+                let count = server.primary.place_copy_alone(number);
+                server.log.notice(format_args!("A full copy begins for {count} clients"));
+                server.wake_replicas();
+            }
         }
         Err(error) => {
-            server.primary.give_up_copy();
+            server.primary.cancel_copy();
             if !matches!(error, SaveError::InProgress) {
                 server.log.warning(format_args!("No full copy for replicas: {error}"));
             }

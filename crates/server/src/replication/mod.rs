@@ -1,9 +1,12 @@
-//! What the server does for replication: bytes to replicas, the thread that begins full copies, and the link to a primary.
+//! What the server does for replication: bytes to replicas, the threads that make the stream and begin full
+//! copies, and the link to a primary.
 
 mod copies;
 pub mod replica;
+mod stream;
 
 pub use copies::Copies;
+pub use stream::Stream;
 
 use tierce_net::{Flow, Io};
 

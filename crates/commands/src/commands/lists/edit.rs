@@ -1,7 +1,7 @@
 //! LSET, LINSERT, LREM and LTRIM: changing a list at any position.
 
-use tierce_collections::{Element, List};
-use tierce_keyspace::{Editor, Event, Missing};
+use tierce_collections::List;
+use tierce_keyspace::{Event, ListSide, Missing};
 
 use super::read::absolute;
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, Weight, exactly};
@@ -118,19 +118,16 @@ fn lset(ctx: &mut Context<'_, '_>, [key, index, element]: [&[u8]; 3]) -> Done {
 }
 
 fn linsert(ctx: &mut Context<'_, '_>, [key, side, pivot, element]: [&[u8]; 4]) -> Done {
-    let behind = if side.eq_ignore_ascii_case(b"after") {
-        1
+    let side = if side.eq_ignore_ascii_case(b"after") {
+        ListSide::Back
     } else if side.eq_ignore_ascii_case(b"before") {
-        0
+        ListSide::Front
     } else {
         return Err(CommandError::SYNTAX);
     };
     let (mut db, key, reply) = ctx.open(key);
     let len = db.edit::<List, _, CommandError>(key, Missing::Skip, |list| {
-        let pivot = Element::compact(pivot);
-        let Some(index) = list.iter().position(|element| element == pivot) else { return Ok(-1) };
-        list.insert(index + behind, std::iter::once(element));
-        Ok(list.len() as i64)
+        Ok(if list.insert_beside(side, pivot, element) { list.len() as i64 } else { -1 })
     })?;
     if len.is_some_and(|len| len > 0) {
         db.event(Event::LInsert, key);
@@ -141,35 +138,17 @@ fn linsert(ctx: &mut Context<'_, '_>, [key, side, pivot, element]: [&[u8]; 4]) -
 
 fn lrem(ctx: &mut Context<'_, '_>, [key, count, element]: [&[u8]; 3]) -> Done {
     let count = symmetric_integer(count)?;
+    let from = if count < 0 { ListSide::Back } else { ListSide::Front };
+    let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
     let (mut db, key, reply) = ctx.open(key);
     let removed = db.edit::<List, _, CommandError>(key, Missing::Skip, |list| {
-        Ok(remove_equal(list, Element::compact(element), count))
+        Ok(list.remove_equal(from, element, count_max))
     })?;
     if removed.is_some_and(|removed| removed > 0) {
         db.event_of_edit(Event::LRem, key);
     }
     reply.count(removed.unwrap_or(0));
     Ok(())
-}
-
-/// Removes elements that equal `wanted`: the first `count` ones, the last `-count`, or all for 0.
-fn remove_equal(list: &mut Editor<'_, List>, wanted: Element<'_>, count: i64) -> usize {
-    let count_max = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
-    let equal = |(at, element): (usize, Element<'_>)| (element == wanted).then_some(at);
-    // From the last one to the first one, so that removing does not move those to come.
-    let mut indexes: Vec<usize>;
-    if count < 0 {
-        let last = list.len().saturating_sub(1);
-        let found = list.rev_iter_from(list.len()).enumerate().filter_map(equal);
-        indexes = found.take(count_max).map(|from_end| last - from_end).collect();
-    } else {
-        indexes = list.iter().enumerate().filter_map(equal).take(count_max).collect();
-        indexes.reverse();
-    }
-    for run in indexes.chunk_by(|later, earlier| *later == earlier + 1) {
-        list.remove(run[run.len() - 1], run.len());
-    }
-    indexes.len()
 }
 
 fn ltrim(ctx: &mut Context<'_, '_>, [key, start, stop]: [&[u8]; 3]) -> Done {

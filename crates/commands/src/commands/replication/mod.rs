@@ -3,7 +3,9 @@
 mod psync;
 mod replconf;
 mod replicaof;
+mod wait;
 
 use crate::command::Spec;
 
-pub(super) const COMMANDS: &[&[Spec]] = &[psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS];
+pub(super) const COMMANDS: &[&[Spec]] =
+    &[psync::COMMANDS, replconf::COMMANDS, replicaof::COMMANDS, wait::COMMANDS];

@@ -52,7 +52,7 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
 /// From now on the connection carries the stream, and no replies.
 fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     const NOT_SERVED: CommandError = CommandError::new(
-        "ERR This server sends full copies alone (redis-cli --rdb), and cannot be followed by replicas",
+        "ERR A replica sends full copies alone (redis-cli --rdb), and cannot be followed by replicas",
     );
     const NO_MARKS: CommandError = CommandError::new(
         "ERR Full copies are sent without a length that is known in advance: a replica has to say \
@@ -67,7 +67,7 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     }
     let replica = Arc::clone(ctx.caller.become_replica());
     let facts = replica.facts.lock().clone();
-    if !facts.copy_only && !ctx.kernel.primary.is_served() {
+    if !facts.copy_only && ctx.kernel.role.is_read_only() {
         return Err(NOT_SERVED);
     }
     if !facts.takes_marks {

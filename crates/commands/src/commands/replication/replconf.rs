@@ -91,6 +91,7 @@ fn tell(
                 b"ack" => replica.acknowledge(offset, ctx.now_ms),
                 _ => replica.note_synced(offset),
             }
+            ctx.kernel.serve_confirmed();
             return Ok(false);
         }
         // A primary asks its replicas.

@@ -4,7 +4,7 @@ use tierce_keyspace::{DbIndex, Freeing};
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
-use crate::command::{Done, Flags, Group, Scope, Spec, exactly, many, no_arguments};
+use crate::command::{Done, Flags, Group, Scope, Spec, many, no_arguments};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
 use crate::execute::Context;
@@ -105,23 +105,6 @@ pub(super) static COMMANDS: &[Spec] = &[
             1) "master"
             2) (integer) 0
             3) (empty array)
-            "#,
-        ),
-    Spec::new("wait", Group::Generic, exactly!(wait))
-        .flags(Flags::BLOCKING)
-        .categories(&["connection"])
-        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
-        .since("3.0.0", "O(1)")
-        .doc(
-            "numreplicas timeout",
-            "Returns how many replicas have acknowledged the writes of the connection.",
-        )
-        .example(
-            r#"
-            > SET order:17 paid
-            OK
-            > WAIT 0 100
-            (integer) 0
             "#,
         ),
     Spec::new("lolwut", Group::Server, many!(lolwut))
@@ -239,22 +222,18 @@ fn role(ctx: &mut Context<'_, '_>) -> Done {
         ctx.reply.int(place.map_or(-1, |place| place.offset as i64));
         return Ok(());
     }
+    let replicas = ctx.kernel.primary.replicas();
+    let online: Vec<_> = replicas.iter().filter(|replica| replica.is_online()).collect();
     ctx.reply.array(3);
     ctx.reply.bulk(b"master");
-    ctx.reply.int(0);
-    ctx.reply.array(0);
-    Ok(())
-}
-
-/// There are no replicas to wait for.
-fn wait(ctx: &mut Context<'_, '_>, [numreplicas, timeout]: [&[u8]; 2]) -> Done {
-    number::parse_i64(numreplicas).ok_or(CommandError::NOT_AN_INTEGER)?;
-    let timeout = number::parse_i64(timeout)
-        .ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(CommandError::new("ERR timeout is negative"));
+    ctx.reply.int(ctx.kernel.primary.backlog.end() as i64);
+    ctx.reply.array(online.len());
+    for replica in online {
+        ctx.reply.array(3);
+        ctx.reply.bulk(replica.ip().as_bytes());
+        ctx.reply.bulk(replica.port().to_string().as_bytes());
+        ctx.reply.bulk(replica.acknowledged().to_string().as_bytes());
     }
-    ctx.reply.int(0);
     Ok(())
 }
 

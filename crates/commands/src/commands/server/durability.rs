@@ -7,6 +7,7 @@ use crate::command::{Done, Flags, Group, Scope, Spec, exactly, no_arguments};
 use crate::durability::{NotCompacted, SyncPolicy};
 use crate::error::CommandError;
 use crate::execute::Context;
+use crate::replication::Wanted;
 use crate::waiting::Awaited;
 
 pub(super) static COMMANDS: &[Spec] = &[
@@ -58,40 +59,37 @@ fn compact(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// Without a timeout it replies at once that the log is on the device, and keeps the reply back until it
-/// is, so that a pipeline goes on. With one, the session waits. There are no replicas: who asks for some
-/// learns that there is none without waiting for the timeout.
+/// Without a timeout and replicas it replies at once that the log is on the device, and keeps the reply back until it
+/// is, so that a pipeline goes on. Otherwise the session waits.
 fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3]) -> Done {
     let integer = |text: &[u8]| number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER);
     let local = integer(numlocal)?;
     if !(0..=1).contains(&local) {
         return Err(CommandError::new("ERR value is out of range, value must between 0 and 1"));
     }
-    if integer(numreplicas)? < 0 {
-        return Err(CommandError::new("ERR value is out of range, must be positive"));
-    }
+    let replicas = usize::try_from(integer(numreplicas)?)
+        .map_err(|_| CommandError::new("ERR value is out of range, must be positive"))?;
     let patience = Patience::from_ms(timeout)?;
+    if ctx.kernel.role.is_read_only() {
+        return Err(CommandError::new("ERR WAITAOF cannot be used with replica instances"));
+    }
     // What this connection did before is in the log, for none of its shards is locked any more.
-    let Some(wal_handle) = ctx.kernel.durability.wal_handle() else {
-        if local > 0 {
-            let text =
-                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-            return Err(CommandError::new(text));
-        }
-        ctx.reply.array(2);
-        ctx.reply.int(0);
-        ctx.reply.int(0);
-        return Ok(());
-    };
-    if !ctx.mode.may_wait() {
+    let wal_handle = ctx.kernel.durability.wal_handle();
+    if local > 0 && wal_handle.is_none() {
+        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+        return Err(CommandError::new(text));
+    }
+    if replicas > 0 || !ctx.mode.may_wait() {
         // A transaction does not wait, and what it has changed itself goes to the log at its end.
-        let is_durable = wal_handle.appended() <= wal_handle.durable();
-        ctx.reply.array(2);
-        ctx.reply.int(is_durable.into());
-        ctx.reply.int(0);
+        let here = wal_handle.map(|wal_handle| wal_handle.appended());
+        let wanted = Wanted::Synced { here, needs_here: local > 0, replicas };
+        if let Some(wal_handle) = wal_handle.filter(|_| local > 0) {
+            wal_handle.demand(wal_handle.appended());
+        }
+        ctx.kernel.confirm(ctx.caller, ctx.mode, &mut ctx.reply, wanted, patience);
         return Ok(());
     }
-    if local > 0 {
+    if let Some(wal_handle) = wal_handle.filter(|_| local > 0) {
         let position = wal_handle.appended();
         match patience {
             Patience::Ms(patience_ms) if position > wal_handle.durable() => {

@@ -2,10 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
+
+use tierce_replication::identity::ReplicationId;
 
 use super::facts::Facts;
 use super::field::{Field, always, each, is, maybe};
 use crate::config::DirectiveId;
+use crate::replication::Replica;
 use crate::replication::role::{Following, LinkState};
 
 #[rustfmt::skip]
@@ -86,23 +90,45 @@ pub(super) const REPLICATION: &[Field] = &[
         f.following()?;
         Some(u8::from(f.settings().is_on(const { DirectiveId::of("replica-announced") })).to_string())
     }, "The directive `replica-announced`."),
-    always("connected_slaves", "0", "The same."),
-    always("master_failover_state", "no-failover", "The same."),
+    is("connected_slaves", |f| f.kernel.primary.replicas().len().to_string(), "Replicas of this server."),
+    maybe("min_slaves_good_slaves", |f| {
+        let is_wanted = f.settings().number(const { DirectiveId::of("min-replicas-to-write") }) > 0;
+        is_wanted.then(|| f.kernel.primary.good().to_string())
+    }, "Replicas that count for `min-replicas-to-write`, if that is set."),
+    each("slave", replicas, "A replica of this server."),
+    always("master_failover_state", "no-failover", "There is no command FAILOVER."),
     is("master_replid", |f| match f.following().and_then(|of| of.place) {
         Some(place) => place.id.to_string(),
-        None => f.kernel.run_id.clone(),
-    }, "The name of the stream: of a replica that of its primary, else the run id."),
-    always("master_replid2", "0000000000000000000000000000000000000000",
-        "There was no other master."),
-    is("master_repl_offset", |f| {
-        f.following().and_then(|of| of.place).map_or(0, |place| place.offset).to_string()
+        None => f.kernel.primary.identity().id.to_string(),
+    }, "The name of the stream: of a replica that of its primary."),
+    is("master_replid2", |f| {
+        let previous = f.kernel.primary.identity().previous;
+        previous.map_or(ReplicationId::NONE, |previous| previous.id).to_string()
+    }, "The name that the stream had before, when this server was a replica."),
+    is("master_repl_offset", |f| match f.following() {
+        Some(of) => of.place.map_or(0, |place| place.offset).to_string(),
+        None => f.kernel.primary.backlog.end().to_string(),
     }, "Bytes of the stream."),
-    always("second_repl_offset", "-1", "There was no other master."),
-    always("repl_backlog_active", "0", "Nothing is kept for replicas."),
+    is("second_repl_offset", |f| match f.kernel.primary.identity().previous {
+        // Counted from 1, as the first byte that is missing.
+        Some(previous) => (previous.until + 1).to_string(),
+        None => "-1".to_owned(),
+    }, "The byte of the stream from which on it has not had the name before."),
+    is("repl_backlog_active", |f| u8::from(f.kernel.primary.is_active()).to_string(),
+        "1 while changes are kept for replicas."),
     is("repl_backlog_size", |f| f.settings().bytes(const { DirectiveId::of("repl-backlog-size") }).to_string(),
         "The directive."),
-    always("repl_backlog_first_byte_offset", "0", "Nothing is kept for replicas."),
-    always("repl_backlog_histlen", "0", "The same."),
+    is("repl_backlog_first_byte_offset", |f| match f.kernel.primary.is_active() {
+        true => (f.kernel.primary.backlog.offsets().start() + 1).to_string(),
+        false => "0".to_owned(),
+    }, "The first byte of the stream that is kept."),
+    is("repl_backlog_histlen", |f| match f.kernel.primary.is_active() {
+        true => {
+            let kept = f.kernel.primary.backlog.offsets();
+            (kept.end() - kept.start()).to_string()
+        }
+        false => "0".to_owned(),
+    }, "Bytes of the stream that are kept."),
 ];
 
 #[rustfmt::skip]
@@ -118,6 +144,22 @@ pub(super) const CPU: &[Field] = &[
 
 fn is_up(following: &Following) -> bool {
     following.link == LinkState::Connected
+}
+
+/// The lines of all replicas.
+fn replicas(f: &Facts<'_>) -> Vec<(String, String)> {
+    let line = |replica: &Arc<Replica>| {
+        let lag = if replica.is_online() { replica.silent_seconds(f.now_ms) } else { 0 };
+        format!(
+            "ip={},port={},state={},offset={},lag={lag}",
+            replica.ip(),
+            replica.port(),
+            replica.state(),
+            replica.acknowledged(),
+        )
+    };
+    let replicas = f.kernel.primary.replicas();
+    replicas.iter().enumerate().map(|(n, replica)| (format!("slave{n}"), line(replica))).collect()
 }
 
 /// Of a replica during a full copy.

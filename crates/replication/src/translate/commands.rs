@@ -1,0 +1,166 @@
+//! Commands as RESP, one behind the other.
+
+use tierce_collections::stream::StreamId;
+use tierce_wire::number::format_f64;
+use tierce_wire::resp::{Encoder, Proto};
+
+/// A command has at most this many elements of a collection, and ends behind the one that makes it
+/// [`CHUNK_BYTES`]: what a replica does in one go, and a Lua table or an argument vector holds, stays short.
+const CHUNK_ELEMENTS: usize = 256;
+
+/// See [`CHUNK_ELEMENTS`].
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// An argument.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arg<'a> {
+    Bytes(&'a [u8]),
+    Signed(i64),
+    Unsigned(u64),
+    /// A score, which reads back as the same number.
+    Score(f64),
+    Id(StreamId),
+}
+
+impl<'a> From<&'a [u8]> for Arg<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a str> for Arg<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl From<i64> for Arg<'_> {
+    fn from(number: i64) -> Self {
+        Self::Signed(number)
+    }
+}
+
+impl From<u64> for Arg<'_> {
+    fn from(number: u64) -> Self {
+        Self::Unsigned(number)
+    }
+}
+
+impl From<u32> for Arg<'_> {
+    fn from(number: u32) -> Self {
+        Self::Unsigned(number.into())
+    }
+}
+
+impl From<usize> for Arg<'_> {
+    fn from(number: usize) -> Self {
+        Self::Unsigned(number as u64)
+    }
+}
+
+impl From<f64> for Arg<'_> {
+    fn from(score: f64) -> Self {
+        Self::Score(score)
+    }
+}
+
+impl From<StreamId> for Arg<'_> {
+    fn from(id: StreamId) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl Arg<'_> {
+    /// Bytes, exactly where they may be many.
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            _ => size_of::<u64>(),
+        }
+    }
+
+    fn write(self, encoder: &mut Encoder<'_>) {
+        let mut digits = itoa::Buffer::new();
+        match self {
+            Self::Bytes(bytes) => encoder.bulk(bytes),
+            Self::Signed(number) => encoder.bulk(digits.format(number).as_bytes()),
+            Self::Unsigned(number) => encoder.bulk(digits.format(number).as_bytes()),
+            Self::Score(score) => encoder.bulk(&format_f64(score)),
+            Self::Id(id) => encoder.bulk(id.to_string().as_bytes()),
+        }
+    }
+}
+
+/// Appends a command of these arguments, each of which becomes an [`Arg`].
+macro_rules! push {
+    ($commands:expr, $($arg:expr),+ $(,)?) => {
+        $commands.push(&[$($crate::translate::commands::Arg::from($arg)),+])
+    };
+}
+pub(super) use push;
+
+/// Appends commands, and counts them.
+#[derive(Debug)]
+pub(super) struct Commands<'a> {
+    out: &'a mut Vec<u8>,
+    /// The database of the last `SELECT`, which the translator keeps.
+    db: &'a mut Option<u64>,
+    count: usize,
+}
+
+impl<'a> Commands<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>, db: &'a mut Option<u64>) -> Self {
+        Self { out, db, count: 0 }
+    }
+
+    /// Commands so far, without `SELECT`.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What follows is of this database.
+    pub(super) fn select(&mut self, db: u64) {
+        if *self.db != Some(db) {
+            *self.db = Some(db);
+            write(self.out, &[Arg::from("SELECT"), Arg::from(db)]);
+        }
+    }
+
+    /// Appends a command.
+    pub(super) fn push(&mut self, args: &[Arg<'_>]) {
+        self.count += 1;
+        write(self.out, args);
+    }
+
+    /// Appends commands of `head` and some of the items each, until all have been in one.
+    pub(super) fn push_chunks<'i, const LEN: usize>(
+        &mut self,
+        head: &[Arg<'i>],
+        items: impl Iterator<Item = [Arg<'i>; LEN]>,
+        tail: &[Arg<'i>],
+    ) {
+        let mut args = head.to_vec();
+        let mut bytes = 0;
+        for item in items {
+            bytes += item.iter().map(Arg::len).sum::<usize>();
+            args.extend(item);
+            if (args.len() - head.len()) / LEN >= CHUNK_ELEMENTS || bytes >= CHUNK_BYTES {
+                args.extend(tail);
+                self.push(&args);
+                args.truncate(head.len());
+                bytes = 0;
+            }
+        }
+        if args.len() > head.len() {
+            args.extend(tail);
+            self.push(&args);
+        }
+    }
+}
+
+/// Appends a command.
+pub(super) fn write(out: &mut Vec<u8>, args: &[Arg<'_>]) {
+    let mut encoder = Encoder::new(out, Proto::Resp2);
+    encoder.array(args.len());
+    args.iter().for_each(|arg| arg.write(&mut encoder));
+}

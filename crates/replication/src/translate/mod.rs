@@ -1,0 +1,111 @@
+//! From records of the log to commands: what a change of the keyspace is in Redis' language.
+//!
+//! A record says what became of keys, not what was asked for. So do the commands: a counter is `SET` to what it came
+//! to, an expiry is a `DEL` when the primary removed the key, and whatever depends on chance or on a clock has been decided.
+//! A replica that executes them in order has the same contents.
+//!
+//! * `commands`: commands as RESP.
+//! * `operation`: the operations of one record or batch.
+//! * `collections`: edits of lists, sets, sorted sets and hashes.
+//! * `stream`: edits of streams.
+//!
+//! **Atomicity.** The commands of a record are between `MULTI` and `EXEC` if there are several; so are those of a batch,
+//! which come when its last piece does. Until then it is kept here.
+//!
+//! **Bounds.** A collection that begins anew is built by commands of some hundred elements at most. A string is one
+//! command, however long it is.
+//!
+//! **What no command says** is left out: flags and marks of memcached, and how a value is encoded. When a consumer of a
+//! stream was seen is the replica's own time. What only newer servers know is left to the [`Dialect`].
+
+mod collections;
+mod commands;
+mod operation;
+mod stream;
+
+use tierce_keyspace::log::{Malformed, Reader, Unfinished};
+
+use self::commands::{Arg, Commands};
+use self::operation::Translation;
+
+/// What the translator has to know of those who read its commands.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Options {
+    /// What they understand.
+    pub dialect: Dialect,
+}
+
+/// The commands that all readers understand: those of the oldest server among them. What another cannot know is left
+/// out. One that a reader does not know, because it is older than was said, fails there with an error that it logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Without functions, and without what streams count: entries that were added, and that a group has read.
+    Redis6_2,
+    /// Without deadlines of hash fields: a field goes when its deadline comes here, and shows none before.
+    Redis7_0,
+    /// Without scripts by name.
+    Redis7_4,
+    /// Everything.
+    #[default]
+    Tierce,
+}
+
+/// Turns records into commands.
+#[derive(Debug)]
+pub struct Translator {
+    options: Options,
+    unfinished: Unfinished,
+    /// The database of the last `SELECT` of the stream.
+    db: Option<u64>,
+}
+
+impl Translator {
+    /// A translator at the beginning of a stream.
+    pub fn new(options: Options) -> Self {
+        Self { options, unfinished: Unfinished::default(), db: None }
+    }
+
+    /// Appends the commands of a record to `out`; none if it is a piece of a batch that is not complete.
+    ///
+    /// # Errors
+    ///
+    /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
+    pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+        let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
+        let start = out.len();
+        let mut commands = Commands::new(out, &mut self.db);
+        let mut translation = Translation::new(self.options.dialect, &mut commands);
+        let mut reader = Reader::new(&operations);
+        while let Some((op, _)) = reader.next()? {
+            translation.operation(&op)?;
+        }
+        translation.finish();
+        if commands.count() > 1 {
+            enclose(out, start);
+        }
+        Ok(())
+    }
+
+    /// Appends a command as it is; one with a database is executed there.
+    pub fn command(&mut self, db: Option<u64>, resp: &[u8], out: &mut Vec<u8>) {
+        if let Some(db) = db {
+            Commands::new(out, &mut self.db).select(db);
+        }
+        out.extend_from_slice(resp);
+    }
+
+    /// Forgets which database is selected: the next command of one begins with `SELECT`, because a reader joins here.
+    pub fn forget_db(&mut self) {
+        self.db = None;
+    }
+}
+
+/// Makes the commands from `start` on a transaction.
+fn enclose(out: &mut Vec<u8>, start: usize) {
+    let mut multi = Vec::new();
+    commands::write(&mut multi, &[Arg::from("MULTI")]);
+    out.splice(start..start, multi);
+    commands::write(out, &[Arg::from("EXEC")]);
+}

@@ -1,0 +1,231 @@
+//! Edits of streams as commands.
+
+use tierce_collections::stream::{State, StreamId};
+use tierce_keyspace::{Delivery, StreamFields};
+use tierce_keyspace::log::StreamEdit;
+
+use super::Dialect;
+use super::commands::{Arg, Commands, push};
+
+/// A stream whose edits are being translated.
+///
+/// A stream that begins anew is stated as what it is, and commands have to make it: first its groups, then entries in
+/// their order, and last what else is known, which an `XADD` would change. Its pending entries are claimed, which is
+/// possible for those that are there. One that was deleted or trimmed while it was pending is added, claimed and deleted.
+#[derive(Debug)]
+pub(super) struct StreamCommands<'a> {
+    key: &'a [u8],
+    dialect: Dialect,
+    rebuild: Option<Rebuild>,
+}
+
+/// What commands have made of a stream that begins anew.
+#[derive(Debug)]
+struct Rebuild {
+    /// What it is in the end.
+    state: State,
+    /// What it is by the commands so far.
+    made: State,
+    /// Whether there is an entry that stays.
+    has_entry: bool,
+    is_there: bool,
+}
+
+/// What edits say of a range of entries.
+#[derive(Debug, Default)]
+struct Range<'a> {
+    /// Without fields, if it is only pending.
+    entries: Vec<(StreamId, Option<StreamFields<'a>>)>,
+    pending: Vec<StreamEdit<'a>>,
+}
+
+const NOTHING: State =
+    State { last_id: StreamId::MIN, max_deleted_id: StreamId::MIN, entries_added: 0 };
+
+impl<'a> StreamCommands<'a> {
+    /// With `is_whole` the first edits begin the stream anew, which is not there.
+    pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
+        let rebuild =
+            Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
+        Self { key, dialect, rebuild: is_whole.then_some(rebuild) }
+    }
+
+    /// The edits of one operation.
+    pub(super) fn edits<E>(
+        &mut self,
+        edits: impl Iterator<Item = Result<StreamEdit<'a>, E>>,
+        commands: &mut Commands<'_>,
+    ) -> Result<(), E> {
+        let mut range = Range::default();
+        for edit in edits {
+            let edit = edit?;
+            match (edit, &mut self.rebuild) {
+                (StreamEdit::State(state), Some(rebuild)) => rebuild.state = state,
+                (StreamEdit::Entry { id, fields }, Some(_)) => {
+                    range.entries.push((id, Some(fields)));
+                }
+                (StreamEdit::Pending { .. }, Some(_)) => range.pending.push(edit),
+                (StreamEdit::Group { .. } | StreamEdit::Consumer { .. }, Some(rebuild)) => {
+                    rebuild.is_there = true;
+                    self.change(edit, commands);
+                }
+                _ => {
+                    self.range(std::mem::take(&mut range), commands);
+                    self.finish(commands);
+                    self.change(edit, commands);
+                }
+            }
+        }
+        self.range(range, commands);
+        Ok(())
+    }
+
+    /// Entries and what is pending of them.
+    fn range(&mut self, mut range: Range<'a>, commands: &mut Commands<'_>) {
+        let Some(rebuild) = &mut self.rebuild else { return };
+        let before = rebuild.made.last_id;
+        range.add_absent(before);
+        let (mut trimmed, mut deleted) = (None, Vec::new());
+        for (id, fields) in &range.entries {
+            add(self.key, *id, *fields, commands);
+            match fields {
+                Some(_) => rebuild.has_entry = true,
+                None if rebuild.has_entry => deleted.push(*id),
+                None => trimmed = Some(*id),
+            }
+            rebuild.is_there = true;
+            rebuild.made.last_id = *id;
+            rebuild.made.entries_added += 1;
+        }
+        for edit in range.pending {
+            self.change(edit, commands);
+        }
+        if let Some(through) = trimmed {
+            trim(self.key, through, commands);
+        }
+        for id in deleted {
+            self.rebuild.iter_mut().for_each(|rebuild| rebuild.made.max_deleted_id = id);
+            push!(commands, "XDEL", self.key, id);
+        }
+    }
+
+    /// States what is left of a stream that began anew.
+    pub(super) fn finish(&mut self, commands: &mut Commands<'_>) {
+        let Some(rebuild) = self.rebuild.take() else { return };
+        if !rebuild.is_there {
+            // The only way to a stream without entries and groups.
+            let id = StreamId::new(0, 1);
+            push!(commands, "XADD", self.key, "MAXLEN", 0_u64, id, "", "");
+        }
+        if !rebuild.is_there || rebuild.made != rebuild.state {
+            self.set_state(rebuild.state, commands);
+        }
+    }
+
+    fn set_state(&self, state: State, commands: &mut Commands<'_>) {
+        let State { last_id, max_deleted_id, entries_added } = state;
+        if self.dialect < Dialect::Redis7_0 {
+            return push!(commands, "XSETID", self.key, last_id);
+        }
+        push!(
+            commands,
+            "XSETID",
+            self.key,
+            last_id,
+            "ENTRIESADDED",
+            entries_added,
+            "MAXDELETEDID",
+            max_deleted_id,
+        );
+    }
+
+    /// An edit of what is there.
+    fn change(&self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
+        let key = self.key;
+        match edit {
+            StreamEdit::State(state) => self.set_state(state, commands),
+            StreamEdit::Add { id, fields, .. } | StreamEdit::Entry { id, fields } => {
+                add(key, id, Some(fields), commands);
+            }
+            StreamEdit::Delete(id) => push!(commands, "XDEL", key, id),
+            StreamEdit::Through(id) => trim(key, id, commands),
+            StreamEdit::Group { name, last_delivered, entries_read, is_new } => {
+                let is_new = is_new || self.rebuild.is_some();
+                let mut args = ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
+                args.extend([Arg::from(key), Arg::from(name), Arg::from(last_delivered)]);
+                args.extend(is_new.then_some(Arg::from("MKSTREAM")));
+                if let Some(read) = entries_read.filter(|_| self.dialect >= Dialect::Redis7_0) {
+                    args.extend([Arg::from("ENTRIESREAD"), Arg::from(read)]);
+                }
+                commands.push(&args);
+            }
+            StreamEdit::NoGroup(name) => push!(commands, "XGROUP", "DESTROY", key, name),
+            StreamEdit::Consumer { group, name, .. } => {
+                push!(commands, "XGROUP", "CREATECONSUMER", key, group, name);
+            }
+            StreamEdit::NoConsumer { group, name } => {
+                push!(commands, "XGROUP", "DELCONSUMER", key, group, name);
+            }
+            StreamEdit::Pending { group, consumer, delivery: Delivery { at_ms, count }, ids } => {
+                let head = [
+                    Arg::from("XCLAIM"),
+                    Arg::from(key),
+                    Arg::from(group),
+                    Arg::from(consumer),
+                    Arg::from(0_u64),
+                ];
+                let tail = [
+                    Arg::from("TIME"),
+                    Arg::from(at_ms),
+                    Arg::from("RETRYCOUNT"),
+                    Arg::from(count),
+                    Arg::from("FORCE"),
+                    Arg::from("JUSTID"),
+                ];
+                commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &tail);
+            }
+            StreamEdit::Acknowledge { group, ids } => {
+                let head = [Arg::from("XACK"), Arg::from(key), Arg::from(group)];
+                commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &[]);
+            }
+            StreamEdit::Withdraw(_) => {}
+        }
+    }
+}
+
+impl Range<'_> {
+    /// Adds those that are pending and no entries any more. Up to `before` all were added.
+    fn add_absent(&mut self, before: StreamId) {
+        let mut absent: Vec<StreamId> = Vec::new();
+        for edit in &self.pending {
+            if let StreamEdit::Pending { ids, .. } = edit {
+                let is_there = |id: &StreamId| {
+                    *id <= before || self.entries.binary_search_by_key(id, |(id, _)| *id).is_ok()
+                };
+                absent.extend(ids.filter(|id| !is_there(id)));
+            }
+        }
+        absent.sort_unstable();
+        absent.dedup();
+        self.entries.extend(absent.into_iter().map(|id| (id, None)));
+        self.entries.sort_by_key(|(id, _)| *id);
+    }
+}
+
+/// An entry, or something in the place of one.
+fn add(key: &[u8], id: StreamId, fields: Option<StreamFields<'_>>, commands: &mut Commands<'_>) {
+    let mut args = vec![Arg::from("XADD"), Arg::from(key), Arg::from(id)];
+    match fields {
+        Some(fields) => args.extend(fields.flat_map(|(name, value)| [name, value].map(Arg::Bytes))),
+        None => args.extend([Arg::from(""), Arg::from("")]),
+    }
+    commands.push(&args);
+}
+
+/// There is no entry up to this one.
+fn trim(key: &[u8], through: StreamId, commands: &mut Commands<'_>) {
+    match through.next() {
+        Some(first) => push!(commands, "XTRIM", key, "MINID", first),
+        None => push!(commands, "XTRIM", key, "MAXLEN", 0_u64),
+    }
+}
