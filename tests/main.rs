@@ -90,6 +90,7 @@ mod overload;
 mod released_formats;
 mod replication_primary;
 mod replication_replica;
+mod replication_stream;
 mod settings_at_their_limits;
 mod shutdown;
 mod snapshots;

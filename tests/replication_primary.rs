@@ -7,7 +7,7 @@ use tierce_harness::{Connection, Server, TempDir, wait_until};
 use crate::launch;
 
 /// Copies begin at once, and do not wait for more replicas to share them.
-fn primary() -> Server {
+pub(crate) fn primary() -> Server {
     launch().with("repl-diskless-sync-delay", "0").start()
 }
 
@@ -19,7 +19,7 @@ fn introduce(replica: &mut Connection) {
 }
 
 /// Reads up to the end of a line, past the signs of life in front of it.
-fn line(replica: &mut Connection) -> String {
+pub(crate) fn line(replica: &mut Connection) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         line.extend(replica.read_exactly(1));
@@ -31,7 +31,7 @@ fn line(replica: &mut Connection) -> String {
 }
 
 /// Reads a copy: the bytes between its frame and its mark.
-fn copy(replica: &mut Connection) -> Vec<u8> {
+pub(crate) fn copy(replica: &mut Connection) -> Vec<u8> {
     let frame = line(replica);
     let mark = frame.strip_prefix("$EOF:").expect("a copy without a length").as_bytes().to_vec();
     assert_eq!(mark.len(), 40);

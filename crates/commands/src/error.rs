@@ -67,6 +67,8 @@ impl CommandError {
     /// The server is a replica.
     pub const REPLICA_IS_READ_ONLY: Self =
         Self::new("READONLY You can't write against a read only replica.");
+    /// There are fewer replicas than `min-replicas-to-write` wants.
+    pub const TOO_FEW_REPLICAS: Self = Self::new("NOREPLICAS Not enough good replicas to write.");
     /// The server is a replica that has lost its primary.
     pub const PRIMARY_IS_DOWN: Self = Self::new(
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",

@@ -91,6 +91,8 @@ pub enum Fault {
     ReadOnly,
     /// The server is a replica that has lost its primary.
     Stale,
+    /// There are too few replicas.
+    TooFewReplicas,
 }
 
 impl Fault {
@@ -110,6 +112,7 @@ impl Fault {
             Self::NoPermission => CommandError::new("NOPERM No permissions"),
             Self::ReadOnly => CommandError::REPLICA_IS_READ_ONLY,
             Self::Stale => CommandError::PRIMARY_IS_DOWN,
+            Self::TooFewReplicas => CommandError::TOO_FEW_REPLICAS,
         }
     }
 }
@@ -127,6 +130,8 @@ pub struct Gates {
     is_read_only: bool,
     /// It is one that has lost its primary, and does not show old data.
     is_stale: bool,
+    /// It has too few replicas itself.
+    lacks_replicas: bool,
     paused: bool,
     limited: bool,
     /// A client watches all commands.
@@ -170,6 +175,7 @@ impl Gates {
             cannot_save: false,
             is_read_only: false,
             is_stale: false,
+            lacks_replicas: false,
             paused: false,
             limited: false,
             watched: false,
@@ -212,7 +218,9 @@ impl Gates {
         self.is_congested = is_told && kernel.pubsub.is_congested();
         self.is_read_only = kernel.role.is_read_only();
         self.is_stale = kernel.role.is_stale();
-        let refuses = self.refuses_writes | self.cannot_save | self.is_read_only;
+        self.lacks_replicas = kernel.role.lacks_replicas();
+        let refuses =
+            self.refuses_writes | self.cannot_save | self.is_read_only | self.lacks_replicas;
         refuses | self.is_late | self.paused | self.limited | self.is_congested
     }
 
@@ -308,6 +316,9 @@ impl Gates {
     ) -> Admission {
         if access.writes && self.is_read_only {
             return Admission::Refused(Fault::ReadOnly);
+        }
+        if access.writes && self.lacks_replicas {
+            return Admission::Refused(Fault::TooFewReplicas);
         }
         if access.writes && self.cannot_save {
             return Admission::Refused(Fault::NotSaved);

@@ -18,7 +18,7 @@ use crate::answer::Answer;
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags, Deferred, Listener, Pause, Registry};
 use crate::command::{Access, Command, CommandId, Flags, Table};
-use crate::config::Peer;
+use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::message::Notice;
@@ -272,7 +272,7 @@ impl Kernel {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
         let is_refused = || {
             let is_full = self.durability.refuses_writes() || self.persistence.refuses_writes();
-            is_full || self.role.is_read_only()
+            is_full || self.role.is_read_only() || self.role.lacks_replicas()
         };
         (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
     }
@@ -291,6 +291,16 @@ impl Kernel {
             None => self.log.notice("This server is a primary now"),
         }
         true
+    }
+
+    /// Finds out whether there are enough replicas for clients to write. To be called when one comes, goes or is silent.
+    pub fn count_replicas(&self, settings: &Settings, now_ms: i64) {
+        const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
+        const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
+        let (wanted, lag_max) = (settings.count(WANTED), settings.number(LAG_MAX));
+        let good = self.primary.count_good(lag_max, now_ms) as u64;
+        // As in Redis, no lag at all switches it off as well.
+        self.role.set_lacks_replicas(lag_max > 0 && good < wanted);
     }
 
     /// Tells all workers.

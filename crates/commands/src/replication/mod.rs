@@ -21,4 +21,4 @@ pub mod role;
 pub use confirmations::{Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
 pub use primary::{Accepted, Begun, Primary};
-pub use replica::{Asked, Facts, Place, Replica, Took};
+pub use replica::{Asked, Began, Facts, Place, Replica, Took};

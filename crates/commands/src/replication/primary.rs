@@ -133,13 +133,16 @@ impl Primary {
     ) -> Accepted {
         let mut state = self.state.lock();
         replica.note_time(now_ms);
+        if asked == Asked::Sync {
+            replica.note_old();
+        }
         let kept = state.is_active.then(|| self.backlog.offsets());
         let decided = state.identity.decide(wish, kept).and_then(|offset| {
             self.backlog.reader_at(offset).map(|reader| (offset, reader)).ok_or(Refusal::NotKept)
         });
         let accepted = match decided {
             Ok((offset, reader)) => {
-                replica.acknowledge(offset, now_ms);
+                let _ = replica.acknowledge(offset, now_ms);
                 replica.turn_to(Place::Streams(reader));
                 Accepted::Rest(state.identity.id)
             }
@@ -179,19 +182,20 @@ impl Primary {
         self.has_replicas.load(Relaxed)
     }
 
-    /// Replicas that get the stream and were heard of within `min-replicas-max-lag`, as of the last second.
+    /// Replicas that get the stream and were heard of within `min-replicas-max-lag`, as of the last count.
     #[must_use]
     pub fn good(&self) -> usize {
         self.good.load(Relaxed)
     }
 
     /// Counts them again.
-    pub fn count_good(&self, lag_max_seconds: i64, now_ms: i64) {
+    pub fn count_good(&self, lag_max_seconds: i64, now_ms: i64) -> usize {
         let is_good = |replica: &&Arc<Replica>| {
             replica.is_online() && replica.silent_seconds(now_ms) <= lag_max_seconds
         };
         let good = self.state.lock().replicas.iter().filter(is_good).count();
         self.good.store(good, Relaxed);
+        good
     }
 
     /// Waits for a change of the replicas, but no longer than so. `false` if the server ends.

@@ -66,6 +66,15 @@ pub enum Place {
     Ended,
 }
 
+/// What begins for a replica that has said how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Began {
+    /// Nothing that had not begun before.
+    Nothing,
+    /// The stream behind its copy, which it has loaded.
+    Stream,
+}
+
 /// What [`Replica::take`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
@@ -90,6 +99,10 @@ pub struct Replica {
     synced: AtomicU64,
     /// When it said so last, in Unix milliseconds.
     acknowledged_ms: AtomicI64,
+    /// Since when it has lagged more than the soft limit allows, in Unix milliseconds; 0 if it does not.
+    lags_since_ms: AtomicI64,
+    /// It has asked with SYNC, and never says how far it is.
+    is_old: AtomicBool,
     /// Its worker knows that there is something for it.
     is_told: AtomicBool,
 }
@@ -105,6 +118,8 @@ impl Replica {
             acknowledged: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             acknowledged_ms: AtomicI64::new(0),
+            lags_since_ms: AtomicI64::new(0),
+            is_old: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
         }
     }
@@ -139,6 +154,38 @@ impl Replica {
     #[must_use]
     pub fn is_online(&self) -> bool {
         matches!(*self.place.lock(), Place::Streams(_))
+    }
+
+    /// Whether it gets the stream, and says from time to time how far it is.
+    #[must_use]
+    pub fn confirms(&self) -> bool {
+        self.is_online() && !self.is_old.load(Relaxed)
+    }
+
+    /// It has asked with SYNC, and will not say how far it is.
+    pub fn note_old(&self) {
+        self.is_old.store(true, Relaxed);
+    }
+
+    /// Whether more than `bytes` of the stream have waited for it for more than `seconds` without a break, as far as this
+    /// is asked often. Zero bytes: never.
+    #[must_use]
+    pub fn lags_for(&self, bytes: u64, seconds: u32, now_ms: i64) -> bool {
+        let lag = match &*self.place.lock() {
+            Place::Streams(reader) | Place::AwaitsAck(reader) => reader.lag(),
+            Place::Copies { then, .. } => then.lag(),
+            _ => None,
+        };
+        if bytes == 0 || lag.is_none_or(|lag| lag <= bytes) {
+            self.lags_since_ms.store(0, Relaxed);
+            return false;
+        }
+        let since_ms = match self.lags_since_ms.load(Relaxed) {
+            0 => now_ms,
+            since_ms => since_ms,
+        };
+        self.lags_since_ms.store(since_ms, Relaxed);
+        now_ms.saturating_sub(since_ms) > i64::from(seconds) * 1000
     }
 
     /// Its state in the words of INFO.
@@ -209,8 +256,8 @@ impl Replica {
         self.synced.fetch_max(offset, Relaxed);
     }
 
-    /// It has processed the stream up to an offset.
-    pub fn acknowledge(&self, offset: u64, now_ms: i64) {
+    /// It has processed the stream up to an offset. What it gets from now on because of that.
+    pub fn acknowledge(&self, offset: u64, now_ms: i64) -> Began {
         self.acknowledged.fetch_max(offset, Relaxed);
         self.acknowledged_ms.store(now_ms, Relaxed);
         let mut place = self.place.lock();
@@ -218,7 +265,9 @@ impl Replica {
             && let Place::AwaitsAck(reader) = std::mem::replace(&mut *place, Place::Ended)
         {
             *place = Place::Streams(reader);
+            return Began::Stream;
         }
+        Began::Nothing
     }
 
     /// The offset up to which it has processed the stream.

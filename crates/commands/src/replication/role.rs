@@ -1,4 +1,5 @@
-//! Whether this server is a replica, of which primary, and how it gets along with it.
+//! Whether this server is a replica, of which primary, and how it gets along with it; and what clients may do because of
+//! that, or because this server has too few replicas itself.
 //!
 //! Commands change whom it follows; a thread of the server follows, and says here how far it is. What every request
 //! asks is one atomic load.
@@ -17,6 +18,8 @@ use tierce_replication::link::Place;
 const READ_ONLY: u8 = 1;
 /// Clients must not read old data.
 const STALE: u8 = 2;
+/// Clients must not change data while there are too few replicas.
+const LACKS_REPLICAS: u8 = 4;
 
 /// Where a primary listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,7 @@ struct State {
     following: Option<Following>,
     number: u64,
     serves_stale: bool,
+    lacks_replicas: bool,
     is_ended: bool,
 }
 
@@ -110,6 +114,13 @@ impl Role {
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.closes.load(Relaxed) & STALE != 0
+    }
+
+    /// Whether clients must not change data while there are too few replicas of this server.
+    #[inline]
+    #[must_use]
+    pub fn lacks_replicas(&self) -> bool {
+        self.closes.load(Relaxed) & LACKS_REPLICAS != 0
     }
 
     /// The figures of a replica; `None` of a primary.
@@ -150,8 +161,16 @@ impl Role {
         self.note(&state);
     }
 
+    /// Says whether there are too few replicas of this server, which matters while it is a primary.
+    pub fn set_lacks_replicas(&self, lacks_replicas: bool) {
+        let mut state = self.state.lock();
+        state.lacks_replicas = lacks_replicas;
+        self.note(&state);
+    }
+
     fn note(&self, state: &State) {
         let closes = match &state.following {
+            None if state.lacks_replicas => LACKS_REPLICAS,
             None => 0,
             Some(Following { link: LinkState::Connected, .. }) => READ_ONLY,
             Some(_) if state.serves_stale => READ_ONLY,

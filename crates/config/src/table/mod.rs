@@ -37,7 +37,7 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 16] = [
+const CHAPTERS: [(Group, Rows); 17] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
     (Group::PedroKv, pedrokv::ROWS),
@@ -50,6 +50,7 @@ const CHAPTERS: [(Group, Rows); 16] = [
     (Group::Data, data::ROWS),
     (Group::Observability, observability::ROWS),
     (Group::Replication, replication::FOLLOWING),
+    (Group::Replication, replication::LEADING),
     (Group::Replication, replication::ROWS),
     (Group::Cluster, cluster::ROWS),
     (Group::Tls, tls::ROWS),

@@ -1,6 +1,6 @@
 //! Replication.
 
-use super::super::directive::{Directive, accepted_unless_marked, row};
+use super::super::directive::{Directive, row};
 use super::super::kind::Kind;
 use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
 
@@ -44,25 +44,15 @@ pub(super) const FOLLOWING: &[Directive] = &[
         "Seconds of silence after which a replication link counts as broken."),
 ];
 
+/// What a primary goes by.
 #[rustfmt::skip]
-pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
-    row("replica-lazy-flush", Kind::Bool, "no",
-        "Free the old data in the background before a full copy.")
-        .alias("slave-lazy-flush"),
-    row("replica-ignore-disk-write-errors", Kind::Bool, "no",
-        "Let a replica go on when its disk fails."),
-    row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
-        "What to do when a replicated command fails."),
+pub(super) const LEADING: &[Directive] = &[
     row("min-replicas-to-write", COUNT_OR_SIZE, "0",
         "Refuse writes with fewer replicas than that. 0: never.")
-        .alias("min-slaves-to-write")
-        .refused(&[],
-            "there are no replicas that could confirm a write; appendfsync always keeps \
-             acknowledged writes over a power cut"),
+        .alias("min-slaves-to-write"),
     row("min-replicas-max-lag", COUNT_OR_SIZE, "10",
         "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
-        .alias("min-slaves-max-lag")
-        .accepted("Only `min-replicas-to-write` would use it."),
+        .alias("min-slaves-max-lag"),
     row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
         "Seconds between signs of life to replicas.")
         .alias("repl-ping-slave-period"),
@@ -70,15 +60,32 @@ pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
         "Bytes of the recent past kept for replicas that come back."),
     row("repl-backlog-ttl", LONG, "3600",
         "Seconds without a replica after which that past is dropped. 0: never."),
-    row("repl-disable-tcp-nodelay", Kind::Bool, "no",
-        "Save bandwidth to replicas at the price of delay."),
-    row("repl-diskless-sync", Kind::Bool, "yes",
-        "Send full copies without writing them to disk first."),
     row("repl-diskless-sync-delay", COUNT_OR_SIZE, "5",
         "Seconds to wait for more replicas before a full copy."),
     row("repl-diskless-sync-max-replicas", COUNT_OR_SIZE, "0",
         "Replicas that end this waiting. 0: none does."),
+];
+
+#[rustfmt::skip]
+pub(super) const ROWS: &[Directive] = &[
+    row("replica-lazy-flush", Kind::Bool, "no",
+        "Free the old data in the background before a full copy.")
+        .alias("slave-lazy-flush")
+        .accepted("The old data are kept until the whole copy is here."),
+    row("replica-ignore-disk-write-errors", Kind::Bool, "no",
+        "Let a replica go on when its disk fails.")
+        .accepted("A replica whose log fails applies nothing until that works again."),
+    row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
+        "What to do when a replicated command fails.")
+        .accepted("It is logged; after a transaction that fails, the replica asks for a full copy."),
+    row("repl-disable-tcp-nodelay", Kind::Bool, "no",
+        "Save bandwidth to replicas at the price of delay.")
+        .accepted("Changes are sent at once, as many together as there are."),
+    row("repl-diskless-sync", Kind::Bool, "yes",
+        "Send full copies without writing them to disk first.")
+        .accepted("They always are."),
     row("repl-diskless-load", Kind::Word(&["disabled", "on-empty-db", "swapdb"]), "disabled",
         "Load a full copy without writing it to disk first: never, if there is no data, or beside \
-         the old data."),
-], "Only a server with replicas, or a replica, would use it.");
+         the old data.")
+        .accepted("It is always written to disk and checked first, and replaces the old data at once."),
+];

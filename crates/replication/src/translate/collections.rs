@@ -78,12 +78,7 @@ pub(super) fn sorted_set(key: &[u8], edit: &SortedSetEdit<'_>, commands: &mut Co
     }
 }
 
-pub(super) fn hash(
-    key: &[u8],
-    edit: &HashEdit<'_>,
-    dialect: Dialect,
-    commands: &mut Commands<'_>,
-) {
+pub(super) fn hash(key: &[u8], edit: &HashEdit<'_>, dialect: Dialect, commands: &mut Commands<'_>) {
     let head = [Arg::from("HSET"), Arg::from(key)];
     let pair = |(name, value): (_, _)| [Arg::Bytes(name), Arg::Bytes(value)];
     match *edit {

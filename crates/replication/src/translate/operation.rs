@@ -136,10 +136,9 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
     /// The value of a key that was taken away before.
     fn put_elsewhere(&mut self, db: u64, key: &[u8], spilled: Spilled) -> Result<(), Malformed> {
         let found = self.taken.iter().position(|taken| taken.spilled == spilled);
-        let from = found.map(|found| self.taken.swap_remove(found)).ok_or(Malformed {
-            offset: 0,
-            what: "a value on disk that was not a key's before",
-        })?;
+        let from = found
+            .map(|found| self.taken.swap_remove(found))
+            .ok_or(Malformed { offset: 0, what: "a value on disk that was not a key's before" })?;
         self.commands.select(from.db);
         if from.db == db {
             push!(self.commands, "RENAME", from.key, key);

@@ -14,7 +14,10 @@ use super::expiry::{self, from_frame};
 use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::Report;
-use super::{MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY, WRONG_TYPE};
+use super::{
+    MEMCACHED_VERSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY, TOO_FEW_REPLICAS,
+    WRONG_TYPE,
+};
 use crate::command::Access;
 use crate::front_ends::{Outcome, write_value};
 use crate::gates::Fault;
@@ -347,6 +350,7 @@ impl Run<'_, '_> {
             Refusal::Server(Fault::NotSaved) => (Status::Temporary, NOT_SAVED),
             Refusal::Server(Fault::ReadOnly) => (Status::Temporary, READ_ONLY),
             Refusal::Server(Fault::Stale) => (Status::Temporary, PRIMARY_IS_DOWN),
+            Refusal::Server(Fault::TooFewReplicas) => (Status::Temporary, TOO_FEW_REPLICAS),
             Refusal::Server(Fault::NoPermission) => return self.fail(request, Status::AuthError),
         };
         reply(request, status, 0).write(b"", b"", text.as_bytes(), self.output.buffer());

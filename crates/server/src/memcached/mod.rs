@@ -54,5 +54,8 @@ const WRONG_TYPE: &str = "the key holds no string";
 /// Of a replica.
 const READ_ONLY: &str = "this server is a read only replica";
 
+/// The error for a writer while there are fewer replicas than `min-replicas-to-write` wants.
+const TOO_FEW_REPLICAS: &str = "not enough good replicas to write";
+
 /// Of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "the link with the primary is down";

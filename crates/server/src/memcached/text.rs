@@ -11,7 +11,7 @@ use super::run::{Refusal, Run, Store};
 use super::stats::Report;
 use super::{
     MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
-    WRONG_TYPE, expiry,
+    TOO_FEW_REPLICAS, WRONG_TYPE, expiry,
 };
 use crate::command::Access;
 use crate::front_ends::{Outcome, write_value};
@@ -263,6 +263,7 @@ impl Run<'_, '_> {
             Refusal::Server(Fault::NoPermission) => NO_PERMISSION,
             Refusal::Server(Fault::ReadOnly) => READ_ONLY,
             Refusal::Server(Fault::Stale) => PRIMARY_IS_DOWN,
+            Refusal::Server(Fault::TooFewReplicas) => TOO_FEW_REPLICAS,
         };
         self.note_refusal(refusal);
         if reply == Reply::Wanted {

@@ -49,5 +49,8 @@ const NOT_A_VALUE: &str = Failure::NotSupported.text();
 /// The error for a writer to a replica.
 const READ_ONLY: &str = "err: this server is a read only replica";
 
+/// The error for a writer while there are fewer replicas than `min-replicas-to-write` wants.
+const TOO_FEW_REPLICAS: &str = "err: not enough good replicas to write";
+
 /// The error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "err: the link with the primary is down";

@@ -9,7 +9,10 @@ use tierce_wire::pedrokv::{Failure, Kind, Response, Status};
 
 use super::serve::place;
 use super::session::Session;
-use super::{NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY};
+use super::{
+    NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY,
+    TOO_FEW_REPLICAS,
+};
 use crate::acl::Rights;
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
@@ -206,6 +209,7 @@ impl Run<'_, '_, '_> {
             Fault::NoPermission => NO_PERMISSION,
             Fault::ReadOnly => READ_ONLY,
             Fault::Stale => PRIMARY_IS_DOWN,
+            Fault::TooFewReplicas => TOO_FEW_REPLICAS,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tierce_commands::replication::{Begun, Copy, Replica};
 
 use crate::clock::unix_ms;
-use crate::config::{DirectiveId, Settings};
+use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
 use crate::server::Server;
 
@@ -33,6 +33,16 @@ impl Copies {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
+        const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
+        server.count_replicas(&server.config.settings(), unix_ms());
+        let weak = Arc::downgrade(server);
+        server.config.on_change([WANTED, LAG_MAX], move |settings| {
+            if let Some(server) = weak.upgrade() {
+                server.count_replicas(settings, unix_ms());
+            }
+            Ok(())
+        });
         let of_thread = Arc::clone(server);
         let thread =
             thread::Builder::new().name("replicas".into()).spawn(move || run(&of_thread))?;
@@ -52,16 +62,15 @@ impl Drop for Copies {
 }
 
 fn run(server: &Arc<Server>) {
-    const MAX_LAG: DirectiveId = DirectiveId::of("min-replicas-max-lag");
     let mut tick = 0_u32;
     let mut pinged = Instant::now();
     while server.primary.wait(server.primary.has_replicas().then_some(TICK)) {
         let (settings, now_ms) = (server.config.settings(), unix_ms());
+        server.count_replicas(&settings, now_ms);
         let replicas = server.primary.replicas();
         replicas.iter().for_each(|replica| end_if_lost(server, replica, &settings, now_ms));
         tick = tick.wrapping_add(1);
         if tick.is_multiple_of(TICKS_OF_A_SIGN) {
-            server.primary.count_good(settings.number(MAX_LAG), now_ms);
             replicas.iter().for_each(|replica| replica.show_life());
             server.wake_replicas();
         }
@@ -75,14 +84,18 @@ fn run(server: &Arc<Server>) {
     }
 }
 
-/// Ends a replica whose bytes are gone, or of which nothing was heard for `repl-timeout`.
+/// Ends a replica whose bytes are gone, that lags for too long, or of which nothing was heard for `repl-timeout`.
 fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
-    let is_silent = replica.is_online()
+    let is_silent = replica.confirms()
         && replica.silent_seconds(now_ms) > repl_timeout(settings).as_secs() as i64;
-    if is_silent || replica.is_lost() {
+    let limit = settings.output_limits().of(ClientClass::Replica);
+    let lags = replica.is_lost() || replica.lags_for(limit.soft_bytes, limit.soft_seconds, now_ms);
+    if is_silent || lags {
         let addr = &replica.client.addr;
-        let why =
-            if is_silent { "it was silent for repl-timeout" } else { "it has lagged too much" };
+        let why = match is_silent {
+            true => "it was silent for repl-timeout",
+            false => "it lags more than client-output-buffer-limit allows, or the stream has ended",
+        };
         server.log.warning(format_args!("The replica {addr} is disconnected: {why}"));
         server.end_connection(&replica.client);
     }

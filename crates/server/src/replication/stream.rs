@@ -38,6 +38,14 @@ impl Stream {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
+        const BACKLOG: DirectiveId = DirectiveId::of("repl-backlog-size");
+        let weak = Arc::downgrade(server);
+        server.config.on_change([BACKLOG], move |settings| {
+            if let Some(server) = weak.upgrade() {
+                server.primary.backlog.set_kept_bytes(kept_bytes(settings));
+            }
+            Ok(())
+        });
         let of_thread = Arc::clone(server);
         let thread = thread::Builder::new().name("stream".into()).spawn(move || run(&of_thread))?;
         Ok(Self { server: Arc::clone(server), thread: Some(thread) })
@@ -47,6 +55,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.server.primary.end();
+        self.server.feed.call();
         if let Some(thread) = self.thread.take() {
             // A panic was reported when it happened.
             let _ = thread.join();

@@ -9,7 +9,7 @@ use crate::clients::Identity;
 use crate::command::{Done, Flags, Group, Scope, Spec, many};
 use crate::error::CommandError;
 use crate::execute::Context;
-use crate::replication::Replica;
+use crate::replication::{Began, Replica};
 
 /// A longer address than that is none.
 const IP_LEN_MAX: usize = 255;
@@ -88,7 +88,12 @@ fn tell(
             drop(facts);
             let offset = u64::try_from(number()?).unwrap_or(0);
             match option {
-                b"ack" => replica.acknowledge(offset, ctx.now_ms),
+                b"ack" => {
+                    if replica.acknowledge(offset, ctx.now_ms) == Began::Stream {
+                        let settings = ctx.kernel.config.settings();
+                        ctx.kernel.count_replicas(&settings, ctx.now_ms);
+                    }
+                }
                 _ => replica.note_synced(offset),
             }
             ctx.kernel.serve_confirmed();

@@ -171,6 +171,9 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         if writes && kernel.role.is_read_only() {
             return Some(CommandError::REPLICA_IS_READ_ONLY);
         }
+        if writes && kernel.role.lacks_replicas() {
+            return Some(CommandError::TOO_FEW_REPLICAS);
+        }
         if writes && kernel.persistence.refuses_writes() {
             return Some(CommandError::CANNOT_SAVE);
         }

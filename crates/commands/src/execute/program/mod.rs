@@ -193,6 +193,9 @@ impl<'k> Context<'_, 'k> {
         if role.is_read_only() {
             return Err(REPLICA);
         }
+        if role.lacks_replicas() {
+            return Err(CommandError::TOO_FEW_REPLICAS);
+        }
         self.check_that_writes_are_kept()?;
         if self.is_read_only() {
             return Err(WRITES);

@@ -1,0 +1,411 @@
+//! What a replica gets behind its full copy: the stream, from the first byte or from where it has left it. The replica is a
+//! test that speaks the protocol, or another server.
+
+use std::time::Duration;
+
+use tierce_harness::{Both, Connection, Random, Reply, Server, wait_until};
+
+use crate::launch;
+use crate::pedrokv::{PUT, request};
+use crate::replication_primary::{copy, line, primary};
+
+/// A replica that has got its copy.
+struct Replica {
+    connection: Connection,
+    id: String,
+    /// The bytes of the stream that it knows.
+    offset: u64,
+}
+
+impl Replica {
+    /// Connects, and takes a full copy.
+    fn new(server: &Server) -> Self {
+        let mut connection = server.connect();
+        connection.check("REPLCONF listening-port 6380", "+OK");
+        connection.check("REPLCONF capa eof capa psync2", "+OK");
+        connection.send("PSYNC ? -1\r\n");
+        let told = line(&mut connection);
+        let mut words = told.split(' ').skip(1).map(str::to_owned);
+        let id = words.next().expect("a name");
+        let offset = words.next().expect("an offset").parse().expect("a number");
+        copy(&mut connection);
+        let mut replica = Self { connection, id, offset };
+        replica.acknowledge();
+        replica
+    }
+
+    /// Connects again, and asks for the rest. What the primary says to that.
+    fn come_back(&mut self, server: &Server) -> String {
+        self.connection = server.connect();
+        self.connection.check("REPLCONF capa eof capa psync2", "+OK");
+        self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
+        line(&mut self.connection)
+    }
+
+    fn acknowledge(&mut self) {
+        self.connection.send(format!("REPLCONF ACK {}\r\n", self.offset));
+    }
+
+    /// The next command, in words. One that asks is answered.
+    fn command(&mut self) -> String {
+        let bytes = self.connection.reply_bytes();
+        self.offset += bytes.len() as u64;
+        let (reply, _) = Reply::decode(&bytes).expect("a command");
+        let words: Vec<_> = reply.items().iter().map(Reply::text).collect();
+        words.join(" ")
+    }
+
+    /// The commands up to this one.
+    fn commands_until(&mut self, last: &str) -> Vec<String> {
+        let mut commands = Vec::new();
+        while commands.last().is_none_or(|command| command != last) {
+            commands.push(self.command());
+        }
+        commands
+    }
+}
+
+/// The value of a line of `INFO replication`.
+fn info(c: &mut Connection, name: &str) -> String {
+    let text = c.ask("INFO replication").text().to_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+#[test]
+fn changes_behind_the_copy_come_in_order() {
+    let server = primary();
+    let mut c = server.connect();
+    c.check("SET before 1", "+OK");
+    let mut replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    c.check("INCRBY a 4", ":5");
+    c.check("SELECT 3", "+OK");
+    c.check("SET b 2 PXAT 99999999999999", "+OK");
+    c.check("DEL b", ":1");
+    c.check("SELECT 0", "+OK");
+    c.check("DEL a", ":1");
+    let expected = [
+        "SELECT 0",
+        "SET a 1",
+        "SET a 5",
+        "SELECT 3",
+        "SET b 2 PXAT 99999999999999",
+        "DEL b",
+        "SELECT 0",
+        "DEL a",
+    ];
+    assert_eq!(replica.commands_until("DEL a"), expected);
+}
+
+#[test]
+fn one_that_comes_back_goes_on_at_any_byte() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    let begin = replica.offset;
+    c.check("SET a 1", "+OK");
+    c.check("SET b 22", "+OK");
+    c.check("SET last 1", "+OK");
+    replica.commands_until("SET last 1");
+    let length = replica.offset - begin;
+    let mut whole = None;
+    for cut in 0..=length {
+        replica.offset = begin + cut;
+        let told = replica.come_back(&server);
+        assert_eq!(told, format!("+CONTINUE {}", replica.id));
+        let rest = replica.connection.read_exactly((length - cut) as usize);
+        let whole = whole.get_or_insert_with(|| rest.clone());
+        assert_eq!(rest, whole[cut as usize..], "after {cut} bytes");
+    }
+    replica.offset = begin + length + 1;
+    assert!(replica.come_back(&server).starts_with("+FULLRESYNC "), "it is ahead");
+    replica.id = "x".repeat(40);
+    replica.offset = begin;
+    assert!(replica.come_back(&server).starts_with("+FULLRESYNC "), "it has another stream");
+}
+
+#[test]
+fn what_the_backlog_has_lost_needs_a_copy() {
+    let server =
+        launch().with("repl-diskless-sync-delay", "0").with("repl-backlog-size", "16kb").start();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    let before = replica.offset;
+    let value = "v".repeat(10_000);
+    for number in 0..20 {
+        c.check(&format!("SET key:{number} {value}"), "+OK");
+    }
+    c.check("SET last 1", "+OK");
+    replica.commands_until("SET last 1");
+    let end = replica.offset;
+    assert!(replica.come_back(&server).starts_with("+CONTINUE "));
+    replica.offset = before;
+    assert!(replica.come_back(&server).starts_with("+FULLRESYNC "));
+    c.check("CONFIG SET repl-backlog-size 1mb", "+OK");
+    replica.offset = end;
+    assert!(replica.come_back(&server).starts_with("+CONTINUE "), "the past is not dropped");
+}
+
+#[test]
+fn a_replica_that_reads_nothing_is_dropped_and_holds_no_writer_up() {
+    let server = launch()
+        .with("repl-diskless-sync-delay", "0")
+        .with("client-output-buffer-limit", "replica 4mb 0 0")
+        .start();
+    let mut c = server.connect();
+    let replica = Replica::new(&server);
+    let value = "v".repeat(100_000);
+    let mut writes = 0;
+    wait_until("it is dropped", || {
+        writes += 1;
+        c.check(&format!("SET key:{} {value}", writes % 7), "+OK");
+        info(&mut c, "connected_slaves") == "0"
+    });
+    drop(replica);
+    assert!(Replica::new(&server).offset > 0, "the next one is served");
+}
+
+#[test]
+fn wait_counts_the_replicas_that_confirm() {
+    let server = primary();
+    let mut c = server.connect();
+    let (mut first, mut second) = (Replica::new(&server), Replica::new(&server));
+    c.check("SET a 1", "+OK");
+    c.check("WAIT 2 20", ":0");
+    c.send("WAIT 1 0\r\n");
+    for asked in 1.. {
+        // The first WAIT has asked, too.
+        first.commands_until("REPLCONF GETACK *");
+        if asked == 2 {
+            break;
+        }
+    }
+    first.acknowledge();
+    c.expect(":1");
+    c.send("WAIT 2 0\r\n");
+    second.commands_until("REPLCONF GETACK *");
+    second.commands_until("REPLCONF GETACK *");
+    second.acknowledge();
+    c.expect(":2");
+    c.check("WAIT 0 0", ":2");
+    c.check("MULTI", "+OK");
+    c.check("SET a 2", "+QUEUED");
+    c.check("WAIT 2 0", "+QUEUED");
+    assert_eq!(c.ask("EXEC").items().len(), 2, "it does not wait in a transaction");
+    c.check("WAIT 1 -1", "-ERR timeout is negative");
+    c.check("WAIT x 1", "-ERR value is not an integer or out of range");
+}
+
+#[test]
+fn a_client_that_waits_for_replicas_can_be_unblocked_and_may_leave() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut waiting = server.connect();
+    let id = waiting.ask("CLIENT ID").int();
+    waiting.check("SET a 1", "+OK");
+    for (how, expected) in
+        [("TIMEOUT", ":0"), ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+    {
+        waiting.send("WAIT 1 0\r\n");
+        wait_until("it is unblocked", || c.ask(&format!("CLIENT UNBLOCK {id} {how}")).int() == 1);
+        waiting.expect(expected);
+    }
+    waiting.send("WAIT 1 0\r\n");
+    wait_until("it waits", || c.ask("INFO clients").text().contains("blocked_clients:1"));
+    drop(waiting);
+    wait_until("it is forgotten", || c.ask("INFO clients").text().contains("blocked_clients:0"));
+}
+
+#[test]
+fn waitaof_counts_what_replicas_have_on_disk() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    c.send("WAITAOF 1 1 0\r\n");
+    replica.commands_until("REPLCONF GETACK *");
+    replica.acknowledge();
+    assert!(c.is_silent_for(Duration::from_millis(20)), "it is not on the replica's disk");
+    replica.connection.send(format!("REPLCONF ACK {0} FACK {0}\r\n", replica.offset));
+    let reply = c.reply();
+    assert_eq!(reply.items().iter().map(Reply::int).collect::<Vec<_>>(), [1, 1]);
+    c.check("SET a 2", "+OK");
+    let reply = c.ask("WAITAOF 0 1 20");
+    assert_eq!(reply.items()[1].int(), 0);
+}
+
+#[test]
+fn writes_need_as_many_replicas_as_the_configuration_says() {
+    const REFUSED: &str = "-NOREPLICAS Not enough good replicas to write.";
+    let server =
+        launch().with("repl-diskless-sync-delay", "0").with("min-replicas-to-write", "1").start();
+    let mut c = server.connect();
+    c.check("SET a 1", REFUSED);
+    c.check("GET a", "$-1");
+    c.check(
+        "EVAL \"return redis.pcall('SET', 'a', '1').err\" 0",
+        "\"NOREPLICAS Not enough good replicas to write.\"",
+    );
+    let mut replica = Replica::new(&server);
+    wait_until("it counts", || c.ask("SET a 1").to_string() == "+OK");
+    assert_eq!(info(&mut c, "min_slaves_good_slaves"), "1");
+    replica.commands_until("SET a 1");
+    c.check("CONFIG SET min-replicas-to-write 2", "+OK");
+    c.check("SET a 2", REFUSED);
+    c.check("CONFIG SET min-replicas-to-write 1", "+OK");
+    c.check("SET a 2", "+OK");
+    drop(replica);
+    wait_until("it is missed", || c.ask("SET a 3").to_string() == REFUSED);
+    c.check("CONFIG SET min-replicas-to-write 0", "+OK");
+    c.check("SET a 4", "+OK");
+}
+
+#[test]
+fn other_protocols_refuse_writes_as_well() {
+    let few = || launch().with("min-replicas-to-write", "1");
+    let memcached = Both::start(few(), "memcached-port");
+    memcached.check(
+        b"set a 0 0 1\r\n1\r\nget a\r\n",
+        b"SERVER_ERROR not enough good replicas to write\r\nEND\r\n",
+    );
+    let pedrokv = Both::start(few(), "pedrokv-port");
+    let reply = pedrokv.talk([&*request(PUT, 1, b"a", b"1")]);
+    let text = String::from_utf8_lossy(&reply);
+    assert!(text.contains("not enough good replicas"), "{text}");
+}
+
+#[test]
+fn what_a_primary_says_of_its_replicas() {
+    let server = primary();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("SET a 1", "+OK");
+    replica.commands_until("SET a 1");
+    replica.acknowledge();
+    let offset = replica.offset;
+    wait_until("it has confirmed", || info(&mut c, "slave0").contains(&format!("offset={offset}")));
+    let line = format!("ip=127.0.0.1,port=6380,state=online,offset={offset},lag=");
+    assert!(info(&mut c, "slave0").starts_with(&line));
+    assert_eq!(info(&mut c, "connected_slaves"), "1");
+    assert_eq!(info(&mut c, "master_replid"), replica.id);
+    assert_eq!(info(&mut c, "repl_backlog_active"), "1");
+    let role = c.ask("ROLE");
+    assert_eq!(role.items()[0].text(), "master");
+    let of_replica: Vec<_> = role.items()[2].items()[0].items().iter().map(Reply::text).collect();
+    assert_eq!(of_replica, ["127.0.0.1", "6380", &offset.to_string()]);
+    drop(replica);
+    wait_until("it is gone", || info(&mut c, "connected_slaves") == "0");
+}
+
+#[test]
+fn replicas_hear_messages_and_signs_of_life() {
+    let server = launch()
+        .with("repl-diskless-sync-delay", "0")
+        .with("repl-ping-replica-period", "1")
+        .start();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    c.check("PUBLISH news hello", ":0");
+    c.check("SPUBLISH shard hello", ":0");
+    let heard = replica.commands_until("SPUBLISH shard hello");
+    assert!(heard.contains(&"PUBLISH news hello".to_owned()), "{heard:?}");
+    replica.commands_until("PING");
+}
+
+#[test]
+fn without_replicas_the_stream_ends_after_its_time() {
+    let server =
+        launch().with("repl-diskless-sync-delay", "0").with("repl-backlog-ttl", "1").start();
+    let mut c = server.connect();
+    let mut replica = Replica::new(&server);
+    let id = replica.id.clone();
+    replica.connection = server.connect();
+    wait_until("it ends", || info(&mut c, "repl_backlog_active") == "0");
+    assert_ne!(info(&mut c, "master_replid"), id);
+    assert!(replica.come_back(&server).starts_with("+FULLRESYNC "));
+}
+
+/// Writes to one of several keys `K`, with a number `N`.
+const WRITES: &[&str] = &[
+    "SET s:K N",
+    "SET s:K N EX 1000",
+    "APPEND s:K N",
+    "INCRBY n:K N",
+    "INCRBYFLOAT n:K 0.5",
+    "PERSIST s:K",
+    "SETRANGE s:K 5 N",
+    "DEL s:K",
+    "GETDEL n:K",
+    "EXPIRE n:K 5000",
+    "SETBIT s:K 77 1",
+    "RPUSH l:K N a b",
+    "LPUSH l:K N",
+    "LPOP l:K",
+    "LINSERT l:K BEFORE a N",
+    "LREM l:K 1 a",
+    "LSET l:K 0 N",
+    "SADD t:K N m",
+    "SPOP t:K",
+    "ZADD z:K N m",
+    "ZADD z:K N N",
+    "ZINCRBY z:K 1.5 m",
+    "ZPOPMIN z:K",
+    "HSET h:K f N g N",
+    "HINCRBY h:K f N",
+    "HDEL h:K g",
+    "XADD x:K * f N",
+    "XTRIM x:K MAXLEN 5",
+    "PFADD p:K N",
+    "RENAME l:K l:0",
+    "COPY h:K h:1 REPLACE",
+    "SMOVE t:K t:0 m",
+    "EVAL \"redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[1])\" 1 n:K N",
+];
+
+/// All keys with their values and deadlines.
+fn contents(c: &mut Connection) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
+    let keys = c.ask("KEYS *");
+    let mut keys: Vec<_> = keys.items().iter().map(|key| key.bytes().to_vec()).collect();
+    keys.sort();
+    let mut contents = Vec::new();
+    for key in keys {
+        let dump = c.call(&[b"DUMP", &*key]);
+        let deadline = c.call(&[b"PEXPIRETIME", &*key]).int();
+        contents.push((key, dump.bytes().to_vec(), deadline));
+    }
+    contents
+}
+
+#[test]
+fn two_servers_have_the_same_contents_after_random_writes() {
+    for appendonly in ["yes", "no"] {
+        let server =
+            launch().with("repl-diskless-sync-delay", "0").with("appendonly", appendonly).start();
+        let mut random = Random::new(7);
+        let mut c = server.connect();
+        let mut write = |c: &mut Connection, count: usize| {
+            for _ in 0..count {
+                let key = random.below(20);
+                let number = random.below(1000);
+                let command = random.pick(WRITES);
+                let command =
+                    command.replace('K', &key.to_string()).replace('N', &number.to_string());
+                c.ask(&command);
+            }
+        };
+        write(&mut c, 100);
+        let replica = launch().with("replicaof", &format!("127.0.0.1 {}", server.port())).start();
+        let mut r = replica.connect();
+        write(&mut c, 300);
+        wait_until("the link is up", || info(&mut r, "master_link_status") == "up");
+        for _ in 0..3 {
+            write(&mut c, 100);
+            c.ask("CLIENT KILL TYPE replica");
+            write(&mut c, 100);
+            wait_until("it has all", || c.ask("WAIT 1 100").int() == 1);
+            assert_eq!(contents(&mut c), contents(&mut r));
+        }
+        assert!(!contents(&mut c).is_empty());
+    }
+}
