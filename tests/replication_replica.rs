@@ -283,6 +283,36 @@ fn a_cut_link_goes_on_where_it_was() {
 }
 
 #[test]
+fn the_selected_database_outlasts_a_link() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let (mut follower, _) = primary.accept_until_psync();
+    // One that is a replica itself tells which one its primary has selected.
+    let mut copy = file(&[]);
+    copy.splice(9..9, *b"\xfa\x0erepl-stream-db\x012");
+    follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
+    follower.send_file(&copy);
+    let pieces = ["SET two 1", "SELECT 3", "MULTI", "SELECT 4", "SET four 1", "EXEC", "SET four 2"];
+    let cuts = [1, 2, 6, 7].map(|count| stream(&pieces[..count]).len());
+    let mut sent = 0;
+    for cut in cuts {
+        follower.send(&stream(&pieces)[sent..cut]);
+        follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+        follower.wait_for_end();
+        sent = cut;
+        let (next, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} {}", sent + 1));
+        follower = next;
+        follower.send("+CONTINUE\r\n");
+    }
+    let mut c = server.connect();
+    for (db, key, value) in [(2, "two", "1"), (4, "four", "2")] {
+        c.check(&format!("SELECT {db}"), "+OK");
+        c.check(&format!("GET {key}"), &format!("{value:?}"));
+    }
+}
+
+#[test]
 fn a_stream_may_be_renamed() {
     let primary = Primary::new();
     let server = primary.replica().start();

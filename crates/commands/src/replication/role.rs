@@ -72,6 +72,8 @@ pub struct Following {
     pub link: LinkState,
     /// What is known of the stream; `None` before the first full copy.
     pub place: Option<Place>,
+    /// The database that the stream has selected there.
+    pub db: usize,
     /// Bytes of the stream that have arrived, of which some may not be applied yet.
     pub read_offset: u64,
     /// When something last arrived, in Unix milliseconds.
@@ -139,10 +141,12 @@ impl Role {
         state.number += 1;
         let number = state.number;
         let place = state.following.as_ref().and_then(|following| following.place);
+        let db = state.following.as_ref().map_or(0, |following| following.db);
         state.following = primary.map(|primary| Following {
             primary,
             link: LinkState::Connect,
             place,
+            db,
             read_offset: place.map_or(0, |place| place.offset),
             last_io_ms: now_ms,
             down_since_ms: now_ms,

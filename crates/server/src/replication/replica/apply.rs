@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tierce_keyspace::DbIndex;
 use tierce_output::Output;
 use tierce_replication::link::Place;
 use tierce_wire::resp::Args;
@@ -34,16 +35,17 @@ pub(super) enum Applied {
 }
 
 impl<'s> Applier<'s> {
-    /// One that has no place yet.
-    pub(super) fn new(server: &'s Server) -> Self {
+    /// One that has no place yet, and begins in this database: a stream says only when it selects another one.
+    pub(super) fn new(server: &'s Server, db: usize) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
-        let caller = Caller::new(Arc::new(client), true);
+        let mut caller = Caller::new(Arc::new(client), true);
+        caller.db = server.keyspace.db_index(db).unwrap_or(DbIndex::ZERO);
         Self { server, caller, output: Output::new(), place: None, errors: 0 }
     }
 
     /// One that begins at this place.
-    pub(super) fn at(server: &'s Server, place: Place) -> Self {
-        Self { place: Some(place), ..Self::new(server) }
+    pub(super) fn at(server: &'s Server, place: Place, db: usize) -> Self {
+        Self { place: Some(place), ..Self::new(server, db) }
     }
 
     /// The stream goes on.
@@ -54,6 +56,11 @@ impl<'s> Applier<'s> {
     /// What is applied of the stream.
     pub(super) fn place(&self) -> Option<Place> {
         self.place
+    }
+
+    /// The database that it has selected.
+    pub(super) fn db(&self) -> usize {
+        usize::from(self.caller.db.get())
     }
 
     /// Executes a command, with which the stream is known up to `offset`.

@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_replication::link::{Event, Introduction, Link, LinkError};
+use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
 
 use self::apply::{Applied, Applier};
 use self::copy::Copy;
@@ -184,7 +184,7 @@ impl<'s> Session<'s> {
         }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
-        let mut work = Work { applier: Applier::new(self.server), copy: None };
+        let mut work = Work { applier: Applier::new(self.server, self.following.db), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
             wire.send(&link.take_output())?;
@@ -276,16 +276,16 @@ impl<'s> Session<'s> {
                 Event::CopyEnds => {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
-                    self.load(copy, wire)?;
-                    work.applier = Applier::at(self.server, place);
+                    let db = self.load(copy, wire)?;
+                    work.applier = Applier::at(self.server, place, db);
                     wants_answer = true;
-                    self.begin_stream(place)?;
+                    self.begin_stream(place, db)?;
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
                     work.applier.go_on(place);
                     wants_answer = true;
-                    self.begin_stream(place)?;
+                    self.begin_stream(place, work.applier.db())?;
                 }
                 Event::Command { args, offset, .. } => {
                     if self.server.durability.refuses_writes() {
@@ -301,10 +301,10 @@ impl<'s> Session<'s> {
                 Event::Blank(bytes) => work.applier.skip(bytes.len()),
             }
         }
-        let place = work.applier.place();
+        let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = read_offset {
             self.note(|following| {
-                following.place = place;
+                (following.place, following.db) = (place, db);
                 following.read_offset = read_offset;
             })?;
         }
@@ -316,8 +316,8 @@ impl<'s> Session<'s> {
     }
 
     /// Replaces all data by the copy, while the primary gets signs of life: it waits no longer than its own
-    /// `repl-timeout`.
-    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<(), FollowError> {
+    /// `repl-timeout`. The database that the stream behind it has selected.
+    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<usize, FollowError> {
         let session = &*self;
         let (done, is_done) = mpsc::channel::<()>();
         let report = thread::scope(|scope| {
@@ -337,12 +337,12 @@ impl<'s> Session<'s> {
         self.heard = Instant::now();
         let keys = report.keys;
         self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
-        Ok(())
+        Ok(report.stream_db)
     }
 
-    fn begin_stream(&self, place: tierce_replication::link::Place) -> Result<(), FollowError> {
+    fn begin_stream(&self, place: Place, db: usize) -> Result<(), FollowError> {
         self.note(|following| {
-            following.link = LinkState::Connected;
+            (following.link, following.db) = (LinkState::Connected, db);
             (following.place, following.read_offset) = (Some(place), place.offset);
         })
     }
