@@ -64,7 +64,7 @@ fn a_deleted_user_loses_its_connections_even_those_that_wait() {
     for c in [&mut own, &mut idle, &mut blocked, &mut subscribed] {
         c.expect_closed();
     }
-    // Nobody popped it.
+    // It was not popped.
     admin.check("RPUSH list x", ":1");
     admin.check("LLEN list", ":1");
     // The next one of that name is another user.
@@ -640,7 +640,7 @@ fn who_guesses_passwords_waits_and_is_logged_without_them() {
     waiting.send(encode(&["AUTH", "secret"]));
     assert!(waiting.is_silent_for(Duration::from_millis(20)));
     waiting.expect("+OK");
-    // Nobody else waits.
+    // No other client waits.
     waiting.check("PING", "+PONG");
     let output = server.output() + &server.errors();
     assert!(output.contains("gave a wrong user name or password, for user 'alice'"), "{output}");

@@ -26,6 +26,7 @@ mod http;
 mod memcached;
 mod memcached_edges;
 mod memcached_tools;
+mod packaging;
 mod pedrokv;
 
 // Encrypted connections.

@@ -110,7 +110,7 @@ fn certificates_are_replaced_without_closing_a_connection() {
         let reply = plain.ask(&format!("CONFIG SET {wrong}")).to_string();
         assert!(reply.contains("Unable to update TLS configuration"), "{reply}");
     }
-    // What is named has to be there, though nobody asks for it.
+    // What is named has to be there, though it is not asked for.
     plain.check("CONFIG SET tls-auth-clients no", "+OK");
     let reply = plain.ask("CONFIG SET tls-ca-cert-file /nonexistent").to_string();
     assert!(reply.contains("Unable to update TLS configuration"), "{reply}");
@@ -295,7 +295,7 @@ fn handshakes_are_bounded_in_time_and_number() {
     let silent: Vec<_> =
         (0..20).map(|_| TcpStream::connect(server.address()).expect("a listener")).collect();
     wait_until("some are refused", || server.stat("tls_handshakes_refused") == 12);
-    // They take no place among the clients, and nobody waits for them.
+    // They take no place among the clients, and no client waits for them.
     server.plain().check("PING", "+PONG");
     wait_until("the others are given up", || server.stat("tls_errors") == 8);
     assert_eq!(server.stat("tls_handshakes_under_way"), 0);

@@ -354,8 +354,11 @@ impl Caller {
         self.waits.wait_instead_for(awaited);
     }
 
-    /// Lets others see that it waits for keys.
+    /// Lets others see that it waits for keys or replicas.
     fn show_waiter(&self, awaited: &Awaited) {
+        if let Awaited::Confirmations { .. } = awaited {
+            self.client.set(ClientFlags::BLOCKED, true);
+        }
         if let Awaited::Keys { waiter, .. } = awaited {
             *self.client.waiter.lock() = Some(Arc::clone(waiter));
             self.client.set(ClientFlags::BLOCKED, true);
@@ -371,7 +374,7 @@ impl Caller {
     /// Its reply comes now, or never: it waits no more.
     pub fn end_wait(&mut self) -> Option<Pending> {
         let pending = self.waits.end()?;
-        if let Awaited::Keys { .. } = pending.awaited {
+        if let Awaited::Keys { .. } | Awaited::Confirmations { .. } = pending.awaited {
             *self.client.waiter.lock() = None;
             self.client.set(ClientFlags::BLOCKED, false);
         }

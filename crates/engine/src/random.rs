@@ -11,7 +11,7 @@ pub fn word() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Fills `bytes` with what nobody can predict: for passwords.
+/// Fills `bytes` with unpredictable bytes: for passwords.
 ///
 /// # Errors
 /// When the system has no such device.

@@ -19,7 +19,7 @@ pub(crate) enum Strings {
     Base64,
 }
 
-/// There is a string that is not UTF-8, and nobody asked for base64.
+/// There is a string that is not UTF-8, and the client did not ask for base64.
 #[derive(Debug)]
 struct NotText;
 

@@ -210,7 +210,7 @@ fn endpoints(
     Ok(endpoints)
 }
 
-/// Whoever reaches PedroKV may read and change everything in its database.
+/// Any client that reaches PedroKV may read and change everything in its database.
 fn check_pedrokv(endpoints: &[Endpoint], may_be_remote: bool) -> Result<(), ListeningError> {
     let is_open = |endpoint: &&Endpoint| {
         endpoint.tag == PEDROKV && !endpoint.address.ip.is_loopback() && !may_be_remote

@@ -1,31 +1,98 @@
 //! What HSCAN, SSCAN and ZSCAN have in common.
 
+use tierce_collections::{Element, IntText};
+use tierce_keyspace::{CollectionType, Entry};
 use tierce_wire::glob::{self, Case};
 use tierce_wire::number;
+use tierce_wire::resp::Rest;
 
+use crate::command::Done;
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
+use crate::execute::Context;
+
+/// Replies to such a command with the next cursor and what was found. `visit` visits some elements of the collection
+/// from a cursor on, calls [`Found::visited`] for each, and returns the next cursor.
+pub(super) fn reply<T: CollectionType>(
+    ctx: &mut Context<'_, '_>,
+    [key, cursor]: [&[u8]; 2],
+    options: Rest<'_>,
+    visit: impl Fn(&T, u64, &mut Found<'_>) -> u64,
+) -> Done {
+    let mut cursor = self::cursor(cursor)?;
+    let (scale, command) = (ctx.scale(), ctx.name());
+    let (mut db, key, reply) = ctx.open(key);
+    let len = db.peek(key).map_or(0, Entry::element_count);
+    let Some(collection) = db.collection::<T>(key)? else {
+        // Without a key the options are not checked.
+        reply.array(2);
+        reply.bulk(b"0");
+        reply.array(0);
+        return Ok(());
+    };
+    let options = SweepOptions::parse(Options::of(options), command)?;
+    scale.weigh(options.count.min(len))?;
+    let mut found = Found { options: &options, visited: 0, parts: Vec::new() };
+    loop {
+        cursor = visit(&collection, cursor, &mut found);
+        if cursor == 0 || found.visited >= options.count {
+            break;
+        }
+    }
+    reply.array(2);
+    reply.bulk(cursor.to_string().as_bytes());
+    reply.bulks(found.parts);
+    Ok(())
+}
+
+/// What such a command has found so far.
+pub(super) struct Found<'o> {
+    options: &'o SweepOptions<'o>,
+    visited: usize,
+    /// Copies, since their number has to be said before them: members, or names each with its value.
+    parts: Vec<Vec<u8>>,
+}
+
+impl Found<'_> {
+    /// Takes an element if it is wanted, with the value that belongs to it.
+    pub(super) fn visited(&mut self, name: Element<'_>, value: impl FnOnce() -> Option<Vec<u8>>) {
+        self.visited += 1;
+        let mut text = IntText::new();
+        let name = name.bytes(&mut text);
+        if self.options.matches(name) {
+            self.parts.push(name.to_vec());
+            if !self.options.only_names {
+                self.parts.extend(value());
+            }
+        }
+    }
+
+    /// Passes over an element that is not there any more.
+    pub(super) fn passed(&mut self) {
+        self.visited += 1;
+    }
+}
 
 /// What such a command is to look for, and how long.
-pub(super) struct SweepOptions<'a> {
+struct SweepOptions<'a> {
     pattern: Option<&'a [u8]>,
     /// How many elements are looked at.
-    pub(super) count: usize,
+    count: usize,
     /// Whether NOVALUES was given, which only HSCAN knows.
-    pub(super) only_names: bool,
+    only_names: bool,
 }
 
 impl<'a> SweepOptions<'a> {
     const COUNT_DEFAULT: usize = 10;
 
-    pub(super) fn parse(mut options: Options<'a>) -> Result<Self, CommandError> {
+    fn parse(mut options: Options<'a>, command: &str) -> Result<Self, CommandError> {
         let mut parsed = Self { pattern: None, count: Self::COUNT_DEFAULT, only_names: false };
         while let Some(word) = options.next_word() {
             match &*word {
                 b"match" => parsed.pattern = pattern(options.value()?),
                 b"count" => parsed.count = count(options.value()?)?,
-                b"novalues" => parsed.only_names = true,
+                b"novalues" if command == "hscan" => parsed.only_names = true,
                 _ => return Err(CommandError::SYNTAX),
             }
         }
@@ -33,22 +100,8 @@ impl<'a> SweepOptions<'a> {
     }
 
     /// Whether a name or member is one of those that are looked for.
-    pub(super) fn matches(&self, name: &[u8]) -> bool {
+    fn matches(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name, Case::Sensitive))
-    }
-
-    /// Calls `step`, which gets a cursor and returns the next one and how many elements it met, until
-    /// as many as wanted were met or the end is reached; returns the cursor for the next call.
-    pub(super) fn run(&self, mut cursor: u64, mut step: impl FnMut(u64) -> (u64, usize)) -> u64 {
-        let mut met = 0;
-        loop {
-            let (next, some) = step(cursor);
-            met += some;
-            if next == 0 || met >= self.count {
-                return next;
-            }
-            cursor = next;
-        }
     }
 }
 

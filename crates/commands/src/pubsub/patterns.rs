@@ -32,12 +32,12 @@ struct Pattern {
 #[derive(Default)]
 pub(super) struct Resume(Option<Name>);
 
-/// A place in the order: prefixes first, then patterns of one prefix by all their bytes.
-trait Place {
-    fn place(&self) -> (&[u8], Rank<'_>);
+/// What has a position in the order: prefixes first, then patterns of one prefix by all their bytes.
+trait Ordered {
+    fn position(&self) -> (&[u8], Rank<'_>);
 }
 
-/// A place among the patterns of one prefix.
+/// A position among the patterns of one prefix.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
     /// Of this pattern.
@@ -46,8 +46,8 @@ enum Rank<'a> {
     End,
 }
 
-impl Place for Pattern {
-    fn place(&self) -> (&[u8], Rank<'_>) {
+impl Ordered for Pattern {
+    fn position(&self) -> (&[u8], Rank<'_>) {
         (&self.name[..self.prefix_len], Rank::At(&self.name))
     }
 }
@@ -55,8 +55,8 @@ impl Place for Pattern {
 /// Of a pattern that is looked for.
 struct Sought<'a>(&'a [u8]);
 
-impl Place for Sought<'_> {
-    fn place(&self) -> (&[u8], Rank<'_>) {
+impl Ordered for Sought<'_> {
+    fn position(&self) -> (&[u8], Rank<'_>) {
         (&self.0[..literal_prefix_len(self.0)], Rank::At(self.0))
     }
 }
@@ -64,8 +64,8 @@ impl Place for Sought<'_> {
 /// In front of all patterns with this prefix.
 struct Begin<'a>(&'a [u8]);
 
-impl Place for Begin<'_> {
-    fn place(&self) -> (&[u8], Rank<'_>) {
+impl Ordered for Begin<'_> {
+    fn position(&self) -> (&[u8], Rank<'_>) {
         (self.0, Rank::At(b""))
     }
 }
@@ -73,41 +73,41 @@ impl Place for Begin<'_> {
 /// Behind all patterns with this prefix, and in front of those with longer ones.
 struct End<'a>(&'a [u8]);
 
-impl Place for End<'_> {
-    fn place(&self) -> (&[u8], Rank<'_>) {
+impl Ordered for End<'_> {
+    fn position(&self) -> (&[u8], Rank<'_>) {
         (self.0, Rank::End)
     }
 }
 
-impl<'a> Borrow<dyn Place + 'a> for Pattern {
-    fn borrow(&self) -> &(dyn Place + 'a) {
+impl<'a> Borrow<dyn Ordered + 'a> for Pattern {
+    fn borrow(&self) -> &(dyn Ordered + 'a) {
         self
     }
 }
 
-impl Ord for dyn Place + '_ {
+impl Ord for dyn Ordered + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.place().cmp(&other.place())
+        self.position().cmp(&other.position())
     }
 }
 
-impl PartialOrd for dyn Place + '_ {
+impl PartialOrd for dyn Ordered + '_ {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for dyn Place + '_ {
+impl PartialEq for dyn Ordered + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.place() == other.place()
+        self.position() == other.position()
     }
 }
 
-impl Eq for dyn Place + '_ {}
+impl Eq for dyn Ordered + '_ {}
 
 impl Ord for Pattern {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.place().cmp(&other.place())
+        self.position().cmp(&other.position())
     }
 }
 
@@ -158,7 +158,7 @@ impl Patterns {
 
     /// The subscriptions to a pattern.
     pub(super) fn get(&self, pattern: &[u8]) -> Option<&Audience> {
-        self.map.get(&Sought(pattern) as &dyn Place)
+        self.map.get(&Sought(pattern) as &dyn Ordered)
     }
 
     /// Visits the patterns that match `channel`.
@@ -174,7 +174,7 @@ impl Patterns {
         });
     }
 
-    /// Visits the patterns that may match `channel`, each with the place behind it, until `visit` breaks.
+    /// Visits the patterns that may match `channel`, each with the position behind it, until `visit` breaks.
     pub(super) fn candidates(
         &self,
         channel: &[u8],
@@ -198,10 +198,10 @@ impl Patterns {
         if let Some(last) = resume.0 {
             let prefix = &last[..literal_prefix_len(&last)];
             let behind = (
-                Bound::Excluded(&Sought(&last) as &dyn Place),
-                Bound::Excluded(&End(prefix) as &dyn Place),
+                Bound::Excluded(&Sought(&last) as &dyn Ordered),
+                Bound::Excluded(&End(prefix) as &dyn Ordered),
             );
-            for (pattern, audience) in self.map.range::<dyn Place, _>(behind) {
+            for (pattern, audience) in self.map.range::<dyn Ordered, _>(behind) {
                 visit(pattern, audience)?;
             }
             match prefix.len().checked_sub(1) {
@@ -217,10 +217,10 @@ impl Patterns {
                 continue;
             }
             let of_prefix = (
-                Bound::Included(&Begin(prefix) as &dyn Place),
-                Bound::Excluded(&End(prefix) as &dyn Place),
+                Bound::Included(&Begin(prefix) as &dyn Ordered),
+                Bound::Excluded(&End(prefix) as &dyn Ordered),
             );
-            for (pattern, audience) in self.map.range::<dyn Place, _>(of_prefix) {
+            for (pattern, audience) in self.map.range::<dyn Ordered, _>(of_prefix) {
                 visit(pattern, audience)?;
             }
             match common.checked_sub(1) {
@@ -233,17 +233,17 @@ impl Patterns {
 
     /// The greatest prefix that is not behind `bytes`.
     fn last_prefix_up_to(&self, bytes: &[u8]) -> Option<&[u8]> {
-        let up_to = (Bound::Unbounded, Bound::Excluded(&End(bytes) as &dyn Place));
-        let (pattern, _) = self.map.range::<dyn Place, _>(up_to).next_back()?;
+        let up_to = (Bound::Unbounded, Bound::Excluded(&End(bytes) as &dyn Ordered));
+        let (pattern, _) = self.map.range::<dyn Ordered, _>(up_to).next_back()?;
         Some(&pattern.name[..pattern.prefix_len])
     }
 }
 
 impl Audiences for Patterns {
     fn add(&mut self, name: &[u8], worker: u16) -> Added {
-        if let Some((pattern, _)) = self.map.get_key_value(&Sought(name) as &dyn Place) {
+        if let Some((pattern, _)) = self.map.get_key_value(&Sought(name) as &dyn Ordered) {
             let name = Arc::clone(&pattern.name);
-            self.map.get_mut(&Sought(&name) as &dyn Place).expect("it is there").add(worker);
+            self.map.get_mut(&Sought(&name) as &dyn Ordered).expect("it is there").add(worker);
             return Added { name, is_new: false };
         }
         self.lens.add(name.len());
@@ -254,11 +254,11 @@ impl Audiences for Patterns {
     }
 
     fn remove(&mut self, name: &[u8], worker: u16) -> bool {
-        let place = Sought(name);
-        let audience = self.map.get_mut(&place as &dyn Place);
+        let sought = Sought(name);
+        let audience = self.map.get_mut(&sought as &dyn Ordered);
         let is_last = audience.is_some_and(|audience| audience.remove(worker));
         if is_last {
-            self.map.remove(&place as &dyn Place);
+            self.map.remove(&sought as &dyn Ordered);
             self.lens.remove(name.len());
         }
         is_last

@@ -176,7 +176,7 @@ impl Invalidation {
 
 /// All connections that track keys.
 pub(super) struct Trackers {
-    parts: [RwLock<HashMap<u64, Place>>; PARTS],
+    parts: [RwLock<HashMap<u64, TrackingConn>>; PARTS],
     /// How many there are. Locked while that changes, so that listeners learn it in order.
     count: Mutex<usize>,
     /// The same to be read without the lock.
@@ -186,7 +186,7 @@ pub(super) struct Trackers {
 
 /// Where a connection is that tracks keys.
 #[derive(Clone, Copy)]
-struct Place {
+struct TrackingConn {
     conn: ConnAddress,
     is_broadcast: bool,
 }
@@ -203,14 +203,15 @@ impl Default for Trackers {
 }
 
 impl Trackers {
-    fn part(&self, id: u64) -> &RwLock<HashMap<u64, Place>> {
+    fn part(&self, id: u64) -> &RwLock<HashMap<u64, TrackingConn>> {
         &self.parts[id as usize % PARTS]
     }
 
     /// Adds a connection, or notes that it has changed its mode. `tell` is called if it is the first one.
     pub(super) fn add(&self, conn: ConnAddress, is_broadcast: bool, tell: impl FnOnce(bool)) {
         let mut count = self.count.lock();
-        if self.part(conn.id).write().insert(conn.id, Place { conn, is_broadcast }).is_none() {
+        if self.part(conn.id).write().insert(conn.id, TrackingConn { conn, is_broadcast }).is_none()
+        {
             self.set_count(&mut count, |count| count + 1, tell);
         }
     }
@@ -244,14 +245,14 @@ impl Trackers {
 
     /// The connection of a client that is told of what it has read.
     pub(super) fn reader(&self, id: u64) -> Option<ConnAddress> {
-        let place = *self.part(id).read().get(&id)?;
-        (!place.is_broadcast).then_some(place.conn)
+        let tracking = *self.part(id).read().get(&id)?;
+        (!tracking.is_broadcast).then_some(tracking.conn)
     }
 
     /// Visits all of them.
     pub(super) fn each(&self, mut visit: impl FnMut(ConnAddress)) {
         for part in &self.parts {
-            part.read().values().for_each(|place| visit(place.conn));
+            part.read().values().for_each(|tracking| visit(tracking.conn));
         }
     }
 

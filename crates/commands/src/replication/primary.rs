@@ -277,7 +277,8 @@ impl Primary {
                 Asked::Sync => String::new(),
             };
             let head = format!("{told}{}", copy.frame()).into_bytes();
-            replica.turn_to(Place::Copies { head, copy: Arc::clone(&copy), reader, then });
+            let (copy, is_loaded) = (Arc::clone(&copy), false);
+            replica.turn_to(Place::Copies { head, copy, reader, then, is_loaded });
             placed += 1;
         }
         state.current = Some(Arc::clone(&copy));

@@ -55,6 +55,8 @@ pub enum Place {
         reader: Reader,
         /// Where it goes on in the stream.
         then: Reader,
+        /// It has said that it has loaded the copy: its last bytes have just arrived there.
+        is_loaded: bool,
     },
     /// The stream, when it has said that it has loaded the copy: before, it could take the stream for a part of that.
     AwaitsAck(Reader),
@@ -244,10 +246,14 @@ impl Replica {
     }
 
     fn end_copy(&self, place: &mut Place) {
-        if let Place::Copies { then, .. } = std::mem::replace(place, Place::Ended) {
+        if let Place::Copies { then, is_loaded, .. } = std::mem::replace(place, Place::Ended) {
             // One that wants nothing else closes its connection, and keeps nothing until then.
             let copy_only = self.facts.lock().copy_only;
-            *place = if copy_only { Place::Rests } else { Place::AwaitsAck(then) };
+            *place = match is_loaded {
+                _ if copy_only => Place::Rests,
+                true => Place::Streams(then),
+                false => Place::AwaitsAck(then),
+            };
         }
     }
 
@@ -261,6 +267,9 @@ impl Replica {
         self.acknowledged.fetch_max(offset, Relaxed);
         self.acknowledged_ms.store(now_ms, Relaxed);
         let mut place = self.place.lock();
+        if let Place::Copies { is_loaded, .. } = &mut *place {
+            *is_loaded = true;
+        }
         if let Place::AwaitsAck(_) = *place
             && let Place::AwaitsAck(reader) = std::mem::replace(&mut *place, Place::Ended)
         {

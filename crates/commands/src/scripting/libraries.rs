@@ -207,7 +207,7 @@ impl Libraries {
         self.change(host, |index| index.clear(code));
     }
 
-    /// Changes the index together with the code. For those that have a [`CodeEditor`], so that nobody else changes
+    /// Changes the index together with the code. For those that have a [`CodeEditor`], so that no other thread changes
     /// code meanwhile.
     fn change<R>(&self, host: &dyn LibraryHost, change: impl FnOnce(&mut Index) -> R) -> R {
         drop(self.current(host));

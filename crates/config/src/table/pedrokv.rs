@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Directive] = &[
         .before_start(),
     row("pedrokv-remote", Kind::Bool, "no",
         "Whether `pedrokv-port` may be open on addresses other than loopback. The protocol knows no passwords: \
-         whoever reaches the port may read and change everything in its database.")
+         any client that reaches the port may read and change everything in its database.")
         .own("0.1.0")
         .before_start(),
     row("pedrokv-database", Kind::Int(0, INT_MAX), "0",

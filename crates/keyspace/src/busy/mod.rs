@@ -177,7 +177,7 @@ impl Keyspace {
     fn lock_contended(&self, shard: usize, on_busy: OnBusy) -> Result<Held<'_>, Busy> {
         loop {
             match on_busy {
-                // The caller has made it busy, so that nobody else holds it for long.
+                // The caller has made it busy, so that no other thread holds it for long.
                 OnBusy::Wait | OnBusy::WaitFor(_) => return Ok(Held::lock(&self.slots, shard)),
                 OnBusy::Fail if self.is_busy(shard) => return Err(Busy { shard }),
                 OnBusy::SetAside(worker)

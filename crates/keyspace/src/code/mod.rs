@@ -8,7 +8,7 @@
 //!
 //! **Invariant:** code changes only while all shards are locked. So its changes have one order, which is that of
 //! their records in the log; a [`Snapshot`](crate::Snapshot) has the code of the very moment of its keys; and
-//! whoever holds any shard sees code that does not change and is in the log as it sees it.
+//! a holder of any shard sees code that does not change and is in the log as it sees it.
 //!
 //! Readers need no shard: they get what there was at some moment, and [`CodeStore::generation`] tells whether there
 //! has been a change since.

@@ -125,7 +125,7 @@ impl<'k> Checkpoint<'k> {
     /// Logs the next library or script; `None` when there are no more.
     fn log_code(&mut self, log: &mut Appending<'_>) -> Option<usize> {
         let CodeWalk::After(last) = &self.code else { return None };
-        // While any shard is locked, nobody changes code.
+        // While any shard is locked, code does not change.
         let mut locks = self.keyspace.locks();
         locks.held(0);
         let all = self.keyspace.code().all();

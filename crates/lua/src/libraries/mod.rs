@@ -17,7 +17,7 @@ use crate::native::{Outcome, Stack};
 ///
 /// # Safety
 ///
-/// `state` is a state with Lua's own `string`. It runs a native function, or has nobody who could catch an error of
+/// `state` is a state with Lua's own `string`. It runs a native function, or nothing above it could catch an error of
 /// memory anyway; no frame up to there owns anything that has a destructor.
 pub unsafe fn open(state: *mut ffi::lua_State) {
     // SAFETY: as the caller says.

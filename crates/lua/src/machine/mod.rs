@@ -376,7 +376,7 @@ impl Drop for Machine {
     }
 }
 
-/// Errors that Lua makes where nobody catches that memory runs out, which would end the process. Strings that exist
+/// Errors that Lua makes where it is not caught that memory runs out, which would end the process. Strings that exist
 /// need no memory.
 const ERRORS_OF_LUA: [&CStr; 2] = [c"C stack overflow", c"error in error handling"];
 

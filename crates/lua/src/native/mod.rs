@@ -173,7 +173,7 @@ impl<'call> Stack<'call> {
 
     /// The bytes of a string, or of a number, which becomes a string on the stack. `None` for anything else.
     ///
-    /// The bytes are valid as long as the value is on the stack or in a table that nobody changes: callers do not
+    /// The bytes are valid as long as the value is on the stack or in a table that does not change: callers do not
     /// use them after they have removed it.
     pub fn bytes(self, index: c_int) -> Option<&'call [u8]> {
         let mut len = 0;

@@ -64,7 +64,7 @@ unsafe extern "C-unwind" fn wrapped(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Looks if it is due, and makes room for the arguments of a coroutine. Lua would do it where nobody catches that
+/// Looks if it is due, and makes room for the arguments of a coroutine. Lua would do it where it is not caught that
 /// memory runs out, and end the process.
 unsafe fn prepare(state: *mut lua_State, coroutine: *mut lua_State, arguments: c_int) {
     // SAFETY: called by functions that Lua has called.

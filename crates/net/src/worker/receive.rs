@@ -29,7 +29,7 @@ const RECEIVE_APART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Where the input of a connection is found after receiving.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum InputBuffer {
     /// In the worker's buffer, this many bytes; the connection owns nothing.
     Scratch(usize),
     /// In the connection's own buffer.
@@ -39,7 +39,7 @@ enum Place {
 /// What one `recv` brought.
 #[derive(Debug)]
 enum Received {
-    Bytes { count: usize, place: Place },
+    Bytes { count: usize, buffer: InputBuffer },
     Nothing,
     HangUp,
     Failed(io::Error),
@@ -100,7 +100,7 @@ impl<S: Service> Worker<S> {
         let has_work = conn.call_again && conn.rest.len() > 0;
         if has_work && conn.readable {
             core.make_ready(token);
-            return self.call(token, Place::Rest);
+            return self.call(token, InputBuffer::Rest);
         }
         let received = if conn.readable {
             receive(conn, &mut self.scratch, &mut core.tls.buffers)
@@ -108,17 +108,17 @@ impl<S: Service> Worker<S> {
             Received::Nothing
         };
         match received {
-            Received::Bytes { count, place } => {
+            Received::Bytes { count, buffer } => {
                 core.metrics.bytes_in += count as u64;
                 conn.last_input_ms = core.now.monotonic_ms;
                 if conn.readable {
                     core.make_ready(token);
                 }
-                self.call(token, place);
+                self.call(token, buffer);
             }
-            Received::Nothing if conn.call_again => self.call(token, Place::Rest),
+            Received::Nothing if conn.call_again => self.call(token, InputBuffer::Rest),
             Received::Nothing => {}
-            Received::HangUp if conn.call_again => self.call(token, Place::Rest),
+            Received::HangUp if conn.call_again => self.call(token, InputBuffer::Rest),
             Received::HangUp => core.finish_hung_up(token),
             Received::Failed(error) => core.fail(token, error),
         }
@@ -126,15 +126,15 @@ impl<S: Service> Worker<S> {
     }
 
     /// Calls the session with its input.
-    fn call(&mut self, token: Token, place: Place) {
+    fn call(&mut self, token: Token, buffer: InputBuffer) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
         conn.begin_output(&mut core.output);
         let Some(session) = conn.session.as_mut() else { return };
         conn.call_again = false;
-        let input = match place {
-            Place::Scratch(len) => &self.scratch[..len],
-            Place::Rest => conn.rest.bytes(),
+        let input = match buffer {
+            InputBuffer::Scratch(len) => &self.scratch[..len],
+            InputBuffer::Rest => conn.rest.bytes(),
         };
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
         let without = Io::without_input(output, control, info, &mut core.timers, core.now);
@@ -143,12 +143,12 @@ impl<S: Service> Worker<S> {
         let (consumed, wanted, joined) = (io.consumed, io.wanted, io.joined);
         let mail_first = io.mail_first;
         conn.apart = io.apart;
-        match place {
-            Place::Scratch(len) if consumed == len => {}
-            Place::Scratch(len) => {
+        match buffer {
+            InputBuffer::Scratch(len) if consumed == len => {}
+            InputBuffer::Scratch(len) => {
                 conn.rest.append(&self.scratch[consumed..len], wanted);
             }
-            Place::Rest => conn.rest.discard(consumed, wanted),
+            InputBuffer::Rest => conn.rest.discard(consumed, wanted),
         }
         if conn.apart.is_some() {
             settle_apart(conn, joined);
@@ -300,10 +300,10 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], tls: &mut Buffers) -> Rece
                 if kept > 0 {
                     conn.rest.clear();
                 }
-                Received::Bytes { count, place: Place::Scratch(kept + count) }
+                Received::Bytes { count, buffer: InputBuffer::Scratch(kept + count) }
             } else {
                 conn.rest.extend(count);
-                Received::Bytes { count, place: Place::Rest }
+                Received::Bytes { count, buffer: InputBuffer::Rest }
             }
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -324,7 +324,7 @@ fn receive_apart<S>(conn: &mut Conn<S>, tls: &mut Buffers) -> Received {
     }
     match result {
         Ok(0) => Received::HangUp,
-        Ok(count) => Received::Bytes { count, place: Place::Rest },
+        Ok(count) => Received::Bytes { count, buffer: InputBuffer::Rest },
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             conn.readable = false;
             Received::Nothing

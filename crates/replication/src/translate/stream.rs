@@ -1,8 +1,8 @@
 //! Edits of streams as commands.
 
 use tierce_collections::stream::{State, StreamId};
-use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{Delivery, StreamFields};
+use tierce_keyspace::log::StreamEdit;
 
 use super::Dialect;
 use super::commands::{Arg, Commands, push};
@@ -17,6 +17,8 @@ pub(super) struct StreamCommands<'a> {
     key: &'a [u8],
     dialect: Dialect,
     rebuild: Option<Rebuild>,
+    /// The group and consumer of the last `XCLAIM`, which makes the consumer if it is not there.
+    claimed: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// What commands have made of a stream that begins anew.
@@ -45,29 +47,37 @@ const NOTHING: State =
 impl<'a> StreamCommands<'a> {
     /// With `is_whole` the first edits begin the stream anew, which is not there.
     pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
-        let rebuild = Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
-        Self { key, dialect, rebuild: is_whole.then_some(rebuild) }
+        let rebuild =
+            Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
+        Self { key, dialect, rebuild: is_whole.then_some(rebuild), claimed: None }
     }
 
-    /// The edits of one operation.
+    /// The edits of one operation: those that begin the stream anew, or more of it, or changes.
     pub(super) fn edits<E>(
         &mut self,
         edits: impl Iterator<Item = Result<StreamEdit<'a>, E>>,
+        is_whole: bool,
         commands: &mut Commands<'_>,
     ) -> Result<(), E> {
         let mut range = Range::default();
         for edit in edits {
             let edit = edit?;
             match (edit, &mut self.rebuild) {
-                (StreamEdit::State(state), Some(rebuild)) => rebuild.state = state,
                 (StreamEdit::Entry { id, fields }, Some(_)) => {
                     range.entries.push((id, Some(fields)));
                 }
                 (StreamEdit::Pending { .. }, Some(_)) => range.pending.push(edit),
-                (StreamEdit::Group { .. } | StreamEdit::Consumer { .. }, Some(rebuild)) => {
+                // Metadata are in the first operation. Later ones change what is there.
+                (StreamEdit::State(state), Some(rebuild)) if is_whole => rebuild.state = state,
+                (StreamEdit::Group { name, last_delivered, entries_read, .. }, Some(rebuild))
+                    if is_whole =>
+                {
                     rebuild.is_there = true;
-                    self.change(edit, commands);
+                    let is_new = true;
+                    let group = StreamEdit::Group { name, last_delivered, entries_read, is_new };
+                    self.change(group, commands);
                 }
+                (StreamEdit::Consumer { .. }, Some(_)) if is_whole => self.change(edit, commands),
                 _ => {
                     self.range(std::mem::take(&mut range), commands);
                     self.finish(commands);
@@ -139,7 +149,7 @@ impl<'a> StreamCommands<'a> {
     }
 
     /// An edit of what is there.
-    fn change(&self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
+    fn change(&mut self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
         let key = self.key;
         match edit {
             StreamEdit::State(state) => self.set_state(state, commands),
@@ -149,9 +159,7 @@ impl<'a> StreamCommands<'a> {
             StreamEdit::Delete(id) => push!(commands, "XDEL", key, id),
             StreamEdit::Through(id) => trim(key, id, commands),
             StreamEdit::Group { name, last_delivered, entries_read, is_new } => {
-                let is_new = is_new || self.rebuild.is_some();
-                let mut args =
-                    ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
+                let mut args = ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
                 args.extend([Arg::from(key), Arg::from(name), Arg::from(last_delivered)]);
                 args.extend(is_new.then_some(Arg::from("MKSTREAM")));
                 if let Some(read) = entries_read.filter(|_| self.dialect >= Dialect::Redis7_0) {
@@ -159,11 +167,16 @@ impl<'a> StreamCommands<'a> {
                 }
                 commands.push(&args);
             }
-            StreamEdit::NoGroup(name) => push!(commands, "XGROUP", "DESTROY", key, name),
+            StreamEdit::NoGroup(name) => {
+                self.claimed = None;
+                push!(commands, "XGROUP", "DESTROY", key, name);
+            }
+            StreamEdit::Consumer { group, name, .. } if self.claimed == Some((group, name)) => {}
             StreamEdit::Consumer { group, name, .. } => {
                 push!(commands, "XGROUP", "CREATECONSUMER", key, group, name);
             }
             StreamEdit::NoConsumer { group, name } => {
+                self.claimed = None;
                 push!(commands, "XGROUP", "DELCONSUMER", key, group, name);
             }
             StreamEdit::Pending { group, consumer, delivery: Delivery { at_ms, count }, ids } => {
@@ -183,6 +196,7 @@ impl<'a> StreamCommands<'a> {
                     Arg::from("JUSTID"),
                 ];
                 commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &tail);
+                self.claimed = Some((group, consumer));
             }
             StreamEdit::Acknowledge { group, ids } => {
                 let head = [Arg::from("XACK"), Arg::from(key), Arg::from(group)];

@@ -20,7 +20,7 @@ impl<'a> Credentials<'a> {
     }
 
     /// The message of SASL PLAIN: whom to act as, who one is, and the password, zeros between them. `None` if the
-    /// client wants to act as somebody else.
+    /// client wants to act as another user.
     pub fn of_plain(message: &'a [u8]) -> Option<Self> {
         let mut parts = message.splitn(3, |&byte| byte == 0);
         let mut next = || parts.next().unwrap_or_default();

@@ -156,7 +156,7 @@ fn client_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     let auth = settings.word(AUTH_CLIENTS);
-    // What is named has to be good, also when nobody is asked for a certificate.
+    // What is named has to be good, also when no client is asked for a certificate.
     let roots = authorities(settings)?;
     if auth == "no" {
         return Ok(None);

@@ -1,15 +1,12 @@
 //! SISMEMBER, SMISMEMBER, SMEMBERS, SCARD, SSCAN: reading one set.
 
-use tierce_collections::{IntText, Set};
-use tierce_keyspace::Entry;
+use tierce_collections::Set;
 use tierce_wire::resp::Rest;
 
 use crate::command::{
     Done, Flags, Group, KeyFlags, KeySpec, Scope, Spec, Weight, at_least, exactly,
 };
-use crate::commands::cursor::Options;
-use crate::commands::sweep::{self, SweepOptions};
-use crate::error::CommandError;
+use crate::commands::sweep;
 use crate::execute::Context;
 
 const FAST: Flags = Flags::READONLY.with(Flags::FAST);
@@ -130,38 +127,8 @@ fn scard(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-fn sscan(ctx: &mut Context<'_, '_>, [key, cursor]: [&[u8]; 2], options: Rest<'_>) -> Done {
-    let cursor = sweep::cursor(cursor)?;
-    let scale = ctx.scale();
-    let (mut db, key, reply) = ctx.open(key);
-    let len = db.peek(key).map_or(0, Entry::element_count);
-    let Some(set) = db.collection::<Set>(key)? else {
-        // Without a key the options are not checked.
-        reply.array(2);
-        reply.bulk(b"0");
-        reply.array(0);
-        return Ok(());
-    };
-    let options = SweepOptions::parse(Options::of(options))?;
-    scale.weigh(options.count.min(len))?;
-    if options.only_names {
-        return Err(CommandError::SYNTAX);
-    }
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let cursor = options.run(cursor, |cursor| {
-        let mut met = 0;
-        let next = set.scan(cursor, |member| {
-            met += 1;
-            let mut text = IntText::new();
-            let member = member.bytes(&mut text);
-            if options.matches(member) {
-                found.push(member.to_vec());
-            }
-        });
-        (next, met)
-    });
-    reply.array(2);
-    reply.bulk(cursor.to_string().as_bytes());
-    reply.bulks(found);
-    Ok(())
+fn sscan(ctx: &mut Context<'_, '_>, args: [&[u8]; 2], options: Rest<'_>) -> Done {
+    sweep::reply(ctx, args, options, |set: &Set, cursor, found| {
+        set.scan(cursor, |member| found.visited(member, || None))
+    })
 }

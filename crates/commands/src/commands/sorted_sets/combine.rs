@@ -40,7 +40,7 @@ const DIFF: &str = "O(L + (N-K)log(N)) worst case where L is the total number of
                     sets, N is the size of the first set, and K is the size of the result set";
 
 pub(super) static COMMANDS: &[Spec] = &[
-    reader("zunion", many!(zunion))
+    reader("zunion", many!(|ctx, arguments| reply(ctx, arguments, Operation::Union)))
         .weighs(Weight::All)
         .since("6.2.0", UNION)
         .doc(
@@ -74,16 +74,19 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) (double) 30
             "#,
         ),
-    writer("zunionstore", at_least!(zunionstore))
-        .weighs(Weight::All)
-        .since("2.0.0", UNION)
-        .doc(
-            "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
+    writer(
+        "zunionstore",
+        at_least!(|ctx, [to], arguments| store(ctx, to, arguments, Operation::Union)),
+    )
+    .weighs(Weight::All)
+    .since("2.0.0", UNION)
+    .doc(
+        "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
                  MIN | MAX>]",
-            "Stores the union of multiple sorted sets in a key.",
-        )
-        .example(
-            r#"
+        "Stores the union of multiple sorted sets in a key.",
+    )
+    .example(
+        r#"
             > ZADD monday 1 Ada 2 Grace
             (integer) 2
             > ZADD tuesday 10 Grace 20 Hedy
@@ -97,8 +100,8 @@ pub(super) static COMMANDS: &[Spec] = &[
             > ZSCORE total Grace
             "12"
             "#,
-        ),
-    reader("zinter", many!(zinter))
+    ),
+    reader("zinter", many!(|ctx, arguments| reply(ctx, arguments, Operation::Intersection)))
         .weighs(Weight::Smallest)
         .since("6.2.0", INTER)
         .doc(
@@ -126,16 +129,19 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) (double) 10
             "#,
         ),
-    writer("zinterstore", at_least!(zinterstore))
-        .weighs(Weight::Smallest)
-        .since("2.0.0", INTER)
-        .doc(
-            "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
+    writer(
+        "zinterstore",
+        at_least!(|ctx, [to], arguments| store(ctx, to, arguments, Operation::Intersection)),
+    )
+    .weighs(Weight::Smallest)
+    .since("2.0.0", INTER)
+    .doc(
+        "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
                  MIN | MAX>]",
-            "Stores the intersect of multiple sorted sets in a key.",
-        )
-        .example(
-            r#"
+        "Stores the intersect of multiple sorted sets in a key.",
+    )
+    .example(
+        r#"
             > ZADD monday 1 Ada 2 Grace
             (integer) 2
             > ZADD tuesday 10 Grace 20 Hedy
@@ -145,7 +151,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             > ZSCORE both Grace
             "2"
             "#,
-        ),
+    ),
     reader("zintercard", many!(zintercard))
         .weighs(Weight::Smallest)
         .since(
@@ -167,7 +173,7 @@ pub(super) static COMMANDS: &[Spec] = &[
             (integer) 1
             "#,
         ),
-    reader("zdiff", many!(zdiff))
+    reader("zdiff", many!(|ctx, arguments| reply(ctx, arguments, Operation::Difference)))
         .weighs(Weight::All)
         .since("6.2.0", DIFF)
         .doc(
@@ -188,15 +194,18 @@ pub(super) static COMMANDS: &[Spec] = &[
                2) (double) 1
             "#,
         ),
-    writer("zdiffstore", at_least!(zdiffstore))
-        .weighs(Weight::All)
-        .since("6.2.0", DIFF)
-        .doc(
-            "destination numkeys key [key ...]",
-            "Stores the difference of multiple sorted sets in a key.",
-        )
-        .example(
-            r#"
+    writer(
+        "zdiffstore",
+        at_least!(|ctx, [to], arguments| store(ctx, to, arguments, Operation::Difference)),
+    )
+    .weighs(Weight::All)
+    .since("6.2.0", DIFF)
+    .doc(
+        "destination numkeys key [key ...]",
+        "Stores the difference of multiple sorted sets in a key.",
+    )
+    .example(
+        r#"
             > ZADD monday 1 Ada 2 Grace
             (integer) 2
             > ZADD tuesday 10 Grace 20 Hedy
@@ -206,44 +215,8 @@ pub(super) static COMMANDS: &[Spec] = &[
             > ZRANGE only-monday 0 -1
             1) "Ada"
             "#,
-        ),
+    ),
 ];
-
-fn zunion(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
-    reply(ctx, arguments, Operation::Union)
-}
-
-fn zunionstore(
-    ctx: &mut Context<'_, '_>,
-    [destination]: [&[u8]; 1],
-    arguments: Rest<'_, 2>,
-) -> Done {
-    store(ctx, destination, arguments, Operation::Union)
-}
-
-fn zinter(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
-    reply(ctx, arguments, Operation::Intersection)
-}
-
-fn zinterstore(
-    ctx: &mut Context<'_, '_>,
-    [destination]: [&[u8]; 1],
-    arguments: Rest<'_, 2>,
-) -> Done {
-    store(ctx, destination, arguments, Operation::Intersection)
-}
-
-fn zdiff(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 2>) -> Done {
-    reply(ctx, arguments, Operation::Difference)
-}
-
-fn zdiffstore(
-    ctx: &mut Context<'_, '_>,
-    [destination]: [&[u8]; 1],
-    arguments: Rest<'_, 2>,
-) -> Done {
-    store(ctx, destination, arguments, Operation::Difference)
-}
 
 /// What is made of the sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,11 @@
 //! ZSCAN: iterates over a sorted set.
 
-use tierce_collections::{IntText, SortedSet};
-use tierce_keyspace::Entry;
+use tierce_collections::SortedSet;
 use tierce_wire::number::format_f64;
 use tierce_wire::resp::Rest;
 
 use crate::command::{Done, Flags, Group, KeyFlags, KeySpec, Spec, at_least};
-use crate::commands::cursor::Options;
-use crate::commands::sweep::{self, SweepOptions};
-use crate::error::CommandError;
+use crate::commands::sweep;
 use crate::execute::Context;
 
 pub(super) static COMMANDS: &[Spec] = &[Spec::new("zscan", Group::SortedSet, at_least!(zscan))
@@ -34,43 +31,8 @@ pub(super) static COMMANDS: &[Spec] = &[Spec::new("zscan", Group::SortedSet, at_
         "#,
     )];
 
-fn zscan(ctx: &mut Context<'_, '_>, [key, cursor]: [&[u8]; 2], options: Rest<'_>) -> Done {
-    let cursor = sweep::cursor(cursor)?;
-    let scale = ctx.scale();
-    let (mut db, key, reply) = ctx.open(key);
-    let len = db.peek(key).map_or(0, Entry::element_count);
-    let Some(set) = db.collection::<SortedSet>(key)? else {
-        // Without a key the options are not checked.
-        reply.array(2);
-        reply.bulk(b"0");
-        reply.array(0);
-        return Ok(());
-    };
-    let options = SweepOptions::parse(Options::of(options))?;
-    scale.weigh(options.count.min(len))?;
-    if options.only_names {
-        return Err(CommandError::SYNTAX);
-    }
-    // How many there are has to be said first, so what is shown is copied.
-    let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
-    let cursor = options.run(cursor, |cursor| {
-        let mut met = 0;
-        let next = set.scan(cursor, |member, score| {
-            met += 1;
-            let mut text = IntText::new();
-            let member = member.bytes(&mut text);
-            if options.matches(member) {
-                found.push((member.to_vec(), score));
-            }
-        });
-        (next, met)
-    });
-    reply.array(2);
-    reply.bulk(cursor.to_string().as_bytes());
-    reply.array(2 * found.len());
-    for (member, score) in found {
-        reply.bulk(&member);
-        reply.bulk(&format_f64(score));
-    }
-    Ok(())
+fn zscan(ctx: &mut Context<'_, '_>, args: [&[u8]; 2], options: Rest<'_>) -> Done {
+    sweep::reply(ctx, args, options, |set: &SortedSet, cursor, found| {
+        set.scan(cursor, |member, score| found.visited(member, || Some(format_f64(score).to_vec())))
+    })
 }

@@ -51,14 +51,14 @@ pub(super) struct Terms {
 }
 
 /// Where a program runs, and what ends it there.
-pub(super) enum Place<'r> {
+pub(super) enum RunsOn<'r> {
     /// On a worker, until this time of the kernel's clock.
     Worker { until_nanos: u64 },
     /// On a thread that it may occupy, until it is killed, or for this long.
     Apart { run: &'r Arc<Run>, time_limit: Option<Duration> },
 }
 
-impl<'r> Place<'r> {
+impl<'r> RunsOn<'r> {
     /// On a worker that has so much time.
     pub(super) fn worker(kernel: &Kernel, time: Duration) -> Self {
         Self::Worker { until_nanos: (kernel.nanos)() + time.as_nanos() as u64 }
@@ -78,60 +78,41 @@ impl<'r> Place<'r> {
 
 /// What one run of a program reaches.
 pub(super) struct ProgramHost<'h, 'k> {
-    kernel: &'k Kernel,
-    caller: &'h mut Caller,
-    locks: &'h mut ShardLocks<'k>,
-    counters: &'k Counters,
-    now_ms: i64,
-    buffers: &'h mut Buffers,
-    place: Place<'h>,
-    terms: Terms,
-    outbox: &'h mut Outbox,
+    pub(super) kernel: &'k Kernel,
+    pub(super) caller: &'h mut Caller,
+    pub(super) locks: &'h mut ShardLocks<'k>,
+    pub(super) counters: &'k Counters,
+    pub(super) now_ms: i64,
+    pub(super) buffers: &'h mut Buffers,
+    pub(super) runs_on: RunsOn<'h>,
+    pub(super) terms: Terms,
+    pub(super) outbox: &'h mut Outbox,
+    pub(super) progress: Progress<'k>,
+}
+
+/// How far a run has come.
+pub(super) struct Progress<'k> {
     meter: Meter<'k>,
     /// Calls until the next look at the clock.
     calls_left: u32,
     has_written: bool,
 }
 
-impl<'h, 'k> ProgramHost<'h, 'k> {
-    #[expect(clippy::too_many_arguments, reason = "all that a run has been found out of")]
-    pub(super) fn new(
-        kernel: &'k Kernel,
-        caller: &'h mut Caller,
-        locks: &'h mut ShardLocks<'k>,
-        counters: &'k Counters,
-        now_ms: i64,
-        buffers: &'h mut Buffers,
-        place: Place<'h>,
-        terms: Terms,
-        outbox: &'h mut Outbox,
-    ) -> Self {
+impl<'k> Progress<'k> {
+    pub(super) fn start(kernel: &'k Kernel, counters: &'k Counters) -> Self {
         let meter = Meter::start(kernel, counters);
-        let calls_left = CALLS_PER_LOOK;
-        let has_written = false;
-        Self {
-            kernel,
-            caller,
-            locks,
-            counters,
-            now_ms,
-            buffers,
-            place,
-            terms,
-            outbox,
-            meter,
-            calls_left,
-            has_written,
-        }
+        Self { meter, calls_left: CALLS_PER_LOOK, has_written: false }
     }
+}
 
+impl<'k> ProgramHost<'_, 'k> {
     /// Accounts for the calls. Whether one of them may have written, so that there is an undo log.
     pub(super) fn finish(&mut self) -> bool {
         let words = &self.buffers.last_words;
-        self.meter.finish(&self.caller.client, || {
+        self.progress.meter.finish(&self.caller.client, || {
             slowlog::shorten(&self.kernel.commands, words.as_args())
         });
-        self.has_written
+        self.progress.has_written
     }
 
     /// The command of a call that may be made. What it refuses is what Redis refuses, in its order.
@@ -157,7 +138,8 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
             return refused(READ_ONLY);
         }
         // A program that has written goes on.
-        let is_gated = !self.has_written && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
+        let is_gated =
+            !self.progress.has_written && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
         match is_gated.then(|| self.closed_to(flags)).flatten() {
             Some(error) => refused(error),
             None => Ok(command),
@@ -198,19 +180,19 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
                 return Ok(());
             }
         };
-        let (meter, client) = (&mut self.meter, &self.caller.client);
+        let (meter, client) = (&mut self.progress.meter, &self.caller.client);
         let last = &self.buffers.last_words;
         let timing = meter
             .begin(command, client, || slowlog::shorten(&self.kernel.commands, last.as_args()));
         if let Err(stop) = self.run(command, args, proto) {
-            self.meter.take_back(timing);
+            self.progress.meter.take_back(timing);
             return Err(stop);
         }
         if !command.is_data_only {
-            self.meter.look_again();
+            self.progress.meter.look_again();
             self.locks.look_for_event_classes();
         }
-        self.meter.end(timing, command, &self.caller.client, || {
+        self.progress.meter.end(timing, command, &self.caller.client, || {
             slowlog::shorten(&self.kernel.commands, args)
         });
         if self.kernel.clients.has_monitors() && !command.spec.flags.contains(Flags::ADMIN) {
@@ -240,19 +222,19 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
             command,
             counters,
             now_ms: self.now_ms,
-            mode: Mode::of_calls(self.place.is_worker()),
+            mode: Mode::of_calls(self.runs_on.is_worker()),
             large: None,
             hashed: hashed.as_slice(),
         };
         if !is_covered || (hashed.is_none() && !ctx.covers()) {
             return Err(Stop::Undeclared);
         }
-        if self.place.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
+        if self.runs_on.is_worker() && kernel.keyspace.has_spilled() && needs_disk(&mut ctx) {
             return Err(Stop::Long);
         }
-        if !self.has_written && may_change(command) {
+        if !self.progress.has_written && may_change(command) {
             ctx.guard.begin_undo(usize::MAX);
-            self.has_written = true;
+            self.progress.has_written = true;
         }
         if let Err(error) = ctx.enter() {
             if error.interrupt().is_some() {
@@ -268,7 +250,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     fn publish(&mut self, kind: Kind, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
         let (channel, message) = (args.at(1), args.at(2));
         let pubsub = &self.kernel.pubsub;
-        if self.place.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
+        if self.runs_on.is_worker() && pubsub.weight_of_patterns(channel, WEIGHT_MAX) > WEIGHT_MAX {
             return Err(Stop::Long);
         }
         self.outbox.publish(kind, channel, message);
@@ -316,9 +298,9 @@ fn write_error(output: &mut Output, error: &CommandError, proto: Proto) {
 
 impl Host for ProgramHost<'_, '_> {
     fn call(&mut self, words: &[&[u8]], proto: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
-        self.calls_left -= 1;
-        if self.calls_left == 0 {
-            self.calls_left = CALLS_PER_LOOK;
+        self.progress.calls_left -= 1;
+        if self.progress.calls_left == 0 {
+            self.progress.calls_left = CALLS_PER_LOOK;
             self.look()?;
         }
         let mut copy = std::mem::take(&mut self.buffers.words);
@@ -340,19 +322,19 @@ impl Host for ProgramHost<'_, '_> {
     #[inline]
     fn look(&mut self) -> Result<(), Stop> {
         self.check_memory()?;
-        match self.place {
-            Place::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
+        match self.runs_on {
+            RunsOn::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
                 Err(Stop::Long)
             }
-            Place::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
-            Place::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
+            RunsOn::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
+            RunsOn::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
                 Err(Stop::TimeLimit)
             }
-            Place::Apart { run, .. } => {
+            RunsOn::Apart { run, .. } => {
                 self.kernel.turn_away_from_programs(run, self.counters);
                 Ok(())
             }
-            Place::Worker { .. } => Ok(()),
+            RunsOn::Worker { .. } => Ok(()),
         }
     }
 

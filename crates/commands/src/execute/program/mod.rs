@@ -28,7 +28,7 @@ use tierce_keyspace::{KeyHash, Origin, Policy, ShardLocks, Source};
 use tierce_lua::{Failure, Flags as ProgramFlags, Library, Outcome, Script, Stop};
 use tierce_wire::resp::Encoder;
 
-use self::host::{Place, ProgramHost, Terms};
+use self::host::{ProgramHost, Progress, RunsOn, Terms};
 use self::outbox::Outbox;
 use super::{Context, Mode};
 use crate::command::{Done, Flags};
@@ -290,11 +290,11 @@ impl<'k> Context<'_, 'k> {
             let words = slowlog::shorten(&self.kernel.commands, self.call.args());
             scripts.running.begin(Run::new(program.kind(), program.name(), words, held()))
         });
-        let place = match &ticket {
-            Some(ticket) => Place::apart(self.kernel, ticket.run()),
-            None => Place::worker(self.kernel, WORKER_TIME),
+        let runs_on = match &ticket {
+            Some(ticket) => RunsOn::apart(self.kernel, ticket.run()),
+            None => RunsOn::worker(self.kernel, WORKER_TIME),
         };
-        let (outcome, effects) = self.run_on_machine(program, call, terms, place);
+        let (outcome, effects) = self.run_on_machine(program, call, terms, runs_on);
         if let Some(ticket) = &ticket
             && program.history.is_long()
             && ticket.run().elapsed() < WORKER_TIME
@@ -310,7 +310,7 @@ impl<'k> Context<'_, 'k> {
         program: &Program<'_>,
         call: &tierce_lua::Call<'_>,
         terms: Terms,
-        place: Place<'_>,
+        runs_on: RunsOn<'_>,
     ) -> (Outcome, Effects) {
         let (db, origin) = (self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
@@ -323,17 +323,18 @@ impl<'k> Context<'_, 'k> {
         let outcome = Workspace::with(kernel, |workspace| {
             let (machine, buffers) = workspace.parts();
             machine.set_memory_limit(terms.memory_limit);
-            let mut host = ProgramHost::new(
+            let mut host = ProgramHost {
                 kernel,
                 caller,
-                guard.locks,
+                locks: guard.locks,
                 counters,
-                *now_ms,
+                now_ms: *now_ms,
                 buffers,
-                place,
+                runs_on,
                 terms,
-                &mut outbox,
-            );
+                outbox: &mut outbox,
+                progress: Progress::start(kernel, counters),
+            };
             let out = reply.parts().0.buffer();
             let begin = out.len();
             let outcome = match program.code {

@@ -1,0 +1,152 @@
+//! Random commands on keys of all types.
+
+use tierce_harness::Random;
+
+/// A command: what is in braces is drawn. Names of keys say of which type they mostly are.
+const COMMANDS: &[&str] = &[
+    "SET {t} {v}", "SET {t} {v} PX {ttl}", "SET {t} {v} KEEPTTL", "SETEX {t} 100 {v}", "SET {t} {n}", "MSET {t} {v} {t} {v}",
+    "APPEND {t} {v}", "SETRANGE {t} {n} {v}", "SETBIT {t} {n} 1", "INCRBY {t} {n}", "INCRBYFLOAT {t} {f}",
+    "GETDEL {t}", "GETEX {t} PX {ttl}", "GETEX {t} PERSIST", "PFADD {p} {v} {v} {v}", "PFMERGE {p} {p} {p}",
+    "BITOP XOR {t} {t} {t}", "BITFIELD {t} SET u8 {n} {n}",
+    "DEL {k}", "UNLINK {k} {k}", "RENAME {k} {k}", "RENAME {l} {l}", "RENAMENX {x} {x}", "COPY {k} {k} REPLACE",
+    "COPY {x} {x} REPLACE", "COPY {h} {h} DB {d} REPLACE", "MOVE {k} {d}", "EXPIRE {k} 1000", "PEXPIRE {k} {ttl}",
+    "PERSIST {k}", "EXPIREAT {k} 1", "GET {t}", "SELECT {d}", "SWAPDB {d} {d}", "SORT {l} ALPHA STORE {l}",
+    "LPUSH {l} {v} {v} {v}", "RPUSH {l} {v} {v} {v}", "LPUSH {l} {v}", "RPUSH {l} {v}", "RPUSHX {l} {v}", "LPOP {l}",
+    "RPOP {l}", "LPOP {l} {n}", "RPOP {l} {n}", "LSET {l} {i} {v}", "LINSERT {l} BEFORE {v} {v}", "LINSERT {l} AFTER {v} {v}",
+    "LREM {l} {i} {v}", "LREM {l} 0 {v}", "LTRIM {l} {i} {i}", "LTRIM {l} 1 -2", "LMOVE {l} {l} LEFT RIGHT",
+    "LMOVE {l} {l} RIGHT LEFT", "RPOPLPUSH {l} {l}", "LMPOP 2 {l} {l} RIGHT COUNT 2",
+    "SADD {s} {v} {v} {n}", "SADD {s} {n} {n}", "SREM {s} {v} {n}", "SPOP {s}", "SPOP {s} {n}", "SMOVE {s} {s} {n}",
+    "SUNIONSTORE {s} {s} {s}", "SDIFFSTORE {s} {s} {s}", "SINTERSTORE {s} {s}",
+    "ZADD {z} {f} {v} {f} {v}", "ZADD {z} XX {f} {v}", "ZINCRBY {z} {f} {v}", "ZREM {z} {v} {v}", "ZPOPMIN {z}",
+    "ZPOPMAX {z} 2", "ZREMRANGEBYRANK {z} 0 1", "ZREMRANGEBYSCORE {z} ({f} {f}", "ZUNIONSTORE {z} 2 {z} {z}",
+    "ZRANGESTORE {z} {z} 0 -2", "ZDIFFSTORE {z} 2 {z} {z}", "GEOADD {z} 13.4 52.5 {v}",
+    "HSET {h} {v} {v} {v} {v}", "HSET {h} {n} {v}", "HSETNX {h} {v} {v}", "HDEL {h} {v} {n}", "HINCRBY {h} {n} {n}",
+    "HINCRBYFLOAT {h} {n} {f}", "HPEXPIRE {h} {ttl} FIELDS 2 {n} {n}", "HEXPIRE {h} 1000 FIELDS 1 {n}",
+    "HPERSIST {h} FIELDS 1 {n}",
+    "XADD {x} {next} {v} {v}", "XADD {x} {next} {v} {v} {n} {n}", "XADD {x} * {v} {v}", "XADD {x} {next} {v} {v}",
+    "XADD {x} MAXLEN 5 {next} {v} {v}", "XADD {x} MINID {id} {next} {v} {v}", "XADD {x} NOMKSTREAM {next} {v} {v}",
+    "XDEL {x} {id} {id}", "XTRIM {x} MAXLEN {n}", "XTRIM {x} MINID {id}", "XSETID {x} {next}",
+    "XSETID {x} {next} ENTRIESADDED 1000 MAXDELETEDID {id}", "XGROUP CREATE {x} {g} 0 MKSTREAM",
+    "XGROUP CREATE {x} {g} $ MKSTREAM", "XGROUP CREATE {x} {g} {id} MKSTREAM ENTRIESREAD {n}", "XGROUP DESTROY {x} {g}",
+    "XGROUP SETID {x} {g} {id}", "XGROUP SETID {x} {g} $ ENTRIESREAD {n}", "XGROUP CREATECONSUMER {x} {g} {c}",
+    "XGROUP DELCONSUMER {x} {g} {c}", "XREADGROUP GROUP {g} {c} COUNT 3 STREAMS {x} >",
+    "XREADGROUP GROUP {g} {c} STREAMS {x} >", "XREADGROUP GROUP {g} {c} COUNT 3 NOACK STREAMS {x} >",
+    "XREADGROUP GROUP {g} {c} STREAMS {x} 0", "XACK {x} {g} {id} {id}", "XCLAIM {x} {g} {c} 0 {id} {id}",
+    "XCLAIM {x} {g} {c} 0 {id} {id} FORCE JUSTID", "XCLAIM {x} {g} {c} 0 {id} RETRYCOUNT 7 LASTID {id} FORCE",
+    "XAUTOCLAIM {x} {g} {c} 0 0 COUNT 3",
+    "EVAL {script} 2 {k} {t}", "FUNCTION LOAD REPLACE {library}", "FUNCTION DELETE lib{n}", "SCRIPT REGISTER {n} {script}",
+    "SCRIPT UNREGISTER {n}",
+];
+
+/// Seldom, as they leave little.
+const SWEEPING: &[&str] = &["FLUSHDB", "FLUSHALL", "FUNCTION FLUSH", "SWAPDB {d} {d}"];
+
+const SCRIPTS: &[&str] = &[
+    "redis.call('DEL', KEYS[1]) redis.call('RPUSH', KEYS[1], 1, 2) redis.call('SET', KEYS[2], 'script')",
+    "redis.call('INCRBYFLOAT', KEYS[2], '0.25') return redis.call('TYPE', KEYS[1])",
+    "redis.call('DEL', KEYS[1]) redis.call('XADD', KEYS[1], '7000000000000-1', 'a', 'b') \
+     redis.call('XGROUP', 'CREATE', KEYS[1], 'g0', '0') \
+     redis.call('XREADGROUP', 'GROUP', 'g0', 'c0', 'STREAMS', KEYS[1], '>') \
+     redis.call('XDEL', KEYS[1], '7000000000000-1') redis.call('XADD', KEYS[1], '*', 'c', 'd')",
+];
+
+const FLOATS: &[&str] =
+    &["0", "-0.0", "1", "-2.5", "3.14159", "1e300", "inf", "-inf", "0.1", "5e-324", "1.7976931348623157e308", "1e17"];
+
+/// Draws commands.
+pub struct History {
+    pub random: Random,
+    entries: u64,
+}
+
+impl History {
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), entries: 0 }
+    }
+
+    /// Commands that are executed one behind the other: mostly one, sometimes a transaction.
+    pub fn next(&mut self) -> Vec<Vec<Vec<u8>>> {
+        if !self.random.one_in(8) {
+            return vec![self.command()];
+        }
+        let many = 1 + self.random.below(6);
+        let transaction = (0..many).map(|_| self.command());
+        let mut all: Vec<_> = transaction.collect();
+        all.insert(0, vec![b"MULTI".to_vec()]);
+        all.push(vec![b"EXEC".to_vec()]);
+        all
+    }
+
+    fn command(&mut self) -> Vec<Vec<u8>> {
+        let templates = if self.random.one_in(150) { SWEEPING } else { COMMANDS };
+        let template = self.random.pick(templates);
+        template.split(' ').map(|word| self.word(word)).collect()
+    }
+
+    fn word(&mut self, word: &str) -> Vec<u8> {
+        let Some((before, rest)) = word.split_once('{') else { return word.into() };
+        let (name, _) = rest.split_once('}').expect("a brace is closed");
+        let mut bytes = before.as_bytes().to_vec();
+        bytes.extend(self.value(name));
+        bytes
+    }
+
+    fn value(&mut self, name: &str) -> Vec<u8> {
+        let random = &mut self.random;
+        let number = |random: &mut Random| random.below(12).to_string().into_bytes();
+        match name {
+            "k" => {
+                let kind = random.pick(&["t", "p", "l", "s", "z", "h", "x"]);
+                key(kind, random)
+            }
+            "v" => value(random),
+            "n" | "i" if name == "n" || random.one_in(2) => number(random),
+            "i" => format!("-{}", 1 + random.below(12)).into_bytes(),
+            "f" => random.pick(FLOATS).into(),
+            "d" => random.below(3).to_string().into_bytes(),
+            "g" => format!("g{}", random.below(3)).into_bytes(),
+            "c" => format!("c{}", random.below(3)).into_bytes(),
+            // Over at once, soon, or when everything is.
+            "ttl" => random.pick(&["1", "3000", "86400000"]).into(),
+            "next" => {
+                self.entries += 1;
+                format!("{}-{}", self.entries / 3 + 1, self.entries % 3).into_bytes()
+            }
+            "id" => {
+                let entry = self.entries.saturating_sub(self.random.u64_below(20));
+                format!("{}-{}", entry / 3 + 1, entry % 3).into_bytes()
+            }
+            "script" => random.pick(SCRIPTS).into(),
+            "library" => {
+                let number = random.below(12);
+                let text = format!(
+                    "#!lua name=lib{number}\nredis.register_function('f{number}', function() return {} end)",
+                    random.below(100)
+                );
+                text.into_bytes()
+            }
+            kind => key(kind, random),
+        }
+    }
+}
+
+/// One of a few keys of a type, one of which is not a text.
+fn key(kind: &str, random: &mut Random) -> Vec<u8> {
+    let mut key = kind.as_bytes().to_vec();
+    match random.below(4) {
+        0 => key.extend(b"\0\r\n\xff"),
+        number => key.push(b'0' + number as u8),
+    }
+    key
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    match random.below(8) {
+        0 => random.bytes(20),
+        1 => vec![b'x'; 100 + random.below(200)],
+        2 => b"\r\n*1".to_vec(),
+        3 => b"-9223372036854775808".to_vec(),
+        4 => Vec::new(),
+        _ => format!("value {}", random.below(10)).into_bytes(),
+    }
+}

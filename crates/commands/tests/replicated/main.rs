@@ -1,0 +1,67 @@
+//! What a primary changes, a replica has as well that executes the translated records.
+//!
+//! `TIERCE_TEST_REDIS` names a redis-server that is a replica here, too: see `scripts/replication-differential`.
+
+mod contents;
+mod history;
+mod sides;
+
+use tierce_keyspace::log::Sizes;
+use tierce_replication::translate::Dialect;
+
+use contents::{Detail, contents};
+use history::History;
+use sides::{Primary, Redis, Side, Store};
+
+/// Commands between two comparisons.
+const BETWEEN: usize = 60;
+
+/// Runs a random history on a primary, and its translation on a replica.
+fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: &mut impl Side) {
+    let mut history = History::new(seed);
+    let piece_len = 1 << (5 + history.random.below(16));
+    let mut primary = Primary::new(dialect, Sizes { piece_len, ..Sizes::default() });
+    let mut log: Vec<String> = Vec::new();
+    for step in 1..=commands {
+        if history.random.one_in(20) {
+            primary.store.now_ms += [1, 1000, 5000][history.random.below(3)];
+        }
+        for command in history.next() {
+            log.push(command.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" "));
+            primary.store.call(&command);
+        }
+        if step % BETWEEN == 0 || step == commands {
+            let expected = contents(detail, &mut |args| primary.store.ask(args));
+            let (stream, lines) = primary.stream();
+            replica.feed(&stream, primary.store.now_ms);
+            let found = contents(detail, &mut |args| replica.ask(args));
+            if let Some((expected, found)) = expected.iter().zip(&found).find(|(a, b)| a != b) {
+                let from = log.len().saturating_sub(3 * BETWEEN);
+                panic!(
+                    "seed {seed}: the primary has\n{expected}\nthe replica has\n{found}\nafter\n{}\nas\n{}",
+                    log[from..].join("\n"),
+                    lines.join("\n")
+                );
+            }
+            assert_eq!(expected.len(), found.len(), "seed {seed}: {expected:#?}\n{found:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_replica_has_what_random_commands_have_left() {
+    for seed in 0..24 {
+        check(seed, 600, Dialect::Tierce, Detail::Everything, &mut Store::replica());
+    }
+}
+
+#[test]
+fn redis_has_what_random_commands_have_left() {
+    let Ok(program) = std::env::var("TIERCE_TEST_REDIS") else { return };
+    let mut redis = Redis::start(&program);
+    let seeds = std::env::var("TIERCE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    for seed in 0..seeds.unwrap_or(10) {
+        redis.clear();
+        check(seed, 600, redis.dialect(), Detail::OfRedis, &mut redis);
+    }
+}

@@ -1,0 +1,200 @@
+//! A primary, and those who follow it.
+
+use std::mem;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tierce_commands::caller::Caller;
+use tierce_commands::clients::{Client, Origin as Peer};
+use tierce_commands::execute;
+use tierce_commands::kernel::Kernel;
+use tierce_config::{Config, LogLevel, Settings};
+use tierce_engine::{Engine, durability::Durability, log::Log};
+use tierce_harness::{Connection, Launch, Reply, Server};
+use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
+use tierce_keyspace::{Keyspace, Options};
+use tierce_output::Output;
+use tierce_replication::translate::{self, Dialect, Translator};
+use tierce_wire::resp::OwnedArgs;
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Who follows a primary.
+pub trait Side {
+    /// Executes a stream of commands; none may fail.
+    fn feed(&mut self, stream: &[u8], now_ms: i64);
+
+    /// The reply to a command.
+    fn ask(&mut self, args: &[&[u8]]) -> Reply;
+}
+
+/// A kernel, and one who calls its commands.
+pub struct Store {
+    kernel: Kernel,
+    caller: Caller,
+    pub now_ms: i64,
+}
+
+impl Store {
+    fn new(options: Options) -> Self {
+        let keyspace = Arc::new(Keyspace::new(options).expect("sound options"));
+        let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
+        let config = Arc::new(Config::new(Settings::default()));
+        let engine = Engine::new(config, keyspace, Durability::without_log(), log);
+        let kernel = Kernel::new(Arc::new(engine), tierce_commands::table(), 1);
+        // So far ahead that no deadline comes for Redis before it has come here.
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        let now_ms = since_1970.as_millis() as i64 + DAY_MS;
+        let caller = Caller::new(Arc::new(Client::new(Peer::default(), now_ms)), true);
+        Self { kernel, caller, now_ms }
+    }
+
+    /// One where keys go when its primary says so.
+    pub fn replica() -> Self {
+        let store = Self::new(Options::default());
+        store.kernel.keyspace.set_following(true);
+        store
+    }
+
+    pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Reply {
+        let mut args = OwnedArgs::new();
+        command.iter().for_each(|arg| args.push(arg.as_ref()).expect("a short command"));
+        let mut output = Output::new();
+        match execute::resolve(&self.kernel, args.as_args()) {
+            Ok(spec) => {
+                self.kernel.run(spec, &mut self.caller, args.as_args(), &mut output, self.now_ms);
+            }
+            Err(_) => return Reply::Error("no such command".into()),
+        }
+        Reply::decode(output.buffer()).expect("a reply").0
+    }
+
+    pub fn ask(&mut self, args: &[&[u8]]) -> Reply {
+        self.call(args)
+    }
+}
+
+impl Side for Store {
+    fn feed(&mut self, stream: &[u8], now_ms: i64) {
+        self.now_ms = now_ms;
+        execute_all(stream, |command| self.call(command));
+    }
+
+    fn ask(&mut self, args: &[&[u8]]) -> Reply {
+        self.call(args)
+    }
+}
+
+/// A store with a translator behind it.
+pub struct Primary {
+    pub store: Store,
+    records: Arc<Records>,
+    translator: Translator,
+}
+
+#[derive(Default)]
+struct Records(Mutex<Vec<Vec<u8>>>);
+
+impl LogSink for Records {
+    fn append(&self, record: &[u8], kind: RecordKind) {
+        assert_eq!(kind, RecordKind::Change);
+        self.0.lock().expect("no test panics here").push(record.to_vec());
+    }
+}
+
+impl Primary {
+    pub fn new(dialect: Dialect, log_sizes: Sizes) -> Self {
+        let records = Arc::<Records>::default();
+        let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
+        let store = Store::new(Options { log, log_sizes, ..Options::default() });
+        store.kernel.keyspace.begin_following();
+        let mut options = translate::Options::default();
+        options.dialect = dialect;
+        Self { store, records, translator: Translator::new(options) }
+    }
+
+    /// What has changed since the last call, as commands, and these as lines.
+    pub fn stream(&mut self) -> (Vec<u8>, Vec<String>) {
+        let records = mem::take(&mut *self.records.0.lock().expect("no test panics here"));
+        let mut stream = Vec::new();
+        for record in records {
+            self.translator.record(&record, &mut stream).expect("a record");
+        }
+        let lines = commands(&stream).iter().map(|command| line(command)).collect();
+        (stream, lines)
+    }
+}
+
+/// A redis-server, which gets the commands as those of a client.
+pub struct Redis {
+    connection: Connection,
+    dialect: Dialect,
+    _server: Server,
+}
+
+impl Redis {
+    pub fn start(program: &str) -> Self {
+        let server = Launch::new(program).start();
+        let mut connection = server.connect();
+        let info = connection.ask("INFO server").text().to_owned();
+        let version = info.split("redis_version:").nth(1).expect("a version");
+        let dialect = match version.split('.').next() {
+            Some("6") => Dialect::Redis6_2,
+            _ => Dialect::Redis7_0,
+        };
+        Self { connection, dialect, _server: server }
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    pub fn clear(&mut self) {
+        self.connection.check("FLUSHALL", "+OK");
+        self.connection.check("FUNCTION FLUSH", "+OK");
+    }
+}
+
+impl Side for Redis {
+    fn feed(&mut self, stream: &[u8], _now_ms: i64) {
+        execute_all(stream, |command| self.connection.call(command));
+    }
+
+    fn ask(&mut self, args: &[&[u8]]) -> Reply {
+        self.connection.call(args)
+    }
+}
+
+/// Executes a stream of commands, of which none may fail.
+fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
+    let mut before = Vec::new();
+    for command in commands(stream) {
+        before.push(line(&command));
+        let reply = execute(&command);
+        let shown = &before[before.len().saturating_sub(40)..];
+        assert!(!has_error(&reply), "{reply} to the last of\n{}", shown.join("\n"));
+    }
+}
+
+/// The commands of a stream.
+fn commands(mut stream: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = Vec::new();
+    while !stream.is_empty() {
+        let (command, len) = Reply::decode(stream).expect("a whole command");
+        commands.push(command.items().iter().map(|arg| arg.bytes().to_vec()).collect());
+        stream = &stream[len..];
+    }
+    commands
+}
+
+fn line(command: &[Vec<u8>]) -> String {
+    command.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn has_error(reply: &Reply) -> bool {
+    match reply {
+        Reply::Error(_) => true,
+        Reply::Array(items) => items.iter().any(has_error),
+        _ => false,
+    }
+}
