@@ -397,6 +397,25 @@ fn assert_same(one: &mut Connection, other: &mut Connection) {
 }
 
 #[test]
+fn a_server_that_comes_back_knows_which_database_was_selected() {
+    let server = primary();
+    let mut c = server.connect();
+    let replica = launch().with("replicaof", &format!("127.0.0.1 {}", server.port())).start();
+    let mut r = replica.connect();
+    c.check("SELECT 3", "+OK");
+    r.check("SELECT 3", "+OK");
+    c.check("SET a 1", "+OK");
+    wait_until("it follows", || c.ask("WAIT 1 100").int() == 1);
+    c.check("CLIENT KILL TYPE replica", ":1");
+    c.check("SET b 1", "+OK");
+    wait_until("it has come back", || c.ask("WAIT 1 100").int() == 1);
+    assert_same(&mut c, &mut r);
+    r.check("DBSIZE", ":2");
+    let log = replica.output() + &replica.errors();
+    assert!(log.contains("The stream goes on"), "{log}");
+}
+
+#[test]
 fn two_servers_have_the_same_contents_after_random_writes() {
     for appendonly in ["yes", "no"] {
         let server =

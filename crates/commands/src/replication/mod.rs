@@ -20,5 +20,5 @@ pub mod role;
 
 pub use confirmations::{Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
-pub use primary::{Accepted, Begun, Primary};
+pub use primary::{Accepted, Begun, Primary, Syncs};
 pub use replica::{Asked, Began, Facts, Place, Replica, Took};

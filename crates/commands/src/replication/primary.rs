@@ -28,6 +28,17 @@ pub enum Begun {
     Alone(u64),
 }
 
+/// What became of replicas that have asked, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Syncs {
+    /// They get a full copy.
+    pub full: u64,
+    /// They get the rest of the stream.
+    pub rest: u64,
+    /// They wanted the rest, and get a full copy.
+    pub rest_refused: u64,
+}
+
 /// The stream and its followers.
 pub struct Primary {
     /// The bytes of the stream.
@@ -48,6 +59,7 @@ struct State {
     /// Changes go into the stream.
     is_active: bool,
     replicas: Vec<Arc<Replica>>,
+    syncs: Syncs,
     /// When the last replica has gone, in Unix milliseconds; of no meaning while there are replicas.
     alone_since_ms: i64,
     ends: bool,
@@ -67,6 +79,7 @@ impl Primary {
             identity: Identity::new(random_id()),
             is_active: false,
             replicas: Vec::new(),
+            syncs: Syncs::default(),
             alone_since_ms: 0,
             ends: false,
             copies: 0,
@@ -144,10 +157,13 @@ impl Primary {
             Ok((offset, reader)) => {
                 let _ = replica.acknowledge(offset, now_ms);
                 replica.turn_to(Place::Streams(reader));
+                state.syncs.rest += 1;
                 Accepted::Rest(state.identity.id)
             }
             Err(refusal) => {
                 replica.turn_to(Place::Waits { asked, is_due: false });
+                state.syncs.full += 1;
+                state.syncs.rest_refused += u64::from(refusal != Refusal::Asked);
                 Accepted::Copy(refusal)
             }
         };
@@ -167,6 +183,12 @@ impl Primary {
         drop(state);
         replica.turn_to(Place::Ended);
         self.work.notify_all();
+    }
+
+    /// What became of those that have asked.
+    #[must_use]
+    pub fn syncs(&self) -> Syncs {
+        self.state.lock().syncs
     }
 
     /// All that follow.

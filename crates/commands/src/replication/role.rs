@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
 /// Clients must not change data.
@@ -73,7 +74,7 @@ pub struct Following {
     /// What is known of the stream; `None` before the first full copy.
     pub place: Option<Place>,
     /// The database that the stream has selected there.
-    pub db: usize,
+    pub db: DbIndex,
     /// Bytes of the stream that have arrived, of which some may not be applied yet.
     pub read_offset: u64,
     /// When something last arrived, in Unix milliseconds.
@@ -140,8 +141,9 @@ impl Role {
         }
         state.number += 1;
         let number = state.number;
-        let place = state.following.as_ref().and_then(|following| following.place);
-        let db = state.following.as_ref().map_or(0, |following| following.db);
+        let known = state.following.as_ref();
+        let place = known.and_then(|following| following.place);
+        let db = known.map_or(DbIndex::ZERO, |following| following.db);
         state.following = primary.map(|primary| Following {
             primary,
             link: LinkState::Connect,

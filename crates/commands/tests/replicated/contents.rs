@@ -24,7 +24,9 @@ pub fn contents(detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -> Vec<
             }
             let deadline = ask(&[b"PEXPIRETIME", &key]);
             let head = format!("{} {} {kind} {deadline}", db.escape_ascii(), key.escape_ascii());
-            lines.extend(value(&kind, &key, detail, ask).into_iter().map(|part| format!("{head} {part}")));
+            lines.extend(
+                value(&kind, &key, detail, ask).into_iter().map(|part| format!("{head} {part}")),
+            );
         }
     }
     lines.extend(sorted_lines(&ask(&[b"FUNCTION", b"LIST", b"WITHCODE"])));
@@ -85,7 +87,11 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
     for group in ask(&[b"XINFO", b"GROUPS", key]).items() {
         let name = group.field("name").bytes().to_vec();
         let known = ["consumers", "pending", "last-delivered-id", "entries-read", "lag"];
-        lines.push(format!("{} {:?}", name.escape_ascii(), known.map(|fact| group.field(fact).to_string())));
+        lines.push(format!(
+            "{} {:?}",
+            name.escape_ascii(),
+            known.map(|fact| group.field(fact).to_string())
+        ));
         for consumer in ask(&[b"XINFO", b"CONSUMERS", key, &name]).items() {
             let known = ["name", "pending"].map(|fact| consumer.field(fact).to_string());
             lines.push(format!("{} {known:?}", name.escape_ascii()));

@@ -27,7 +27,13 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
             primary.store.now_ms += [1, 1000, 5000][history.random.below(3)];
         }
         for command in history.next() {
-            log.push(command.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" "));
+            log.push(
+                command
+                    .iter()
+                    .map(|arg| arg.escape_ascii().to_string())
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
             primary.store.call(&command);
         }
         if step % BETWEEN == 0 || step == commands {

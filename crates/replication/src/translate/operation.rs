@@ -183,7 +183,9 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
             _ => Err(OTHER_TYPE),
         });
         match &mut self.begun {
-            Some(begun) => begun.stream.get_or_insert_with(new).edits(edits, is_whole, self.commands),
+            Some(begun) => {
+                begun.stream.get_or_insert_with(new).edits(edits, is_whole, self.commands)
+            }
             None => new().edits(edits, is_whole, self.commands),
         }
     }

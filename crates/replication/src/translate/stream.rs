@@ -1,8 +1,8 @@
 //! Edits of streams as commands.
 
 use tierce_collections::stream::{State, StreamId};
-use tierce_keyspace::{Delivery, StreamFields};
 use tierce_keyspace::log::StreamEdit;
+use tierce_keyspace::{Delivery, StreamFields};
 
 use super::Dialect;
 use super::commands::{Arg, Commands, push};
@@ -47,8 +47,7 @@ const NOTHING: State =
 impl<'a> StreamCommands<'a> {
     /// With `is_whole` the first edits begin the stream anew, which is not there.
     pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
-        let rebuild =
-            Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
+        let rebuild = Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
         Self { key, dialect, rebuild: is_whole.then_some(rebuild), claimed: None }
     }
 
@@ -159,7 +158,8 @@ impl<'a> StreamCommands<'a> {
             StreamEdit::Delete(id) => push!(commands, "XDEL", key, id),
             StreamEdit::Through(id) => trim(key, id, commands),
             StreamEdit::Group { name, last_delivered, entries_read, is_new } => {
-                let mut args = ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
+                let mut args =
+                    ["XGROUP", if is_new { "CREATE" } else { "SETID" }].map(Arg::from).to_vec();
                 args.extend([Arg::from(key), Arg::from(name), Arg::from(last_delivered)]);
                 args.extend(is_new.then_some(Arg::from("MKSTREAM")));
                 if let Some(read) = entries_read.filter(|_| self.dialect >= Dialect::Redis7_0) {

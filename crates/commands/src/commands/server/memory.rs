@@ -146,7 +146,7 @@ fn stats(ctx: &mut Context<'_, '_>) -> Done {
         ("peak.allocated", int(report.peak)),
         ("total.allocated", int(report.used())),
         ("startup.allocated", int(report.startup)),
-        ("replication.backlog", int(0)),
+        ("replication.backlog", int(ctx.kernel.primary.backlog.memory_bytes())),
         ("clients.slaves", int(0)),
         ("clients.normal", int(report.clients)),
         ("clients.messages", int(report.messages)),

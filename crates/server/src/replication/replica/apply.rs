@@ -22,6 +22,8 @@ pub(super) struct Applier<'s> {
     caller: Caller,
     output: Output,
     place: Option<Place>,
+    /// The database that was selected there.
+    db: DbIndex,
     errors: u64,
 }
 
@@ -35,32 +37,28 @@ pub(super) enum Applied {
 }
 
 impl<'s> Applier<'s> {
-    /// One that has no place yet, and begins in this database: a stream says only when it selects another one.
-    pub(super) fn new(server: &'s Server, db: usize) -> Self {
+    /// One that has no place yet.
+    pub(super) fn new(server: &'s Server) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
-        let mut caller = Caller::new(Arc::new(client), true);
-        caller.db = server.keyspace.db_index(db).unwrap_or(DbIndex::ZERO);
-        Self { server, caller, output: Output::new(), place: None, errors: 0 }
+        let caller = Caller::new(Arc::new(client), true);
+        let db = DbIndex::ZERO;
+        Self { server, caller, output: Output::new(), place: None, db, errors: 0 }
     }
 
-    /// One that begins at this place.
-    pub(super) fn at(server: &'s Server, place: Place, db: usize) -> Self {
-        Self { place: Some(place), ..Self::new(server, db) }
-    }
-
-    /// The stream goes on.
-    pub(super) fn go_on(&mut self, place: Place) {
+    /// The stream goes on at this place, where this database was selected.
+    pub(super) fn go_on(&mut self, place: Place, db: DbIndex) {
         self.place = Some(place);
+        (self.caller.db, self.db) = (db, db);
+    }
+
+    /// The database that is selected at the place.
+    pub(super) fn db(&self) -> DbIndex {
+        self.db
     }
 
     /// What is applied of the stream.
     pub(super) fn place(&self) -> Option<Place> {
         self.place
-    }
-
-    /// The database that it has selected.
-    pub(super) fn db(&self) -> usize {
-        usize::from(self.caller.db.get())
     }
 
     /// Executes a command, with which the stream is known up to `offset`.
@@ -98,6 +96,7 @@ impl<'s> Applier<'s> {
     fn advance(&mut self, offset: u64) {
         if let Some(place) = self.place.as_mut().filter(|_| !self.caller.is_in_transaction()) {
             place.offset = offset;
+            self.db = self.caller.db;
         }
     }
 

@@ -17,6 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tierce_keyspace::DbIndex;
 use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
 
 use self::apply::{Applied, Applier};
@@ -184,7 +185,7 @@ impl<'s> Session<'s> {
         }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
-        let mut work = Work { applier: Applier::new(self.server, self.following.db), copy: None };
+        let mut work = Work { applier: Applier::new(self.server), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
             wire.send(&link.take_output())?;
@@ -277,13 +278,14 @@ impl<'s> Session<'s> {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
                     let db = self.load(copy, wire)?;
-                    work.applier = Applier::at(self.server, place, db);
+                    work.applier = Applier::new(self.server);
+                    work.applier.go_on(place, db);
                     wants_answer = true;
                     self.begin_stream(place, db)?;
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
-                    work.applier.go_on(place);
+                    work.applier.go_on(place, self.following.db);
                     wants_answer = true;
                     self.begin_stream(place, work.applier.db())?;
                 }
@@ -317,7 +319,7 @@ impl<'s> Session<'s> {
 
     /// Replaces all data by the copy, while the primary gets signs of life: it waits no longer than its own
     /// `repl-timeout`. The database that the stream behind it has selected.
-    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<usize, FollowError> {
+    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<DbIndex, FollowError> {
         let session = &*self;
         let (done, is_done) = mpsc::channel::<()>();
         let report = thread::scope(|scope| {
@@ -337,10 +339,10 @@ impl<'s> Session<'s> {
         self.heard = Instant::now();
         let keys = report.keys;
         self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
-        Ok(report.stream_db)
+        Ok(self.server.keyspace.db_index(report.stream_db).unwrap_or(DbIndex::ZERO))
     }
 
-    fn begin_stream(&self, place: Place, db: usize) -> Result<(), FollowError> {
+    fn begin_stream(&self, place: Place, db: DbIndex) -> Result<(), FollowError> {
         self.note(|following| {
             (following.link, following.db) = (LinkState::Connected, db);
             (following.place, following.read_offset) = (Some(place), place.offset);

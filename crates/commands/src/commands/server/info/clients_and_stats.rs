@@ -149,9 +149,21 @@ pub(super) const STATS: &[Field] = &[
         |f| f.kernel.traffic().handshakes.failed.to_string(),
         "Encrypted connections that failed, in the handshake or later.",
     ),
-    always("sync_full", "0", "There are no replicas."),
-    always("sync_partial_ok", "0", "The same."),
-    always("sync_partial_err", "0", "The same."),
+    is(
+        "sync_full",
+        |f| f.kernel.primary.syncs().full.to_string(),
+        "Replicas that were to get a full copy.",
+    ),
+    is(
+        "sync_partial_ok",
+        |f| f.kernel.primary.syncs().rest.to_string(),
+        "Replicas that came back and got the rest of the stream.",
+    ),
+    is(
+        "sync_partial_err",
+        |f| f.kernel.primary.syncs().rest_refused.to_string(),
+        "Replicas that came back and needed a full copy.",
+    ),
     is(
         "expired_keys",
         |f| f.keys().expired.to_string(),
