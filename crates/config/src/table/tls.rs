@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Encrypt the connection to the primary, and tell it `tls-port` as the port of this replica."),
     row("tls-cluster", Kind::Bool, "no",
         "Encrypt the connections among nodes.")
-        .refused(&[], "there is no cluster"),
+        .refused(&[], "this server cannot be a node of a cluster, so there are no such connections"),
     row("tls-protocols", Kind::Text, "",
         "Versions of the protocol to allow: `TLSv1.2`, `TLSv1.3`, or both in quotes. Empty: both."),
     row("tls-ciphers", Kind::Text, "",
