@@ -1,31 +1,46 @@
 //! A server that follows a primary which is a test: the conversation in bytes, cut anywhere, and nonsense.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use tierce_harness::{
-    Both, Connection, Launch, PATIENCE, Reply, Server, TempDir, encode, wait_until, words,
+    Both, Connection, Launch, PATIENCE, Reply, Server, TempDir, certificate_file, encode,
+    wait_until, words,
 };
 
-use crate::launch;
 use crate::memcached;
 use crate::pedrokv::{GET, PUT, request};
+use crate::{launch, program};
 
 const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER_ID: &str = "fedcba98765432100123456789abcdef01234567";
+
+type Encrypted = StreamOwned<ServerConnection, TcpStream>;
 
 /// The test as a primary.
 struct Primary(TcpListener);
 
 /// A replica that has connected.
-struct Follower {
-    stream: TcpStream,
+struct Follower<S = TcpStream> {
+    stream: S,
     received: Vec<u8>,
 }
 
 impl Primary {
     fn new() -> Self {
-        Self(TcpListener::bind("127.0.0.1:0").expect("a port"))
+        Self::at("127.0.0.1")
+    }
+
+    fn at(host: &str) -> Self {
+        Self(TcpListener::bind((host, 0)).expect("a port"))
     }
 
     fn port(&self) -> u16 {
@@ -34,7 +49,8 @@ impl Primary {
 
     /// A replica of it, not started yet.
     fn replica(&self) -> Launch {
-        launch().with("replicaof", &format!("127.0.0.1 {}", self.port()))
+        let address = self.0.local_addr().expect("an address");
+        launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
     }
 
     /// The next connection. A replica that was left comes again after a second.
@@ -57,15 +73,8 @@ impl Primary {
     #[track_caller]
     fn accept_until_psync(&self) -> (Follower, String) {
         let mut follower = self.accept();
-        loop {
-            let command = follower.command();
-            let name = command.split(' ').next().unwrap_or_default().to_owned();
-            match name.as_str() {
-                "PSYNC" => return (follower, command),
-                "PING" => follower.send("+PONG\r\n"),
-                _ => follower.send("+OK\r\n"),
-            }
-        }
+        let psync = follower.psync();
+        (follower, psync)
     }
 
     /// The next connection, which gets all of these strings as a full copy at `offset`.
@@ -79,6 +88,27 @@ impl Primary {
 }
 
 impl Follower {
+    /// The same connection, over which everything is encrypted from now on.
+    fn encrypted(self, config: &Arc<ServerConfig>) -> Follower<Encrypted> {
+        let session = ServerConnection::new(Arc::clone(config)).expect("a session");
+        Follower { stream: StreamOwned::new(session, self.stream), received: self.received }
+    }
+}
+
+impl<S: Read + Write> Follower<S> {
+    /// What it says up to PSYNC: what that asks for.
+    #[track_caller]
+    fn psync(&mut self) -> String {
+        loop {
+            let command = self.command();
+            match command.split(' ').next().unwrap_or_default() {
+                "PSYNC" => return command,
+                "PING" => self.send("+PONG\r\n"),
+                _ => self.send("+OK\r\n"),
+            }
+        }
+    }
+
     #[track_caller]
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the replica takes the bytes");
@@ -250,6 +280,36 @@ fn a_cut_link_goes_on_where_it_was() {
         }
     }
     c.check("MGET a n", r#"["1", "3"]"#);
+}
+
+#[test]
+fn the_selected_database_outlasts_a_link() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let (mut follower, _) = primary.accept_until_psync();
+    // One that is a replica itself tells which one its primary has selected.
+    let mut copy = file(&[]);
+    copy.splice(9..9, *b"\xfa\x0erepl-stream-db\x012");
+    follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
+    follower.send_file(&copy);
+    let pieces = ["SET two 1", "SELECT 3", "MULTI", "SELECT 4", "SET four 1", "EXEC", "SET four 2"];
+    let cuts = [1, 2, 6, 7].map(|count| stream(&pieces[..count]).len());
+    let mut sent = 0;
+    for cut in cuts {
+        follower.send(&stream(&pieces)[sent..cut]);
+        follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+        follower.wait_for_end();
+        sent = cut;
+        let (next, psync) = primary.accept_until_psync();
+        assert_eq!(psync, format!("PSYNC {ID} {}", sent + 1));
+        follower = next;
+        follower.send("+CONTINUE\r\n");
+    }
+    let mut c = server.connect();
+    for (db, key, value) in [(2, "two", "1"), (4, "four", "2")] {
+        c.check(&format!("SELECT {db}"), "+OK");
+        c.check(&format!("GET {key}"), &format!("{value:?}"));
+    }
 }
 
 #[test]
@@ -468,15 +528,196 @@ fn as_a_primary_it_keeps_the_data() {
 }
 
 #[test]
+fn clients_hear_what_the_primary_does() {
+    let primary = Primary::new();
+    let server = primary.replica().with("notify-keyspace-events", "KEA").start();
+    let mut follower = primary.give_copy(1, &[("k", "v")]);
+    let (mut c, mut caching) = (server.connect(), server.connect_resp3());
+    wait_for_link(&mut c, "up");
+    let mut subscriber = server.connect_resp3();
+    subscriber.check("SUBSCRIBE news __keyspace@0__:k", r#">["subscribe", "news", :1]"#);
+    subscriber.expect(r#">["subscribe", "__keyspace@0__:k", :2]"#);
+    caching.check("CLIENT TRACKING ON", "+OK");
+    caching.check("GET k", r#""v""#);
+    c.check("WATCH k", "+OK");
+    follower.send(stream(&["PUBLISH news hello", "SET k w", "EXPIRE k 1000", "DEL k"]));
+    subscriber.expect(r#">["message", "news", "hello"]"#);
+    for event in ["set", "expire", "del"] {
+        subscriber.expect(&format!(r#">["message", "__keyspace@0__:k", "{event}"]"#));
+    }
+    caching.expect(r#">["invalidate", ["k"]]"#);
+    c.check("MULTI", "+OK");
+    c.check("GET k", "+QUEUED");
+    c.check("EXEC", "nil-array");
+    // A pause of writes is one for clients.
+    c.check("CLIENT PAUSE 100000 WRITE", "+OK");
+    follower.send(stream(&["SET k x", "PUBLISH news paused"]));
+    subscriber.expect(r#">["message", "__keyspace@0__:k", "set"]"#);
+    subscriber.expect(r#">["message", "news", "paused"]"#);
+    c.check("CLIENT UNPAUSE", "+OK");
+    // A full copy changes what it brings and what it does not.
+    caching.check("MGET k other", r#"["x", null]"#);
+    c.check("WATCH k", "+OK");
+    drop(follower);
+    let (mut follower, _) = primary.accept_until_psync();
+    follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n"));
+    follower.send_file(&file(&[("other", "1")]));
+    follower.wait_for(5);
+    for key in ["other", "k"] {
+        caching.expect(&format!(r#">["invalidate", ["{key}"]]"#));
+    }
+    caching.check("MGET k other", r#"[null, "1"]"#);
+    c.check("MULTI", "+OK");
+    c.check("GET k", "+QUEUED");
+    c.check("EXEC", "nil-array");
+}
+
+/// The disk is full, or as here, the file of the copy must not grow.
+#[test]
+fn a_copy_for_which_there_is_no_room_changes_nothing() {
+    let dir = TempDir::new();
+    let limited = dir.path().join("limited");
+    let script =
+        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", program().display());
+    std::fs::write(&limited, script).expect("a file");
+    std::fs::set_permissions(&limited, Permissions::from_mode(0o755)).expect("a mode");
+    let primary = Primary::new();
+    let replica = Launch::new(limited).with("replicaof", &format!("127.0.0.1 {}", primary.port()));
+    let server = replica.start();
+    let mut c = server.connect();
+    drop(primary.give_copy(1, &[("old", "1")]));
+    let keys: Vec<String> = (0..30_000).map(|n| format!("k{n}")).collect();
+    let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+    let large = file(&strings);
+    for _ in 0..2 {
+        let (mut follower, psync) = primary.accept_until_psync();
+        // What it has is still a place in that stream.
+        assert_eq!(psync, format!("PSYNC {ID} 2"));
+        follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n${}\r\n", large.len()));
+        // It may leave before it has all.
+        let _ = follower.stream.write_all(&large);
+        follower.wait_for_end();
+        c.check("MGET old k1", r#"["1", nil]"#);
+    }
+    wait_for_log(&server, "the full copy cannot be written: File too large");
+    let mut follower = primary.give_copy(5, &[("new", "2")]);
+    follower.wait_for(5);
+    c.check("MGET old new", r#"[nil, "2"]"#);
+}
+
+#[test]
 fn a_silent_primary_is_left() {
     let primary = Primary::new();
-    let server = primary.replica().with("repl-timeout", "1").start();
+    let server = primary.replica().start();
     let mut follower = primary.give_copy(1, &[("k", "v")]);
     follower.wait_for(1);
+    // It counts for the link that there is.
+    server.connect().check("CONFIG SET repl-timeout 1", "+OK");
     follower.wait_for_end();
     wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
     let (_, psync) = primary.accept_until_psync();
     assert_eq!(psync, format!("PSYNC {ID} 2"));
+}
+
+/// How a primary encrypts that has this certificate and asks for those of the authority `ca`.
+fn server_config(name: &str) -> Arc<ServerConfig> {
+    let certificate =
+        |name: &str| CertificateDer::from_pem_file(certificate_file(name)).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate("ca.crt")).expect("an authority");
+    let provider = Arc::new(ring::default_provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let key = PrivateKeyDer::from_pem_file(certificate_file(&format!("{name}.key")));
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_client_cert_verifier(verifier.build().expect("authorities"))
+        .with_single_cert(vec![certificate(&format!("{name}.crt"))], key.expect("a key"));
+    Arc::new(config.expect("they fit"))
+}
+
+/// A replica that shows this certificate.
+fn encrypted(replica: Launch, name: &str) -> Launch {
+    let file = |end: &str| certificate_file(&format!("{name}.{end}")).display().to_string();
+    replica
+        .with_certificates()
+        .with("tls-client-cert-file", &file("crt"))
+        .with("tls-client-key-file", &file("key"))
+        .with("tls-replication", "yes")
+}
+
+#[test]
+fn the_link_may_be_encrypted() {
+    // The certificate is for another address, which does not matter.
+    let primary = Primary::at("127.0.0.2");
+    let server = encrypted(primary.replica(), "client").start();
+    let config = server_config("server");
+    let mut follower = primary.accept().encrypted(&config);
+    assert_eq!(follower.psync(), "PSYNC ? -1");
+    // More than a record holds.
+    let keys: Vec<String> = (0..5000).map(|n| format!("k{n}")).collect();
+    let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
+    follower.send(format!("+FULLRESYNC {ID} 10\r\n"));
+    follower.send_file(&file(&strings));
+    let commands = stream(&["SET k w", "INCR n"]).repeat(2000);
+    follower.send(&commands);
+    follower.wait_for(10 + commands.len() as u64);
+    let mut c = server.connect();
+    c.check("MGET k n k4999", r#"["w", "2000", "v"]"#);
+    assert_eq!(info(&mut c, "master_link_status"), "up");
+    // An end without a word, in the middle of a record or not, is an end.
+    drop(follower.stream.sock);
+    let mut follower = primary.accept().encrypted(&config);
+    assert_eq!(follower.psync(), format!("PSYNC {ID} {}", 11 + commands.len()));
+}
+
+#[test]
+fn a_link_that_cannot_be_encrypted_says_why() {
+    let primary = Primary::new();
+    let server = encrypted(primary.replica(), "client").start();
+    let mut c = server.connect();
+    let shake = |follower: &mut Follower<Encrypted>| {
+        // Either side may find out first.
+        let mut byte = [0];
+        let _ = follower.stream.read(&mut byte);
+    };
+    // A primary of an authority that is not trusted.
+    shake(&mut primary.accept().encrypted(&server_config("stranger")));
+    wait_for_log(&server, "not made: invalid peer certificate: UnknownIssuer");
+    // One that does not encrypt.
+    let mut plain = primary.accept();
+    plain.send("-ERR unknown command\r\n");
+    wait_for_log(&server, "not made: what came is not TLS");
+    drop(plain);
+    // One that closes at once.
+    let mut closed = primary.accept();
+    closed.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
+    closed.wait_for_end();
+    wait_for_log(&server, "not made: the primary closed the connection");
+    // One that does not trust this replica.
+    let file = |end: &str| certificate_file(&format!("stranger.{end}")).display().to_string();
+    let set = "CONFIG SET tls-client-cert-file {crt} tls-client-key-file {key}";
+    c.check(&set.replace("{crt}", &file("crt")).replace("{key}", &file("key")), "+OK");
+    shake(&mut primary.accept().encrypted(&server_config("server")));
+    wait_for_log(&server, "the connection failed: received fatal alert");
+    c.check("CONFIG SET tls-client-cert-file '' tls-client-key-file ''", "+OK");
+    let mut follower = primary.accept().encrypted(&server_config("server"));
+    assert_eq!(follower.psync(), "PSYNC ? -1");
+}
+
+#[test]
+fn what_a_link_is_encrypted_with_is_checked_before() {
+    let server = launch().start();
+    let mut c = server.connect();
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'tls-replication') - Unable to update TLS \
+                   configuration. tls-ca-cert-file is needed for tls-replication, unless there is a tls-ca-cert-dir";
+    c.check("CONFIG SET tls-replication yes", refused);
+    let errors = encrypted(launch(), "client").with("tls-client-key-file", "").run().errors;
+    let missing = "tls-client-key-file is needed for the certificate that the primary gets to see";
+    assert!(errors.contains(missing), "{errors}");
+    let errors = encrypted(launch(), "client").with("tls-client-cert-file", "/none").run().errors;
+    assert!(errors.contains("tls-client-cert-file /none: "), "{errors}");
 }
 
 #[test]

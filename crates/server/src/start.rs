@@ -249,6 +249,7 @@ impl Instance {
         let config = Arc::new(Config::new(settings));
         check_databases(&startup)?;
         let tls = tls::load(&config.settings())?;
+        tls::outgoing(&config.settings())?;
         let listening = Listening::start(&startup)?;
         // Before the data are loaded: it tells that they are.
         let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
@@ -660,7 +661,8 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     let (weak, net) = (Arc::downgrade(server), net.clone());
     server.config.on_change(ADDRESSES.into_iter().chain(tls::DIRECTIVES), move |settings| {
         let Some(server) = weak.upgrade() else { return Ok(()) };
-        let tls = tls::load(settings).map_err(|error| {
+        let good = tls::outgoing(settings).and_then(|_| tls::load(settings));
+        let tls = good.map_err(|error| {
             server.log.warning(format_args!("Encrypting connections as before: {error}"));
             format!("Unable to update TLS configuration. {error}")
         })?;

@@ -4,13 +4,6 @@ use super::super::directive::{Directive, row};
 use super::super::kind::Kind;
 use super::{COUNT_OR_SIZE, INT_MAX, PORT};
 
-const NO_OUTGOING: &str = "the server opens no connections of its own that could be encrypted";
-
-/// A directive about connections that the server opens.
-const fn outgoing(name: &'static str, about: &'static str) -> Directive {
-    row(name, Kind::Text, "", about).accepted("The server opens no connections of its own.")
-}
-
 /// The name of a file or directory whose contents are read again by every CONFIG SET.
 const fn file(name: &'static str, about: &'static str) -> Directive {
     row(name, Kind::Text, "", about).stands_for_contents()
@@ -23,10 +16,12 @@ pub(super) const ROWS: &[Directive] = &[
     file("tls-cert-file", "File with the certificate of the server and those that lead to its authority, in PEM."),
     file("tls-key-file", "File with the private key of the server, in PEM."),
     row("tls-key-file-pass", Kind::Text, "", "Password of that private key.").secret(),
-    outgoing("tls-client-cert-file", "File with the certificate for connections to other servers."),
-    outgoing("tls-client-key-file", "File with the private key for connections to other servers."),
-    outgoing("tls-client-key-file-pass", "Password of that private key.").secret(),
-    file("tls-ca-cert-file", "File with the certificates of authorities that clients' certificates are trusted from."),
+    file("tls-client-cert-file",
+        "File with the certificate for the connection to the primary. Empty: that of `tls-cert-file`."),
+    file("tls-client-key-file", "File with the private key for the connection to the primary."),
+    row("tls-client-key-file-pass", Kind::Text, "", "Password of that private key.").secret(),
+    file("tls-ca-cert-file",
+        "File with the certificates of authorities that the certificates of clients and of the primary are trusted from."),
     file("tls-ca-cert-dir", "Directory of such files. All files with certificates in it count."),
     row("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes",
         "Whether clients need a certificate. `optional` checks those that clients have."),
@@ -35,11 +30,10 @@ pub(super) const ROWS: &[Directive] = &[
          Without such a user, or while it is off, the client is the default user as without a certificate. As in Redis 8.")
         .own("0.1.0"),
     row("tls-replication", Kind::Bool, "no",
-        "Encrypt the connection to the primary.")
-        .refused(&[], NO_OUTGOING),
+        "Encrypt the connection to the primary, and tell it `tls-port` as the port of this replica."),
     row("tls-cluster", Kind::Bool, "no",
         "Encrypt the connections among nodes.")
-        .refused(&[], NO_OUTGOING),
+        .refused(&[], "this server cannot be a node of a cluster, so there are no such connections"),
     row("tls-protocols", Kind::Text, "",
         "Versions of the protocol to allow: `TLSv1.2`, `TLSv1.3`, or both in quotes. Empty: both."),
     row("tls-ciphers", Kind::Text, "",

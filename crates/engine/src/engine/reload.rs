@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use tierce_keyspace::{CodeKind, ShardLocks, StreamPlace};
+use tierce_keyspace::{CodeKind, DbIndex, ShardLocks, StreamPlace};
 
 use super::Engine;
 use crate::persistence::{
@@ -75,7 +75,7 @@ impl Engine {
 impl Engine {
     /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
     /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
-    /// data are those of `place` then, also after a restart.
+    /// data are those of `place` then, in the database that the file names, also after a restart.
     ///
     /// # Errors
     /// When the file is damaged, or something in it has no place in this server; nothing has changed then.
@@ -93,7 +93,8 @@ impl Engine {
         let noting = Purpose::LoadAndNote(&mut names);
         let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
         remove_all_but(all.locks(), &names, NO_TIME_MS);
-        all.locks().move_to(Some(place));
+        let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
+        all.locks().move_to(Some(StreamPlace { db, ..place }));
         Ok(loaded)
     }
 }

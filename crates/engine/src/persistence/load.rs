@@ -33,6 +33,8 @@ pub struct LoadReport {
     pub expired: u64,
     /// Keys that were left out because their collection has no elements.
     pub empty: u64,
+    /// The database that the stream has selected which goes on behind the file, if that is a full copy.
+    pub stream_db: usize,
 }
 
 /// What a file has.
@@ -153,7 +155,7 @@ fn read_at(
         reported: begun,
     };
     loader.run(verifies)?;
-    let LoadReport { keys, expired, empty } = loader.report;
+    let LoadReport { keys, expired, empty, .. } = loader.report;
     log.notice(format_args!(
         "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
          out as empty",
@@ -222,6 +224,7 @@ impl Loader<'_, '_> {
             Remark::Written { ms } => {
                 self.now_ms = self.now_ms.max(ms.min(self.written_ms_max));
             }
+            Remark::StreamDb(db) => self.report.stream_db = db,
             Remark::Other => {}
         }
         Ok(())

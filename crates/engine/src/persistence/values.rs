@@ -44,6 +44,9 @@ pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
 /// The name of the remark that says when a file was written, in seconds.
 pub(super) const TIME_REMARK: &[u8] = b"ctime";
 
+/// The remark of Redis for the database that the stream behind a full copy has selected.
+pub(super) const STREAM_DB_REMARK: &[u8] = b"repl-stream-db";
+
 /// The text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for one that
 /// some reader was told to replace.
 pub(super) fn item_text(note: ItemNote) -> String {
@@ -77,6 +80,8 @@ pub enum Remark<'a> {
         /// Unix time in milliseconds.
         ms: i64,
     },
+    /// The database that the stream has selected which goes on behind a full copy.
+    StreamDb(usize),
     /// A script that clients call by its name.
     Script(NamedScript<'a>),
     /// Anything else.
@@ -102,6 +107,7 @@ impl<'a> Remark<'a> {
             TIME_REMARK => Ok(text.parse().map_or(Self::Other, |seconds: i64| Self::Written {
                 ms: seconds.saturating_mul(1000),
             })),
+            STREAM_DB_REMARK => Ok(text.parse().map_or(Self::Other, Self::StreamDb)),
             _ => Ok(Self::Other),
         }
     }
@@ -321,7 +327,10 @@ mod tests {
     fn other_remarks() {
         let written = Remark::read(TIME_REMARK, b"1700000000");
         assert_eq!(written, Ok(Remark::Written { ms: 1_700_000_000_000 }));
-        for (name, text) in [(TIME_REMARK, "later"), (b"redis-ver", "7.0.15")] {
+        assert_eq!(Remark::read(STREAM_DB_REMARK, b"3"), Ok(Remark::StreamDb(3)));
+        for (name, text) in
+            [(STREAM_DB_REMARK, "-1"), (TIME_REMARK, "later"), (b"redis-ver", "7.0.15")]
+        {
             assert_eq!(Remark::read(name, text.as_bytes()), Ok(Remark::Other));
         }
     }

@@ -53,9 +53,13 @@ pub enum Event<'a> {
     Command {
         /// The command, its name included.
         args: Args<'a>,
+        /// Its bytes, and those before it that are no command.
+        bytes: &'a [u8],
         /// Bytes of the stream that are known with it.
         offset: u64,
     },
+    /// Bytes of the stream that say nothing: empty lines.
+    Blank(&'a [u8]),
 }
 
 /// Why a link is over.
@@ -315,8 +319,14 @@ impl Link {
     }
 
     fn command(&mut self) -> Result<Option<Event<'_>>, LinkError> {
-        if self.stream.returned == self.stream.batch.len() && !self.find_commands()? {
-            return Ok(None);
+        if self.stream.returned == self.stream.batch.len() {
+            match self.find_commands()? {
+                Found::Commands => {}
+                Found::Blank(len) => {
+                    return Ok(Some(Event::Blank(&self.input[self.taken - len..self.taken])));
+                }
+                Found::Nothing => return Ok(None),
+            }
         }
         let Self { stream, input, taken, .. } = self;
         let Some(place) = &mut stream.place else { return Ok(None) };
@@ -324,15 +334,16 @@ impl Link {
         let end = stream.batch.end(nth);
         place.offset += (end - stream.consumed) as u64;
         *taken = stream.start + end;
+        let bytes = &input[stream.start + stream.consumed..*taken];
         (stream.returned, stream.consumed) = (nth + 1, end);
         let args = stream.batch.get(nth, &input[stream.start..]);
-        Ok(Some(Event::Command { args, offset: place.offset }))
+        Ok(Some(Event::Command { args, bytes, offset: place.offset }))
     }
 
-    /// Looks for commands behind those that have been returned; whether there are any.
-    fn find_commands(&mut self) -> Result<bool, LinkError> {
+    /// Looks for commands behind those that have been returned.
+    fn find_commands(&mut self) -> Result<Found, LinkError> {
         let Self { stream, input, taken, .. } = self;
-        let Some(place) = &mut stream.place else { return Ok(false) };
+        let Some(place) = &mut stream.place else { return Ok(Found::Nothing) };
         if stream.error.is_none() {
             let rest = &input[*taken..];
             let parsed = stream.parser.parse(rest, &LIMITS, BATCH_LEN, &mut stream.batch);
@@ -341,18 +352,29 @@ impl Link {
                 stream.error = Some(error.to_string());
             }
             if !stream.batch.is_empty() {
-                return Ok(true);
+                return Ok(Found::Commands);
             }
             // Empty lines are a part of the stream.
             place.offset += parsed.consumed as u64;
             *taken += parsed.consumed;
+            if parsed.consumed > 0 {
+                return Ok(Found::Blank(parsed.consumed));
+            }
         }
         let offset = place.offset;
         match stream.error.take() {
-            None => Ok(false),
+            None => Ok(Found::Nothing),
             Some(what) => Err(self.fail(LinkError::NoCommand { offset, what })),
         }
     }
+}
+
+/// What is in the input behind the commands that have been returned.
+enum Found {
+    Commands,
+    /// So many bytes that say nothing. They are taken.
+    Blank(usize),
+    Nothing,
 }
 
 enum Step<'a> {

@@ -13,6 +13,8 @@ struct Replica {
     file: Vec<u8>,
     copies: usize,
     commands: Vec<(Vec<Vec<u8>>, u64)>,
+    /// The bytes of the stream.
+    stream: Vec<u8>,
 }
 
 impl Replica {
@@ -35,10 +37,15 @@ impl Replica {
                     self.copies += 1;
                 }
                 Event::Continues(place) => self.place = Some(place),
-                Event::Command { args, offset } => {
+                Event::Command { args, bytes, offset } => {
                     assert!(!self.is_copying);
+                    self.stream.extend_from_slice(bytes);
                     self.place.as_mut().expect("a stream").offset = offset;
                     self.commands.push((args.iter().map(<[u8]>::to_vec).collect(), offset));
+                }
+                Event::Blank(bytes) => {
+                    self.stream.extend_from_slice(bytes);
+                    self.place.as_mut().expect("a stream").offset += bytes.len() as u64;
                 }
             }
         }
@@ -136,6 +143,24 @@ fn the_stream_may_get_another_name() {
     let said = format!("+PONG\r\n+OK\r\n+OK\r\n+CONTINUE {}\r\n*1\r\n$4\r\nPING\r\n", id(2));
     replica.receive(&mut link, said.as_bytes()).unwrap();
     assert_eq!(replica.place, Some(Place { id: id(2), offset: 24 }));
+}
+
+/// They are passed on with it, and count.
+#[test]
+fn empty_lines_are_a_part_of_the_stream() {
+    let said = full_copy(b"", false, &[]);
+    let lines: [&[u8]; 5] =
+        [b"\n", b"\r\n*1\r\n$4\r\nPING\r\n", b"\n\n*1\r\n", b"$4\r\nPING\r\n\r", b"\n\n"];
+    for cut in [1, 2, 3, 100] {
+        let (mut link, mut replica) = (Link::new(&introduction(), None), Replica::default());
+        replica.receive(&mut link, &said).unwrap();
+        for piece in lines.concat().chunks(cut) {
+            replica.receive(&mut link, piece).unwrap();
+        }
+        assert_eq!(replica.commands.len(), 2);
+        assert_eq!(replica.stream, lines.concat());
+        assert_eq!(replica.place.unwrap().offset, 1000 + replica.stream.len() as u64);
+    }
 }
 
 #[test]
@@ -265,6 +290,7 @@ proptest! {
         prop_assert!(replica.file == file);
         let got: Vec<_> = replica.commands.iter().map(|(command, _)| command.clone()).collect();
         prop_assert!(got == commands);
+        prop_assert!(replica.stream == stream(&commands));
         let mut offset = 1000;
         for (command, end) in &replica.commands {
             offset += stream(std::slice::from_ref(command)).len() as u64;

@@ -61,15 +61,18 @@ fn has_certificate(path: &Path) -> bool {
         })
 }
 
-/// The private key of a file, decrypted if it is encrypted.
+/// The private key of a file, decrypted if it is encrypted. `password_of` is the directive with the password.
 pub(super) fn private_key(
     directive: DirectiveId,
     path: &Path,
     password: &[u8],
+    password_of: DirectiveId,
 ) -> Result<PrivateKeyDer<'static>, TlsError> {
     let pem = read(directive, path)?;
     if let Some(encrypted) = EncryptedKey::find(&pem) {
-        return encrypted.decrypt(password).map_err(|reason| wrong(directive, path, reason));
+        return encrypted
+            .decrypt(password, password_of.name())
+            .map_err(|reason| wrong(directive, path, reason));
     }
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(directive, path, in_words(&error)))
 }
@@ -88,15 +91,19 @@ impl EncryptedKey {
         Some(Self(text[begin..end].to_owned()))
     }
 
-    fn decrypt(&self, password: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    fn decrypt(
+        &self,
+        password: &[u8],
+        password_of: &str,
+    ) -> Result<PrivateKeyDer<'static>, String> {
         if password.is_empty() {
-            return Err("the key is encrypted, and tls-key-file-pass is empty".into());
+            return Err(format!("the key is encrypted, and {password_of} is empty"));
         }
         let (_, der) = SecretDocument::from_pem(&self.0).map_err(|error| error.to_string())?;
         let info = EncryptedPrivateKeyInfo::try_from(der.as_bytes())
             .map_err(|error| format!("the encryption is unknown: {error}"))?;
         let key = info.decrypt(password).map_err(|_| {
-            "the key cannot be decrypted; it has another password than tls-key-file-pass".to_owned()
+            format!("the key cannot be decrypted; it has another password than {password_of}")
         })?;
         Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
     }

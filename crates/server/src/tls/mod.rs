@@ -1,4 +1,5 @@
-//! Encrypted connections: from directives and files to what the event loops accept connections with.
+//! Encrypted connections: from directives and files to what the event loops accept connections with, and to what the
+//! connection to a primary is made with (`outgoing`).
 //!
 //! The files are read at the start and by every CONFIG SET of a directive that names one, all of them anew. Only when
 //! all are good do new connections get to see them; open connections keep what they began with. Tickets are good for
@@ -7,21 +8,24 @@
 mod ciphers;
 mod failures;
 mod files;
+mod outgoing;
 mod subject;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, ring};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, ServerConfig, WebPkiClientVerifier};
 use rustls::ticketer::TicketRotator;
+use rustls::{RootCertStore, SupportedProtocolVersion};
 use tierce_net::TlsSettings;
 
 use crate::config::{DirectiveId, Settings};
 
 pub use self::failures::TlsFailures;
+pub use self::outgoing::outgoing;
+use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
 pub use self::subject::common_name;
 
 const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
@@ -39,8 +43,8 @@ const SESSION_CACHE_TIMEOUT: DirectiveId = DirectiveId::of("tls-session-cache-ti
 const HANDSHAKE_TIMEOUT: DirectiveId = DirectiveId::of("tls-handshake-timeout");
 const HANDSHAKES_MAX: DirectiveId = DirectiveId::of("tls-handshakes-max");
 
-/// All directives that say how encrypted connections are accepted.
-pub const DIRECTIVES: [DirectiveId; 14] = [
+/// All directives that say how connections are encrypted.
+pub const DIRECTIVES: [DirectiveId; 18] = [
     CERT_FILE,
     KEY_FILE,
     KEY_FILE_PASS,
@@ -55,6 +59,10 @@ pub const DIRECTIVES: [DirectiveId; 14] = [
     SESSION_CACHE_TIMEOUT,
     HANDSHAKE_TIMEOUT,
     HANDSHAKES_MAX,
+    REPLICATION,
+    CLIENT_CERT_FILE,
+    CLIENT_KEY_FILE,
+    CLIENT_KEY_FILE_PASS,
 ];
 
 /// Why connections cannot be encrypted as configured.
@@ -116,12 +124,19 @@ pub fn check(settings: &Settings) -> Result<(), TlsError> {
     load(settings).map(drop)
 }
 
-fn server_config(settings: &Settings) -> Result<ServerConfig, TlsError> {
-    let provider = Arc::new(CryptoProvider {
+/// Ciphers and versions, of either direction.
+fn parts(
+    settings: &Settings,
+) -> Result<(Arc<CryptoProvider>, Vec<&'static SupportedProtocolVersion>), TlsError> {
+    let provider = CryptoProvider {
         cipher_suites: ciphers::suites(settings.text(CIPHERS), settings.text(CIPHERSUITES))?,
         ..ring::default_provider()
-    });
-    let versions = ciphers::versions(settings.text(PROTOCOLS))?;
+    };
+    Ok((Arc::new(provider), ciphers::versions(settings.text(PROTOCOLS))?))
+}
+
+fn server_config(settings: &Settings) -> Result<ServerConfig, TlsError> {
+    let (provider, versions) = parts(settings)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
         .map_err(|error| TlsError::Refused(format!("tls-protocols and ciphers: {error}")))?;
@@ -131,7 +146,7 @@ fn server_config(settings: &Settings) -> Result<ServerConfig, TlsError> {
     };
     let chain = files::certificates(CERT_FILE, &needed(settings, CERT_FILE)?)?;
     let key_path = needed(settings, KEY_FILE)?;
-    let key = files::private_key(KEY_FILE, &key_path, settings.text(KEY_FILE_PASS))?;
+    let key = files::private_key(KEY_FILE, &key_path, settings.text(KEY_FILE_PASS), KEY_FILE_PASS)?;
     let mut config = builder.with_single_cert(chain, key).map_err(|error| {
         TlsError::Refused(format!("tls-cert-file and tls-key-file do not fit together: {error}"))
     })?;

@@ -283,7 +283,7 @@ impl Import<'_> {
             Ok(values::Remark::Written { ms }) => {
                 self.written_ms = self.written_ms.max(ms.min(self.written_ms_max));
             }
-            Ok(values::Remark::Other) => {}
+            Ok(values::Remark::StreamDb(_) | values::Remark::Other) => {}
             Err(what) => {
                 let path = path.to_owned();
                 return Err(TransferError::Unsupported { path, offset, what });

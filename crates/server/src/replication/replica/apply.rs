@@ -46,11 +46,6 @@ impl<'s> Applier<'s> {
         Self { server, caller, output: Output::new(), place: None, db, errors: 0 }
     }
 
-    /// One that begins at this place.
-    pub(super) fn at(server: &'s Server, place: Place) -> Self {
-        Self { place: Some(place), ..Self::new(server) }
-    }
-
     /// The stream goes on at this place, where this database was selected.
     pub(super) fn go_on(&mut self, place: Place, db: DbIndex) {
         self.place = Some(place);
@@ -91,6 +86,13 @@ impl<'s> Applier<'s> {
                 Applied::Done
             }
             None => Applied::Done,
+        }
+    }
+
+    /// So many bytes of the stream say nothing. Within a transaction its EXEC counts them.
+    pub(super) fn skip(&mut self, len: usize) {
+        if let Some(place) = self.place {
+            self.advance(place.offset + len as u64);
         }
     }
 

@@ -6,24 +6,29 @@
 
 mod apply;
 mod copy;
+mod wire;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tierce_keyspace::DbIndex;
-use tierce_replication::link::{Event, Introduction, Link, LinkError};
+use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
 
 use self::apply::{Applied, Applier};
 use self::copy::Copy;
+use self::wire::Wire;
 use crate::commands::replication::role::{Following, LinkState};
 use crate::config::{DirectiveId, Settings};
 use crate::engine::ReloadError;
 use crate::persistence::SaveError;
 use crate::server::Server;
+use crate::tls::{self, TlsError};
 
 /// Time between two attempts.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -42,6 +47,10 @@ const BUFFER_LEN: usize = 64 * 1024;
 enum FollowError {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
+    #[error("cannot encrypt the connection: {0}")]
+    Tls(#[from] TlsError),
+    #[error("the encrypted connection was not made: {0}")]
+    Handshake(io::Error),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
     #[error("the primary closed the connection")]
@@ -144,7 +153,6 @@ fn run(server: &Server) {
 struct Session<'s> {
     server: &'s Server,
     following: Following,
-    silence_max: Duration,
     /// When something last arrived.
     heard: Instant,
     acknowledged: Instant,
@@ -152,10 +160,14 @@ struct Session<'s> {
 
 impl<'s> Session<'s> {
     fn new(server: &'s Server, following: Following) -> Self {
-        const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
-        let silence_max = Duration::from_secs(server.config.settings().count(TIMEOUT));
         let now = Instant::now();
-        Self { server, following, silence_max, heard: now, acknowledged: now }
+        Self { server, following, heard: now, acknowledged: now }
+    }
+
+    /// The link is over when nothing has come for so long.
+    fn silence_max(&self) -> Duration {
+        const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
+        Duration::from_secs(self.server.config.settings().count(TIMEOUT))
     }
 
     /// Changes the figures.
@@ -167,39 +179,45 @@ impl<'s> Session<'s> {
     /// Follows until the link is over.
     fn follow(&mut self) -> Result<(), FollowError> {
         self.note(|following| following.link = LinkState::Connecting)?;
-        let mut stream = self.connect()?;
+        let mut wire = self.connect()?;
+        while !wire.shake_hands().map_err(FollowError::Handshake)? {
+            self.look_at_time(0)?;
+        }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
         let mut work = Work { applier: Applier::new(self.server), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
-            stream.write_all(&link.take_output())?;
-            let len = match stream.read(&mut buffer) {
+            wire.send(&link.take_output())?;
+            let len = match wire.receive(&mut buffer) {
                 Ok(0) => return Err(FollowError::Closed),
                 Ok(len) => len,
                 Err(error) if is_timeout(&error) => 0,
                 Err(error) => return Err(error.into()),
             };
-            self.look_at_time(&mut link, len, &work)?;
+            self.look_at_time(len)?;
+            self.acknowledge_in_time(&mut link, &work);
             if len > 0 {
                 link.receive(&buffer[..len]);
-                self.take_events(&mut link, &mut work, &mut stream)?;
+                self.take_events(&mut link, &mut work, &mut wire)?;
             }
         }
     }
 
-    fn connect(&self) -> Result<TcpStream, FollowError> {
+    fn connect(&self) -> Result<Wire, FollowError> {
         let primary = &self.following.primary;
         let host = String::from_utf8_lossy(&primary.host);
+        // The files are read anew for each link.
+        let tls = tls::outgoing(&self.server.config.settings())?;
         let addresses = (&*host, primary.port).to_socket_addrs().map_err(FollowError::Connect)?;
         let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(&address, self.silence_max) {
+            match TcpStream::connect_timeout(&address, self.silence_max()) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(LOOK_EVERY))?;
-                    stream.set_write_timeout(Some(self.silence_max))?;
-                    return Ok(stream);
+                    stream.set_write_timeout(Some(self.silence_max()))?;
+                    return Wire::new(stream, &host, tls).map_err(FollowError::Handshake);
                 }
                 Err(error) => failed = error,
             }
@@ -207,40 +225,39 @@ impl<'s> Session<'s> {
         Err(FollowError::Connect(failed))
     }
 
-    /// Ends the link when the primary is silent, and tells it how far this replica is.
-    fn look_at_time(
-        &mut self,
-        link: &mut Link,
-        received: usize,
-        work: &Work<'_>,
-    ) -> Result<(), FollowError> {
+    /// Ends the link when the primary is silent, or is not to be followed any more.
+    fn look_at_time(&mut self, received: usize) -> Result<(), FollowError> {
         let now = Instant::now();
         if received > 0 {
             self.heard = now;
             let now_ms = crate::clock::unix_ms();
-            self.note(|following| following.last_io_ms = now_ms)?;
-        } else if now.duration_since(self.heard) >= self.silence_max {
-            return Err(FollowError::Silence(self.silence_max.as_secs()));
-        } else {
-            self.note(|_| ())?;
+            return self.note(|following| following.last_io_ms = now_ms);
         }
-        if link.is_streaming() && now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY {
+        let silence_max = self.silence_max();
+        if now.duration_since(self.heard) >= silence_max {
+            return Err(FollowError::Silence(silence_max.as_secs()));
+        }
+        self.note(|_| ())
+    }
+
+    /// Tells the primary from time to time how far this replica is.
+    fn acknowledge_in_time(&mut self, link: &mut Link, work: &Work<'_>) {
+        let now = Instant::now();
+        let is_due = now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
+        if let Some(place) = work.applier.place().filter(|_| link.is_streaming() && is_due) {
             self.acknowledged = now;
-            if let Some(place) = work.applier.place() {
-                link.acknowledge(place.offset, None);
-            }
+            link.acknowledge(place.offset, None);
         }
-        Ok(())
     }
 
     fn take_events(
         &mut self,
         link: &mut Link,
         work: &mut Work<'s>,
-        stream: &mut TcpStream,
+        wire: &mut Wire,
     ) -> Result<(), FollowError> {
         let mut told = Told::default();
-        let outcome = self.take_each(link, work, &mut told);
+        let outcome = self.take_each(link, work, wire, &mut told);
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
@@ -252,7 +269,7 @@ impl<'s> Session<'s> {
         outcome?;
         if let Some(place) = place.filter(|_| told.wants_answer) {
             link.acknowledge(place.offset, None);
-            stream.write_all(&link.take_output())?;
+            wire.send(&link.take_output())?;
         }
         Ok(())
     }
@@ -261,6 +278,7 @@ impl<'s> Session<'s> {
         &mut self,
         link: &mut Link,
         work: &mut Work<'s>,
+        wire: &mut Wire,
         told: &mut Told,
     ) -> Result<(), FollowError> {
         while let Some(event) = link.next()? {
@@ -282,24 +300,19 @@ impl<'s> Session<'s> {
                 Event::CopyEnds => {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
-                    let report = copy.load(self.server, || {
-                        self.note(|following| {
-                            (following.place, following.db) = (None, DbIndex::ZERO);
-                        })
-                    })?;
-                    let keys = report.keys;
-                    self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
-                    work.applier = Applier::at(self.server, place);
+                    let db = self.load(copy, wire)?;
+                    work.applier = Applier::new(self.server);
+                    work.applier.go_on(place, db);
                     told.wants_answer = true;
-                    self.begin_stream(place)?;
+                    self.begin_stream(place, db)?;
                 }
                 Event::Continues(place) => {
                     self.server.log.notice(format_args!("The stream goes on at {place:?}"));
                     work.applier.go_on(place, self.following.db);
                     told.wants_answer = true;
-                    self.begin_stream(place)?;
+                    self.begin_stream(place, work.applier.db())?;
                 }
-                Event::Command { args, offset } => {
+                Event::Command { args, offset, .. } => {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
@@ -310,14 +323,40 @@ impl<'s> Session<'s> {
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
                     }
                 }
+                Event::Blank(bytes) => work.applier.skip(bytes.len()),
             }
         }
         Ok(())
     }
 
-    fn begin_stream(&self, place: tierce_replication::link::Place) -> Result<(), FollowError> {
+    /// Replaces all data by the copy, while the primary gets signs of life: it waits no longer than its own
+    /// `repl-timeout`. The database that the stream behind it has selected.
+    fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<DbIndex, FollowError> {
+        let session = &*self;
+        let (done, is_done) = mpsc::channel::<()>();
+        let report = thread::scope(|scope| {
+            let loading = scope.spawn(move || {
+                let still_wanted = || session.note(|following| following.place = None);
+                let report = copy.load(session.server, still_wanted);
+                drop(done);
+                report
+            });
+            while is_done.recv_timeout(ACKNOWLEDGE_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // A link that has failed is noticed afterwards: what is loaded is good in any case.
+                let _ = wire.send(b"\n");
+            }
+            loading.join()
+        });
+        let report = report.unwrap_or_else(|panic| resume_unwind(panic))?;
+        self.heard = Instant::now();
+        let keys = report.keys;
+        self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
+        Ok(self.server.keyspace.db_index(report.stream_db).unwrap_or(DbIndex::ZERO))
+    }
+
+    fn begin_stream(&self, place: Place, db: DbIndex) -> Result<(), FollowError> {
         self.note(|following| {
-            following.link = LinkState::Connected;
+            (following.link, following.db) = (LinkState::Connected, db);
             (following.place, following.read_offset) = (Some(place), place.offset);
         })
     }
@@ -348,12 +387,17 @@ fn introduction(settings: &Settings) -> Introduction {
     const PASSWORD: DirectiveId = DirectiveId::of("masterauth");
     const ANNOUNCED_PORT: DirectiveId = DirectiveId::of("replica-announce-port");
     const ANNOUNCED_IP: DirectiveId = DirectiveId::of("replica-announce-ip");
+    const ENCRYPTED: DirectiveId = DirectiveId::of("tls-replication");
     let text = |id| Some(settings.text(id).to_vec()).filter(|text| !text.is_empty());
-    let announced = u16::try_from(settings.count(ANNOUNCED_PORT)).ok().filter(|port| *port != 0);
+    let ports = [
+        u16::try_from(settings.count(ANNOUNCED_PORT)).unwrap_or(0),
+        if settings.is_on(ENCRYPTED) { settings.tls_port() } else { 0 },
+        settings.port(),
+    ];
     Introduction {
         user: text(USER),
         password: text(PASSWORD),
-        port: announced.unwrap_or(settings.port()),
+        port: ports.into_iter().find(|port| *port != 0).unwrap_or(0),
         address: text(ANNOUNCED_IP),
     }
 }
