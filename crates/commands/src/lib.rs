@@ -84,6 +84,7 @@ pub mod process;
 mod redaction;
 pub mod replication;
 
+pub use commands::server::info::read_metrics;
 pub use commands::{table, table_for};
 pub use run::counts_from_now;
 

@@ -3,8 +3,6 @@
 //! Labels are commands, databases, kinds of errors and of memory: as many series as the server has of these, never one
 //! for a key or a client.
 
-use crate::kernel::Kernel;
-
 /// How a number moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -48,9 +46,4 @@ pub struct Durations {
     pub sum: f64,
     /// Percentages or bounds of buckets in ascending order, with the duration or the calls up to there.
     pub points: Vec<(f64, f64)>,
-}
-
-/// Reads all figures. It takes no lock of a shard, and needs no data to be loaded.
-pub fn read(kernel: &Kernel, now_ms: i64) -> Vec<Family> {
-    crate::commands::server::info::families(kernel, now_ms)
 }

@@ -9,7 +9,8 @@ use prometheus::proto::{
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use tierce_commands::acl::{self, Rights};
 use tierce_commands::kernel::Kernel;
-use tierce_commands::metrics::{Durations, Family, Kind, Labels, Samples, read};
+use tierce_commands::metrics::{Durations, Family, Kind, Labels, Samples};
+use tierce_commands::read_metrics;
 use tierce_engine::clock;
 use tierce_wire::resp::OwnedArgs;
 
@@ -43,7 +44,7 @@ pub(crate) fn check_rights(kernel: &Kernel, rights: &Rights) -> Result<(), Failu
 pub(crate) fn response(kernel: Option<&Kernel>) -> Result<Response, Failure> {
     let text = match kernel {
         None => LOADING.to_owned(),
-        Some(kernel) => text(read(kernel, clock::unix_ms()))?,
+        Some(kernel) => text(read_metrics(kernel, clock::unix_ms()))?,
     };
     let mut response = text.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(TEXT_FORMAT));

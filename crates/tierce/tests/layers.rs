@@ -100,7 +100,7 @@ const ENGINE: &[&str] = &[
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
     // What needs nothing.
-    "process",
+    "process", "metrics",
     // Replies, and who gets them.
     "error", "reply", "message", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys",
     // The kernel, and how it executes.

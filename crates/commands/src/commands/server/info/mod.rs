@@ -16,7 +16,7 @@ use tierce_wire::resp::Rest;
 
 pub(super) use self::facts::Facts;
 use self::field::Field;
-pub(crate) use self::only_metrics::families;
+pub use self::only_metrics::read_metrics;
 pub(super) use self::value::Value;
 use crate::command::{Done, Flags, Group, Scope, Spec, many};
 use crate::execute::Context;
