@@ -105,7 +105,7 @@ mod tests {
                 Metrics::None => {}
                 Metrics::One(kind, name) => check(kind, name),
                 Metrics::Columns(_, columns) => {
-                    columns.iter().for_each(|it| check(it.kind, it.name))
+                    columns.iter().for_each(|it| check(it.kind, it.name));
                 }
             }
         }

@@ -180,9 +180,9 @@ fn replicas(f: &Facts<'_>) -> Vec<Row> {
     let row = |(n, replica): (usize, &Arc<Replica>)| {
         let lag = if replica.is_online() { replica.silent_seconds(f.now_ms) } else { 0 };
         let (ip, port, state) = (replica.ip(), replica.port(), replica.state());
-        let labels = vec![ip.to_string(), port.to_string(), state.to_owned()];
+        let labels = vec![ip.clone(), port.to_string(), state.to_owned()];
         let columns = [
-            ("ip", ip.to_string().into()),
+            ("ip", ip.into()),
             ("port", port.into()),
             ("state", state.into()),
             ("offset", replica.acknowledged().into()),
