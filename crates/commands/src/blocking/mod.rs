@@ -13,6 +13,7 @@
 //! it), or its connection closes. The waiter's [`WaiterState`](tierce_keyspace::WaiterState) lets exactly
 //! one of them do so.
 
+mod confirmations;
 mod nonblocking;
 mod serve;
 

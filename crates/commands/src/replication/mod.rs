@@ -18,6 +18,7 @@ mod primary;
 mod replica;
 pub mod role;
 
+pub(crate) use confirmations::Waiting;
 pub use confirmations::{Confirmations, Confirmed, Wanted};
 pub use copy::Copy;
 pub use primary::{Accepted, Begun, Primary, Syncs};

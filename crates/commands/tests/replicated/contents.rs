@@ -46,19 +46,20 @@ fn value(
         "string" => vec![format!("{}", ask(&[b"GET", key]))],
         "list" => vec![format!("{}", ask(&[b"LRANGE", key, b"0", b"-1"]))],
         "set" => sorted_lines(&ask(&[b"SMEMBERS", key])),
-        "zset" => scores(&ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])),
+        "zset" => scores(detail, &ask(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])),
         "hash" => hash(key, detail, ask),
         "stream" => stream(key, detail, ask),
         other => vec![format!("a type of its own: {other}")],
     }
 }
 
-/// Versions of Redis spell scores in several ways.
-fn scores(reply: &Reply) -> Vec<String> {
+/// Versions of Redis spell scores in several ways, and forget the sign of zero.
+fn scores(detail: Detail, reply: &Reply) -> Vec<String> {
     let pairs = reply.items().chunks(2);
     let pairs = pairs.map(|pair| {
         let score: f64 = pair[1].text().parse().expect("a score");
-        format!("{} {score:?}", pair[0])
+        let is_positive_zero = score == 0.0 && detail == Detail::OfRedis;
+        format!("{} {:?}", pair[0], if is_positive_zero { 0.0 } else { score })
     });
     pairs.collect()
 }

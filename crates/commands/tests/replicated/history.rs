@@ -195,7 +195,7 @@ impl History {
         let number = |random: &mut Random| random.below(12).to_string().into_bytes();
         match name {
             "k" => {
-                let kind = random.pick(&["t", "p", "l", "s", "z", "h", "x"]);
+                let kind = random.pick(KINDS);
                 key(kind, random)
             }
             "v" => value(random),
@@ -229,14 +229,19 @@ impl History {
     }
 }
 
-/// One of a few keys of a type, one of which is not a text.
+/// The types that names of keys speak of.
+const KINDS: &[&str] = &["t", "p", "l", "s", "z", "h", "x"];
+
+const KEYS_PER_KIND: usize = 4;
+
 fn key(kind: &str, random: &mut Random) -> Vec<u8> {
-    let mut key = kind.as_bytes().to_vec();
-    match random.below(4) {
-        0 => key.extend(b"\0\r\n\xff"),
-        number => key.push(b'0' + number as u8),
-    }
-    key
+    key_of(kind, random.below(KEYS_PER_KIND))
+}
+
+/// A key, the first one of its kind not a text.
+fn key_of(kind: &str, number: usize) -> Vec<u8> {
+    let suffix: &[u8] = if number == 0 { b"\0\r\n\xff" } else { &[b'0' + number as u8] };
+    [kind.as_bytes(), suffix].concat()
 }
 
 fn value(random: &mut Random) -> Vec<u8> {

@@ -11,7 +11,7 @@ use tierce_replication::translate::Dialect;
 
 use contents::{Detail, contents};
 use history::History;
-use sides::{Primary, Redis, Side, Store};
+use sides::{Clock, Primary, Redis, Side, Store};
 
 /// Commands between two comparisons.
 const BETWEEN: usize = 60;
@@ -20,7 +20,8 @@ const BETWEEN: usize = 60;
 fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: &mut impl Side) {
     let mut history = History::new(seed);
     let piece_len = 1 << (5 + history.random.below(16));
-    let mut primary = Primary::new(dialect, Sizes { piece_len, ..Sizes::default() });
+    let clock = if detail == Detail::Everything { Clock::Behind } else { Clock::Ahead };
+    let mut primary = Primary::new(dialect, Sizes { piece_len, ..Sizes::default() }, clock);
     let mut log: Vec<String> = Vec::new();
     for step in 1..=commands {
         if history.random.one_in(20) {
@@ -37,6 +38,7 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
             primary.store.call(&command);
         }
         if step % BETWEEN == 0 || step == commands {
+            primary.remove_expired();
             let expected = contents(detail, &mut |args| primary.store.ask(args));
             let (stream, lines) = primary.stream();
             replica.feed(&stream, primary.store.now_ms);

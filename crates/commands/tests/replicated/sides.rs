@@ -9,7 +9,7 @@ use tierce_commands::clients::{Client, Origin as Peer};
 use tierce_commands::execute;
 use tierce_commands::kernel::Kernel;
 use tierce_config::{Config, LogLevel, Settings};
-use tierce_engine::{Engine, durability::Durability, log::Log};
+use tierce_engine::{Engine, clock::STOPPED_MS, durability::Durability, log::Log};
 use tierce_harness::{Connection, Launch, Reply, Server};
 use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
 use tierce_keyspace::{Keyspace, Options};
@@ -18,6 +18,22 @@ use tierce_replication::translate::{self, Dialect, Translator};
 use tierce_wire::resp::OwnedArgs;
 
 const DAY_MS: i64 = 86_400_000;
+
+/// Days between the time of a history and that of this computer.
+#[derive(Clone, Copy)]
+pub enum Clock {
+    /// What Redis gets of it: no deadline comes there before it has come here.
+    Ahead = 1,
+    /// No entry of a stream was delivered in the future.
+    Behind = -1,
+}
+
+impl Clock {
+    fn now_ms(self) -> i64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        since_1970.as_millis() as i64 + self as i64 * DAY_MS
+    }
+}
 
 /// Who follows a primary.
 pub trait Side {
@@ -42,11 +58,8 @@ impl Store {
         let config = Arc::new(Config::new(Settings::default()));
         let engine = Engine::new(config, keyspace, Durability::without_log(), log);
         let kernel = Kernel::new(Arc::new(engine), tierce_commands::table(), 1);
-        // So far ahead that no deadline comes for Redis before it has come here.
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        let now_ms = since_1970.as_millis() as i64 + DAY_MS;
-        let caller = Caller::new(Arc::new(Client::new(Peer::default(), now_ms)), true);
-        Self { kernel, caller, now_ms }
+        let caller = Caller::new(Arc::new(Client::new(Peer::default(), 0)), true);
+        Self { kernel, caller, now_ms: 0 }
     }
 
     /// One where keys go when its primary says so.
@@ -57,12 +70,16 @@ impl Store {
     }
 
     pub fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Reply {
+        self.call_at(command, self.now_ms)
+    }
+
+    fn call_at<A: AsRef<[u8]>>(&mut self, command: &[A], now_ms: i64) -> Reply {
         let mut args = OwnedArgs::new();
         command.iter().for_each(|arg| args.push(arg.as_ref()).expect("a short command"));
         let mut output = Output::new();
         match execute::resolve(&self.kernel, args.as_args()) {
             Ok(spec) => {
-                self.kernel.run(spec, &mut self.caller, args.as_args(), &mut output, self.now_ms);
+                self.kernel.run(spec, &mut self.caller, args.as_args(), &mut output, now_ms);
             }
             Err(_) => return Reply::Error("no such command".into()),
         }
@@ -77,7 +94,7 @@ impl Store {
 impl Side for Store {
     fn feed(&mut self, stream: &[u8], now_ms: i64) {
         self.now_ms = now_ms;
-        execute_all(stream, |command| self.call(command));
+        execute_all(stream, |command| self.call_at(command, STOPPED_MS));
     }
 
     fn ask(&mut self, args: &[&[u8]]) -> Reply {
@@ -103,20 +120,28 @@ impl LogSink for Records {
 }
 
 impl Primary {
-    pub fn new(dialect: Dialect, log_sizes: Sizes) -> Self {
+    pub fn new(dialect: Dialect, log_sizes: Sizes, clock: Clock) -> Self {
         let records = Arc::<Records>::default();
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
-        let store = Store::new(Options { log, log_sizes, ..Options::default() });
+        let mut store = Store::new(Options { log, log_sizes, ..Options::default() });
+        store.now_ms = clock.now_ms();
         store.kernel.keyspace.begin_following();
         let mut options = translate::Options::default();
         options.dialect = dialect;
         Self { store, records, translator: Translator::new(options) }
     }
 
+    /// Removes what has expired, keys and fields of hashes.
+    pub fn remove_expired(&mut self) {
+        self.store.kernel.keyspace.locks().expire_due(self.store.now_ms);
+    }
+
     /// What has changed since the last call, as commands, and these as lines.
     pub fn stream(&mut self) -> (Vec<u8>, Vec<String>) {
         let records = mem::take(&mut *self.records.0.lock().expect("no test panics here"));
         let mut stream = Vec::new();
+        // Who compares contents selects databases.
+        self.translator.forget_db();
         for record in records {
             self.translator.record(&record, &mut stream).expect("a record");
         }

@@ -99,23 +99,21 @@ macro_rules! push {
 }
 pub(super) use push;
 
-/// Appends commands, and counts them.
+/// Appends commands, and makes a transaction of them if there are several.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
     out: &'a mut Vec<u8>,
     /// The database of the last `SELECT`, which the translator keeps.
     db: &'a mut Option<u64>,
+    /// Without `SELECT`.
     count: usize,
+    /// Where the first one begins.
+    first: usize,
 }
 
 impl<'a> Commands<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>, db: &'a mut Option<u64>) -> Self {
-        Self { out, db, count: 0 }
-    }
-
-    /// Commands so far, without `SELECT`.
-    pub(super) fn count(&self) -> usize {
-        self.count
+        Self { out, db, count: 0, first: 0 }
     }
 
     /// What follows is of this database.
@@ -128,8 +126,24 @@ impl<'a> Commands<'a> {
 
     /// Appends a command.
     pub(super) fn push(&mut self, args: &[Arg<'_>]) {
+        match self.count {
+            0 => self.first = self.out.len(),
+            1 => {
+                let mut multi = Vec::new();
+                write(&mut multi, &[Arg::from("MULTI")]);
+                self.out.splice(self.first..self.first, multi);
+            }
+            _ => {}
+        }
         self.count += 1;
         write(self.out, args);
+    }
+
+    /// Ends the transaction, if it is one.
+    pub(super) fn finish(self) {
+        if self.count > 1 {
+            write(self.out, &[Arg::from("EXEC")]);
+        }
     }
 
     /// Appends commands of `head` and some of the items each, until all have been in one.
@@ -159,7 +173,7 @@ impl<'a> Commands<'a> {
 }
 
 /// Appends a command.
-pub(super) fn write(out: &mut Vec<u8>, args: &[Arg<'_>]) {
+fn write(out: &mut Vec<u8>, args: &[Arg<'_>]) {
     let mut encoder = Encoder::new(out, Proto::Resp2);
     encoder.array(args.len());
     args.iter().for_each(|arg| arg.write(&mut encoder));

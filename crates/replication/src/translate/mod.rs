@@ -25,7 +25,7 @@ mod stream;
 
 use tierce_keyspace::log::{Malformed, Reader, Unfinished};
 
-use self::commands::{Arg, Commands};
+use self::commands::Commands;
 use self::operation::Translation;
 
 /// What the translator has to know of those who read its commands.
@@ -74,7 +74,6 @@ impl Translator {
     /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
     pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Some(operations) = self.unfinished.operations(record)? else { return Ok(()) };
-        let start = out.len();
         let mut commands = Commands::new(out, &mut self.db);
         let mut translation = Translation::new(self.options.dialect, &mut commands);
         let mut reader = Reader::new(&operations);
@@ -82,9 +81,7 @@ impl Translator {
             translation.operation(&op)?;
         }
         translation.finish();
-        if commands.count() > 1 {
-            enclose(out, start);
-        }
+        commands.finish();
         Ok(())
     }
 
@@ -100,12 +97,4 @@ impl Translator {
     pub fn forget_db(&mut self) {
         self.db = None;
     }
-}
-
-/// Makes the commands from `start` on a transaction.
-fn enclose(out: &mut Vec<u8>, start: usize) {
-    let mut multi = Vec::new();
-    commands::write(&mut multi, &[Arg::from("MULTI")]);
-    out.splice(start..start, multi);
-    commands::write(out, &[Arg::from("EXEC")]);
 }
