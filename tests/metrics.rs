@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
-use tierce_harness::{Both, Server, tls_config, tls_stream};
+use tierce_harness::{Both, Server, tls_config, tls_stream, wait_until};
 
 use crate::launch;
 
@@ -154,7 +154,8 @@ fn without_a_port_there_is_no_thread() {
     let mut c = server.connect();
     let port = tierce_harness::free_port();
     c.check(&format!("CONFIG SET http-port {port}"), "+OK");
-    assert_eq!(http_threads(&server), 1);
+    // A thread gives itself its name.
+    wait_until("the thread is there", || http_threads(&server) == 1);
     c.check("CONFIG SET http-port 0", "+OK");
     assert_eq!(http_threads(&server), 0);
 }

@@ -225,7 +225,10 @@ fn the_queue_is_shown_and_bounded() {
     // A client that has more kept than the limit allows is closed.
     c.check("MULTI", "+OK");
     (0..8).for_each(|_| c.request(&["SET", "key", &value]));
-    assert!(c.rest().len() <= 3 * "+QUEUED\r\n".len());
+    let replies = String::from_utf8(c.rest()).expect("text");
+    let (queued, error) = replies.split_once('-').expect("an error");
+    assert!(queued.len() <= 3 * "+QUEUED\r\n".len(), "{replies}");
+    assert_eq!(error, "ERR request exceeds client-query-buffer-limit\r\n");
     let info = server.connect().ask("INFO stats").text().to_owned();
     assert!(info.contains("client_query_buffer_limit_disconnections:1\r"), "{info}");
     server.connect().check("STRLEN key", ":300000");

@@ -85,7 +85,7 @@ const CONFIG: &[&str] = &[
     // Values that change.
     "rewrite", "runtime",
     // Documentation and its tests.
-    "reference", "of_redis", "lib",
+    "reference", "of_redis", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]
