@@ -261,10 +261,8 @@ impl<'s> Session<'s> {
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
-            self.note(|following| {
-                (following.place, following.db) = (place, db);
-                following.read_offset = read_offset;
-            })?;
+            self.server.role.note_applied(self.following.number, place, db);
+            self.note(|following| following.read_offset = read_offset)?;
         }
         outcome?;
         if let Some(place) = place.filter(|_| told.wants_answer) {
@@ -316,6 +314,8 @@ impl<'s> Session<'s> {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
+                    // What a link has received that is to be given up is not applied any more.
+                    self.note(|_| ())?;
                     told.read_offset = Some(offset);
                     match work.applier.apply(args, offset) {
                         Applied::Done => {}
