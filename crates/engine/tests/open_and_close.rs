@@ -8,9 +8,9 @@ use tierce_cask::disk::OsDisk;
 use tierce_config::{Invocation, LogLevel, Peer, Settings, parse};
 use tierce_engine::log::Log;
 use tierce_engine::persistence::{Cause, CopySink, SaveError};
-use tierce_engine::{Engine, OpenError};
+use tierce_engine::{Engine, OpenError, ReloadError};
 use tierce_harness::TempDir;
-use tierce_keyspace::{DbIndex, Expiry, Policy};
+use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace};
 
 fn settings(dir: &Path, more: &[&str]) -> Settings {
     let mut args = vec!["--dir".into(), dir.into()];
@@ -121,6 +121,28 @@ fn a_full_copy_has_what_there_was_at_its_moment() {
     let expected: std::collections::BTreeSet<_> =
         (0..100).map(|number| format!("before:{number}")).collect();
     assert_eq!(keys(&engine), expected.into_iter().collect::<Vec<_>>());
+    engine.close();
+}
+
+#[test]
+fn a_copy_that_is_not_wanted_any_more_replaces_nothing() {
+    let dir = TempDir::new();
+    let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    set(&engine, "of the copy", Expiry::Never);
+    let (file, mut locks) = (dir.path().join("dump.rdb"), engine.keyspace.locks());
+    let begun = engine.begin_save(&mut locks, 0, Cause::Background, None);
+    locks.release();
+    engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
+    set(&engine, "written since", Expiry::Never);
+    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let replaced = engine.replace_all(&file, &mut locks, place, || false);
+    assert!(matches!(replaced, Err(ReloadError::NotWanted)), "{replaced:?}");
+    locks.release();
+    assert_eq!(keys(&engine), ["of the copy", "written since"]);
+    engine.replace_all(&file, &mut locks, place, || true).expect("a whole file");
+    locks.release();
+    assert_eq!(keys(&engine), ["of the copy"]);
+    drop(locks);
     engine.close();
 }
 

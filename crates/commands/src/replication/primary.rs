@@ -263,12 +263,19 @@ impl Primary {
     }
 
     /// A full copy begins for those that wait for one. What is to be done with its number: while changes go into the
-    /// stream, a mark is set at the moment of the copy.
-    pub fn begin_copy(&self, copy: Arc<Copy>) -> Begun {
+    /// stream, a mark is set at the moment of the copy. `None` while the place of another copy is not known yet, which
+    /// those that wait will get.
+    #[must_use]
+    pub fn begin_copy(&self, copy: Arc<Copy>) -> Option<Begun> {
         let mut state = self.state.lock();
+        // Nobody would ever open that one, and who writes it waits for that.
+        if state.beginning.is_some() {
+            return None;
+        }
         state.copies += 1;
         state.beginning = Some((state.copies, copy));
-        if state.is_active { Begun::Mark(state.copies) } else { Begun::Alone(state.copies) }
+        let begun = if state.is_active { Begun::Mark } else { Begun::Alone };
+        Some(begun(state.copies))
     }
 
     /// The stream has reached the moment of the copy with this number: those that wait for one get it, and then the
@@ -309,11 +316,11 @@ impl Primary {
         placed
     }
 
-    /// The copy that was to begin has not: those that wait for one go on waiting.
-    pub fn cancel_copy(&self) {
-        if let Some((_, copy)) = self.state.lock().beginning.take() {
-            copy.fail();
-        }
+    /// The copy that was to begin has not: those that wait for one go on waiting. The stream may have passed its mark
+    /// already; those that were promised it then lose their connections.
+    pub fn cancel_copy(&self, copy: &Copy) {
+        self.state.lock().beginning = None;
+        copy.fail();
     }
 
     /// A copy that begins or has begun is given up: its replicas lose their connections.
@@ -341,4 +348,41 @@ fn random_id() -> ReplicationId {
     let random = words.iter().flat_map(|word| word.to_le_bytes());
     bytes.iter_mut().zip(random).for_each(|(byte, random)| *byte = random);
     ReplicationId::from_random(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_begins_is_not_replaced_by_another() {
+        let primary = Primary::new();
+        let copy = || Copy::begin(Duration::ZERO, Box::new(|| ())).0;
+        primary.begin_stream(0);
+        let first = copy();
+        assert_eq!(primary.begin_copy(Arc::clone(&first)), Some(Begun::Mark(1)));
+        // The stream has not reached its mark yet.
+        assert_eq!(primary.begin_copy(copy()), None);
+        assert!(first.reader().is_some());
+        primary.place_copy(1);
+        assert!(first.reader().is_none(), "it goes out");
+        assert_eq!(primary.begin_copy(copy()), Some(Begun::Mark(2)));
+    }
+
+    #[test]
+    fn a_cancelled_copy_fails_also_behind_its_mark() {
+        let primary = Primary::new();
+        let copy = || Copy::begin(Duration::ZERO, Box::new(|| ())).0;
+        primary.begin_stream(0);
+        for is_placed in [false, true] {
+            let cancelled = copy();
+            let begun = primary.begin_copy(Arc::clone(&cancelled));
+            let Some(Begun::Mark(number)) = begun else { panic!("{begun:?}") };
+            if is_placed {
+                primary.place_copy(number);
+            }
+            primary.cancel_copy(&cancelled);
+            assert_eq!(cancelled.ended(), Some(false));
+        }
+    }
 }

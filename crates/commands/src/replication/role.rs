@@ -85,6 +85,8 @@ pub struct Following {
     pub copied_bytes: u64,
     /// Counts the changes of the primary: the link of an older number is to be given up.
     pub number: u64,
+    /// The number from which on the server has been a replica without a break.
+    since: u64,
 }
 
 #[derive(Debug, Default)]
@@ -144,6 +146,7 @@ impl Role {
         let known = state.following.as_ref();
         let place = known.and_then(|following| following.place);
         let db = known.map_or(DbIndex::ZERO, |following| following.db);
+        let since = known.map_or(number, |following| following.since);
         state.following = primary.map(|primary| Following {
             primary,
             link: LinkState::Connect,
@@ -154,6 +157,7 @@ impl Role {
             down_since_ms: now_ms,
             copied_bytes: 0,
             number,
+            since,
         });
         self.note(&state);
         self.changed.notify_all();
@@ -200,6 +204,15 @@ impl Role {
         true
     }
 
+    /// The link with this number has applied the stream up to a place. The next link goes on there, so that is noted
+    /// also of one that is to be given up, unless the server was a primary in between.
+    pub fn note_applied(&self, number: u64, place: Option<Place>, db: DbIndex) {
+        let mut state = self.state.lock();
+        if let Some(following) = state.following.as_mut().filter(|of| of.since <= number) {
+            (following.place, following.db) = (place, db);
+        }
+    }
+
     /// Waits until there is a primary to follow, or the end.
     #[must_use]
     pub fn wait_for_primary(&self) -> Option<Following> {
@@ -231,6 +244,8 @@ impl Role {
 
 #[cfg(test)]
 mod tests {
+    use tierce_replication::identity::ReplicationId;
+
     use super::*;
 
     fn address(port: u16) -> Address {
@@ -252,6 +267,26 @@ mod tests {
         assert_eq!(may(), (false, true));
         assert!(role.follow(None, 0));
         assert_eq!(may(), (true, true));
+    }
+
+    #[test]
+    fn what_an_old_link_has_applied_is_known_to_the_next_one() {
+        let role = Role::default();
+        let id = ReplicationId::NONE;
+        let place_at = |offset| Some(Place { id, offset });
+        let known = || role.following().and_then(|following| following.place);
+        assert!(role.follow(Some(address(1)), 0));
+        let first = role.following().unwrap().number;
+        role.note_applied(first, place_at(10), DbIndex::ZERO);
+        assert!(role.follow(Some(address(2)), 0));
+        // Its last commands were under way when the primary changed.
+        role.note_applied(first, place_at(20), DbIndex::ZERO);
+        assert_eq!(known(), place_at(20));
+        // Clients of a primary change what is no part of the stream.
+        assert!(role.follow(None, 0));
+        assert!(role.follow(Some(address(1)), 0));
+        role.note_applied(first, place_at(30), DbIndex::ZERO);
+        assert_eq!(known(), None);
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub enum ReloadError {
     /// There is no snapshot.
     #[error("there is no file {0}")]
     Missing(String),
+    /// It is not to replace the data any more.
+    #[error("the data are not to be replaced any more")]
+    NotWanted,
     /// The snapshot cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -75,21 +78,27 @@ impl Engine {
 impl Engine {
     /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
     /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
-    /// data are those of `place` then, in the database that the file names, also after a restart.
+    /// data are those of `place` then, in the database that the file names, also after a restart. `is_wanted` is asked
+    /// when nobody can change the old data any more.
     ///
     /// # Errors
-    /// When the file is damaged, or something in it has no place in this server; nothing has changed then.
+    /// When the file is damaged, or something in it has no place in this server, or it is not wanted any more; nothing
+    /// has changed then.
     pub fn replace_all(
         &self,
         path: &Path,
         locks: &mut ShardLocks<'_>,
         place: StreamPlace,
+        is_wanted: impl FnOnce() -> bool,
     ) -> Result<LoadReport, ReloadError> {
         let missing = || ReloadError::Missing(path.display().to_string());
         let (log, refuse) = (&self.log, Unfit::Refuse);
         read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)?;
         let mut names = Names::default();
         let mut all = locks.lock_all();
+        if !is_wanted() {
+            return Err(ReloadError::NotWanted);
+        }
         let noting = Purpose::LoadAndNote(&mut names);
         let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
         remove_all_but(all.locks(), &names, NO_TIME_MS);

@@ -141,7 +141,7 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
         }
     };
     let (copy, sink) = Copy::begin(repl_timeout(settings), Box::new(wake));
-    let begun = server.primary.begin_copy(copy);
+    let Some(begun) = server.primary.begin_copy(Arc::clone(&copy)) else { return };
     let moment = || {
         if let Begun::Mark(number) = begun {
             server.feed.mark(number);
@@ -156,7 +156,7 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings, now_ms: i64) {
             }
         }
         Err(error) => {
-            server.primary.cancel_copy();
+            server.primary.cancel_copy(&copy);
             if !matches!(error, SaveError::InProgress) {
                 server.log.warning(format_args!("No full copy for replicas: {error}"));
             }

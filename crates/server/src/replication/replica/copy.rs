@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::link::Place;
 
-use super::{FollowError, dir_of};
+use super::dir_of;
+use crate::engine::ReloadError;
 use crate::persistence::{LoadReport, NewFile, SaveError, Syncing};
 use crate::server::Server;
 
@@ -31,17 +32,16 @@ impl Copy {
         self.file.write_all(bytes)
     }
 
-    /// Replaces all data, and then calls `then`.
+    /// Replaces all data, if `is_wanted` says so when clients can change nothing any more: what they write as those of a
+    /// primary is not lost.
     pub(super) fn load(
         self,
         server: &Server,
-        still_wanted: impl FnOnce() -> Result<(), FollowError>,
-    ) -> Result<LoadReport, FollowError> {
-        // From now on the data are those of no place until they are replaced.
-        still_wanted()?;
+        is_wanted: impl FnOnce() -> bool,
+    ) -> Result<LoadReport, ReloadError> {
         let mut locks = server.keyspace.long_locks();
         let Place { id, offset } = self.place;
         let place = StreamPlace { stream: *id.as_bytes(), offset, db: DbIndex::ZERO };
-        Ok(server.engine.replace_all(self.file.path(), &mut locks, place)?)
+        server.engine.replace_all(self.file.path(), &mut locks, place, is_wanted)
     }
 }

@@ -64,7 +64,7 @@ enum FollowError {
     #[error("the full copy cannot be written: {0}")]
     Write(io::Error),
     #[error("the full copy cannot be loaded, and the data stay as they were: {0}")]
-    Load(#[from] ReloadError),
+    Load(ReloadError),
     #[error("the log takes no writes, so that nothing of the stream can be applied")]
     NotLogged,
     #[error("a transaction of the primary could not be applied: {0}. Asking for a full copy")]
@@ -72,6 +72,15 @@ enum FollowError {
     /// The server follows another one now, or none.
     #[error("given up")]
     GivenUp,
+}
+
+impl From<ReloadError> for FollowError {
+    fn from(error: ReloadError) -> Self {
+        match error {
+            ReloadError::NotWanted => Self::GivenUp,
+            error => Self::Load(error),
+        }
+    }
 }
 
 /// The thread, which ends with its owner.
@@ -261,10 +270,8 @@ impl<'s> Session<'s> {
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
-            self.note(|following| {
-                (following.place, following.db) = (place, db);
-                following.read_offset = read_offset;
-            })?;
+            self.server.role.note_applied(self.following.number, place, db);
+            self.note(|following| following.read_offset = read_offset)?;
         }
         outcome?;
         if let Some(place) = place.filter(|_| told.wants_answer) {
@@ -316,6 +323,8 @@ impl<'s> Session<'s> {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
+                    // What a link has received that is to be given up is not applied any more.
+                    self.note(|_| ())?;
                     told.read_offset = Some(offset);
                     match work.applier.apply(args, offset) {
                         Applied::Done => {}
@@ -336,8 +345,9 @@ impl<'s> Session<'s> {
         let (done, is_done) = mpsc::channel::<()>();
         let report = thread::scope(|scope| {
             let loading = scope.spawn(move || {
-                let still_wanted = || session.note(|following| following.place = None);
-                let report = copy.load(session.server, still_wanted);
+                // From then on the data are those of no place until they are replaced.
+                let is_wanted = || session.note(|following| following.place = None).is_ok();
+                let report = copy.load(session.server, is_wanted);
                 drop(done);
                 report
             });
