@@ -131,6 +131,13 @@ impl Transport {
         }
     }
 
+    /// Throws away what waits for room in a socket that has failed.
+    pub(crate) fn discard_unsent(&mut self) {
+        if let Transport::Tls(session) = self {
+            session.discard_unsent();
+        }
+    }
+
     /// Tells the peer that nothing follows, where the protocol has a message for that.
     pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, tls: &mut Buffers) {
         if let Transport::Tls(session) = self {

@@ -4,7 +4,7 @@ mod support;
 
 use std::io::{ErrorKind, Write};
 
-use support::{Server, Stream};
+use support::{PATIENCE, Server, Stream};
 use tierce_net::{CloseReason, Config};
 
 #[test]
@@ -124,6 +124,28 @@ fn a_session_certain_to_be_resumed_outlives_its_connection() {
     server.handle().resume(key);
     server.wait_for_suspension(key);
     server.handle().resume(key);
+    let reason = server.wait_for_close(key);
+    assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason:?}");
+}
+
+/// The worker learns in one turn that the session goes on and that the socket has failed.
+#[test]
+fn a_reset_that_comes_with_the_resumption_ends_the_session() {
+    let server = Server::one_worker();
+    let (mut client, key) = server.connect_known();
+    // The reply that it does not read makes the close a reset.
+    client.send("bytes 100000\nwait\n");
+    server.wait_for_suspension(key);
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let (arrive, arrived) = std::sync::mpsc::channel();
+    server.with(key, move |_| {
+        arrive.send(()).expect("the test waits");
+        gate.recv().expect("the test goes on");
+    });
+    arrived.recv_timeout(PATIENCE).expect("the worker stands still");
+    drop(client);
+    server.handle().resume(key);
+    go_on.send(()).expect("the worker waits");
     let reason = server.wait_for_close(key);
     assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason:?}");
 }

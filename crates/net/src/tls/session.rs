@@ -104,6 +104,12 @@ impl Tls {
         !self.unsent.is_empty()
     }
 
+    /// Throws these records away. Nothing can be sent behind them, for the peer would miss them.
+    pub(crate) fn discard_unsent(&mut self) {
+        self.unsent = Outgoing::default();
+        self.has_failed = true;
+    }
+
     /// The certificate that the peer has shown, in this handshake or in the one that its ticket is from.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
         self.session.peer_certificates()?.first().map(AsRef::as_ref)

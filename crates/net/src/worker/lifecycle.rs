@@ -174,7 +174,13 @@ impl<S> Core<S> {
         }
         (conn.hung_up, conn.readable) = (true, false);
         conn.queue = None;
+        conn.transport.discard_unsent();
         (conn.control.gates, conn.control.is_cut) = (None, true);
+        if conn.phase == Phase::Open {
+            // The poller reports nothing more, and the turn in which the socket failed may have been the one that the
+            // session had asked for.
+            self.make_ready(token);
+        }
     }
 
     /// Stops serving a connection, and closes it when its output is sent.
