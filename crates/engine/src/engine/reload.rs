@@ -94,14 +94,19 @@ impl Engine {
         let missing = || ReloadError::Missing(path.display().to_string());
         let (log, refuse) = (&self.log, Unfit::Refuse);
         read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)?;
-        let mut names = Names::default();
         let mut all = locks.lock_all();
         if !is_wanted() {
             return Err(ReloadError::NotWanted);
         }
-        let noting = Purpose::LoadAndNote(&mut names);
-        let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
-        remove_all_but(all.locks(), &names, NO_TIME_MS);
+        // Nothing can be left over in an empty server, as most replicas are at first. To note all names, and to look
+        // each key up in them, takes longer than to load.
+        let is_empty = self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty();
+        let mut names = (!is_empty).then(Names::default);
+        let purpose = names.as_mut().map_or(Purpose::Load, Purpose::LoadAndNote);
+        let loaded = read_all(path, all.locks(), log, purpose, refuse)?.ok_or_else(missing)?;
+        if let Some(names) = names {
+            remove_all_but(all.locks(), &names, NO_TIME_MS);
+        }
         let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
         all.locks().move_to(Some(StreamPlace { db, ..place }));
         Ok(loaded)

@@ -103,11 +103,10 @@ impl Feed {
         self.push(Kind::Command, command, true);
     }
 
-    /// Has the follower look up from its waiting, even if there is nothing new for it.
+    /// Has the follower look up from its waiting or resting, even if there is nothing new for it.
     pub fn call(&self) {
-        if self.queue.lock().call() {
-            self.appended.notify_one();
-        }
+        self.queue.lock().call();
+        self.appended.notify_one();
     }
 
     /// How many items were appended. All that this thread has changed and unlocked is up to here.
@@ -175,6 +174,20 @@ impl Follower {
             queue.await_item();
             if self.feed.appended.wait_until(&mut queue, until).timed_out() {
                 return queue.take(self.feed.position(), self.feed.wal_handle.has_write_error());
+            }
+        }
+    }
+
+    /// Rests for `at_most`, or until it is [called](Feed::call), which the next [`wait`](Self::wait) still sees. What is
+    /// appended meanwhile wakes nobody and comes in one batch: without rests, a busy feed wakes its follower for every
+    /// few items.
+    pub fn rest(&mut self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        let mut queue = self.feed.queue.lock();
+        // It awaits no item here, so only a call wakes it.
+        while !queue.is_called() {
+            if self.feed.appended.wait_until(&mut queue, until).timed_out() {
+                return;
             }
         }
     }

@@ -122,7 +122,7 @@ pub(super) struct Queue {
     free: Blocks,
     /// What follows a change that the log has not taken, with that change; `None` if there is no such change.
     held: Option<Blocks>,
-    /// The follower sleeps.
+    /// The follower sleeps until there is an item.
     is_awaited: bool,
     /// It is not to sleep, even if there is nothing for it.
     is_called: bool,
@@ -178,10 +178,14 @@ impl Queue {
         }
     }
 
-    /// Calls the follower. Whether it is to be woken.
-    pub(super) fn call(&mut self) -> bool {
+    /// Calls the follower, which is to be woken then.
+    pub(super) fn call(&mut self) {
         self.is_called = self.is_open();
-        mem::take(&mut self.is_awaited)
+        self.is_awaited = false;
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        self.is_called
     }
 
     /// Whether the follower was called since it was asked.

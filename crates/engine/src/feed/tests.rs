@@ -162,3 +162,25 @@ fn a_follower_that_waits_is_woken() {
         follower.join().unwrap();
     });
 }
+
+#[test]
+fn what_is_appended_while_a_follower_rests_comes_in_one_batch() {
+    const FOR_EVER: Duration = Duration::from_secs(3600);
+    let store = Store::new(WAITING_BYTES_MAX);
+    let mut follower = store.feed.follow(&store.keyspace).unwrap();
+    let rested = std::thread::scope(|scope| {
+        let rests = scope.spawn(|| {
+            follower.rest(FOR_EVER);
+            taken(&mut follower).len()
+        });
+        for round in 0..1000 {
+            store.set("a", &round.to_string());
+        }
+        store.feed.call();
+        rests.join().unwrap()
+    });
+    assert_eq!(rested, 1000, "only the call ends the rest");
+    store.set("a", "last");
+    assert_eq!(taken(&mut follower).len(), 1);
+    assert!(follower.wait(FOR_EVER).unwrap().is_empty(), "the call was still to be seen");
+}

@@ -50,6 +50,8 @@ pub(crate) struct Names {
 pub(crate) enum Purpose<'n> {
     /// They are stored, at the start of a server, which wants to know how far that is.
     LoadAtStart(&'n Loading),
+    /// They are stored.
+    Load,
     /// They are stored, and their names noted.
     LoadAndNote(&'n mut Names),
     /// Nothing: a caller that must not stop halfway checks the whole file first.

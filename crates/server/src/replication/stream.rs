@@ -23,6 +23,11 @@ use crate::server::Server;
 /// How often the thread looks whether it is still needed, if nothing changes.
 const TICK: Duration = Duration::from_millis(100);
 
+/// After each batch the thread rests so long. What changes meanwhile comes in one batch and goes out in one piece, so that
+/// a busy server does not wake this thread, and this thread the replicas' workers, for every few changes. A change after
+/// a pause goes out at once, and so does one that a client waits for.
+const REST: Duration = Duration::from_micros(500);
+
 /// Commands are passed on when there are so many bytes of them, and at the end of what the feed has given.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -116,6 +121,7 @@ impl<'s> Writer<'s> {
             self.ask_for_confirmations(&settings);
             if !batch.is_empty() {
                 self.server.wake_replicas();
+                follower.rest(REST);
             }
         }
     }
