@@ -160,6 +160,19 @@ fn slow_readers_are_bounded_and_dropped() {
     drop(slow);
 }
 
+/// It may come back later, so the status says that this is no fault of the request.
+#[test]
+fn a_subscriber_beyond_maxclients_is_told_so() {
+    let http = with(launch().with("maxclients", "2"));
+    let mut admin = http.server.connect();
+    admin.check("PING", "+PONG");
+    let mut first = Events::open(&http, "/subscribe/c");
+    first.wait_for("data: subscribe,c,1\n\n");
+    let mut second = Events::begin(&http, "/subscribe/c", "");
+    second.wait_for("max number of clients reached");
+    assert!(second.seen.starts_with("HTTP/1.1 503 "), "{}", second.seen);
+}
+
 #[test]
 fn many_subscribers_hold_up_no_request_and_end_with_the_server() {
     let http = with(launch().with("http-maxclients", "400"));
