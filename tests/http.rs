@@ -144,6 +144,8 @@ fn what_is_about_a_connection_or_waits_is_refused() {
         r#"["REPLCONF","capa","eof"]"#,
         r#"["PSYNC","?","-1"]"#,
         r#"["SYNC"]"#,
+        r#"["EXIT"]"#,
+        r#"["QUIT"]"#,
         r#"["WATCH","k"]"#,
         r#"["HELLO",3]"#,
     ] {

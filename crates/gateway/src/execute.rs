@@ -33,6 +33,7 @@ const OF_CONNECTIONS: &[&str] = &[
     "auth",
     "discard",
     "exec",
+    "exit",
     "hello",
     "monitor",
     "multi",
