@@ -141,6 +141,11 @@ fn what_is_about_a_connection_or_waits_is_refused() {
         r#"["AUTH","x"]"#,
         r#"["CLIENT","REPLY","OFF"]"#,
         r#"["SHUTDOWN"]"#,
+        r#"["REPLCONF","capa","eof"]"#,
+        r#"["PSYNC","?","-1"]"#,
+        r#"["SYNC"]"#,
+        r#"["EXIT"]"#,
+        r#"["QUIT"]"#,
         r#"["WATCH","k"]"#,
         r#"["HELLO",3]"#,
     ] {
@@ -337,7 +342,40 @@ fn what_is_held_back_ends_in_an_error() {
     held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
     check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
     let (status, body) = response(&mut held);
-    assert!(status == 400 && body.contains("held back for too long"), "{status} {body}");
+    assert!(status == 503 && body.contains("held back for too long"), "{status} {body}");
+}
+
+/// A request whose user is deleted while it is held back does nothing, and says why.
+#[test]
+fn a_user_who_is_deleted_meanwhile_gets_nothing() {
+    let http = with(launch().with("http-timeout", "3600").with("requirepass", "secret"));
+    let mut admin = http.server.connect();
+    admin.check("AUTH secret", "+OK");
+    admin.check("ACL SETUSER ann on >pw +@all ~*", "+OK");
+    admin.check("CLIENT PAUSE 3600000 WRITE", "+OK");
+    let head = format!("{LOCAL}Authorization: Bearer ann:pw\r\n");
+    let mut all: Vec<_> = [
+        ("POST /", &br#"["SET","k","v"]"#[..]),
+        ("POST /pipeline", br#"[["GET","k"],["SET","k","v"],["GET","k"]]"#),
+        ("POST /multi-exec", br#"[["SET","k","v"]]"#),
+    ]
+    .into_iter()
+    .map(|(line, body)| {
+        let mut held = http.connect();
+        held.write_all(&request(line, &head, body)).expect("sent");
+        held
+    })
+    .collect();
+    // They have been let in: a request that comes later is answered.
+    let secret = "Authorization: Bearer secret\r\n";
+    check(&http, "GET /get/k", secret, b"", (200, r#"{"result":null}"#));
+    admin.check("ACL DELUSER ann", ":1");
+    admin.check("CLIENT UNPAUSE", "+OK");
+    for held in &mut all {
+        let (status, body) = response(held);
+        assert!(status == 401 && body.starts_with("{\"error\":\""), "{status} {body}");
+    }
+    admin.check("EXISTS k", ":0");
 }
 
 /// The server ends although a request waits for a pause of an hour to end.

@@ -160,6 +160,23 @@ fn slow_readers_are_bounded_and_dropped() {
     drop(slow);
 }
 
+/// It may come back later, so the status says that this is no fault of the request.
+#[test]
+fn a_subscriber_beyond_maxclients_is_told_so() {
+    let http = with(launch().with("maxclients", "9"));
+    let mut all = Vec::new();
+    let mut refused = loop {
+        let events = Events::begin(&http, "/subscribe/c", "");
+        if !events.seen.starts_with("HTTP/1.1 200 OK\r\n") {
+            break events;
+        }
+        all.push(events);
+        assert!(all.len() <= 9, "maxclients is for subscribers as well");
+    };
+    refused.wait_for("max number of clients reached");
+    assert!(refused.seen.starts_with("HTTP/1.1 503 "), "{}", refused.seen);
+}
+
 #[test]
 fn many_subscribers_hold_up_no_request_and_end_with_the_server() {
     let http = with(launch().with("http-maxclients", "400"));

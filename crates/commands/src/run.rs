@@ -36,13 +36,14 @@ use crate::stats::Counters;
 use crate::waiting::{self, Awaited};
 
 /// Commands that do something to the connection that they come from, or reply by its end.
-const OF_CONNECTIONS: &[&str] = &["monitor", "psubscribe", "shutdown", "ssubscribe", "subscribe"];
+const OF_CONNECTIONS: &[&str] =
+    &["monitor", "psubscribe", "psync", "replconf", "shutdown", "ssubscribe", "subscribe", "sync"];
 
 const NO_CONNECTION: CommandError =
     CommandError::new("ERR this command is for connections, and its caller has none");
 
 const GAVE_UP: CommandError = CommandError::new(
-    "ERR the command was held back for too long: by CLIENT PAUSE, for memory, or by a slow disk",
+    "TRYAGAIN the command was held back for too long: by CLIENT PAUSE, for memory, or by a slow disk",
 );
 
 /// A call beside the workers waits so long for shards that others hold before it looks whether it gives up.

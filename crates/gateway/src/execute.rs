@@ -33,16 +33,20 @@ const OF_CONNECTIONS: &[&str] = &[
     "auth",
     "discard",
     "exec",
+    "exit",
     "hello",
     "monitor",
     "multi",
+    "psync",
     "quit",
     "readonly",
     "readwrite",
+    "replconf",
     "reset",
     "script|debug",
     "select",
     "shutdown",
+    "sync",
     "unwatch",
     "watch",
 ];
@@ -118,7 +122,7 @@ impl Work {
             {
                 break;
             }
-            self.check_room()?;
+            self.check()?;
             self.through += 1;
         }
         Ok(())
@@ -136,7 +140,7 @@ impl Work {
             if !self.refuses(kernel, args, calls.allowed) {
                 self.execute(shared, kernel, args, calls.until);
             }
-            self.check_room()?;
+            self.check()?;
         }
         reply::decode(&self.output.into_bytes())
     }
@@ -167,7 +171,7 @@ impl Work {
         let mut exec = OwnedArgs::new();
         exec.push(b"exec").expect("a short one");
         self.execute(shared, kernel, exec.as_args(), calls.until);
-        self.check_room()?;
+        self.check()?;
         match reply::decode(&self.output.into_bytes())?.pop() {
             Some(Value::Array(values)) => Ok(values),
             Some(Value::Error(text)) => Err(Failure::of_command(&String::from_utf8_lossy(&text))),
@@ -191,7 +195,12 @@ impl Work {
         true
     }
 
-    fn check_room(&mut self) -> Result<(), Failure> {
+    /// Whether there is more to run: its user is still there, and there is room for replies.
+    fn check(&mut self) -> Result<(), Failure> {
+        if self.caller.closing {
+            let text = "NOAUTH the user of this request was deleted meanwhile";
+            return Err(Failure::closing(StatusCode::UNAUTHORIZED, text));
+        }
         if !self.output.exceeds_limit() {
             return Ok(());
         }

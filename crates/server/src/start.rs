@@ -766,8 +766,10 @@ fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
     written.inspect_err(complain).ok()
 }
 
-/// A few lines on what runs where. Scripts that start the server wait for the last one.
+/// A few lines on what runs where. Scripts that start the server wait for the last one. They are plain text, unless the
+/// standard output has a log of JSON, of which collectors read each line.
 fn announce(instance: &Instance) {
+    const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
     let Instance { server, startup, .. } = instance;
     let mut lines = vec![format!(
         "Tierce {} ({}-bit), pid {}",
@@ -797,6 +799,9 @@ fn announce(instance: &Instance) {
         lines.iter().for_each(|line| server.log.notice(line.trim_start()));
     }
     lines.push("Ready to accept connections\n".to_owned());
+    if startup.logfile.is_none() && server.config.settings().word(LOG_FORMAT) == "json" {
+        return lines.iter().for_each(|line| server.log.notice(line.trim()));
+    }
     // The service manager may not listen, and that is no reason to stop.
     let _ = io::stdout().lock().write_all(lines.join("\n").as_bytes());
 }

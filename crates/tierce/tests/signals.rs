@@ -96,6 +96,37 @@ fn sighup_opens_the_log_again() {
     std::fs::remove_dir_all(&dir).expect("the directory");
 }
 
+/// What collects the standard output finds JSON on each line, from the first one to the last.
+#[test]
+fn a_log_of_json_on_the_standard_output_has_nothing_else() {
+    let dir = std::env::temp_dir().join(format!("tierce-json-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let socket = dir.join("s.sock");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tierce"))
+        .args(["--port", "0", "--log-format", "json", "--dir"])
+        .arg(&dir)
+        .arg("--unixsocket")
+        .arg(&socket)
+        .env_clear()
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let mut lines = String::new();
+    while !lines.contains("Ready to accept connections") {
+        assert_ne!(output.read_line(&mut lines).expect("text"), 0, "{lines}");
+    }
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    assert_eq!(child.wait().expect("the program").code(), Some(0));
+    output.read_to_string(&mut lines).expect("text");
+    for line in lines.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect(line);
+        assert!(line["message"].is_string(), "{line}");
+    }
+    std::fs::remove_dir_all(&dir).expect("the directory");
+}
+
 #[test]
 fn a_port_in_use_is_one_line_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -21,6 +21,8 @@ mod payload;
 #[cfg(test)]
 mod simulation;
 
+use std::fmt;
+
 use tierce_wire::resp::{Args, Batch, Limits, Parser, Status};
 
 use self::handshake::{Answer, Handshake};
@@ -36,6 +38,12 @@ pub struct Place {
     pub id: ReplicationId,
     /// The bytes that are known.
     pub offset: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.id, self.offset)
+    }
 }
 
 /// What the primary has said.

@@ -292,7 +292,7 @@ impl<'s> Session<'s> {
             match event {
                 Event::Copy(place) => {
                     let primary = &self.following.primary;
-                    let line = format_args!("Full copy from {primary}, at {place:?}");
+                    let line = format_args!("Full copy from {primary}, at {place}");
                     self.server.log.notice(line);
                     work.copy = Some(Copy::begin(self.server, place)?);
                     self.note(|following| {
@@ -314,7 +314,7 @@ impl<'s> Session<'s> {
                     self.begin_stream(place, db)?;
                 }
                 Event::Continues(place) => {
-                    self.server.log.notice(format_args!("The stream goes on at {place:?}"));
+                    self.server.log.notice(format_args!("The stream goes on at {place}"));
                     work.applier.go_on(place, self.following.db);
                     told.wants_answer = true;
                     self.begin_stream(place, work.applier.db())?;
