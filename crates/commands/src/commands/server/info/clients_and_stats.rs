@@ -117,9 +117,9 @@ pub(super) const STATS: &[Field] = &[
         .counter("redis_net_input_bytes_total"),
     is("total_net_output_bytes", |f| f.kernel.traffic().bytes_out.into(), "Bytes sent.")
         .counter("redis_net_output_bytes_total"),
-    always("total_net_repl_input_bytes", "0", "There are no replicas.")
+    always("total_net_repl_input_bytes", "0", "Not counted.")
         .counter("redis_net_repl_input_bytes_total"),
-    always("total_net_repl_output_bytes", "0", "There are no replicas.")
+    always("total_net_repl_output_bytes", "0", "Not counted separately.")
         .counter("redis_net_repl_output_bytes_total"),
     is(
         "instantaneous_input_kbps",
@@ -131,8 +131,8 @@ pub(super) const STATS: &[Field] = &[
         |f| Value::Real(f.rates()[2] / 1024.0, 2),
         "KiB a second sent recently.",
     ),
-    always("instantaneous_input_repl_kbps", "0.00", "There are no replicas."),
-    always("instantaneous_output_repl_kbps", "0.00", "There are no replicas."),
+    always("instantaneous_input_repl_kbps", "0.00", "Not counted."),
+    always("instantaneous_output_repl_kbps", "0.00", "Not counted separately."),
     is(
         "rejected_connections",
         rejected,
@@ -319,7 +319,7 @@ pub(super) const STATS: &[Field] = &[
     always("total_forks", "0", "Nothing forks."),
     always("migrate_cached_sockets", "0", "`MIGRATE` keeps no connection.")
         .gauge("redis_migrate_cached_sockets_total"),
-    always("slave_expires_tracked_keys", "0", "There are no replicas.")
+    always("slave_expires_tracked_keys", "0", "Replicas are never writable.")
         .gauge("redis_slave_expires_tracked_keys"),
     always("active_defrag_hits", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_hits"),
