@@ -1,7 +1,8 @@
-//! How far an engine is with the data that it found at its start.
+//! The progress of the load at the start.
 //!
-//! A thread loads; any other asks whether that is over, which is one atomic load, or has it given up. **Invariant:**
-//! until [`Loading::end`] nobody else looks at keys: what is there is a part of the data.
+//! One thread loads. Any other thread can check whether the load is over, with one atomic load, or cancel it.
+//!
+//! **Invariant:** until [`Loading::end`], only the loading thread looks at keys, because the data is incomplete.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU64,

@@ -1,8 +1,8 @@
-//! Who gets the places that `maxclients` allows.
+//! Which clients `maxclients` admits.
 //!
-//! Some are kept for each protocol that the server listens for, and for clients on this machine that speak RESP, so that
-//! no crowd locks out the clients of another protocol or the administrator. A place is kept only until such a client
-//! has it: all others go to those who come first.
+//! Some connections are reserved for each protocol that has a listener, and for RESP clients on this machine, so that a
+//! flood of one protocol locks out neither the clients of another one nor the administrator. A reservation ends when such
+//! a client uses it. All other connections are first come, first served.
 
 use super::Client;
 

@@ -1,4 +1,4 @@
-//! What the server does for replication: bytes to replicas, the threads that make the stream and begin full
+//! The server's part of replication: bytes to replicas, the threads that produce the stream and start full
 //! copies, and the link to a primary.
 
 mod copies;

@@ -1,4 +1,4 @@
-//! Encrypted connections that failed: handshakes, and records that break the protocol. Anybody can cause them at any
+//! Encrypted connections that failed: handshakes, and records that break the protocol. Any peer can cause them at any
 //! rate, so the log gets a line a second at most, which tells how many there were and one of the reasons.
 
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Figures that INFO does not list, and how all of them become metrics.
+//! Statistics that INFO does not list, and how all statistics become metrics.
 
 use super::commands_and_keys::called;
 use super::facts::Facts;
