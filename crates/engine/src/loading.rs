@@ -34,7 +34,7 @@ pub struct Loading {
     changed: Condvar,
 }
 
-/// Figures of a load that goes on.
+/// The progress of a running load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadingReport {
     /// When it began, in Unix milliseconds.
@@ -43,7 +43,7 @@ pub struct LoadingReport {
     pub total_bytes: u64,
     /// Bytes that are loaded: at most `total_bytes`.
     pub loaded_bytes: u64,
-    /// When it will be over, in seconds from now: as fast as so far. `None` before anything was loaded.
+    /// Estimated seconds until the end, at the rate so far. `None` before anything was loaded.
     pub eta_seconds: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Loading {
         self.total_bytes.store(total_bytes, Relaxed);
     }
 
-    /// Everything is loaded: whoever sees that sees the data.
+    /// Everything is loaded. A thread that observes this sees all data.
     pub fn end(&self) {
         self.is_on.store(false, Release);
     }

@@ -35,7 +35,7 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     sets: Vec<[Bucket; WAYS]>,
-    /// Seeded, so that nobody can choose addresses that share a set.
+    /// Seeded, so that no client can choose addresses that share a set.
     hasher: RandomState,
 }
 

@@ -75,7 +75,7 @@ enum Failure {
     Client(Error),
     /// A reply that the command does not have.
     Unexpected(&'static str),
-    /// Somebody else collects hot keys.
+    /// Another HOTKEYS session is active.
     IsActive,
 }
 
