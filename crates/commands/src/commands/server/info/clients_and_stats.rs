@@ -192,7 +192,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "tls_handshakes_resumed",
         |f| f.kernel.traffic().handshakes.resumed.into(),
-        "TLS handshakes by which clients came back with a ticket.",
+        "TLS handshakes that resumed a session with a ticket.",
     )
         .counter("tierce_tls_handshakes_resumed_total"),
     is(
@@ -219,18 +219,18 @@ pub(super) const STATS: &[Field] = &[
         "Encrypted connections that failed, in the handshake or later.",
     )
         .counter("tierce_tls_errors_total"),
-    is("sync_full", |f| f.kernel.primary.syncs().full.into(), "Replicas that were to get a full copy.")
+    is("sync_full", |f| f.kernel.primary.syncs().full.into(), "Full copies that replicas needed.")
         .gauge("redis_replica_resyncs_full"),
     is(
         "sync_partial_ok",
         |f| f.kernel.primary.syncs().rest.into(),
-        "Replicas that came back and got the rest of the stream.",
+        "Replicas that reconnected and continued in the stream.",
     )
         .gauge("redis_replica_partial_resync_accepted"),
     is(
         "sync_partial_err",
         |f| f.kernel.primary.syncs().rest_refused.into(),
-        "Replicas that came back and needed a full copy.",
+        "Replicas that reconnected and needed a full copy.",
     )
         .gauge("redis_replica_partial_resync_denied"),
     is(
@@ -254,7 +254,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "expire_cycle_cpu_milliseconds",
         |f| Value::Millis((f.keys().expiry_nanos / 1_000_000) as i64),
-        "How long keys and fields were removed in the background at their deadline.",
+        "Time spent on removing expired keys and fields in the background.",
     )
         .counter("tierce_expire_seconds_total"),
     is("evicted_keys", |f| f.keys().evicted.into(), "Keys that were evicted.")
@@ -277,7 +277,7 @@ pub(super) const STATS: &[Field] = &[
             check_excess(f);
             Value::Millis(f.kernel.excess.total_ms(f.now_ms))
         },
-        "Milliseconds above `maxmemory`.",
+        "Time above `maxmemory` (in INFO, milliseconds).",
     )
         .counter("tierce_eviction_exceeded_seconds_total"),
     is(
@@ -288,9 +288,9 @@ pub(super) const STATS: &[Field] = &[
         },
         "Milliseconds above `maxmemory` by now, 0 below it.",
     ),
-    is("keyspace_hits", |f| f.keys().hits.into(), "Reads of a key that was there.")
+    is("keyspace_hits", |f| f.keys().hits.into(), "Reads of a key that existed.")
         .counter("redis_keyspace_hits_total"),
-    is("keyspace_misses", |f| f.keys().misses.into(), "Reads of a key that was not.")
+    is("keyspace_misses", |f| f.keys().misses.into(), "Reads of a key that did not exist.")
         .counter("redis_keyspace_misses_total"),
     is(
         "pubsub_channels",
@@ -313,7 +313,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "latest_fork_usec",
         |f| Value::Micros(f.kernel.persistence.report().last_pause.as_micros() as u64),
-        "Microseconds for which the beginning of the last snapshot locked all shards. Nothing forks.",
+        "Time for which the start of the last snapshot locked all shards (in INFO, microseconds). Nothing forks.",
     )
         .gauge("redis_latest_fork_seconds"),
     always("total_forks", "0", "Nothing forks."),
