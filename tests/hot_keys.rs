@@ -1,4 +1,4 @@
-//! HOTKEYS finds the keys that take the most, `tierce inspect` shows them, and both cost nothing when they are off.
+//! HOTKEYS finds the keys that use the most, `tierce inspect` shows them, and both cost nothing when they are off.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, PSUBSCRIBE and MONITOR over HTTP: server-sent events, for whom they are, and what slow readers cost.
+//! SUBSCRIBE, PSUBSCRIBE and MONITOR over HTTP: server-sent events, who may get them, and slow readers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! A server whose data are still being loaded: it says so, and shows none of them before all are there.
+//! A server that is still loading its data says so, and shows no key before all are loaded.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus scrapes, who gets it, and what HTTP costs without it.
+//! `/metrics`: what Prometheus scrapes, who may scrape, and what HTTP costs when it is off.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What is packaged with the program fits it.
+//! The files in `packaging` fit the program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A server that follows a primary which is a test: the conversation in bytes, cut anywhere, and nonsense.
+//! A server that follows a simulated primary: the conversation in bytes, split anywhere, and garbage.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! What a replica gets behind its full copy: the stream, from the first byte or from where it has left it. The replica is a
-//! test that speaks the protocol, or another server.
+//! The stream that a replica gets after its full copy, from the first byte or from its last offset. The replica is a test
+//! that speaks the protocol, or another server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Passwords are in nothing that the server shows or writes down, wherever they came in.
+//! Nothing that the server shows or writes contains a password, however the password came in.
 //!
-//! All of them begin with [`MARK`] and go on with where they are from, so that one search finds all and says which.
+//! All passwords begin with [`MARK`], followed by their source, so one search finds them all and names the source.
 
 use std::fs;
 use std::io::{Read, Write};

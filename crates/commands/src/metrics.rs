@@ -1,7 +1,6 @@
-//! Figures for monitoring, as numbers with names and labels. INFO prints the same registry.
+//! Statistics for monitoring, as numbers with names and labels. INFO prints the same registry.
 //!
-//! Labels are commands, databases, kinds of errors and of memory: as many series as the server has of these, never one
-//! for a key or a client.
+//! Labels are commands, databases, kinds of errors and of memory, never keys or clients, so the number of series is bounded.
 
 /// How a number moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! The forms of the log.
+//! The formats of the log.
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

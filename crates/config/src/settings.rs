@@ -181,7 +181,7 @@ impl Settings {
     }
 
     /// Bytes that all clients together may occupy, 0 for no limit. A share of `maxmemory` is none while that has none.
-    /// Never so few that nobody could connect to allow more, as in Redis.
+    /// Never so few that an administrator could not connect to raise it, as in Redis.
     pub fn client_memory_limit(&self) -> u64 {
         match self.client_memory_asked() {
             0 => 0,

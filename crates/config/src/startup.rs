@@ -11,7 +11,7 @@ use super::log_format::LogFormat;
 use super::settings::Settings;
 use super::table::DirectiveId;
 
-/// What the server does before it serves anybody.
+/// What the server does before it serves the first client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// Worker threads.

@@ -1,7 +1,8 @@
-//! How far an engine is with the data that it found at its start.
+//! The progress of the load at the start.
 //!
-//! A thread loads; any other asks whether that is over, which is one atomic load, or has it given up. **Invariant:**
-//! until [`Loading::end`] nobody else looks at keys: what is there is a part of the data.
+//! One thread loads. Any other thread can check whether the load is over, with one atomic load, or cancel it.
+//!
+//! **Invariant:** until [`Loading::end`], only the loading thread looks at keys, because the data is incomplete.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU64,
@@ -33,7 +34,7 @@ pub struct Loading {
     changed: Condvar,
 }
 
-/// Figures of a load that goes on.
+/// The progress of a running load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadingReport {
     /// When it began, in Unix milliseconds.
@@ -42,7 +43,7 @@ pub struct LoadingReport {
     pub total_bytes: u64,
     /// Bytes that are loaded: at most `total_bytes`.
     pub loaded_bytes: u64,
-    /// When it will be over, in seconds from now: as fast as so far. `None` before anything was loaded.
+    /// Estimated seconds until the end, at the rate so far. `None` before anything was loaded.
     pub eta_seconds: Option<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Loading {
         self.total_bytes.store(total_bytes, Relaxed);
     }
 
-    /// Everything is loaded: whoever sees that sees the data.
+    /// Everything is loaded. A thread that observes this sees all data.
     pub fn end(&self) {
         self.is_on.store(false, Release);
     }

@@ -1,7 +1,7 @@
 //! The server's log: one line for each event, with time, level and role.
 //!
-//! A line looks as Redis' do, so that tools which read those can read these, except that the time
-//! is always in UTC; or it is a JSON object, for collectors of logs (`log-format`):
+//! A line has the format of Redis, so that its tools can read it, except that the time is always in UTC; or it is a JSON
+//! object, for log collectors (`log-format`):
 //!
 //! ```text
 //! 4711:M 20 Nov 2026 21:01:04.123 * Listening on 127.0.0.1:6379
@@ -11,9 +11,9 @@
 //! The sign stands for the level: `.` debug, `-` verbose, `*` notice, `#` warning. The letter stands for the
 //! role: `M` for a primary, `S` for a replica.
 //!
-//! The server logs a handful of lines in its life and none on the path of a request, so it needs no
-//! spans, filters or buffering, and no logging framework; serde_json escapes the messages. Keys and values are never logged. A line
-//! that cannot be written is dropped: there is nowhere else to report it.
+//! The server logs few lines, and none on the path of a request, so it needs no spans, filters or buffering, and no
+//! logging framework; serde_json escapes the messages. Keys and values are never logged. A line that cannot be written
+//! is dropped: there is nowhere else to report it.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};

@@ -1,9 +1,9 @@
-//! A connection of a client, and how long it may take.
+//! A connection of a client, and its time limits.
 //!
-//! - The head of a request, and the silence before it: `http-timeout` (so a client that sends a byte now and then
-//!   holds a connection for that long at most).
+//! - The head of a request, and the idle time before it: `http-timeout`. So a client that sends a byte now and then
+//!   holds a connection for that long at most.
 //! - Its body: the same, in `routes`.
-//! - The reply: the same from one part that the client takes to the next.
+//! - The reply: the same between two parts that the client reads.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -1,4 +1,4 @@
-//! Who sends a request: a user of the server, by the header Authorization.
+//! Authentication: the user that a request's `Authorization` header names.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! Messages of channels, and MONITOR, as server-sent events.
 //!
-//! A subscriber is a connection of its own to the server, which speaks RESP: one end of a pair of sockets is served by
-//! the event loops like any connection, and the other one is read here while the HTTP client takes what comes. So all
-//! that holds of subscribers holds of these: their rights are checked when they subscribe and when rights change, they
-//! are in CLIENT LIST, and one that reads too slowly is closed by client-output-buffer-limit. The gateway itself keeps
-//! one read and one incomplete message of each.
+//! A subscriber is a RESP connection of its own to the server: the event loops serve one end of a socket pair like any
+//! connection, and this module reads the other end while the HTTP client reads events. So subscribers over HTTP have
+//! all properties of other subscribers: their permissions are checked when they subscribe and when rules change, they are
+//! in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read and one incomplete
+//! message for each.
 //!
-//! An event has the parts of a message with commas between them, in the form of Upstash: `data: message,news,text`. Lines
-//! of a text become lines of the event.
+//! An event has the parts of a message separated by commas, as Upstash writes them: `data: message,news,text`. Lines of a
+//! text become lines of the event.
 
 use std::future::Future;
 use std::io;

@@ -1,8 +1,7 @@
-//! Runs the commands of a request: at once on the runtime's thread where that takes no waiting, otherwise on one of the
-//! threads that may wait.
+//! Runs the commands of a request: on the runtime's thread if they cannot block, otherwise on one of the threads that
+//! may wait.
 //!
-//! A request is all there is of a client: nothing of one is left for the next. So commands are refused that only say
-//! something of a connection, or that wait for keys.
+//! Requests are stateless. So commands are refused that only act on a connection, or that wait for keys.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Why a request is not served.
+//! Why a request is refused.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

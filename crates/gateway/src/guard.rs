@@ -1,10 +1,10 @@
-//! Which hosts and web pages are let in, before anything else is looked at.
+//! Checks host and origin of a request before anything else.
 //!
-//! A page that a user of this machine visits can have the browser send requests here. Three rules keep it out:
+//! A web page that a user of this machine visits can make the browser send requests here. Three rules refuse them:
 //!
-//! - **Host**: an address, `localhost` or a name of `http-hosts`. A page cannot pass by having its own name resolve to
+//! - **Host**: an address, `localhost` or a name in `http-hosts`. So a page cannot pass by having its own name resolve to
 //!   this machine (DNS rebinding).
-//! - **Origin**, which browsers send with every request of a script that is no plain GET: of `http-origins`.
+//! - **Origin**, which browsers send with every scripted request that is not a plain GET: must be in `http-origins`.
 //! - **Sec-Fetch-Site**, which browsers send with requests for images, forms and the like: not from another site.
 //!
 //! Old browsers send neither with the GET of an image. So a GET without credentials may only read (`routes`).

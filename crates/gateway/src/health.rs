@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it is ready. Neither needs a password, and neither tells more.
+//! Liveness and readiness. Neither needs a password, and neither reveals more.
 
 use axum::http::StatusCode;
 use tierce_commands::kernel::Kernel;

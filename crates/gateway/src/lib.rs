@@ -1,16 +1,16 @@
-//! HTTP beside the event loops: commands as JSON, messages as server-sent events, health, and metrics.
+//! HTTP beside the event loops: commands as JSON, messages as server-sent events, health checks, and metrics.
 //!
 //! One listener (`http-port`) on a thread of its own with a small tokio runtime, off the data path. It calls the command
-//! kernel directly, as a caller with the rights of a user. `docs/http.md` says what clients see, and
-//! `docs/decisions/0026-http-on-a-runtime-of-its-own.md` why it is no protocol of the event loops.
+//! kernel directly, as a caller with the rights of a user. `docs/http.md` describes what clients see, and
+//! `docs/decisions/0026-http-on-a-runtime-of-its-own.md` why HTTP is not a protocol of the event loops.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `gateway` | the thread: start, listeners that change, end |
-//! | `connection` | a connection: its limits of time |
-//! | `guard` | which hosts and web pages are let in |
+//! | `connection` | a connection and its time limits |
+//! | `guard` | which hosts and web pages are allowed |
 //! | `routes` | from a request to a response |
-//! | `credentials` | who sends it |
+//! | `credentials` | the user who sends it |
 //! | `request` | JSON and paths as commands |
 //! | `execute` | commands, at once or on a thread that may wait |
 //! | `reply` | replies as JSON |
@@ -18,8 +18,8 @@
 //! | `health` | `/healthz` and `/readyz` |
 //! | `metrics` | `/metrics` for Prometheus |
 //!
-//! **Invariant:** the runtime's thread waits for no lock that a command holds for long: what may wait or take long runs
-//! on one of its few threads for that.
+//! **Invariant:** the runtime's thread waits for no lock that a command holds for long. Commands that may wait or take
+//! long run on one of a few other threads.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `/metrics`: the figures of the kernel in the text format of Prometheus.
+//! `/metrics`: the kernel's statistics in the text format of Prometheus.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,7 @@
 //! Replies as JSON: `{"result": ...}` or `{"error": "..."}`.
 //!
-//! JSON is text. A reply that is not is an error, unless the client asks for base64: then every string is encoded but
-//! the status `OK`, which no encoding looks like.
+//! JSON is text. A reply that is not UTF-8 is an error, unless the client asks for base64. Then every string is encoded
+//! except the status `OK`, which cannot be mistaken for base64.
 
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;

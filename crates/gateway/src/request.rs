@@ -1,7 +1,7 @@
-//! From bodies and paths to commands.
+//! Turns bodies and paths into commands.
 //!
-//! A body is a JSON array of strings, numbers and booleans; a number becomes the very digits that the client has sent.
-//! A path is `/name/argument/...`, percent-encoded. Behind it come the body, as it is, and the query: `?EX=100` is
+//! A body is a JSON array of strings, numbers and booleans; a number keeps exactly the digits that the client sent.
+//! A path is `/name/argument/...`, percent-encoded. The body is appended as it is, then the query: `?EX=100` is
 //! `EX 100`, `?NX` is `NX`.
 
 use std::borrow::Cow;

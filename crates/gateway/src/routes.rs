@@ -1,4 +1,4 @@
-//! From a request to a response.
+//! Takes a request to its response.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

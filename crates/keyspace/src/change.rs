@@ -1,8 +1,8 @@
 //! A mutation of a key, as its listeners see it.
 //!
 //! All operations that change keys pass `Db::before_change` (`db.rs`) and `Context::changed` or
-//! `Context::removed` (`context.rs`), with the shard locked throughout. In the former a snapshot saves what is
-//! about to change (`snapshot`). In the latter the shard's count of changes grows. If there are listeners
+//! `Context::removed` (`context.rs`), with the shard locked throughout. In `before_change` a snapshot saves what
+//! is about to change (`snapshot`). Then the shard's count of changes grows. If there are listeners
 //! ([`crate::interest`]), the log gets an operation ([`crate::log`]), versions become newer, and the key is
 //! noted for clients that wait for it or watch it ([`crate::watch`]). An [`Event`](crate::Event) names the
 //! change separately.

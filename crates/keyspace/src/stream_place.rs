@@ -1,8 +1,8 @@
-//! Up to where the data are those of a stream that a replica follows, so that it can go on there after its restart.
+//! The replication offset that the data of a replica corresponds to, so that the replica can continue there after a restart.
 //!
-//! The place is logged in the record of the change that leads to it. **Invariant:** the last place in a log is that of
-//! the data which the log makes, or an older one, behind which the stream has changed nothing. So a power cut that takes
-//! the end of the log takes data and place together.
+//! The offset is logged in the record of the change that reaches it. **Invariant:** the last offset in a log is that of
+//! the data in this log, or an older one after which the stream has changed nothing. So a power cut that takes the end of
+//! the log takes data and offset together.
 
 use parking_lot::Mutex;
 

@@ -1,11 +1,11 @@
-//! How fast each address may open connections: a token bucket for each address that has opened some lately.
+//! How fast each address may open connections: a token bucket for each address that has opened some recently.
 //!
-//! - A bucket is one moment: when it will be full again. So one that has become full needs no place, and to forget it
+//! - A bucket is stored as one moment: when it will be full again. So a full bucket needs no memory, and forgetting it
 //!   changes nothing.
-//! - A bucket holds the connections of a second. An address that has been silent may open so many at once.
-//! - Addresses of IPv6 count by their network of 64 bits, of which one machine usually has all addresses.
-//! - The table has a fixed size. Where it is full, the bucket that lacks least is forgotten. Only who has more addresses
-//!   than the table has places gets more connections by that, and a limit by address never holds these.
+//! - A bucket holds the connections of one second. An idle address may open that many at once.
+//! - IPv6 addresses count by their /64 network, because one machine usually owns all addresses of it.
+//! - The table has a fixed size. When it is full, it forgets the bucket that is nearest to full. Only a client with more
+//!   addresses than the table has entries gains from that, and a limit per address never stops such a client.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     sets: Vec<[Bucket; WAYS]>,
-    /// Seeded, so that nobody can choose addresses that share a set.
+    /// Seeded, so that no client can choose addresses that share a set.
     hasher: RandomState,
 }
 

@@ -1,8 +1,7 @@
-//! The name of a stream, and who may go on in it.
+//! The replication id of a stream, and which replicas may continue in it.
 //!
-//! A server that was a replica and becomes a primary goes on with the stream of its old primary under a new name. It
-//! remembers the old name with the offset up to which it knows that stream, so that its fellow replicas can go on
-//! with it and need no full copy.
+//! A replica that is promoted can continue the stream of its old primary under a new id. It remembers the old id with
+//! the offset up to which it has that stream, so that the other replicas can continue with it without a full copy.
 //!
 //! Offsets count bytes: at offset `n`, `n` bytes of the stream are known. `PSYNC` names the first byte that is
 //! *missing*, which is one more.

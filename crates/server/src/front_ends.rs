@@ -28,7 +28,7 @@ pub trait Request {
     /// Calls `each` with the keys whose values it looks at.
     fn for_each_key_read(&self, each: impl FnMut(&[u8]));
 
-    /// What its user needs the right to; nothing for what everybody may do.
+    /// What its user needs the right to; nothing for what every user may do.
     fn equivalent(&self) -> Option<Equivalent>;
 
     /// Calls `each` with the keys that it does that to.

@@ -5,19 +5,20 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `start` | from a configuration to a running server, and to its end |
-//! | `listening` | where it listens |
-//! | `tls` | what encrypted connections are accepted with, and what goes wrong with them |
+//! | `listening` | opening and closing listeners |
+//! | `tls` | certificates and keys of encrypted connections, and their failures |
 //! | `server` | what all workers share |
 //! | `dispatcher` | the server as the event loops see it |
 //! | `session` | a connection that speaks RESP |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
 //! | `memcached` | the protocols of memcached, on the same keys |
 //! | `pedrokv` | the protocol of PedroKV, on the same keys |
-//! | `turn` | how long a connection is served before others have their turn |
+//! | `turn` | how long one connection is served before the next one |
 //! | `front_ends` | what the protocols other than RESP have in common |
 //! | `connection` | a connection of any protocol, and how it gets the replies that it waits for |
 //! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
-//! | [`transfer`] | import and export of data of Redis |
+//! | `replication` | the threads of a primary and of a replica |
+//! | [`transfer`] | import and export: Redis' files and JSON lines |
 
 mod acknowledge;
 mod batch;

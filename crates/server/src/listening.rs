@@ -1,7 +1,7 @@
-//! Where the server listens: at the start, and after CONFIG SET of `bind` and the ports.
+//! The addresses and ports that the server listens on: at the start, and after CONFIG SET of `bind` and the ports.
 //!
-//! - A change keeps unchanged listeners open; no connection waiting there is lost. - A change is
-//!   all or nothing: if an address cannot be bound, the server keeps its listeners.
+//! - A change keeps unchanged listeners open; no connection waiting there is lost.
+//! - A change is all or nothing: if an address cannot be bound, the server keeps its listeners.
 
 use std::io;
 use std::net::SocketAddr;

@@ -270,7 +270,8 @@ impl Server {
         self.log_turned_away();
     }
 
-    /// Tells of connections that the acceptor closed since the last time: anybody can cause them at any rate.
+    /// Logs how many connections the acceptor closed since the last time: one line, because any peer can cause them at
+    /// any rate.
     fn log_turned_away(&self) {
         let Some(net) = self.net.get() else { return };
         let metrics = net.metrics();

@@ -381,7 +381,7 @@ impl Loops {
         Ok(long_commands)
     }
 
-    /// Loads the data, and has everybody served.
+    /// Loads the data, and then lets all commands pass.
     fn load(
         &self,
         opening: Opening,

@@ -1,4 +1,4 @@
-//! How long one connection is served before others of its worker have their turn.
+//! How long one connection is served before the worker moves on to the next.
 
 use crate::kernel::Kernel;
 

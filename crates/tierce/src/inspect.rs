@@ -1,8 +1,7 @@
-//! `tierce inspect`: which keys of a live server are big, and which are hot.
+//! `tierce inspect`: the big and the hot keys of a live server.
 //!
-//! Big keys are found by SCAN, so the server goes on meanwhile; hot keys by HOTKEYS, which is switched on for some
-//! seconds. Both need memory for the keys that are shown, and no more. It works with redis-server as well; HOTKEYS
-//! came with Redis 8.6.
+//! Big keys are found by SCAN, while the server goes on serving; hot keys by HOTKEYS, which runs for a few seconds. Memory
+//! is bounded by the keys that are shown. It works with redis-server as well; HOTKEYS came with Redis 8.6.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -76,7 +75,7 @@ enum Failure {
     Client(Error),
     /// A reply that the command does not have.
     Unexpected(&'static str),
-    /// Somebody else collects hot keys.
+    /// Another HOTKEYS session is active.
     IsActive,
 }
 

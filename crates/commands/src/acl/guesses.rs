@@ -1,8 +1,8 @@
-//! Slows down who guesses passwords.
+//! Slows down password guessing.
 //!
-//! An address has some wrong passwords free. From then on an attempt from there waits before it is looked at, longer
-//! with each further wrong password up to [`DELAY_MS_MAX`]. Its connection waits, no thread does. An attempt waits once,
-//! so that an honest client at the same address gets in after that time, however many others guess.
+//! An address has some wrong passwords free. From then on each attempt from there is delayed, longer with each further
+//! wrong password, up to [`DELAY_MS_MAX`]. Its connection waits, but no thread does. An attempt is delayed once, so an
+//! honest client at the same address gets in after that time, however many others guess.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! WAIT, and WAITAOF with replicas: has their clients wait for confirmations, and answers them.
+//! WAIT, and WAITAOF with replicas: suspends clients until replicas have acknowledged, and replies to them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

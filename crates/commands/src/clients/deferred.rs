@@ -1,10 +1,9 @@
-//! Results that come later than the commands which they are of, while the connection goes on: those of `NBLPOP` and
-//! its relatives.
+//! Results that come later than their commands, while the connection goes on: those of `NBLPOP` and its relatives.
 //!
-//! A client has so many of them pending at a time, numbered in their order. Each goes to the client itself or to
-//! another one that accepts such results. When either goes, the waiting ends.
+//! A client may have a limited number of them pending, numbered in their order. Each goes to the client itself, or to
+//! another client that accepts such results. When either of the two disconnects, the result is cancelled.
 //!
-//! **Invariant:** the list of a client is locked alone, and no shard is locked meanwhile. So it may be locked with
+//! **Invariant:** the list of a client is locked alone, and no shard is locked while it is. So it may be locked with
 //! shards held.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! Which clients occupy how much memory, and which one goes when they occupy too much together (`maxmemory-clients`).
+//! How much memory each client uses, and which client is closed when all together use too much (`maxmemory-clients`).
 //!
-//! - Clients are in buckets by powers of two of their bytes, so that a large one is found without looking at all.
-//! - A client is looked at where its connection is served, so what it has read since is not known. The worker that
-//!   closes one looks again before it does ([`ClientMemory::is_due`]).
+//! - Clients are in buckets by powers of two of their bytes, so a large one is found without visiting all.
+//! - The figure of a client is updated when its worker serves it, so it may be out of date. The worker that closes a
+//!   client checks again first ([`ClientMemory::is_due`]).
 //! - Clients with `CLIENT NO-EVICT on` count, but are in no bucket.
 //! - Without a limit, nothing is counted.
 

@@ -1,4 +1,4 @@
-//! The connected clients as the others see them.
+//! The connected clients as others see them.
 //!
 //! A session belongs to one worker. What other connections may ask about it (`CLIENT LIST`) or do
 //! to it (`CLIENT KILL`) goes through its [`Client`], which both sides share.

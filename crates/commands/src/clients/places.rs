@@ -1,8 +1,8 @@
-//! Who gets the places that `maxclients` allows.
+//! Which clients `maxclients` admits.
 //!
-//! Some are kept for each protocol that the server listens for, and for clients on this machine that speak RESP, so that
-//! no crowd locks out the clients of another protocol or the administrator. A place is kept only until such a client
-//! has it: all others go to those who come first.
+//! Some connections are reserved for each protocol that has a listener, and for RESP clients on this machine, so that a
+//! flood of one protocol locks out neither the clients of another one nor the administrator. A reservation ends when such
+//! a client uses it. All other connections are first come, first served.
 
 use super::Client;
 
@@ -47,7 +47,7 @@ impl Places {
         self.taken < max && (after < before || with_it.taken + after <= max)
     }
 
-    /// Places that nobody has yet of those that are kept, so many for each group.
+    /// Reserved connections that are still free, `each` for every group.
     ///
     /// Administrators are clients of RESP as well, so what is kept for RESP includes what is kept for them. A client
     /// that goes frees one place, and this grows by one at most: what is kept stays free.
@@ -139,8 +139,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: nobody is above the limit, and as long as it does not change each group gets what
-        /// is kept for it.
+        /// Clients never exceed the limit, and while it does not change, each group gets its reserved
+        /// connections.
         #[test]
         fn kept_places_stay_free_for_their_group(
             max in 1..120_usize,

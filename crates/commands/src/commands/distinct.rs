@@ -1,4 +1,4 @@
-//! For commands to which a key may be named several times, and whose value is needed once.
+//! For commands that may name a key several times, but need its value once.
 
 use tierce_keyspace::Key;
 

@@ -1,11 +1,11 @@
-//! Which keys take the most time and the most bytes: what HOTKEYS collects while it is asked to.
+//! The keys that use the most time and the most bytes: what HOTKEYS collects during a session.
 //!
-//! - While nothing is collected, a batch of requests costs one relaxed load more.
-//! - Memory is bounded: some hundred keys a stripe, each of at most [`KEY_LEN_MAX`] bytes.
-//! - A session that is over keeps what it has until it is reset, or another one begins.
+//! - Without a session, a batch of requests costs one more relaxed load.
+//! - Memory is bounded: a few hundred keys per stripe, each of at most [`KEY_LEN_MAX`] bytes.
+//! - A stopped session keeps its figures until it is reset or another one begins.
 //!
-//! Workers write to stripes of their own, and a reader adds them up. Times and bytes of all commands are not
-//! collected here: they are differences of what the server counts anyway.
+//! Each worker writes to its own stripe, and a reader adds them up. The totals of all commands are not collected here:
+//! they are differences of counters that the server has anyway.
 
 mod top;
 

@@ -1,8 +1,7 @@
-//! The heaviest keys of a stream of keys with weights, in bounded memory (Space-Saving: Metwally, Agrawal, El Abbadi,
-//! 2005).
+//! The heaviest keys of a stream of weighted keys, in bounded memory (Space-Saving: Metwally, Agrawal, El Abbadi, 2005).
 //!
-//! - A key whose weight is at least a `capacity`-th part of all is among the entries.
-//! - What an entry is known to have is never more than its true weight.
+//! - A key with at least a `capacity`-th part of the total weight is among the entries.
+//! - The guaranteed weight of an entry is never more than its true weight.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Clients that wait until replicas have confirmed what was written: WAIT, and WAITAOF with replicas.
+//! Clients that wait until replicas have acknowledged their writes: WAIT, and WAITAOF with replicas.
 //!
-//! What a client has written is at a position of the feed. Where that is in the stream is known when the thread that
-//! appends to the stream has passed it ([`Confirmations::note_streamed`]), which then asks the replicas to confirm. A
-//! confirmation (`Kernel::serve_confirmed`) answers those clients that have enough of them, from whichever thread it
-//! comes in.
+//! The last write of a client is at a position of the feed. Its offset in the stream is known once the thread that appends
+//! to the stream has passed that position ([`Confirmations::note_streamed`]); that thread then asks the replicas to
+//! acknowledge. The thread that receives an acknowledgement (`Kernel::serve_confirmed`) replies to the clients that have
+//! enough of them.
 //!
-//! **Invariant:** who takes a client out of the list answers it: a thread that serves it, its worker when its patience
-//! ends, or the end of its connection.
+//! **Invariant:** exactly one thread takes a client out of the list, and it ends the wait: a thread that replies, the worker
+//! at the timeout, or the worker that closes the connection.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

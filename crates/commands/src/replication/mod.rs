@@ -1,16 +1,16 @@
-//! What the kernel knows of replication: the stream of a primary, and those that follow it.
+//! What the kernel knows of replication: both roles, and the stream of a primary.
 //!
-//! * `replica`: one follower, and what it gets next.
-//! * `copy`: a full copy of the data on its way to several of them.
-//! * `role`: whether this server follows another one.
-//! * `confirmations`: clients that wait until followers have what was written.
-//! * `primary`: all followers, and the decisions about them.
+//! * `replica`: one replica of this server, and what it gets next.
+//! * `copy`: a full copy of the data on its way to several replicas.
+//! * `role`: whether this server is a replica.
+//! * `confirmations`: clients that wait until replicas have their writes.
+//! * `primary`: all replicas, and the decisions about them.
 //!
-//! Nothing here has a thread or a socket. The server has a thread that appends to the stream, one that begins full
-//! copies, and workers that carry bytes to replicas ([`Replica::take`]).
+//! Nothing here has a thread or a socket. The server has a thread that appends to the stream, one that starts full
+//! copies, and workers that send bytes to replicas ([`Replica::take`]).
 //!
-//! **Invariant:** a replica gets bytes of the stream in order, from the offset that it was told on, without gaps. One
-//! for which this cannot be kept loses its connection.
+//! **Invariant:** a replica gets the bytes of the stream in order and without gaps, from the offset that it was told. If
+//! that is not possible, it is disconnected.
 
 mod confirmations;
 mod copy;

@@ -1,4 +1,4 @@
-//! The stream of this server, and all that follow it.
+//! The stream of this server, and all its replicas.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

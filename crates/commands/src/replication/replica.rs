@@ -1,4 +1,4 @@
-//! A replica of this server: what it has said of itself, and what it gets next.
+//! A replica of this server: what it has reported about itself, and what it gets next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};

@@ -1,11 +1,11 @@
-//! Whether this server is a replica, of which primary, and how it gets along with it; and what clients may do because of
-//! that, or because this server has too few replicas itself.
+//! Whether this server is a replica, of which primary, and the state of its link; and what clients may do because of that, or
+//! because this server has too few replicas itself.
 //!
-//! Commands change whom it follows; a thread of the server follows, and says here how far it is. What every request
-//! asks is one atomic load.
+//! Commands change the primary. A thread of the server follows it and reports its progress here. The check that every
+//! request makes is one atomic load.
 //!
-//! **Invariant:** clients do not change keys while the server is a replica: it would no longer be a copy, and nothing
-//! would make it one again.
+//! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's, and
+//! nothing would correct that.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};

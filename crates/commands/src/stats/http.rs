@@ -1,4 +1,4 @@
-//! What was counted of HTTP, which runs beside the workers.
+//! Counters of HTTP, which runs beside the workers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -16,10 +16,10 @@ const BODY_BYTES_MAX: u64 = 1 << 30;
 #[rustfmt::skip]
 pub(super) const ROWS: &[Directive] = &[
     row("http-port", PORT, "0",
-        "TCP port for HTTP: commands as JSON, health, and metrics. 0 does not listen, and costs no thread and no memory.")
+        "TCP port for HTTP: commands as JSON, health checks, and metrics. 0: do not listen, and use no thread and no memory.")
         .own("0.1.0"),
     row("http-bind", Kind::List(BIND_MAX), "127.0.0.1 -::1",
-        "Addresses for `http-port`, written as for `bind`. Connections are encrypted with `http-tls`.")
+        "Addresses for `http-port`, in the form of `bind`. `http-tls` encrypts its connections.")
         .own("0.1.0"),
     row("http-hosts", Kind::List(NAMES_MAX), "",
         "Names besides `localhost` and IP addresses by which clients may reach `http-port` (the Host header, without \
@@ -30,17 +30,17 @@ pub(super) const ROWS: &[Directive] = &[
          are refused.")
         .own("0.1.0"),
     row("http-tls", Kind::Bool, "no",
-        "Whether connections to `http-port` are encrypted, with the certificates and settings of `tls-port`.")
+        "Encrypt connections to `http-port`, with the certificates and settings of `tls-port`.")
         .own("0.1.0"),
     row("http-metrics-token", Kind::Text, "",
         "Token for `/metrics` alone (`Authorization: Bearer TOKEN`). Without it users with the right to run INFO get \
          them.")
         .own("0.1.0").secret(),
     row("http-maxclients", Kind::Int(1, 65_535), "256",
-        "Connections to `http-port` at a time, besides `maxclients`. More are answered 503 and closed.")
+        "Maximum number of connections to `http-port`, separate from `maxclients`. Further ones get status 503 and are closed.")
         .own("0.1.0"),
     row("http-max-body", Kind::Memory(1 << 10, BODY_BYTES_MAX), "8mb",
-        "Bytes of the body of one HTTP request. It is held in memory until it has come as a whole.")
+        "Maximum bytes of the body of one HTTP request. It is kept in memory until it is complete.")
         .own("0.1.0"),
     row("http-timeout", Kind::Int(1, TIMEOUT_SECONDS_MAX), "30",
         "Seconds that an HTTP client may take to send the head of a request, its body, or to read a part of the \

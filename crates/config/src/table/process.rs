@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Directive] = &[
             "upstart is gone from all distributions; use systemd, or auto"),
     row("shutdown-timeout", COUNT_OR_SIZE, "10",
         "Seconds that a shutdown waits for replicas to catch up.")
-        .accepted("There are no replicas to wait for."),
+        .accepted("A shutdown does not wait for replicas."),
     row("shutdown-on-sigint", SHUTDOWN, "default",
         "How to shut down at SIGINT, with the words of SHUTDOWN.")
         .checked(save_or_not),

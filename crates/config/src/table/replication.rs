@@ -8,7 +8,7 @@ use super::{COUNT_OR_SIZE, INT_MAX, LONG, PORT};
 #[rustfmt::skip]
 pub(super) const FOLLOWING: &[Directive] = &[
     row("replicaof", Kind::Primary, "",
-        "Host and port of the server to be a copy of. Empty: this server is a primary.")
+        "Host and port of the primary. Empty: this server is a primary.")
         .alias("slaveof").before_start(),
     row("masterauth", Kind::Text, "",
         "Password for the primary.")
@@ -17,21 +17,21 @@ pub(super) const FOLLOWING: &[Directive] = &[
         "User name for the primary. Empty: the default user.")
         .secret(),
     row("replica-read-only", Kind::Bool, "yes",
-        "Let clients of a replica only read.")
+        "Refuse writes from clients of a replica.")
         .alias("slave-read-only")
         .refused(&[],
-            "a replica that clients write to is no copy any more, and nothing would make it one again"),
+            "a writable replica would differ from its primary, and nothing would correct that"),
     row("replica-serve-stale-data", Kind::Bool, "yes",
         "Answer clients of a replica even while it has lost its primary.")
         .alias("slave-serve-stale-data"),
     row("replica-priority", COUNT_OR_SIZE, "100",
-        "Rank for becoming the primary; the lowest wins. 0: never.")
+        "Rank for promotion; the lowest wins. 0: never promote.")
         .alias("slave-priority"),
     row("replica-announce-ip", Kind::Text, "",
-        "Address of this replica as others should see it.")
+        "Address that this replica reports.")
         .alias("slave-announce-ip"),
     row("replica-announce-port", PORT, "0",
-        "Port of this replica as others should see it.")
+        "Port that this replica reports.")
         .alias("slave-announce-port"),
     row("replica-announced", Kind::Bool, "yes",
         "Let sentinels tell clients about this replica."),
@@ -39,31 +39,31 @@ pub(super) const FOLLOWING: &[Directive] = &[
         "Let a replica evict only what its primary evicts.")
         .alias("slave-ignore-maxmemory")
         .refused(&[],
-            "a replica removes only what its primary removes, or it would be no copy any more"),
+            "a replica that evicts on its own would differ from its primary"),
     row("repl-timeout", Kind::Int(1, INT_MAX), "60",
-        "Seconds of silence after which a replication link counts as broken."),
+        "Seconds of silence after which a replication link is considered broken."),
 ];
 
 /// What a primary goes by.
 #[rustfmt::skip]
 pub(super) const LEADING: &[Directive] = &[
     row("min-replicas-to-write", COUNT_OR_SIZE, "0",
-        "Refuse writes with fewer replicas than that. 0: never.")
+        "Refuse writes with fewer replicas than this. 0: never.")
         .alias("min-slaves-to-write"),
     row("min-replicas-max-lag", COUNT_OR_SIZE, "10",
         "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
         .alias("min-slaves-max-lag"),
     row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
-        "Seconds between signs of life to replicas.")
+        "Seconds between `PING`s to replicas.")
         .alias("repl-ping-slave-period"),
     row("repl-backlog-size", Kind::Memory(1, i64::MAX as u64), "1mb",
-        "Bytes of the recent past kept for replicas that come back."),
+        "Bytes of the stream kept for replicas that reconnect."),
     row("repl-backlog-ttl", LONG, "3600",
-        "Seconds without a replica after which that past is dropped. 0: never."),
+        "Seconds without replicas after which the backlog is freed. 0: never."),
     row("repl-diskless-sync-delay", COUNT_OR_SIZE, "5",
         "Seconds to wait for more replicas before a full copy."),
     row("repl-diskless-sync-max-replicas", COUNT_OR_SIZE, "0",
-        "Replicas that end this waiting. 0: none does."),
+        "Replicas that end this delay early. 0: none."),
 ];
 
 #[rustfmt::skip]
@@ -71,16 +71,16 @@ pub(super) const ROWS: &[Directive] = &[
     row("replica-lazy-flush", Kind::Bool, "no",
         "Free the old data in the background before a full copy.")
         .alias("slave-lazy-flush")
-        .accepted("The old data are kept until the whole copy is here."),
+        .accepted("The old data is kept until the copy is complete."),
     row("replica-ignore-disk-write-errors", Kind::Bool, "no",
         "Let a replica go on when its disk fails.")
-        .accepted("A replica whose log fails applies nothing until that works again."),
+        .accepted("A replica whose log fails applies nothing until the log works again."),
     row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
         "What to do when a replicated command fails.")
         .accepted("It is logged; after a transaction that fails, the replica asks for a full copy."),
     row("repl-disable-tcp-nodelay", Kind::Bool, "no",
-        "Save bandwidth to replicas at the price of delay.")
-        .accepted("Changes are sent at once, as many together as there are."),
+        "Save bandwidth to replicas at the cost of latency.")
+        .accepted("Changes are sent at once, all that are pending together."),
     row("repl-diskless-sync", Kind::Bool, "yes",
         "Send full copies without writing them to disk first.")
         .accepted("They always are."),

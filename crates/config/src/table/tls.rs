@@ -13,7 +13,7 @@ const fn file(name: &'static str, about: &'static str) -> Directive {
 pub(super) const ROWS: &[Directive] = &[
     row("tls-port", PORT, "0",
         "TCP port for encrypted connections of the Redis protocol, on the same addresses. 0: none."),
-    file("tls-cert-file", "File with the certificate of the server and those that lead to its authority, in PEM."),
+    file("tls-cert-file", "File with the certificate chain of the server, in PEM."),
     file("tls-key-file", "File with the private key of the server, in PEM."),
     row("tls-key-file-pass", Kind::Text, "", "Password of that private key.").secret(),
     file("tls-client-cert-file",
@@ -21,10 +21,10 @@ pub(super) const ROWS: &[Directive] = &[
     file("tls-client-key-file", "File with the private key for the connection to the primary."),
     row("tls-client-key-file-pass", Kind::Text, "", "Password of that private key.").secret(),
     file("tls-ca-cert-file",
-        "File with the certificates of authorities that the certificates of clients and of the primary are trusted from."),
-    file("tls-ca-cert-dir", "Directory of such files. All files with certificates in it count."),
+        "File with the certificates of the authorities that are trusted for clients and the primary, in PEM."),
+    file("tls-ca-cert-dir", "Directory of such files. All certificate files in it are used."),
     row("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes",
-        "Whether clients need a certificate. `optional` checks those that clients have."),
+        "Whether clients need a certificate. `optional`: only check it if there is one."),
     row("tls-auth-clients-user", Kind::Word(&["off", "CN"]), "off",
         "Which part of a client's certificate is the name of its ACL user: none, or the common name of its subject. \
          Without such a user, or while it is off, the client is the default user as without a certificate. As in Redis 8.")
@@ -33,28 +33,28 @@ pub(super) const ROWS: &[Directive] = &[
         "Encrypt the connection to the primary, and tell it `tls-port` as the port of this replica."),
     row("tls-cluster", Kind::Bool, "no",
         "Encrypt the connections among nodes.")
-        .refused(&[], "this server cannot be a node of a cluster, so there are no such connections"),
+        .refused(&[], "there is no cluster mode, so there are no such connections"),
     row("tls-protocols", Kind::Text, "",
         "Versions of the protocol to allow: `TLSv1.2`, `TLSv1.3`, or both in quotes. Empty: both."),
     row("tls-ciphers", Kind::Text, "",
-        "Ciphers to allow for TLS 1.2, by their OpenSSL names with colons between them. Empty: all."),
+        "Ciphers to allow for TLS 1.2, as OpenSSL names separated by colons. Empty: all."),
     row("tls-ciphersuites", Kind::Text, "",
-        "Ciphers to allow for TLS 1.3, in the same way. Empty: all."),
+        "Ciphers to allow for TLS 1.3, in the same form. Empty: all."),
     row("tls-prefer-server-ciphers", Kind::Bool, "no",
         "Let the server choose the cipher, in the order of the lists, rather than the client."),
     row("tls-session-caching", Kind::Bool, "yes",
-        "Give clients tickets with which they come back without a full handshake."),
+        "Give clients tickets to resume their sessions without a full handshake."),
     row("tls-session-cache-size", COUNT_OR_SIZE, "20480",
-        "Clients that can come back that way. 0: any number.")
-        .accepted("Clients keep their sessions themselves, in tickets."),
+        "Sessions that can be resumed. 0: any number.")
+        .accepted("Clients store their sessions, in tickets."),
     row("tls-session-cache-timeout", COUNT_OR_SIZE, "300",
-        "Seconds for which a ticket is good, and up to twice as many. 0: there are no tickets."),
+        "Seconds for which a ticket is valid, and up to twice as many. 0: there are no tickets."),
     row("tls-dh-params-file", Kind::Text, "", "File with Diffie-Hellman parameters for old ciphers.")
         .accepted("All ciphers use elliptic curves, which need no parameters."),
     row("tls-handshake-timeout", Kind::Int(1, INT_MAX), "10",
         "Seconds that a handshake may take.")
         .own("0.1.0"),
     row("tls-handshakes-max", Kind::Int(1, INT_MAX), "1000",
-        "Handshakes that may be under way at once on each worker thread. Further connections are closed.")
+        "Concurrent handshakes per worker thread. Further connections are closed.")
         .own("0.1.0"),
 ];

@@ -52,11 +52,11 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// An engine that is being opened: it is there, and its keys are not.
+/// An engine that is being opened: it exists, and its keys are not loaded yet.
 ///
-/// So a server can say that data are being loaded, and how far it is ([`Engine::loading`]). **Invariant:** until
-/// [`Opening::load`] has returned and [`Loading::end`](crate::loading::Loading::end) was called, nobody but the thread
-/// that loads looks at keys.
+/// So a server can report the progress of the load ([`Engine::loading`]). **Invariant:** until
+/// [`Opening::load`] has returned and [`Loading::end`](crate::loading::Loading::end) was called, only the loading
+/// thread looks at keys.
 pub struct Opening {
     engine: Arc<Engine>,
     disk: Arc<dyn Disk>,

@@ -1,23 +1,23 @@
-//! The change feed: what changes, in order, for one reader in this process, the *follower*.
+//! The change feed: all changes, in order, for one reader in this process, the *follower*.
 //!
-//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. While it is followed, it
-//! keeps a copy of each change for the follower. Checkpoints and the places of values on disk are no changes
-//! ([`RecordKind`]), and are not in it. While `appendonly` is off, changes are recorded for the follower alone.
+//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. While it has a follower, it
+//! keeps a copy of each change for it. Checkpoints and locations of values on disk are not changes ([`RecordKind`]), and
+//! are left out. While `appendonly` is off, changes are recorded for the follower alone.
 //!
 //! **Order.** A record enters the feed before the shards of its operations are unlocked. So the records of one key are in
-//! the order of its changes. What is longer than a record is a batch of several, as in the log; records of others
-//! may stand between its pieces.
+//! the order of its changes. A change that is longer than a record is a batch of several, as in the log; records of other
+//! threads may be between its pieces.
 //!
-//! **Beginning.** A follower misses what happens in shards that were locked when it began. What comes behind a
-//! [mark](Feed::mark) is complete: all shards are locked while it is set, so it also divides no batch.
+//! **Beginning.** A follower misses changes in shards that were locked when it began. Everything after a
+//! [mark](Feed::mark) is complete: all shards are locked while it is set, so it never divides a batch.
 //!
-//! **Write errors.** A change that the log has not taken is not acknowledged to its client, but it is in memory and will be
-//! in the next log. It is held back, with all that follows, until the log is healed or switched off. So a replica
+//! **Write errors.** A change that the log has refused is not acknowledged to its client, but it is in memory and will be
+//! in the next log. The feed holds it back, with all later changes, until the log is healed or switched off. So a replica
 //! never has a change that was refused to a client because of the disk, unless the change survives here as well.
 //! Changes that only wait for a sync are not held back.
 //!
-//! **Limit.** What waits for the follower is at most [`WAITING_BYTES_MAX`]. Beyond that the feed is [`Overrun`]: it forgets
-//! everything, and the follower has to begin again. Writers never wait for it.
+//! **Limit.** At most [`WAITING_BYTES_MAX`] wait for the follower. Beyond that the feed is [`Overrun`]: it drops everything,
+//! and the follower must begin again. Writers never wait for it.
 
 mod queue;
 

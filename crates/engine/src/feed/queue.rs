@@ -1,10 +1,10 @@
-//! What waits for the follower of a feed: items one behind the other in blocks of bytes, so that appending one is a copy.
+//! What waits for the follower of a feed: items one after the other in blocks of bytes, so appending one is a copy.
 //!
-//! | bytes | |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | the kind of the item |
 //! | 8 | its length, little-endian |
-//! | as many | its bytes |
+//! | length | its bytes |
 
 use std::mem;
 

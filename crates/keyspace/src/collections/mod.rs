@@ -11,7 +11,7 @@
 //! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back.
 //!
 //! **Invariants:**
-//! - Whatever changes a collection goes through an [`Editor`], which records it. Replaying what was
+//! - Every change of a collection goes through an [`Editor`], which records it. Replaying what was
 //!   recorded makes an equal collection.
 //! - Applying an edit never fails because of the collection's state: a log that was cut off at a
 //!   checkpoint has edits whose collection is not there yet. Numbers are clamped, what is not there is

@@ -1,5 +1,5 @@
-//! What is said before the stream, one request after the other: old primaries, and proxies in between, do not expect
-//! more than one at a time.
+//! The requests before the stream, sent one at a time: old primaries, and proxies in between, do not expect
+//! pipelined ones.
 
 use super::{LinkError, Place};
 use crate::identity::ReplicationId;

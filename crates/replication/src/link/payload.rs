@@ -1,4 +1,4 @@
-//! The file with all data: of a length that is known, or up to a mark of forty random bytes.
+//! The file with all data: of known length, or up to a mark of forty random bytes.
 
 use memchr::memmem;
 use tierce_wire::number::parse_i64;

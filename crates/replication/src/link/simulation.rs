@@ -1,4 +1,4 @@
-//! A link against primaries of which each byte is known, cut anywhere, and against garbage.
+//! A link against simulated primaries, with input split at any byte, and against garbage.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Commands as RESP, one behind the other.
+//! Commands as RESP, one after the other.
 
 use tierce_collections::stream::StreamId;
 use tierce_wire::number::format_f64;

@@ -1,22 +1,22 @@
-//! From records of the log to commands: what a change of the keyspace is in Redis' language.
+//! Translates records of the log into commands of Redis.
 //!
-//! A record says what became of keys, not what was asked for. So do the commands: a counter is `SET` to what it came
-//! to, an expiry is a `DEL` when the primary removed the key, and whatever depends on chance or on a clock has been decided.
-//! A replica that executes them in order has the same contents.
+//! A record states the effects on keys, not the request. So do the commands: a counter becomes a `SET` of the result, an
+//! expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a clock is decided.
+//! A replica that executes them in order has the same data.
 //!
 //! * `commands`: commands as RESP.
 //! * `operation`: the operations of one record or batch.
 //! * `collections`: edits of lists, sets, sorted sets and hashes.
 //! * `stream`: edits of streams.
 //!
-//! **Atomicity.** The commands of a record are between `MULTI` and `EXEC` if there are several; so are those of a batch,
-//! which come when its last piece does. Until then it is kept here.
+//! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch, which
+//! are complete when its last piece arrives; until then the batch is kept here.
 //!
-//! **Bounds.** A collection that begins anew is built by commands of some hundred elements at most. A string is one
-//! command, however long it is.
+//! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however long
+//! it is.
 //!
-//! **What no command says** is left out: flags and marks of memcached, and how a value is encoded. When a consumer of a
-//! stream was seen is the replica's own time. What only newer servers know is left to the [`Dialect`].
+//! **What no command can express** is left out: memcached's flags and marks, and the encoding of a value. The time when a
+//! consumer of a stream was last seen is the replica's own. What only newer servers support depends on the [`Dialect`].
 
 mod collections;
 mod commands;

@@ -82,7 +82,7 @@ fn of_mode(mode: Mode) -> Name {
     }
 }
 
-/// What the user of a request needs the right to; nothing for what everybody may do.
+/// What the user of a request needs the right to; nothing for what every user may do.
 fn equivalent_of(name: Name) -> Option<Equivalent> {
     Some(match name {
         Name::Get | Name::Gets | Name::MetaGet | Name::MetaDebug => Equivalent::GET,

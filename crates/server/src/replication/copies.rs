@@ -1,4 +1,4 @@
-//! The thread that begins full copies for replicas, and ends replicas that cannot go on.
+//! The thread that starts full copies for replicas, and disconnects replicas that cannot continue.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the server does for replication: bytes to replicas, the threads that make the stream and begin full
+//! The server's part of replication: bytes to replicas, the threads that produce the stream and start full
 //! copies, and the link to a primary.
 
 mod copies;
@@ -13,8 +13,8 @@ use tierce_net::{Flow, Io};
 use crate::caller::Caller;
 use tierce_commands::replication::Took;
 
-/// A replica gets so much in a turn, and more only when it has taken that: everybody else on its worker waits
-/// meanwhile. A socket takes about as much.
+/// The bytes that a replica gets in a turn, and more only when it has taken these: all other connections of its worker
+/// wait meanwhile. A socket takes about as much.
 const TURN_BYTES: usize = 256 << 10;
 
 /// Gives a replica what comes next, as fast as it takes that. What it has not taken stays in the stream, where all

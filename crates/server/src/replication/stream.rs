@@ -1,11 +1,12 @@
-//! The thread that makes the stream for replicas: it takes what changes from the feed, translates it into commands, and
-//! appends these to the backlog, from where each replica takes them at its own speed.
+//! The thread that produces the stream for replicas: it takes changes from the feed, translates them into commands, and
+//! appends these to the backlog, from which each replica takes them at its own speed.
 //!
 //! The feed is followed only while a replica wants the stream, and for `repl-backlog-ttl` seconds after the last one has
-//! gone, so that it finds what it has missed. Otherwise nothing is recorded, and there is nothing to translate.
+//! disconnected, so that it can continue when it comes back. Otherwise nothing is recorded, and there is nothing to
+//! translate.
 //!
-//! **Place of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are in it
-//! and those that are not. So the stream behind the mark is exactly what the copy lacks.
+//! **Offset of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are in
+//! the copy and those that are not. So the stream after the mark is exactly what the copy lacks.
 
 use std::io;
 use std::sync::Arc;

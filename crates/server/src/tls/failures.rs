@@ -1,5 +1,5 @@
-//! Encrypted connections that failed: handshakes, and records that break the protocol. Anybody can cause them at any
-//! rate, so the log gets a line a second at most, which tells how many there were and one of the reasons.
+//! Failed encrypted connections: handshakes, and records that break the protocol. Any peer can cause them at any rate, so
+//! the log gets at most one line a second, with their number and one of the reasons.
 
 use std::fmt::Display;
 

@@ -1,9 +1,9 @@
-//! Encrypted connections: from directives and files to what the event loops accept connections with, and to what the
-//! connection to a primary is made with (`outgoing`).
+//! Encrypted connections: from directives and files to the configuration that the event loops accept connections with, and
+//! the one for the link to a primary (`outgoing`).
 //!
-//! The files are read at the start and by every CONFIG SET of a directive that names one, all of them anew. Only when
-//! all are good do new connections get to see them; open connections keep what they began with. Tickets are good for
-//! the configuration that issued them, so that no session outlives the authorities that it was trusted from.
+//! All files are read at the start, and again by every CONFIG SET of a directive that names one. New connections use them
+//! only if all are valid; open connections keep what they began with. Tickets are valid for the configuration that issued
+//! them, so no session outlives the authorities that it was verified with.
 
 mod ciphers;
 mod failures;

@@ -1,7 +1,7 @@
-//! What the connection to a primary is encrypted with.
+//! The TLS configuration of the link to a primary.
 //!
-//! As in Redis, a certificate is trusted for the authority that it is from, whatever names it is for: replicas follow
-//! addresses that sentinels tell them, and certificates of such authorities often have no names.
+//! As in Redis, a certificate is trusted because of its authority, whatever names it contains: replicas connect to addresses
+//! that Sentinel gives them, and such certificates often have no names.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who a client's certificate is for.
+//! The user that a client's certificate names.
 
 use der::asn1::{
     AnyRef, Ia5StringRef, ObjectIdentifier, PrintableStringRef, TeletexStringRef, Utf8StringRef,

@@ -5,7 +5,7 @@
 //! ignored once there is anything in the log, even if everything was deleted since.
 //!
 //! This is `tierce import` before the log is opened, so it is complete or did not happen: after a
-//! failure the next start begins again.
+//! failure, the next start tries again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
-//! Imports Redis' files or lines of JSON into a data directory that no server uses, and exports them: `tierce
+//! Imports Redis' files or JSON lines into a data directory that no server uses, and exports them: `tierce
 //! import` and `tierce export`.
 //!
-//! What they guarantee:
-//! - The log of the data directory is locked meanwhile, so that no server runs on it.
+//! Guarantees:
+//! - The log of the data directory is locked, so that no server runs on it.
 //! - An import is all or nothing: it is loaded into memory first, then written as a new log, which
 //!   replaces the present one in one step (`store.rs`).
 //! - An export never overwrites anything, and a file with its final name is complete.
 //!
-//! `first_import.rs` is the import that a start makes by itself, of files beside an unused log.
+//! `first_import.rs` is the import at a server's start, of files beside an unused log.
 //!
 //! Like a server, both need memory for all the data.
 

@@ -1,4 +1,4 @@
-//! One that attacks: it opens connections, ends them in every way, and keeps some for later.
+//! An attacker: it opens connections, ends them in every way, and keeps some for later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! Attacks: each opens a connection and leaves it in some state. How it ends is decided by the abuser.
+//! Attacks: each opens a connection and leaves it in some state. The abuser decides how it ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! What the server occupies when no abuser is there.
+//! The memory of the server while no abuser is connected.
 
 use std::fmt;
 

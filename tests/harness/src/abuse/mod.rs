@@ -1,16 +1,16 @@
 //! Random abuse of all protocols, while well-behaved clients of each verify their data.
 //!
 //! ```text
-//! abusers     threads that attack, each with connections that it keeps open: some hundred together
-//! witnesses   one for each protocol and way in, with keys of their own and a model of what they hold
+//! abusers     threads that attack, each with connections that it keeps open: a few hundred together
+//! witnesses   one for each protocol and kind of listener, with its own keys and a model of them
 //! ```
 //!
-//! [`run`] starts them, lets the abusers make their attacks, and demands three things: a witness never gets a reply that
-//! its model contradicts; the server goes on; and when the abusers have gone, its memory is what it was after a first
-//! round of them.
+//! [`run`] starts them, lets the abusers attack, and requires three things: a witness never gets a reply that contradicts
+//! its model; the server keeps running; and when the abusers have disconnected, its memory is what it was after a first
+//! round of attacks.
 //!
-//! A seed determines what each abuser sends, and how it is cut; how their connections meet in the server is left to the
-//! system.
+//! A seed determines what each abuser sends and how it is split; the system determines how their connections interleave in
+//! the server.
 
 mod abuser;
 mod attack;

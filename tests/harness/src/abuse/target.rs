@@ -1,4 +1,4 @@
-//! The server that is abused, with all the protocols that it speaks.
+//! The server under attack, with all the protocols that it speaks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Well-behaved clients. Each writes and reads keys of its own in one protocol, and knows what every reply has to be.
+//! Well-behaved clients. Each writes and reads its own keys in one protocol, and knows every reply in advance.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

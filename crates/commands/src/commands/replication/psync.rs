@@ -52,7 +52,7 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
 /// From now on the connection carries the stream, and no replies.
 fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     const NOT_SERVED: CommandError = CommandError::new(
-        "ERR A replica sends full copies alone (redis-cli --rdb), and cannot be followed by replicas",
+        "ERR A replica cannot have replicas of its own; it only sends full copies (redis-cli --rdb)",
     );
     const NO_MARKS: CommandError = CommandError::new(
         "ERR Full copies are sent without a length that is known in advance: a replica has to say \

@@ -141,7 +141,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .since("6.2.0", "O(1)")
         .doc(
             "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
-            "Refused: there are no replicas.",
+            "Always refused: not implemented.",
         )
         .example(
             r#"

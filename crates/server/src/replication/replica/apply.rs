@@ -1,6 +1,6 @@
 //! Applies the commands of a stream.
 //!
-//! A transaction counts from its EXEC on: a stream that ends inside of one goes on before it.
+//! A transaction counts at its EXEC: if the stream breaks off inside of one, it continues before the MULTI.
 
 use std::sync::Arc;
 

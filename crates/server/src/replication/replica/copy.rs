@@ -1,4 +1,4 @@
-//! A full copy: written into a file beside the data, and loaded when it is whole.
+//! A full copy: written to a file in the data directory, and loaded when it is complete.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! The thread that follows a primary: it connects, asks for the stream, loads a full copy and applies commands.
 //!
-//! What the bytes of the link mean is decided in `tierce_replication::link`; what is here waits, reads and writes. A link
-//! that fails is logged with the reason and made anew; the data stay as they are, and go on at their place in the
+//! `tierce_replication::link` decides what the bytes of the link mean; this module waits, reads and writes. A link
+//! that fails is logged with the reason and retried. The data stays as it is, and the link continues at its offset in the
 //! stream if the primary still has the rest.
 
 mod apply;

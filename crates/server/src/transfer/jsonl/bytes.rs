@@ -1,6 +1,6 @@
-//! Strings of bytes in JSON: a string if they are UTF-8, else `{"base64":"…"}`.
+//! Byte strings in JSON: a string if they are valid UTF-8, else `{"base64":"…"}`.
 //!
-//! An object cannot be mistaken for a string, so no text has to be escaped.
+//! An object cannot be mistaken for a string, so no text needs escaping.
 
 use std::fmt;
 

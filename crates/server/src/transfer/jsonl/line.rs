@@ -1,4 +1,4 @@
-//! What a line may be, as types that serde reads. `write.rs` writes the same members.
+//! The kinds of lines, as types that serde reads. `write.rs` writes the same members.
 
 use std::fmt;
 

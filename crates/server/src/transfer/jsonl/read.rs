@@ -1,7 +1,7 @@
 //! Reads lines into a keyspace.
 //!
-//! A key is put together apart from the keyspace and stored with its last line. What is stored when a later line
-//! turns out to be wrong is not kept either: an import is all or nothing.
+//! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored keys
+//! are dropped too: an import is all or nothing.
 
 use std::collections::HashSet;
 use std::io::BufRead;

@@ -1,4 +1,4 @@
-//! What goes out as lines comes back the same, and a wrong line is named.
+//! Exported lines are imported as the same data, and an invalid line is reported by number.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -117,9 +117,9 @@ pub(super) const STATS: &[Field] = &[
         .counter("redis_net_input_bytes_total"),
     is("total_net_output_bytes", |f| f.kernel.traffic().bytes_out.into(), "Bytes sent.")
         .counter("redis_net_output_bytes_total"),
-    always("total_net_repl_input_bytes", "0", "There are no replicas.")
+    always("total_net_repl_input_bytes", "0", "Not counted.")
         .counter("redis_net_repl_input_bytes_total"),
-    always("total_net_repl_output_bytes", "0", "There are no replicas.")
+    always("total_net_repl_output_bytes", "0", "Not counted separately.")
         .counter("redis_net_repl_output_bytes_total"),
     is(
         "instantaneous_input_kbps",
@@ -131,8 +131,8 @@ pub(super) const STATS: &[Field] = &[
         |f| Value::Real(f.rates()[2] / 1024.0, 2),
         "KiB a second sent recently.",
     ),
-    always("instantaneous_input_repl_kbps", "0.00", "There are no replicas."),
-    always("instantaneous_output_repl_kbps", "0.00", "There are no replicas."),
+    always("instantaneous_input_repl_kbps", "0.00", "Not counted."),
+    always("instantaneous_output_repl_kbps", "0.00", "Not counted separately."),
     is(
         "rejected_connections",
         rejected,
@@ -192,7 +192,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "tls_handshakes_resumed",
         |f| f.kernel.traffic().handshakes.resumed.into(),
-        "TLS handshakes by which clients came back with a ticket.",
+        "TLS handshakes that resumed a session with a ticket.",
     )
         .counter("tierce_tls_handshakes_resumed_total"),
     is(
@@ -219,18 +219,18 @@ pub(super) const STATS: &[Field] = &[
         "Encrypted connections that failed, in the handshake or later.",
     )
         .counter("tierce_tls_errors_total"),
-    is("sync_full", |f| f.kernel.primary.syncs().full.into(), "Replicas that were to get a full copy.")
+    is("sync_full", |f| f.kernel.primary.syncs().full.into(), "Full copies that replicas needed.")
         .gauge("redis_replica_resyncs_full"),
     is(
         "sync_partial_ok",
         |f| f.kernel.primary.syncs().rest.into(),
-        "Replicas that came back and got the rest of the stream.",
+        "Replicas that reconnected and continued in the stream.",
     )
         .gauge("redis_replica_partial_resync_accepted"),
     is(
         "sync_partial_err",
         |f| f.kernel.primary.syncs().rest_refused.into(),
-        "Replicas that came back and needed a full copy.",
+        "Replicas that reconnected and needed a full copy.",
     )
         .gauge("redis_replica_partial_resync_denied"),
     is(
@@ -254,7 +254,7 @@ pub(super) const STATS: &[Field] = &[
     is(
         "expire_cycle_cpu_milliseconds",
         |f| Value::Millis((f.keys().expiry_nanos / 1_000_000) as i64),
-        "How long keys and fields were removed in the background at their deadline.",
+        "Time spent on removing expired keys and fields in the background.",
     )
         .counter("tierce_expire_seconds_total"),
     is("evicted_keys", |f| f.keys().evicted.into(), "Keys that were evicted.")
@@ -277,7 +277,7 @@ pub(super) const STATS: &[Field] = &[
             check_excess(f);
             Value::Millis(f.kernel.excess.total_ms(f.now_ms))
         },
-        "Milliseconds above `maxmemory`.",
+        "Time above `maxmemory` (in INFO, milliseconds).",
     )
         .counter("tierce_eviction_exceeded_seconds_total"),
     is(
@@ -288,9 +288,9 @@ pub(super) const STATS: &[Field] = &[
         },
         "Milliseconds above `maxmemory` by now, 0 below it.",
     ),
-    is("keyspace_hits", |f| f.keys().hits.into(), "Reads of a key that was there.")
+    is("keyspace_hits", |f| f.keys().hits.into(), "Reads of a key that existed.")
         .counter("redis_keyspace_hits_total"),
-    is("keyspace_misses", |f| f.keys().misses.into(), "Reads of a key that was not.")
+    is("keyspace_misses", |f| f.keys().misses.into(), "Reads of a key that did not exist.")
         .counter("redis_keyspace_misses_total"),
     is(
         "pubsub_channels",
@@ -313,13 +313,13 @@ pub(super) const STATS: &[Field] = &[
     is(
         "latest_fork_usec",
         |f| Value::Micros(f.kernel.persistence.report().last_pause.as_micros() as u64),
-        "Microseconds for which the beginning of the last snapshot locked all shards. Nothing forks.",
+        "Time for which the start of the last snapshot locked all shards (in INFO, microseconds). Nothing forks.",
     )
         .gauge("redis_latest_fork_seconds"),
     always("total_forks", "0", "Nothing forks."),
     always("migrate_cached_sockets", "0", "`MIGRATE` keeps no connection.")
         .gauge("redis_migrate_cached_sockets_total"),
-    always("slave_expires_tracked_keys", "0", "There are no replicas.")
+    always("slave_expires_tracked_keys", "0", "Replicas are never writable.")
         .gauge("redis_slave_expires_tracked_keys"),
     always("active_defrag_hits", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_hits"),

@@ -24,7 +24,7 @@ pub(super) const ERROR_STATS: &[Field] = &[each("errorstat_", error_stats,
 pub(super) const LATENCY_STATS: &[Field] = &[each(
     "latency_percentiles_usec_",
     latency_stats,
-    "Of the same: microseconds that so many percent of its calls took at most (`latency-tracking`).",
+    "Of the same: percentiles of the call duration, in microseconds (`latency-tracking`).",
 )];
 
 #[rustfmt::skip]

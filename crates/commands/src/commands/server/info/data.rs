@@ -157,7 +157,7 @@ pub(super) const MEMORY: &[Field] = &[
 pub(super) const PERSISTENCE: &[Field] = &[
     is("loading", |f| f.kernel.loading.is_on().into(), "Whether data are being loaded.")
         .gauge("redis_loading_dump_file"),
-    always("async_loading", "0", "There are no replicas."),
+    always("async_loading", "0", "A replica loads a full copy with all shards locked."),
     maybe("loading_start_time", |f| Some((f.kernel.loading.report()?.begun_ms / 1000).into()),
         "When that began, in seconds since 1970."),
     maybe("loading_total_bytes", |f| Some(f.kernel.loading.report()?.total_bytes.into()),

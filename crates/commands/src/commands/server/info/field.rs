@@ -1,6 +1,6 @@
-//! The registry of figures, as rows of a table: INFO, metrics and MEMORY STATS read the same rows.
+//! The registry of statistics, as rows of a table: INFO, metrics and MEMORY STATS read the same rows.
 //!
-//! A row says where its value comes from. A field that this server cannot fill truthfully has no row.
+//! A row states where its value comes from. A field that this server cannot fill truthfully has no row.
 //! A constant that is true has one, because programs read it.
 
 use super::facts::Facts;

@@ -1,4 +1,4 @@
-//! The registry of figures, and INFO, which prints it. `crate::metrics` and MEMORY STATS read the same rows.
+//! The registry of statistics, and INFO, which prints it. `crate::metrics` and MEMORY STATS read the same rows.
 
 mod clients_and_stats;
 mod commands_and_keys;

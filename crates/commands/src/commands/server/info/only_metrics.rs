@@ -1,4 +1,4 @@
-//! Figures that INFO does not list, and how all of them become metrics.
+//! Statistics that INFO does not list, and how all statistics become metrics.
 
 use super::commands_and_keys::called;
 use super::facts::Facts;
@@ -43,9 +43,9 @@ pub(super) const ONLY_METRICS: &[Field] = &[
     is("last_slow_execution", |f| match slowest(f, |entry| entry.micros) {
         Value::Int(micros) => Value::Micros(micros as u64),
         other => other,
-    }, "How long the call took that the last entry is about.").gauge("redis_last_slow_execution_duration_seconds"),
+    }, "Duration of the call in the last entry.").gauge("redis_last_slow_execution_duration_seconds"),
     is("lock_waits", |f| f.kernel.keyspace.stats().lock_waits.into(),
-        "Times that a thread found the shard locked that it needed.").counter("tierce_lock_waits_total"),
+        "Times that a thread needed a shard that was locked.").counter("tierce_lock_waits_total"),
     is("keys", |f| f.kernel.keyspace.total_len().into(), "Keys of all databases.").gauge("tierce_keys"),
     is("bytes_per_key", |f| {
         (f.memory().dataset() / (f.kernel.keyspace.total_len() as usize).max(1)).into()
@@ -55,13 +55,13 @@ pub(super) const ONLY_METRICS: &[Field] = &[
     each("memory_", memory, "Memory by kind.")
         .columns(&["kind"], &[gauge("bytes", "tierce_memory_bytes", "What the server accounts for, by kind.")]),
     each("instance_info", instance, "What the server is.")
-        .columns(&INSTANCE, &[gauge("is", "redis_instance_info", "What the server is, in labels.")]),
+        .columns(&INSTANCE, &[gauge("is", "redis_instance_info", "Facts about the server, as labels.")]),
     each("primary", primary, "The link of a replica to its primary.")
         .columns(&PRIMARY, &[
             gauge("master_link_status", "redis_master_link_up", "1 while the stream of the primary arrives."),
             gauge("master_last_io_seconds_ago", "redis_master_last_io_seconds_ago", "Seconds since something arrived."),
             gauge("master_sync_in_progress", "redis_master_sync_in_progress", "1 during a full copy."),
-            gauge("slave_repl_offset", "redis_slave_repl_offset", "Bytes of the stream that have been applied."),
+            gauge("slave_repl_offset", "redis_slave_repl_offset", "Offset up to which the stream has been applied."),
         ]),
 ];
 
@@ -120,7 +120,7 @@ pub(super) const LATENCIES: [(&str, &str, &str); 2] = [
     (
         "redis_latency_percentiles_usec",
         "summary",
-        "Microseconds that so many percent of the calls of a command took at most (`latency-tracking-info-percentiles`).",
+        "Percentiles of the duration of a command's calls, in microseconds (`latency-tracking-info-percentiles`).",
     ),
 ];
 

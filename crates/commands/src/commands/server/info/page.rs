@@ -43,11 +43,11 @@ mod tests {
             "# Metrics\n\n\
              Generated from the table of fields by `UPDATE_DOCS=1 cargo test -p tierce-commands page`; do not edit by \
              hand.\n\n\
-             `GET /metrics` of `http-port` ([http.md](http.md)) has these in the text format of Prometheus. INFO shows \
-             the same figures ([info.md](info.md)). Names that begin with `redis_` are those of redis_exporter, so that \
-             dashboards made for it work. A series is left out while there is nothing to tell, such as the figures of \
-             the log without a log. There is a series for each command that was called, each database with keys and \
-             each kind of error (128 at most), and none for single keys or clients.\n\n\
+             `GET /metrics` of `http-port` ([http.md](http.md)) returns these in the text format of Prometheus. INFO shows \
+             the same statistics ([info.md](info.md)). Names that begin with `redis_` are those of redis_exporter, so its \
+             dashboards work. A series is absent while it has no value, such as those of the log without a log. There \
+             is a series for each command that was called, each database with keys and each kind of error (128 at most), \
+             and none for single keys or clients.\n\n\
              | metric | type | labels | what it says |\n|---|---|---|---|\n",
         );
         let mut line = |name: &str, kind: &str, labels: &str, about: &str| {

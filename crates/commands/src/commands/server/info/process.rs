@@ -79,10 +79,10 @@ pub(super) const REPLICATION: &[Field] = &[
         Some((f.following()?.link == LinkState::Sync).into())
     }, "1 during a full copy."),
     maybe("slave_read_repl_offset", |f| Some(f.following()?.read_offset.into()),
-        "Bytes of the stream that have arrived.")
+        "Offset up to which the stream has been received.")
         .gauge("redis_slave_read_repl_offset"),
     maybe("slave_repl_offset", |f| Some(f.following()?.place.map_or(0, |place| place.offset).into()),
-        "Bytes of the stream that have been applied."),
+        "Offset up to which the stream has been applied."),
     maybe("master_sync_total_bytes", |f| in_copy(f).map(|_| Value::Int(-1)),
         "Bytes of the full copy, which are not known."),
     maybe("master_sync_read_bytes", |f| in_copy(f).map(|of| of.copied_bytes.into()),
@@ -96,7 +96,7 @@ pub(super) const REPLICATION: &[Field] = &[
         Some(f.settings().number(const { DirectiveId::of("replica-priority") }).into())
     }, "The directive `replica-priority`.")
         .gauge("redis_slave_priority"),
-    maybe("slave_read_only", |f| f.following().map(|_| true.into()), "Replicas are.")
+    maybe("slave_read_only", |f| f.following().map(|_| true.into()), "Always 1 on a replica.")
         .gauge("redis_slave_read_only"),
     maybe("replica_announced", |f| {
         f.following()?;
@@ -111,8 +111,8 @@ pub(super) const REPLICATION: &[Field] = &[
         .gauge("redis_min_slaves_good_slaves"),
     each("slave", replicas, "A replica of this server.")
         .columns(&["slave_ip", "slave_port", "slave_state"], &[
-            gauge("offset", "redis_connected_slave_offset_bytes", "What the replica has confirmed of the stream."),
-            gauge("lag", "redis_connected_slave_lag_seconds", "Seconds since the replica last confirmed something."),
+            gauge("offset", "redis_connected_slave_offset_bytes", "Offset that the replica has acknowledged."),
+            gauge("lag", "redis_connected_slave_lag_seconds", "Seconds since the last acknowledgement of the replica."),
         ]),
     always("master_failover_state", "no-failover", "There is no command FAILOVER."),
     is("master_replid", |f| match f.following().and_then(|of| of.place) {
@@ -132,7 +132,7 @@ pub(super) const REPLICATION: &[Field] = &[
         // Counted from 1, as the first byte that is missing.
         Some(previous) => (previous.until + 1).into(),
         None => (-1_i64).into(),
-    }, "The byte of the stream from which on it has not had the name before.")
+    }, "Offset from which on the stream has its current replication id.")
         .gauge("redis_second_repl_offset"),
     is("repl_backlog_active", |f| f.kernel.primary.is_active().into(), "1 while changes are kept for replicas.")
         .gauge("redis_repl_backlog_is_active"),
