@@ -12,9 +12,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("maxclients", Kind::Int(1, u32::MAX as i64), "10000",
         "Maximum number of connections. Further ones get an error and are closed."),
     row("max-new-connections-per-address", Kind::Int(0, 10_000), "0",
-        "Connections a second that one address may open, of all protocols but HTTP. An address that has been silent may \
-         open so many at once. Further ones get an error and are closed, before TLS. IPv6 addresses count by their \
-         network of 64 bits; Unix sockets have no limit. 0: no limit.")
+        "Connections a second that one address may open, of all protocols but HTTP; a silent address may open as many at \
+         once. Further ones get an error and are closed, before TLS. IPv6 counts by network of 64 bits. 0: no limit.")
         .own("0.1.0"),
     // The hard limit has to admit one reply of the largest value (512 MiB), or it could not be read.
     row("client-output-buffer-limit", Kind::OutputLimits,
