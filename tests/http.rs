@@ -333,6 +333,26 @@ fn config_set_opens_moves_and_closes_the_port() {
     assert!(!is_open(ports[1]));
 }
 
+/// The port is closed by one of its own commands, and while another one is held back: who closes it waits for neither.
+#[test]
+fn a_port_is_closed_by_a_command_over_it() {
+    let http = with(launch());
+    let mut admin = http.server.connect();
+    admin.check("CLIENT PAUSE 60000 WRITE", "+OK");
+    let mut held = http.connect();
+    held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
+    let mut closing = http.connect();
+    let close = request("POST /", LOCAL, br#"["CONFIG","SET","http-port","0"]"#);
+    closing.write_all(&close).expect("sent");
+    // The connections end, with or without a reply.
+    read_to_end(&mut closing);
+    read_to_end(&mut held);
+    assert!(admin.ask("CONFIG GET http-port").to_string().contains('0'));
+    let port = free_port();
+    admin.check(&format!("CONFIG SET http-port {port}"), "+OK");
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+}
+
 /// What CLIENT PAUSE holds back ends with an error after `http-timeout`, and others are served meanwhile.
 #[test]
 fn what_is_held_back_ends_in_an_error() {

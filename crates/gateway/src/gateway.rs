@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ impl std::error::Error for ListenError {}
 pub struct Gateway {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
+    /// Threads that listen no more, and may have commands to bring to their end.
+    left: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What all requests see.
@@ -110,8 +112,9 @@ struct Running {
 enum Order {
     /// Accept from these, and from no others.
     Listen(Vec<TcpListener>),
-    /// Take no more requests, and give clients so long to read their replies.
-    End { within: Duration },
+    /// Take no more requests, and give clients so long to read their replies. What is dropped then tells that the
+    /// listeners are closed.
+    End { within: Duration, closed: std_mpsc::Sender<()> },
 }
 
 impl Gateway {
@@ -126,11 +129,15 @@ impl Gateway {
             figures: Arc::default(),
             tls: Mutex::new(None),
         };
-        Self { shared: Arc::new(shared), running: Mutex::new(None) }
+        Self { shared: Arc::new(shared), running: Mutex::default(), left: Mutex::default() }
     }
 
-    /// Listens where `settings` say; new connections are encrypted with `tls`, if it is there. Connections of listeners that stay, and those that are there, go on; without a port
-    /// they are closed. Until [`Gateway::serve`] only the health of the server is told.
+    /// Listens where `settings` say; new connections are encrypted with `tls`, if it is there. Connections of listeners
+    /// that stay, and those that are there, go on; without a port they are closed. Until [`Gateway::serve`] only the
+    /// health of the server is told.
+    ///
+    /// The caller may be a command of the gateway itself, so no command is waited for. Once the server ends, this has no
+    /// effect.
     ///
     /// # Errors
     /// When an address cannot be had, or a thread; it listens where it did then.
@@ -140,6 +147,9 @@ impl Gateway {
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(), ListenError> {
         let mut running = self.running.lock();
+        if self.shared.is_ending() {
+            return Ok(());
+        }
         let wanted = addresses(settings)?;
         let present = running.as_ref().map_or(&[][..], |running| &running.present);
         let mut listeners = Vec::new();
@@ -157,7 +167,9 @@ impl Gateway {
         }
         if listeners.is_empty() {
             if let Some(running) = running.take() {
-                running.end(Duration::ZERO);
+                let mut left = self.left.lock();
+                left.retain(|thread| !thread.is_finished());
+                left.push(running.leave(Duration::ZERO));
             }
             return Ok(());
         }
@@ -194,11 +206,17 @@ impl Gateway {
         let _ = self.shared.kernel.set(kernel);
     }
 
-    /// Takes no more requests. Clients have so long to read their replies; commands that run come to their end.
+    /// Takes no more requests. Clients have so long to read their replies; commands that run come to their end, so this
+    /// is not for one of them.
     pub fn end(&self, within: Duration) {
         self.shared.is_ending.send_replace(true);
-        if let Some(running) = self.running.lock().take() {
-            running.end(within);
+        // Not locked while it waits: a command may come to `listen`.
+        let running = self.running.lock().take();
+        let running = running.map(|running| running.leave(within));
+        let left = std::mem::take(&mut *self.left.lock());
+        for thread in running.into_iter().chain(left) {
+            // A panic has been reported when it happened.
+            let _ = thread.join();
         }
     }
 }
@@ -210,11 +228,14 @@ impl Drop for Gateway {
 }
 
 impl Running {
-    fn end(self, within: Duration) {
+    /// Ends the thread, which listens no more when this returns. It waits for the commands that it has begun.
+    fn leave(self, within: Duration) -> JoinHandle<()> {
         drop(self.present);
-        let _ = self.orders.send(Order::End { within });
-        // A panic has been reported when it happened.
-        let _ = self.thread.join();
+        let (closed, are_closed) = std_mpsc::channel();
+        let _ = self.orders.send(Order::End { within, closed });
+        // Nothing is ever sent.
+        let _ = are_closed.recv();
+        self.thread
     }
 }
 
@@ -277,7 +298,7 @@ async fn obey(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let accepting =
         Accepting { service: routes::routes(Arc::clone(&shared)), shared, is_ending, open };
     let mut tasks = JoinSet::new();
-    let within = loop {
+    let (within, closed) = loop {
         match orders.recv().await {
             Some(Order::Listen(listeners)) => {
                 tasks.shutdown().await;
@@ -285,12 +306,12 @@ async fn obey(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
                     tasks.spawn(accepting.clone().accept_from(listener));
                 }
             }
-            Some(Order::End { within }) => break within,
-            None => break Duration::ZERO,
+            Some(Order::End { within, closed }) => break (within, Some(closed)),
+            None => break (Duration::ZERO, None),
         }
     };
     tasks.shutdown().await;
-    drop(accepting);
+    drop((accepting, closed));
     let _ = ending.send(true);
     let _ = timeout(within, all_closed.recv()).await;
 }

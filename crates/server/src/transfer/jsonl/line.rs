@@ -134,20 +134,22 @@ pub(super) struct Group {
     pub(super) entries_read: Option<u64>,
 }
 
-/// A consumer of the group before it.
+/// A consumer of a group that came before.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Consumer {
+    pub(super) group: Bytes,
     pub(super) name: Bytes,
     pub(super) seen_ms: u64,
     #[serde(default)]
     pub(super) active_ms: Option<u64>,
 }
 
-/// Entries that were delivered to a consumer of the group before it.
+/// Entries that were delivered to a consumer that came before.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pending {
+    pub(super) group: Bytes,
     pub(super) consumer: Bytes,
     pub(super) delivered_ms: u64,
     pub(super) deliveries: u32,

@@ -3,7 +3,7 @@
 //! A key is assembled outside of the keyspace, and stored with its last line. If a later line is invalid, the stored keys
 //! are dropped too: an import is all or nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use serde::Deserialize;
@@ -357,21 +357,25 @@ impl Parts for Vec<StreamElement> {
     }
 }
 
-/// A stream that is being put together: entries at once, and each group when it is complete.
+/// A stream that is being put together: entries at once, and the groups when all has come. A snapshot has the groups of a
+/// stream first, and then entries by turns with what is pending of them in any group.
 struct StreamBody {
     assembly: Assembly,
     /// The ID of the last entry.
     last_entry: Option<StreamId>,
     has_state: bool,
     last_id: StreamId,
-    groups: HashSet<Vec<u8>>,
-    group: Option<OpenGroup>,
+    /// In the order of the file.
+    groups: Vec<OpenGroup>,
+    /// Where each group is among them.
+    places: HashMap<Vec<u8>, usize>,
 }
 
-/// The last group, to which consumers and pending entries may still come.
-#[derive(Default)]
+/// A group, to which consumers and pending entries may still come.
 struct OpenGroup {
     group: rdb::Group,
+    /// Where each consumer is among those of the group.
+    places: HashMap<Vec<u8>, usize>,
     pending: HashSet<StreamId>,
 }
 
@@ -382,8 +386,8 @@ impl StreamBody {
             last_entry: None,
             has_state: false,
             last_id: StreamId::default(),
-            groups: HashSet::new(),
-            group: None,
+            groups: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -414,33 +418,24 @@ impl StreamBody {
                 }))
             }
             StreamElement::Group(group) => {
-                self.end_group()?;
-                if !self.groups.insert(group.name.0.clone()) {
-                    return Err(format!(
-                        "the group {} is there twice",
-                        group.name.0.escape_ascii()
-                    ));
+                let name = group.name.0;
+                if self.places.insert(name.clone(), self.groups.len()).is_some() {
+                    return Err(format!("the group {} is there twice", name.escape_ascii()));
                 }
                 let group = rdb::Group {
-                    name: group.name.0,
+                    name,
                     last_delivered: group.last_delivered.0,
                     entries_read: group.entries_read,
                     consumers: Vec::new(),
                 };
-                self.group = Some(OpenGroup { group, ..OpenGroup::default() });
+                let (places, pending) = (HashMap::new(), HashSet::new());
+                self.groups.push(OpenGroup { group, places, pending });
                 Ok(())
             }
             StreamElement::Consumer(consumer) => {
-                let name = consumer.name.0;
-                let consumers = &mut self.open_group()?.group.consumers;
-                if consumers.iter().any(|other| other.name == name) {
-                    return Err(format!("the consumer {} is there twice", name.escape_ascii()));
-                }
-                let (seen_ms, active_ms) = (consumer.seen_ms, consumer.active_ms);
-                consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending: Vec::new() });
-                Ok(())
+                self.group(&consumer.group.0)?.add_consumer(consumer)
             }
-            StreamElement::Pending(pending) => self.open_group()?.add_pending(pending),
+            StreamElement::Pending(pending) => self.group(&pending.group.0)?.add_pending(pending),
         }
     }
 
@@ -448,21 +443,16 @@ impl StreamBody {
         self.assembly.add(part).map_err(|flaw| flaw.to_string())
     }
 
-    fn open_group(&mut self) -> Result<&mut OpenGroup, Refused> {
-        self.group
-            .as_mut()
-            .ok_or_else(|| "consumers and pending entries come after their group".to_owned())
-    }
-
-    fn end_group(&mut self) -> Result<(), Refused> {
-        match self.group.take() {
-            Some(OpenGroup { group, .. }) => self.put(ValuePart::Group(&group)),
-            None => Ok(()),
-        }
+    fn group(&mut self, name: &[u8]) -> Result<&mut OpenGroup, Refused> {
+        let place = self.places.get(name);
+        let place = place.ok_or_else(|| format!("there is no group {}", name.escape_ascii()))?;
+        Ok(&mut self.groups[*place])
     }
 
     fn finish(mut self) -> Result<Assembly, Refused> {
-        self.end_group()?;
+        for OpenGroup { group, .. } in std::mem::take(&mut self.groups) {
+            self.put(ValuePart::Group(&group))?;
+        }
         if !self.has_state {
             return Err("the stream has no state".to_owned());
         }
@@ -474,11 +464,22 @@ impl StreamBody {
 }
 
 impl OpenGroup {
+    fn add_consumer(&mut self, consumer: super::line::Consumer) -> Result<(), Refused> {
+        let name = consumer.name.0;
+        let consumers = &mut self.group.consumers;
+        if self.places.insert(name.clone(), consumers.len()).is_some() {
+            return Err(format!("the consumer {} is there twice", name.escape_ascii()));
+        }
+        let (seen_ms, active_ms) = (consumer.seen_ms, consumer.active_ms);
+        consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending: Vec::new() });
+        Ok(())
+    }
+
     fn add_pending(&mut self, pending: super::line::Pending) -> Result<(), Refused> {
         let name = pending.consumer.0;
-        let consumer = self.group.consumers.iter_mut().find(|consumer| consumer.name == name);
-        let consumer =
-            consumer.ok_or_else(|| format!("there is no consumer {}", name.escape_ascii()))?;
+        let place = self.places.get(&name);
+        let place = place.ok_or_else(|| format!("there is no consumer {}", name.escape_ascii()))?;
+        let consumer = &mut self.group.consumers[*place];
         for id in pending.ids {
             if !self.pending.insert(id.0) {
                 return Err(format!("the entry {} is pending twice", id.0));

@@ -298,6 +298,30 @@ fn long_values_are_divided() {
     assert_eq!(contents(&imported(&lines).unwrap()), contents(&original));
 }
 
+/// Groups whose consumers have the same names, with entries that are pending in each. A snapshot has all groups before the
+/// first entry, and what is pending after the entries.
+#[test]
+fn what_is_pending_stays_in_its_group() {
+    let original = keyspace();
+    let mut executor = Executor::new(Arc::clone(&original)).unwrap();
+    let mut run = |line: &str| {
+        let args: Vec<_> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        executor.execute(&args).unwrap();
+    };
+    for group in ["g", "h", "idle"] {
+        run(&format!("XGROUP CREATE x {group} 0 MKSTREAM"));
+    }
+    for id in 1..=5_000 {
+        run(&format!("XADD x 1-{id} field {}", "v".repeat(60)));
+        let group = if id % 3 == 0 { "g" } else { "h" };
+        run(&format!("XREADGROUP GROUP {group} ann STREAMS x >"));
+    }
+    run("XREADGROUP GROUP g bob COUNT 2 STREAMS x >");
+    let lines = exported(&original);
+    assert!(lines.windows(11).any(|part| part == b"\"more\":true"));
+    assert_eq!(contents(&imported(&lines).unwrap()), contents(&original));
+}
+
 #[test]
 fn a_wrong_line_is_named() {
     const HEADER: &str = "{\"type\":\"header\",\"format\":\"tierce-jsonl\",\"version\":1}\n";

@@ -221,11 +221,11 @@ impl<W: Write> Lines<W> {
 
     fn elements(&mut self, head: &Head<'_>, slice: &SavedCollection<'_>) -> io::Result<()> {
         for part in slice.parts() {
-            if let CollectionPart::Pending { consumer, delivery, ids, .. } = part {
-                let ids: Vec<_> = ids.collect();
+            if let CollectionPart::Pending { group, consumer, delivery, ids } = part {
+                let (ids, whose): (Vec<_>, _) = (ids.collect(), [group, consumer]);
                 for ids in ids.chunks(PENDING_IDS) {
                     self.next_element(head)?;
-                    write_pending(&mut self.line, consumer, delivery.at_ms, delivery.count, ids)?;
+                    write_pending(&mut self.line, whose, delivery.at_ms, delivery.count, ids)?;
                 }
                 continue;
             }
@@ -292,8 +292,10 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.extend_from_slice(b"}}");
         }
-        CollectionPart::Consumer { name, seen_ms, active_ms, .. } => {
-            line.extend_from_slice(b"{\"consumer\":{\"name\":");
+        CollectionPart::Consumer { group, name, seen_ms, active_ms } => {
+            line.extend_from_slice(b"{\"consumer\":{\"group\":");
+            bytes::write(line, group);
+            line.extend_from_slice(b",\"name\":");
             bytes::write(line, name);
             write!(line, ",\"seen_ms\":{seen_ms}")?;
             if let Some(ms) = active_ms {
@@ -309,12 +311,14 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
 
 fn write_pending(
     line: &mut Vec<u8>,
-    consumer: &[u8],
+    [group, consumer]: [&[u8]; 2],
     delivered_ms: u64,
     deliveries: u32,
     ids: &[StreamId],
 ) -> io::Result<()> {
-    line.extend_from_slice(b"{\"pending\":{\"consumer\":");
+    line.extend_from_slice(b"{\"pending\":{\"group\":");
+    bytes::write(line, group);
+    line.extend_from_slice(b",\"consumer\":");
     bytes::write(line, consumer);
     write!(line, ",\"delivered_ms\":{delivered_ms},\"deliveries\":{deliveries},\"ids\":[")?;
     for (at, id) in ids.iter().enumerate() {
