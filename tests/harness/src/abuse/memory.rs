@@ -44,19 +44,54 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Waits until the connections of abusers have ended, removes their keys, and looks.
-pub(super) fn settled(target: &Target, witnesses: usize) -> Memory {
-    let mut connection = target.server.connect();
-    wait_until("the connections of abusers have ended", || {
-        target.info(&mut connection, "connected_clients") <= witnesses + 1
-            && target.info(&mut connection, "blocked_clients") == 0
-    });
-    remove_keys(&mut connection);
-    connection.ask("SCRIPT FLUSH SYNC");
-    connection.ask("MEMORY PURGE");
-    Memory {
-        used: target.info(&mut connection, "used_memory"),
-        resident: target.server.resident_bytes(),
+/// What watches the server. It knows how many connections there are while nobody attacks.
+pub(super) struct Observer<'a> {
+    target: &'a Target,
+    connection: Connection,
+    in_peace: Connections,
+}
+
+/// How many connections the server has. Those to its port for HTTP it counts apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Connections {
+    clients: usize,
+    http: usize,
+}
+
+impl<'a> Observer<'a> {
+    /// Looks at the server before the first attack, when all witnesses are connected.
+    pub(super) fn new(target: &'a Target) -> Self {
+        let mut connection = target.server.connect();
+        let in_peace = Connections::of(target, &mut connection);
+        Self { target, connection, in_peace }
+    }
+
+    /// Waits until all connections of abusers have ended, removes their keys, and looks.
+    ///
+    /// # Panics
+    /// When a connection is left over.
+    pub(super) fn settled(&mut self) -> Memory {
+        let Self { target, connection, in_peace } = self;
+        wait_until("the connections of abusers have ended", || {
+            Connections::of(target, connection) == *in_peace
+                && target.info(connection, "blocked_clients") == 0
+        });
+        remove_keys(connection);
+        connection.ask("SCRIPT FLUSH SYNC");
+        connection.ask("MEMORY PURGE");
+        Memory {
+            used: target.info(connection, "used_memory"),
+            resident: target.server.resident_bytes(),
+        }
+    }
+}
+
+impl Connections {
+    fn of(target: &Target, connection: &mut Connection) -> Self {
+        Self {
+            clients: target.info(connection, "connected_clients"),
+            http: target.info(connection, "http_clients"),
+        }
     }
 }
 

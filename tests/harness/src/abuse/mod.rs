@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`run`] starts them, lets the abusers attack, and requires three things: a witness never gets a reply that contradicts
-//! its model; the server keeps running; and when the abusers have disconnected, its memory is what it was after a first
-//! round of attacks.
+//! its model; the server keeps running; and when the abusers have disconnected, none of their connections is left, and
+//! its memory is what it was after a first round of attacks.
 //!
 //! A seed determines what each abuser sends and how it is split; the system determines how their connections interleave in
 //! the server.
@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::abuser::Abuser;
-use self::memory::Memory;
+use self::memory::{Memory, Observer};
 use self::target::Target;
 use crate::Launch;
 
@@ -98,12 +98,13 @@ pub fn run(launch: Launch, abuse: Abuse) -> Report {
         let witnesses = witness::start_all(scope, &target, abuse.seed, &done);
         // Whatever fails, the witnesses end.
         let end = EndOnDrop(&done);
+        let mut observer = Observer::new(&target);
         let mut attacks = attack(&target, abuse.round(1, abuse.extent.first()));
-        let first = memory::settled(&target, witnesses.len());
+        let first = observer.settled();
         for (kind, count) in attack(&target, abuse.round(2, abuse.extent)) {
             *attacks.entry(kind).or_insert(0) += count;
         }
-        let last = memory::settled(&target, witnesses.len());
+        let last = observer.settled();
         drop(end);
         let verified = witnesses.into_iter().map(|(name, thread)| {
             let witnessed =
