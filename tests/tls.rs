@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use tierce_client::{Config, Tls, TlsOptions, resp};
 use tierce_harness::{
-    Both, Connection, Launch, PATIENCE, Server, certificate_file, free_port, tls_config,
+    Both, Connection, Launch, PATIENCE, Server, certificate_file, encode, free_port, tls_config,
     tls_stream, wait_until,
 };
 
@@ -417,4 +417,23 @@ fn the_name_in_a_certificate_is_that_of_a_user() {
     let mut anonymous = Connection::tls(server.address(), &tls_config(None));
     anonymous.check("GET own:k", "-NOAUTH Authentication required.");
     server.connect().check("GET own:k", "\"v\"");
+}
+
+/// Records that the socket did not take wait for no room in one that has failed.
+#[test]
+fn a_reset_ends_a_connection_whose_script_runs_behind_an_unread_reply() {
+    const LEN: usize = 20 * MIB;
+    let launch = launch().with("threads", "1").with("busy-reply-threshold", "50");
+    let server = Encrypted::start(launch);
+    let (mut c, mut client) = (server.plain(), server.connect());
+    c.check(&format!("SETRANGE long {} x", LEN - 1), &format!(":{LEN}"));
+    let endless = ["EVAL", "while true do end", "1", "held"];
+    client.send([encode(&["GET", "long"]), encode(&endless)].concat());
+    wait_until("the script runs", || c.ask("GET held").to_string().starts_with("-BUSY"));
+    // What it has not read makes the close a reset.
+    drop(client);
+    c.check("SCRIPT KILL", "+OK");
+    wait_until("the connection has ended", || {
+        c.ask("INFO clients").text().contains("\nconnected_clients:1\r")
+    });
 }
