@@ -6,12 +6,15 @@
 //!
 //! **Invariant:** clients do not change keys while the server is a replica: it would no longer be a copy, and nothing
 //! would make it one again.
+//!
+//! **Invariant:** a link changes data only while it is the current one and nobody changes the role ([`Role::apply_for`]).
+//! So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
@@ -85,6 +88,8 @@ pub struct Following {
     pub copied_bytes: u64,
     /// Counts the changes of the primary: the link of an older number is to be given up.
     pub number: u64,
+    /// Number of the first link since the server was a primary, or since its start.
+    first: u64,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +107,8 @@ pub struct Role {
     state: Mutex<State>,
     changed: Condvar,
     closes: AtomicU8,
+    /// Held by who applies a stream, and by who changes the role. It is locked before `state` and before any shard.
+    applies: Mutex<()>,
 }
 
 impl Role {
@@ -142,6 +149,7 @@ impl Role {
         state.number += 1;
         let number = state.number;
         let known = state.following.as_ref();
+        let first = known.map_or(number, |following| following.first);
         let place = known.and_then(|following| following.place);
         let db = known.map_or(DbIndex::ZERO, |following| following.db);
         state.following = primary.map(|primary| Following {
@@ -154,6 +162,7 @@ impl Role {
             down_since_ms: now_ms,
             copied_bytes: 0,
             number,
+            first,
         });
         self.note(&state);
         self.changed.notify_all();
@@ -200,6 +209,34 @@ impl Role {
         true
     }
 
+    /// The link of `of` has come to a place, or the data are at none: also if another link has taken its turn
+    /// meanwhile, which goes on from there. Not if the server was a primary since.
+    pub fn note_place(&self, of: &Following, place: Option<Place>, db: DbIndex) {
+        let mut state = self.state.lock();
+        if let Some(following) = state.following.as_mut().filter(|now| now.first == of.first) {
+            (following.place, following.db) = (place, db);
+        }
+    }
+
+    /// Whether the server has followed ever since the link of `of`, so that its data are still those of the stream.
+    #[must_use]
+    pub fn has_followed_since(&self, of: &Following) -> bool {
+        self.state.lock().following.as_ref().is_some_and(|now| now.first == of.first)
+    }
+
+    /// To be held while something of the stream is applied; `None` if the link with this number is to be given up.
+    #[must_use]
+    pub fn apply_for(&self, number: u64) -> Option<MutexGuard<'_, ()>> {
+        let applies = self.applies.lock();
+        self.update(number, |_| ()).then_some(applies)
+    }
+
+    /// To be held, without any shard, while the role is changed: waits until nothing of the stream is being applied.
+    #[must_use]
+    pub fn hold_still(&self) -> MutexGuard<'_, ()> {
+        self.applies.lock()
+    }
+
     /// Waits until there is a primary to follow, or the end.
     #[must_use]
     pub fn wait_for_primary(&self) -> Option<Following> {
@@ -231,6 +268,8 @@ impl Role {
 
 #[cfg(test)]
 mod tests {
+    use tierce_replication::identity::ReplicationId;
+
     use super::*;
 
     fn address(port: u16) -> Address {
@@ -252,6 +291,31 @@ mod tests {
         assert_eq!(may(), (false, true));
         assert!(role.follow(None, 0));
         assert_eq!(may(), (true, true));
+    }
+
+    #[test]
+    fn the_next_link_begins_where_the_one_before_it_has_come() {
+        let id = ReplicationId::parse(&[b'a'; 40]).unwrap();
+        let at = |offset| Some(Place { id, offset });
+        let role = Role::default();
+        assert!(role.follow(Some(address(1)), 0));
+        let first = role.wait_for_primary().unwrap();
+        role.note_place(&first, at(5), DbIndex::ZERO);
+        assert!(role.apply_for(first.number).is_some());
+        assert!(role.follow(Some(address(2)), 0));
+        assert!(role.apply_for(first.number).is_none());
+        // Of what it had read before.
+        role.note_place(&first, at(9), DbIndex::ZERO);
+        let second = role.wait_for_primary().unwrap();
+        assert_eq!(second.place, at(9));
+        assert!(role.has_followed_since(&first));
+        assert!(role.follow(None, 0));
+        assert!(!role.has_followed_since(&second));
+        assert!(role.follow(Some(address(1)), 0));
+        role.note_place(&second, at(12), DbIndex::ZERO);
+        let third = role.wait_for_primary().unwrap();
+        assert_eq!(third.place, None, "the data were those of a primary");
+        assert!(!role.has_followed_since(&second));
     }
 
     #[test]

@@ -77,25 +77,33 @@ impl Engine {
     /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
     /// data are those of `place` then, in the database that the file names, also after a restart.
     ///
+    /// Nothing has changed when `begin` is called, and nothing will if that returns `None`. What it returns is held for as
+    /// long as data change.
+    ///
     /// # Errors
     /// When the file is damaged, or something in it has no place in this server; nothing has changed then.
-    pub fn replace_all(
+    pub fn replace_all<H>(
         &self,
         path: &Path,
         locks: &mut ShardLocks<'_>,
         place: StreamPlace,
-    ) -> Result<LoadReport, ReloadError> {
+        begin: impl FnOnce() -> Option<H>,
+    ) -> Result<Option<LoadReport>, ReloadError> {
         let missing = || ReloadError::Missing(path.display().to_string());
         let (log, refuse) = (&self.log, Unfit::Refuse);
         read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)?;
         let mut names = Names::default();
+        let Some(_held) = begin() else { return Ok(None) };
         let mut all = locks.lock_all();
         let noting = Purpose::LoadAndNote(&mut names);
         let loaded = read_all(path, all.locks(), log, noting, refuse)?.ok_or_else(missing)?;
         remove_all_but(all.locks(), &names, NO_TIME_MS);
         let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
         all.locks().move_to(Some(StreamPlace { db, ..place }));
-        Ok(loaded)
+        // The place is logged before anybody else can change it.
+        drop(all);
+        locks.release();
+        Ok(Some(loaded))
     }
 }
 

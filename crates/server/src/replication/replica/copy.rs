@@ -6,6 +6,7 @@ use tierce_keyspace::{DbIndex, StreamPlace};
 use tierce_replication::link::Place;
 
 use super::{FollowError, dir_of};
+use crate::commands::replication::role::Following;
 use crate::persistence::{LoadReport, NewFile, SaveError, Syncing};
 use crate::server::Server;
 
@@ -31,17 +32,22 @@ impl Copy {
         self.file.write_all(bytes)
     }
 
-    /// Replaces all data, and then calls `then`.
+    /// Replaces all data, unless the link of `following` is to be given up when the copy has been checked.
     pub(super) fn load(
         self,
         server: &Server,
-        still_wanted: impl FnOnce() -> Result<(), FollowError>,
+        following: &Following,
     ) -> Result<LoadReport, FollowError> {
-        // From now on the data are those of no place until they are replaced.
-        still_wanted()?;
         let mut locks = server.keyspace.long_locks();
         let Place { id, offset } = self.place;
         let place = StreamPlace { stream: *id.as_bytes(), offset, db: DbIndex::ZERO };
-        Ok(server.engine.replace_all(self.file.path(), &mut locks, place)?)
+        let begin = || {
+            let nobody_else = server.role.apply_for(following.number)?;
+            // From now on the data are those of no place until they are replaced.
+            server.role.note_place(following, None, DbIndex::ZERO);
+            Some(nobody_else)
+        };
+        let report = server.engine.replace_all(self.file.path(), &mut locks, place, begin)?;
+        report.ok_or(FollowError::GivenUp)
     }
 }

@@ -130,13 +130,17 @@ fn run(server: &Server) {
             }
             following.link = LinkState::Connect;
         });
+        if !server.role.has_followed_since(&session.following) {
+            // A command that a transaction with keys did not wait for may have logged its place behind that.
+            server.leave_stream();
+        }
         let Err(error) = outcome else { continue };
+        if let FollowError::Transaction(_) = error {
+            server.role.note_place(&session.following, None, DbIndex::ZERO);
+        }
         if matches!(error, FollowError::GivenUp) || !is_current {
             last_error.clear();
             continue;
-        }
-        if let FollowError::Transaction(_) = error {
-            let _ = server.role.update(number, |following| following.place = None);
         }
         // The same again and again is said once.
         let text = error.to_string();
@@ -185,7 +189,8 @@ impl<'s> Session<'s> {
         }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
-        let mut work = Work { applier: Applier::new(self.server), copy: None };
+        let mut work =
+            Work { applier: Applier::new(self.server, self.following.number), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
             wire.send(&link.take_output())?;
@@ -261,10 +266,8 @@ impl<'s> Session<'s> {
         // Also of a link that is over: what is applied must not be asked for again.
         let (place, db) = (work.applier.place(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
-            self.note(|following| {
-                (following.place, following.db) = (place, db);
-                following.read_offset = read_offset;
-            })?;
+            self.server.role.note_place(&self.following, place, db);
+            self.note(|following| following.read_offset = read_offset)?;
         }
         outcome?;
         if let Some(place) = place.filter(|_| told.wants_answer) {
@@ -301,7 +304,7 @@ impl<'s> Session<'s> {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
                     let db = self.load(copy, wire)?;
-                    work.applier = Applier::new(self.server);
+                    work.applier = Applier::new(self.server, self.following.number);
                     work.applier.go_on(place, db);
                     told.wants_answer = true;
                     self.begin_stream(place, db)?;
@@ -321,6 +324,7 @@ impl<'s> Session<'s> {
                         Applied::Done => {}
                         Applied::AskedForOffset => told.wants_answer = true,
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
+                        Applied::GivenUp => return Err(FollowError::GivenUp),
                     }
                 }
                 Event::Blank(bytes) => work.applier.skip(bytes.len()),
@@ -336,8 +340,7 @@ impl<'s> Session<'s> {
         let (done, is_done) = mpsc::channel::<()>();
         let report = thread::scope(|scope| {
             let loading = scope.spawn(move || {
-                let still_wanted = || session.note(|following| following.place = None);
-                let report = copy.load(session.server, still_wanted);
+                let report = copy.load(session.server, &session.following);
                 drop(done);
                 report
             });
