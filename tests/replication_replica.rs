@@ -527,6 +527,41 @@ fn as_a_primary_it_keeps_the_data() {
     assert_eq!(psync, "PSYNC ? -1");
 }
 
+/// A counter's commands, as many as arrive at once, of which some are applied when the count is first seen.
+fn count_begins(follower: &mut Follower, c: &mut Connection) -> usize {
+    let command = encode(&["INCR", "n"]);
+    follower.send(command.repeat(200_000 / command.len()));
+    wait_until("a command of the stream is applied", || c.ask("EXISTS n").to_string() == ":1");
+    command.len()
+}
+
+#[test]
+fn nothing_of_the_stream_comes_behind_the_promotion() {
+    let primary = Primary::new();
+    let server = primary.replica().start();
+    let mut c = server.connect();
+    let mut follower = primary.give_copy(0, &[]);
+    count_begins(&mut follower, &mut c);
+    c.check("REPLICAOF NO ONE", "+OK");
+    c.check("SET n own", "+OK");
+    // The thread that follows looks at the end of what it has read.
+    follower.wait_for_end();
+    c.check("GET n", r#""own""#);
+}
+
+#[test]
+fn the_next_primary_is_asked_for_what_is_not_applied() {
+    let (first, second) = (Primary::new(), Primary::new());
+    let server = first.replica().start();
+    let mut c = server.connect();
+    let mut follower = first.give_copy(0, &[]);
+    let len = count_begins(&mut follower, &mut c);
+    c.check(&format!("REPLICAOF 127.0.0.1 {}", second.port()), "+OK");
+    let (_, psync) = second.accept_until_psync();
+    let count: usize = c.ask("GET n").text().parse().expect("a number");
+    assert_eq!(psync, format!("PSYNC {ID} {}", count * len + 1));
+}
+
 #[test]
 fn clients_hear_what_the_primary_does() {
     let primary = Primary::new();

@@ -290,8 +290,15 @@ impl Kernel {
         (access.writes && is_refused()) || ((access.writes || access.may_write) && is_paused())
     }
 
-    /// Follows a primary from now on, or none. Returns whether that is a change.
+    /// Follows a primary from now on, or none. Returns whether that is a change. No shard is held, and nothing of the
+    /// stream so far is applied any more.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
+        let _nothing_is_applied = self.role.hold_still();
+        self.follow_meanwhile(primary, now_ms)
+    }
+
+    /// The same where shards are held: what is being applied may wait for these, so it is not waited for.
+    pub fn follow_meanwhile(&self, primary: Option<Address>, now_ms: i64) -> bool {
         if primary.is_none() && self.role.following().is_some() {
             // Before the first change that is not of the stream.
             self.keyspace.set_following(false);

@@ -6,12 +6,15 @@
 //!
 //! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's, and
 //! nothing would correct that.
+//!
+//! **Invariant:** a link changes data only while it is the current one and nobody changes the role ([`Role::apply_for`]).
+//! So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tierce_keyspace::DbIndex;
 use tierce_replication::link::Place;
 
@@ -104,6 +107,8 @@ pub struct Role {
     state: Mutex<State>,
     changed: Condvar,
     closes: AtomicU8,
+    /// Held by who applies a stream, and by who changes the role. It is locked before `state` and before any shard.
+    applies: Mutex<()>,
 }
 
 impl Role {
@@ -211,6 +216,25 @@ impl Role {
         if let Some(following) = state.following.as_mut().filter(|of| of.since <= number) {
             (following.place, following.db) = (place, db);
         }
+    }
+
+    /// Whether the server has been a replica ever since the link with this number, so that its data are still those of
+    /// the stream.
+    #[must_use]
+    pub fn has_followed_since(&self, number: u64) -> bool {
+        self.state.lock().following.as_ref().is_some_and(|of| of.since <= number)
+    }
+
+    /// To be held while something of the stream is applied; `None` if the link with this number is to be given up.
+    #[must_use]
+    pub fn apply_for(&self, number: u64) -> Option<MutexGuard<'_, ()>> {
+        let applies = self.applies.lock();
+        self.update(number, |_| ()).then_some(applies)
+    }
+
+    /// To be held, without any shard, while the role is changed: waits until nothing of the stream is being applied.
+    pub fn hold_still(&self) -> MutexGuard<'_, ()> {
+        self.applies.lock()
     }
 
     /// Waits until there is a primary to follow, or the end.

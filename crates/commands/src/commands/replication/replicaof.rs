@@ -2,7 +2,7 @@
 
 use tierce_wire::number;
 
-use crate::command::{Done, Flags, Group, Spec, exactly};
+use crate::command::{Done, Flags, Group, Scope, Spec, exactly};
 use crate::error::CommandError;
 use crate::execute::Context;
 use crate::replication::role::Address;
@@ -31,6 +31,7 @@ pub(super) static COMMANDS: &[Spec] = &[
 const fn spec() -> Spec {
     Spec::new("replicaof", Group::Server, exactly!(replicaof))
         .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING))
+        .locks(Scope::Apart)
         .doc("<host port | NO ONE>", "Makes the server a replica of another one, or a primary.")
 }
 
@@ -45,7 +46,11 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         }
     };
     let is_to_follow = primary.is_some();
-    if ctx.kernel.follow(primary, ctx.now_ms) || !is_to_follow {
+    let is_changed = match ctx.is_within() {
+        true => ctx.kernel.follow_meanwhile(primary, ctx.now_ms),
+        false => ctx.kernel.follow(primary, ctx.now_ms),
+    };
+    if is_changed || !is_to_follow {
         ctx.reply.ok();
     } else {
         ctx.reply.simple("OK Already connected to specified master");

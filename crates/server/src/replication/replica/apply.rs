@@ -17,11 +17,16 @@ use crate::server::Server;
 /// Errors of commands that are logged for one link.
 const ERRORS_LOGGED_MAX: u64 = 10;
 
+/// What is no change of data, and would wait here for the role that this thread holds.
+const OF_ROLES: [&[u8]; 2] = [b"replicaof", b"slaveof"];
+
 /// Who executes what the primary has executed.
 pub(super) struct Applier<'s> {
     server: &'s Server,
     caller: Caller,
     output: Output,
+    /// Of the link.
+    number: u64,
     place: Option<Place>,
     /// The database that was selected there.
     db: DbIndex,
@@ -35,15 +40,17 @@ pub(super) enum Applied {
     AskedForOffset,
     /// The data are no copy any more, for this reason.
     Lost(String),
+    /// Nothing: the server follows another one now, or none.
+    GivenUp,
 }
 
 impl<'s> Applier<'s> {
-    /// One that has no place yet.
-    pub(super) fn new(server: &'s Server) -> Self {
+    /// One for the link with this number that has no place yet.
+    pub(super) fn new(server: &'s Server, number: u64) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
         let caller = Caller::new(Arc::new(client), true);
         let db = DbIndex::ZERO;
-        Self { server, caller, output: Output::new(), place: None, db, errors: 0 }
+        Self { server, caller, output: Output::new(), number, place: None, db, errors: 0 }
     }
 
     /// The stream goes on at this place, where this database was selected.
@@ -70,6 +77,14 @@ impl<'s> Applier<'s> {
             let is_asked = args.get(1).is_some_and(|what| what.eq_ignore_ascii_case(b"getack"));
             return if is_asked { Applied::AskedForOffset } else { Applied::Done };
         }
+        if OF_ROLES.iter().any(|of_roles| name.eq_ignore_ascii_case(of_roles)) {
+            self.advance(offset);
+            self.log(name, b"a stream does not change roles");
+            return Applied::Done;
+        }
+        let Some(_nobody_else) = self.server.role.apply_for(self.number) else {
+            return Applied::GivenUp;
+        };
         let is_exec = name.eq_ignore_ascii_case(b"exec");
         let begin = self.output.mark();
         let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);

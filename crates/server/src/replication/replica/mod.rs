@@ -139,13 +139,17 @@ fn run(server: &Server) {
             }
             following.link = LinkState::Connect;
         });
+        if !server.role.has_followed_since(number) {
+            // A command that a transaction with keys did not wait for may have logged its place behind that.
+            server.leave_stream();
+        }
         let Err(error) = outcome else { continue };
+        if let FollowError::Transaction(_) = error {
+            server.role.note_applied(number, None, DbIndex::ZERO);
+        }
         if matches!(error, FollowError::GivenUp) || !is_current {
             last_error.clear();
             continue;
-        }
-        if let FollowError::Transaction(_) = error {
-            let _ = server.role.update(number, |following| following.place = None);
         }
         // The same again and again is said once.
         let text = error.to_string();
@@ -194,7 +198,8 @@ impl<'s> Session<'s> {
         }
         let introduction = introduction(&self.server.config.settings());
         let mut link = Link::new(&introduction, self.following.place);
-        let mut work = Work { applier: Applier::new(self.server), copy: None };
+        let mut work =
+            Work { applier: Applier::new(self.server, self.following.number), copy: None };
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
             wire.send(&link.take_output())?;
@@ -308,7 +313,7 @@ impl<'s> Session<'s> {
                     let Some(copy) = work.copy.take() else { continue };
                     let place = copy.place();
                     let db = self.load(copy, wire)?;
-                    work.applier = Applier::new(self.server);
+                    work.applier = Applier::new(self.server, self.following.number);
                     work.applier.go_on(place, db);
                     told.wants_answer = true;
                     self.begin_stream(place, db)?;
@@ -323,13 +328,12 @@ impl<'s> Session<'s> {
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
-                    // What a link has received that is to be given up is not applied any more.
-                    self.note(|_| ())?;
                     told.read_offset = Some(offset);
                     match work.applier.apply(args, offset) {
                         Applied::Done => {}
                         Applied::AskedForOffset => told.wants_answer = true,
                         Applied::Lost(why) => return Err(FollowError::Transaction(why)),
+                        Applied::GivenUp => return Err(FollowError::GivenUp),
                     }
                 }
                 Event::Blank(bytes) => work.applier.skip(bytes.len()),
