@@ -68,7 +68,7 @@ impl Replica {
 
 /// The value of a line of `INFO replication`.
 fn info(c: &mut Connection, name: &str) -> String {
-    let text = c.ask("INFO replication").text().to_owned();
+    let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
 }
@@ -444,5 +444,10 @@ fn two_servers_have_the_same_contents_after_random_writes() {
             wait_until("it has all", || c.ask("WAIT 1 100").int() == 1);
             assert_same(&mut c, &mut r);
         }
+        let bytes = |c: &mut Connection, name: &str| info(c, name).parse::<u64>().expect("bytes");
+        let sent = bytes(&mut c, "total_net_repl_output_bytes");
+        let received = bytes(&mut r, "total_net_repl_input_bytes");
+        // Links that are killed lose what is on its way.
+        assert!(received > 1000 && sent >= received, "{sent} {received}");
     }
 }

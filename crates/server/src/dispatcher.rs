@@ -352,7 +352,7 @@ impl Service for Dispatcher {
                 if class != was_class {
                     io.set_output_class(class);
                 }
-                replication::feed(&session.caller, io, flow)
+                replication::feed(server, &session.caller, io, flow)
             }
             AnySession::Memcached(session) => {
                 let (memory, fetcher) = (&mut worker.memcached, &mut worker.fetcher);

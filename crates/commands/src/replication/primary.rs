@@ -1,7 +1,7 @@
 //! The stream of this server, and all its replicas.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -52,6 +52,8 @@ pub struct Primary {
     good: AtomicUsize,
     /// There are replicas.
     has_replicas: AtomicBool,
+    /// Bytes that were passed to connections of replicas since the start.
+    sent: AtomicU64,
 }
 
 struct State {
@@ -93,7 +95,19 @@ impl Primary {
             work: Condvar::new(),
             good: AtomicUsize::new(0),
             has_replicas: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
         }
+    }
+
+    /// So many bytes were passed to the connection of a replica.
+    pub fn note_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that were passed to connections of replicas since the start.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Relaxed)
     }
 
     /// The names of the stream.

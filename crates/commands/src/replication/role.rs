@@ -11,7 +11,7 @@
 //! So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -109,6 +109,8 @@ pub struct Role {
     closes: AtomicU8,
     /// Held by who applies a stream, and by who changes the role. It is locked before `state` and before any shard.
     applies: Mutex<()>,
+    /// Bytes that came from primaries since the start.
+    received: AtomicU64,
 }
 
 impl Role {
@@ -223,6 +225,17 @@ impl Role {
     #[must_use]
     pub fn has_followed_since(&self, number: u64) -> bool {
         self.state.lock().following.as_ref().is_some_and(|of| of.since <= number)
+    }
+
+    /// So many bytes came from the primary.
+    pub fn note_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that came from primaries since the start.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received.load(Relaxed)
     }
 
     /// To be held while something of the stream is applied; `None` if the link with this number is to be given up.

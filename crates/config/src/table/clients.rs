@@ -30,8 +30,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Maximum bytes of one argument of a request, and so of one value."),
     row("maxmemory-clients", Kind::MemoryOrPercent, "0",
         "Memory of all clients together, of all protocols, in bytes or percent of maxmemory. Beyond that, the client \
-         that occupies most is closed, except those with `CLIENT NO-EVICT on`. Less than 128 KiB means 128 KiB, so that somebody can \
-         connect to allow more. 0: no limit."),
+         that occupies most is closed, unless it has set `CLIENT NO-EVICT on`. At least 128 KiB. 0: no limit."),
     row("tracking-table-max-keys", LONG, "1000000",
         "Keys remembered for client-side caching. Beyond that, clients are told to invalidate some. \
          0: no limit."),

@@ -136,10 +136,10 @@ impl Editor<'_, SortedSet> {
     pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
         let (mut changed, mut before) = (None, None);
         self.value.update(member, &self.limits.sorted_set(), |old| {
-            let new = decide(old);
-            changed = new.filter(|_| new != old);
+            // An equal score stays as it is, also zero with another sign: what is not logged does not change.
+            changed = decide(old).filter(|new| Some(*new) != old);
             before = old;
-            new
+            changed
         });
         if let Some(score) = changed {
             self.record(|edits| write_score(edits, Element::Bytes(member), score));

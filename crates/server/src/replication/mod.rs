@@ -11,6 +11,7 @@ pub use stream::Stream;
 use tierce_net::{Flow, Io};
 
 use crate::caller::Caller;
+use crate::server::Server;
 use tierce_commands::replication::Took;
 
 /// The bytes that a replica gets in a turn, and more only when it has taken these: all other connections of its worker
@@ -20,21 +21,25 @@ const TURN_BYTES: usize = 256 << 10;
 /// Gives a replica what comes next, as fast as it takes that. What it has not taken stays in the stream, where all
 /// replicas share it.
 #[inline]
-pub fn feed(caller: &Caller, io: &mut Io<'_>, flow: Flow) -> Flow {
+pub fn feed(server: &Server, caller: &Caller, io: &mut Io<'_>, flow: Flow) -> Flow {
     match caller.replica() {
-        Some(_) if flow == Flow::Continue => feed_replica(caller, io),
+        Some(_) if flow == Flow::Continue => feed_replica(server, caller, io),
         _ => flow,
     }
 }
 
 #[cold]
-fn feed_replica(caller: &Caller, io: &mut Io<'_>) -> Flow {
+fn feed_replica(server: &Server, caller: &Caller, io: &mut Io<'_>) -> Flow {
     let Some(replica) = caller.replica() else { return Flow::Continue };
     if io.output().follows_unsent() {
         io.call_when_sent();
         return Flow::Continue;
     }
-    match replica.take(TURN_BYTES, io.output().buffer()) {
+    let output = io.output().buffer();
+    let before = output.len();
+    let took = replica.take(TURN_BYTES, output);
+    server.primary.note_sent(output.len() - before);
+    match took {
         Took::More => Flow::Yield,
         Took::All => Flow::Continue,
         Took::Lost => Flow::Close,

@@ -212,6 +212,7 @@ impl<'s> Session<'s> {
             self.look_at_time(len)?;
             self.acknowledge_in_time(&mut link, &work);
             if len > 0 {
+                self.server.role.note_received(len);
                 link.receive(&buffer[..len]);
                 self.take_events(&mut link, &mut work, &mut wire)?;
             }

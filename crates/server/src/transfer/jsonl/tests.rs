@@ -57,6 +57,8 @@ fn parts(collection: &SavedCollection<'_>, into: &mut Vec<String>) {
         CollectionPart::Pending { group, consumer, delivery, ids } => {
             format!("{group:?} {consumer:?} {delivery:?} {:?}", ids.collect::<Vec<_>>())
         }
+        // As in Redis, small sorted sets forget the sign of zero, so that is no part of a value.
+        CollectionPart::Scored { member, score: 0.0 } => format!("{member:?} 0"),
         part => format!("{part:?}"),
     }));
 }

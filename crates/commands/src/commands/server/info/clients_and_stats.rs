@@ -117,9 +117,17 @@ pub(super) const STATS: &[Field] = &[
         .counter("redis_net_input_bytes_total"),
     is("total_net_output_bytes", |f| f.kernel.traffic().bytes_out.into(), "Bytes sent.")
         .counter("redis_net_output_bytes_total"),
-    always("total_net_repl_input_bytes", "0", "Not counted.")
+    is(
+        "total_net_repl_input_bytes",
+        |f| f.kernel.role.received_bytes().into(),
+        "Bytes received from the primary.",
+    )
         .counter("redis_net_repl_input_bytes_total"),
-    always("total_net_repl_output_bytes", "0", "Not counted separately.")
+    is(
+        "total_net_repl_output_bytes",
+        |f| f.kernel.primary.sent_bytes().into(),
+        "Bytes passed to the connections of replicas.",
+    )
         .counter("redis_net_repl_output_bytes_total"),
     is(
         "instantaneous_input_kbps",
@@ -131,8 +139,6 @@ pub(super) const STATS: &[Field] = &[
         |f| Value::Real(f.rates()[2] / 1024.0, 2),
         "KiB a second sent recently.",
     ),
-    always("instantaneous_input_repl_kbps", "0.00", "Not counted."),
-    always("instantaneous_output_repl_kbps", "0.00", "Not counted separately."),
     is(
         "rejected_connections",
         rejected,
