@@ -91,7 +91,7 @@ const CONFIG: &[&str] = &[
 #[rustfmt::skip]
 const ENGINE: &[&str] = &[
     // What all parts need.
-    "clock", "random", "log", "latency", "encoding_limits", "library",
+    "clock", "random", "log", "latency", "encoding_limits", "library", "loading",
     // The parts, and the whole.
     "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
