@@ -447,7 +447,6 @@ fn two_servers_have_the_same_contents_after_random_writes() {
         let bytes = |c: &mut Connection, name: &str| info(c, name).parse::<u64>().expect("bytes");
         let sent = bytes(&mut c, "total_net_repl_output_bytes");
         let received = bytes(&mut r, "total_net_repl_input_bytes");
-        // Links that are killed lose what is on its way.
-        assert!(received > 1000 && sent >= received, "{sent} {received}");
+        assert!(sent > 10_000 && received > 10_000, "{sent} {received}");
     }
 }
