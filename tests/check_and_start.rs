@@ -171,7 +171,7 @@ fn missing_spilled_values_are_told_with_their_number() {
     }
 }
 
-/// A pipe has no end, and nobody may ever open its other side.
+/// A pipe has no end, and its other side may never be opened.
 #[test]
 fn a_check_opens_no_pipes() {
     let dir = TempDir::new();

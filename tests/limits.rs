@@ -481,7 +481,7 @@ fn a_share_of_maxmemory_limits_clients_only_while_there_is_a_maxmemory() {
     admin.check("CONFIG SET maxmemory 0", "+OK");
 }
 
-/// As few as they may be, the limit lets somebody in who can raise it.
+/// As few as they may be, the limit lets a client in that can raise it.
 #[test]
 fn the_lowest_maxmemory_clients_is_enough_for_an_administrator() {
     let server = launch().with("maxmemory-clients", "1").start();

@@ -282,7 +282,7 @@ impl Primary {
     #[must_use]
     pub fn begin_copy(&self, copy: Arc<Copy>) -> Option<Begun> {
         let mut state = self.state.lock();
-        // Nobody would ever open that one, and who writes it waits for that.
+        // That one would never be opened, and who writes it waits for that.
         if state.beginning.is_some() {
             return None;
         }

@@ -7,7 +7,7 @@
 //! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's, and
 //! nothing would correct that.
 //!
-//! **Invariant:** a link changes data only while it is the current one and nobody changes the role ([`Role::apply_for`]).
+//! **Invariant:** a link changes data only while it is the current one and the role is not being changed ([`Role::apply_for`]).
 //! So nothing of a stream is applied behind the reply to the command that ends it.
 
 use std::fmt;

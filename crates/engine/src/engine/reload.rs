@@ -79,7 +79,7 @@ impl Engine {
     /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
     /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
     /// data are those of `place` then, in the database that the file names, also after a restart. `is_wanted` is asked
-    /// when nobody can change the old data any more.
+    /// when the old data cannot change any more.
     ///
     /// # Errors
     /// When the file is damaged, or something in it has no place in this server, or it is not wanted any more; nothing

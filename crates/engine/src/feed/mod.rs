@@ -179,7 +179,7 @@ impl Follower {
     }
 
     /// Rests for `at_most`, or until it is [called](Feed::call), which the next [`wait`](Self::wait) still sees. What is
-    /// appended meanwhile wakes nobody and comes in one batch: without rests, a busy feed wakes its follower for every
+    /// appended meanwhile wakes no thread and comes in one batch: without rests, a busy feed wakes its follower for every
     /// few items.
     pub fn rest(&mut self, at_most: Duration) {
         let until = Instant::now() + at_most;

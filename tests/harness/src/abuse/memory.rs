@@ -44,7 +44,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What watches the server. It knows how many connections there are while nobody attacks.
+/// What watches the server. It knows how many connections there are before the first attack.
 pub(super) struct Observer<'a> {
     target: &'a Target,
     connection: Connection,

@@ -187,7 +187,7 @@ const KEY_BYTES_MIN: u64 = 64;
 const TOO_MANY: CommandError =
     CommandError::new("ERR so many keys do not fit into the memory of this machine");
 
-/// What nobody reads.
+/// What is never read.
 const ENDED: CommandError = CommandError::new("ERR the connection has ended");
 
 /// Many keys are made apart from the workers, until there are all of them or `CLIENT KILL` ends the connection.
