@@ -27,8 +27,12 @@ fn heard(input: &[u8], has_place: bool, piece: usize) -> (String, Vec<u8>, Resul
         link.receive(bytes);
         while let Some(event) = link.next()? {
             match event {
-                // How a file is divided is the only thing that may depend on the cuts.
-                Event::Payload(bytes) => file.extend_from_slice(bytes),
+                // How a file is divided may depend on the cuts, and whether an empty line comes with what is behind it.
+                Event::Payload(bytes) | Event::Blank(bytes) => file.extend_from_slice(bytes),
+                Event::Command { args, bytes, offset } => {
+                    file.extend_from_slice(bytes);
+                    writeln!(events, "{args:?} {offset}").expect("a string");
+                }
                 other => writeln!(events, "{} {other:?}", file.len()).expect("a string"),
             }
         }

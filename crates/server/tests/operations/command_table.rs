@@ -141,7 +141,7 @@ fn list_filters() {
         (
             "COMMAND LIST FILTERBY ACLCAT blocking",
             "[blpop, brpop, blmpop, blmove, brpoplpush, bzpopmin, bzpopmax, bzmpop, xread, \
-             xreadgroup, wait, waitaof]",
+             xreadgroup, waitaof, wait]",
         ),
         ("COMMAND LIST FILTERBY foo x", "-ERR syntax error"),
         ("COMMAND LIST FILTERBY", "-ERR syntax error"),

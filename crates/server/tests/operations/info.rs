@@ -72,7 +72,7 @@ fn monitoring_tools_find_numbers() {
         module_fork_last_cow_size total_connections_received total_commands_processed \
         instantaneous_ops_per_sec total_net_input_bytes total_net_output_bytes \
         total_net_repl_input_bytes total_net_repl_output_bytes instantaneous_input_kbps \
-        instantaneous_output_kbps instantaneous_input_repl_kbps instantaneous_output_repl_kbps \
+        instantaneous_output_kbps \
         rejected_connections sync_full sync_partial_ok sync_partial_err expired_keys \
         expired_stale_perc expired_time_cap_reached_count evicted_keys evicted_clients \
         total_eviction_exceeded_time current_eviction_exceeded_time keyspace_hits \
