@@ -33,6 +33,11 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb", buffering=1 << 20)
 
+    def is_served(self):
+        """Whether the server has loaded its data: before, it refuses this."""
+        self.socket.sendall(b"DBSIZE\r\n")
+        return self.file.readline()[:1] == b":"
+
     def send(self, requests):
         parts = []
         for request in requests:
@@ -59,9 +64,12 @@ def start(directory, port):
     process = subprocess.Popen(arguments)
     for _ in range(600):
         try:
-            return process, Client(port)
+            client = Client(port)
+            if client.is_served():
+                return process, client
         except OSError:
-            time.sleep(0.1)
+            pass
+        time.sleep(0.1)
     raise SystemExit("the server does not start")
 
 
