@@ -87,11 +87,14 @@ class Server:
         while True:
             try:
                 self.socket = socket.create_connection(("127.0.0.1", self.port))
-                return
+                # While it loads its data, a server answers, but refuses this.
+                if self.ask("DBSIZE").startswith(":"):
+                    return
             except OSError:
-                if time.monotonic() > end or self.process.poll() is not None:
-                    sys.exit(f"it does not start: {command}")
-                time.sleep(0.01)
+                pass
+            if time.monotonic() > end or self.process.poll() is not None:
+                sys.exit(f"it does not start: {command}")
+            time.sleep(0.01)
 
     def ask(self, line):
         """Sends an inline command, and returns the reply, of bulk strings the text."""
