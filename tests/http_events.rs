@@ -153,7 +153,7 @@ fn slow_readers_are_bounded_and_dropped() {
         quick.wait_for("data: message,c,");
         quick.wait_for("\n\n");
         sent += 1;
-        assert!(sent < 2000, "nobody is dropped");
+        assert!(sent < 2000, "no slow reader is dropped");
     }
     c.check("PUBLISH c last", ":1");
     quick.wait_for("data: message,c,last\n\n");

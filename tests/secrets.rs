@@ -19,7 +19,7 @@ const MARK: &str = "hush";
 const WRONG_BASIC: &str = "YW5uOmh1c2gtYmFzaWMtd3Jvbmc=";
 const RIGHT_BASIC: &str = "YW5uOmh1c2gtYWNs";
 
-/// What is said over a connection that is not in yet.
+/// Requests of a client before it has authenticated.
 const KNOCKS: &[&str] = &[
     "AUTH hush-auth-wrong",
     "AUTH ann hush-auth-user-wrong",
@@ -30,7 +30,7 @@ const KNOCKS: &[&str] = &[
     "HELLO 3 SETNAME x AUTH default hush-requirepass",
 ];
 
-/// What is said by one who is. All of it is answered, right or wrong.
+/// Requests of an authenticated client. Each gets a reply or an error.
 const REQUESTS: &[&str] = &[
     "ACL SETUSER ann on >hush-acl +@all ~*",
     "ACL SETUSER ann >hush-acl-second <hush-acl-second",

@@ -8,7 +8,7 @@
 //! {"time":"2026-11-20T21:01:04.123Z","level":"notice","pid":4711,"role":"primary","message":"Listening on 127.0.0.1:6379"}
 //! ```
 //!
-//! The sign stands for the level: `.` debug, `-` verbose, `*` notice, `#` warning. The letter stands for the
+//! The sign is the level: `.` debug, `-` verbose, `*` notice, `#` warning. The letter is the
 //! role: `M` for a primary, `S` for a replica.
 //!
 //! The server logs few lines, and none on the path of a request, so it needs no spans, filters or buffering, and no

@@ -177,7 +177,7 @@ impl Stream {
             return false;
         }
         state.last_id = id;
-        state.entries_added += 1;
+        state.entries_added = state.entries_added.saturating_add(1);
         // Replayed facts may have left an entry above the last identity.
         self.body.blocks.insert(id, fields, limits)
     }

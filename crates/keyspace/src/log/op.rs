@@ -66,7 +66,7 @@ enum Code {
     NoSource = 13,
     /// The key is gone, and its value, which is on disk, is that of another key next: 13 bytes as for `Spilled`.
     Taken = 14,
-    /// The data are those of a stream up to an offset: varint. The name of the stream stands in the place of the key,
+    /// The data are those of a stream up to an offset: varint. The key field holds the name of the stream,
     /// and is empty if they are those of no stream.
     Place = 15,
 }

@@ -133,7 +133,7 @@ fn damaged_session(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let garbage = match random.below(3) {
         0 => Vec::new(),
         1 => random.bytes(100),
-        // A record of encrypted data, as long as may be, that nobody has encrypted.
+        // A TLS record of the greatest length, with random bytes instead of ciphertext.
         _ => [b"\x17\x03\x03\x40\x00".to_vec(), random.bytes(0x4000)].concat(),
     };
     speak(session.sock, &garbage, random)

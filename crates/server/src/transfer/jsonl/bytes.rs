@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-/// The name of the one member of an object that stands for bytes.
+/// The only member of an object that encodes bytes.
 const BASE64: &str = "base64";
 
 /// Appends bytes as JSON.
