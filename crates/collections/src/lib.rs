@@ -40,6 +40,6 @@ pub use packed::{Element, Packed, Position};
 pub use same_bytes::same_bytes;
 pub use set::Set;
 pub use size_class::size_class;
-pub use sorted_set::{MemberBound, ScoreBound, SortedSet};
+pub use sorted_set::{MemberBound, ScoreBound, SortedSet, Walk};
 pub use stream::Stream;
 pub use text_int::{INT_TEXT_MAX, IntText, int_text_len, parse_int};

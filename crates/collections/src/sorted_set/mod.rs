@@ -10,6 +10,7 @@
 mod index;
 mod large;
 mod member;
+mod member_range;
 mod small;
 mod tree;
 
@@ -28,6 +29,8 @@ use crate::text_int::IntText;
 use large::{Large, LargeIter};
 use small::{Small, SmallIter};
 use tree::{Bound, Side};
+
+pub use member_range::Walk;
 
 /// An end of a range of scores.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -236,19 +239,6 @@ impl SortedSet {
         };
         let start = self.rank_of(&start);
         start..self.rank_of(&end).max(start)
-    }
-
-    /// The ranks of the members between two bounds in the order of bytes. If not all scores are equal,
-    /// it is some range.
-    pub fn ranks_of_members(&self, min: MemberBound<'_>, max: MemberBound<'_>) -> Range<usize> {
-        let rank = |bound, [included, excluded]: [Side; 2]| match bound {
-            MemberBound::Lowest => 0,
-            MemberBound::Included(member) => self.rank_of(&Bound::Member(member, included)),
-            MemberBound::Excluded(member) => self.rank_of(&Bound::Member(member, excluded)),
-            MemberBound::Highest => self.len(),
-        };
-        let start = rank(min, [Side::Before, Side::After]);
-        start..rank(max, [Side::After, Side::Before]).max(start)
     }
 
     /// The number of entries before a point.

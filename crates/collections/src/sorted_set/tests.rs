@@ -224,6 +224,82 @@ proptest! {
     }
 }
 
+/// A test of a member.
+type Test<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// What a walk over members in the order of scores meets, given a test of a member for each bound.
+fn walked(
+    members: &[Vec<u8>],
+    (above, below): (impl Fn(&[u8]) -> bool, impl Fn(&[u8]) -> bool),
+    walk: Walk,
+    offset: usize,
+    count: usize,
+) -> Vec<Vec<u8>> {
+    let reaches =
+        |member: Option<&Vec<u8>>, test: Test<'_>| member.is_some_and(|member| test(member));
+    if !reaches(members.last(), &above) || !reaches(members.first(), &below) {
+        return Vec::new();
+    }
+    let mut entries: Vec<_> = members.to_vec();
+    let (mut enters, mut stays): (Test<'_>, Test<'_>) = (&above, &below);
+    if walk == Walk::Downwards {
+        entries.reverse();
+        (enters, stays) = (stays, enters);
+    }
+    let met: Vec<_> = entries.into_iter().skip_while(|member| !enters(member)).collect();
+    if !reaches(met.first(), stays) {
+        return Vec::new();
+    }
+    let mut page: Vec<_> =
+        met.into_iter().skip(offset).take(count).take_while(|member| stays(member)).collect();
+    if walk == Walk::Downwards {
+        page.reverse();
+    }
+    page
+}
+
+proptest! {
+    /// Members with different scores: what is found in a small set is what a walk meets, and so it is in a large one
+    /// where only one place is the first member of the range.
+    #[test]
+    fn ranges_of_members_with_different_scores_are_walks(
+        entries in prop::collection::btree_map(vec(b'a'..b'd', 0..3), 0..4_u8, 2..30),
+        bounds in (vec(b'a'..b'd', 0..3), any::<bool>(), vec(b'a'..b'd', 0..3), any::<bool>()),
+        is_downwards in any::<bool>(),
+        offset in 0..4_usize,
+        count in prop_oneof![Just(usize::MAX), 0..6_usize],
+        is_large in any::<bool>(),
+    ) {
+        let limits = PackedLimits { entries_max: if is_large { 0 } else { 100 }, value_len_max: 64 };
+        let mut set = SortedSet::new();
+        for (member, score) in &entries {
+            set.insert(member, f64::from(*score), &limits);
+        }
+        let (min, takes_min, max, takes_max) = &bounds;
+        let low = if *takes_min { MemberBound::Included(min) } else { MemberBound::Excluded(min) };
+        let high = if *takes_max { MemberBound::Included(max) } else { MemberBound::Excluded(max) };
+        let above = |member: &[u8]| member > &min[..] || *takes_min && member == &min[..];
+        let below = |member: &[u8]| member < &max[..] || *takes_max && member == &max[..];
+        let members: Vec<_> = pairs(set.iter()).into_iter().map(|(member, _)| member).collect();
+        let walk = if is_downwards { Walk::Downwards } else { Walk::Upwards };
+        let page = set.page_of_members(low, high, walk, offset, count);
+        let found: Vec<_> = members[page].to_vec();
+        let is_empty = min > max || min == max && !(*takes_min && *takes_max);
+        let enters: Vec<_> = members.iter().map(|member| above(member)).collect();
+        let leaves: Vec<_> = members.iter().map(|member| !below(member)).collect();
+        let is_sorted = enters.is_sorted() && leaves.is_sorted();
+        if is_empty {
+            prop_assert!(found.is_empty());
+        } else if !is_large || is_sorted || (!is_downwards && enters.is_sorted()) {
+            prop_assert_eq!(found, walked(&members, (above, below), walk, offset, count));
+        } else if !is_downwards {
+            prop_assert!(found.iter().all(|member| below(member)));
+        } else {
+            prop_assert!(found.iter().all(|member| above(member)));
+        }
+    }
+}
+
 #[test]
 fn it_grows_out_of_its_block_where_redis_does() {
     let limits = PackedLimits { entries_max: 2, value_len_max: 3 };

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use tierce_collections::{Collection, IntText, MemberBound, PackedLimits, ScoreBound, SortedSet};
+use tierce_collections::{
+    Collection, IntText, MemberBound, PackedLimits, ScoreBound, SortedSet, Walk,
+};
 use tierce_keyspace::Event;
 use tierce_wire::resp::Rest;
 
@@ -276,6 +278,9 @@ impl<'a> Query<'a> {
 
     /// The ranks of the members that are asked for, counted upwards.
     fn ranks(&self, set: &SortedSet) -> Range<usize> {
+        // A negative offset is beyond every end.
+        let [offset, count] =
+            [self.offset, self.count].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         let ranks = match self.ends {
             Ends::Ranks(start, stop) => {
                 let ranks = index_range(set.len(), start, stop);
@@ -286,12 +291,13 @@ impl<'a> Query<'a> {
                 };
             }
             Ends::Scores(min, max) => set.ranks_of_scores(min, max),
-            Ends::Members(min, max) => set.ranks_of_members(min, max),
+            Ends::Members(min, max) => {
+                let walk = if self.is_reversed { Walk::Downwards } else { Walk::Upwards };
+                return set.page_of_members(min, max, walk, offset, count);
+            }
         };
-        // A negative offset is beyond every end.
-        let offset = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
-        let left = ranks.len() - offset;
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX).min(left);
+        let offset = offset.min(ranks.len());
+        let count = count.min(ranks.len() - offset);
         if self.is_reversed {
             ranks.end - offset - count..ranks.end - offset
         } else {
