@@ -6,11 +6,13 @@ pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
 pub(crate) const VERSION_MIN: u16 = 1;
 /// Highest version that can be read or written: that of Redis 7.4.
 pub(crate) const VERSION_MAX: u16 = 12;
-/// Lowest version that can be written: that of Redis 5, which introduced the last opcodes for keys.
-pub(crate) const VERSION_WRITTEN_MIN: u16 = 9;
+/// Lowest version that can be written: Redis 5 introduced the last opcodes for keys with it.
+pub(crate) const VERSION_WRITTEN_MIN: u16 = VERSION_REDIS_6_2;
 /// First version with a checksum at the end.
 pub(crate) const VERSION_CHECKSUM: u16 = 5;
 
+/// Version of RDB files that Redis 5.0 to 6.2 write.
+pub const VERSION_REDIS_6_2: u16 = 9;
 /// Version of RDB files and DUMP payloads that Redis 7.0 writes, and every later one reads.
 pub const VERSION_REDIS_7_0: u16 = 10;
 /// Version that Redis 7.2 writes.

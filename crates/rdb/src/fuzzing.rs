@@ -13,8 +13,12 @@ use crate::{
 };
 
 /// Written so that nothing of a value is lost.
-const OPTIONS: WriterOptions =
-    WriterOptions { version: VERSION_REDIS_7_4, compression: true, checksum: true };
+const OPTIONS: WriterOptions = WriterOptions {
+    version: VERSION_REDIS_7_4,
+    compression: true,
+    checksum: true,
+    leave_out_unknown: false,
+};
 
 /// A reader that hands out a few bytes at a time.
 struct ChunkReader<'a>(&'a [u8], usize);

@@ -49,7 +49,9 @@ mod writer;
 pub use crc64::crc64;
 pub use encode::{CollectionWriter, ValueWriter};
 pub use error::{Error, Result};
-pub use format::{Encoding, Kind, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4};
+pub use format::{
+    Encoding, Kind, VERSION_REDIS_6_2, VERSION_REDIS_7_0, VERSION_REDIS_7_2, VERSION_REDIS_7_4,
+};
 pub use reader::{Checksum, Entry, Event, Reader};
 pub use value::{
     Attributes, Consumer, Field, Group, Pending, Stream, StreamEntry, StreamId, StreamState, Value,

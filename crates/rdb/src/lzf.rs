@@ -150,7 +150,11 @@ fn expand<'a>(
     let (&low, rest) = rest.split_first()?;
     let distance = ((control & 0x1f) << 8 | usize::from(low)) + 1;
     let mut from = output.len().checked_sub(distance).filter(|&from| from >= start)?;
-    // A reference may reach into what it produces itself: then it repeats the last bytes.
+    // A reference may reach into what it produces itself: then it repeats the last bytes, often a single one.
+    if distance == 1 {
+        output.resize(output.len() + len, output[from]);
+        return Some(rest);
+    }
     while len > 0 {
         let piece = len.min(output.len() - from);
         output.extend_from_within(from..from + piece);

@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) version: u16,
     pub(crate) compression: bool,
     pub(crate) checksum: bool,
+    pub(crate) leave_out_unknown: bool,
 }
 
 impl<W: Write> Output<W> {

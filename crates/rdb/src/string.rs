@@ -198,7 +198,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn written(put: impl FnOnce(&mut Output<Vec<u8>>) -> Result<()>) -> Vec<u8> {
-        let settings = Settings { version: 10, compression: true, checksum: false };
+        let settings =
+            Settings { version: 10, compression: true, checksum: false, leave_out_unknown: false };
         let mut output = Output::new(Vec::new(), settings);
         put(&mut output).unwrap();
         output.flush().unwrap();

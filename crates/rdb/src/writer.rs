@@ -19,23 +19,30 @@ pub struct WriterOptions {
     pub compression: bool,
     /// Whether to calculate a checksum, as the directive `rdbchecksum` has it.
     pub checksum: bool,
+    /// What the version does not know is left out, libraries of functions and the deadlines of fields, and is no error.
+    pub leave_out_unknown: bool,
 }
 
 impl Default for WriterOptions {
     /// What Redis 7.0 and all later versions load.
     fn default() -> Self {
-        WriterOptions { version: VERSION_REDIS_7_0, compression: true, checksum: true }
+        WriterOptions {
+            version: VERSION_REDIS_7_0,
+            compression: true,
+            checksum: true,
+            leave_out_unknown: false,
+        }
     }
 }
 
 impl WriterOptions {
     pub(crate) fn settings(self) -> Result<Settings> {
-        let WriterOptions { version, compression, checksum } = self;
+        let WriterOptions { version, compression, checksum, leave_out_unknown } = self;
         if !(VERSION_WRITTEN_MIN..=VERSION_MAX).contains(&version) {
             let (min, max) = (VERSION_WRITTEN_MIN, VERSION_MAX);
             return Err(Error::Version { version: version.into(), min, max });
         }
-        Ok(Settings { version, compression, checksum })
+        Ok(Settings { version, compression, checksum, leave_out_unknown })
     }
 }
 
@@ -125,8 +132,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If writing fails, or the version has no functions.
     pub fn function(&mut self, library: &[u8]) -> Result<()> {
-        let version = self.output.settings.version;
+        let Settings { version, leave_out_unknown, .. } = self.output.settings;
         if version < VERSION_REDIS_7_0 {
+            if leave_out_unknown {
+                return Ok(());
+            }
             let (what, needed) = ("a library of functions", VERSION_REDIS_7_0);
             return Err(Error::NotInVersion { what, needed, version });
         }

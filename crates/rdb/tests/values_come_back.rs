@@ -117,7 +117,7 @@ fn attributes() -> impl Strategy<Value = Attributes> {
 
 fn options() -> impl Strategy<Value = WriterOptions> {
     (9..=12_u16, any::<bool>(), any::<bool>()).prop_map(|(version, compression, checksum)| {
-        WriterOptions { version, compression, checksum }
+        WriterOptions { version, compression, checksum, ..WriterOptions::default() }
     })
 }
 
@@ -244,6 +244,25 @@ fn versions_say_what_they_cannot_hold() {
     for version in [0, 8, 13, u16::MAX] {
         let options = WriterOptions { version, ..WriterOptions::default() };
         assert!(matches!(Writer::new(Vec::new(), options), Err(Error::Version { .. })));
+    }
+}
+
+#[test]
+fn what_a_version_does_not_know_may_be_left_out() {
+    let field = |name: &[u8], expiry_ms| Field { name: name.into(), value: vec![2], expiry_ms };
+    for (version, deadlines_stay) in [(9, false), (10, false), (11, false), (12, true)] {
+        let options =
+            WriterOptions { version, leave_out_unknown: true, ..WriterOptions::default() };
+        let stays = |deadline: Option<u64>| deadline.filter(|_| deadlines_stay);
+        let hash = Value::Hash(vec![field(b"a", Some(3)), field(b"b", None)]);
+        let expected = Value::Hash(vec![field(b"a", stays(Some(3))), field(b"b", None)]);
+        let (found, _) = through_file(options, Attributes::default(), |w| w.value(&hash));
+        assert_eq!(found, expected, "version {version}");
+
+        let mut file = Writer::new(Vec::new(), options).unwrap();
+        file.function(b"#!lua name=lib").unwrap();
+        let has_function = file.finish().unwrap().windows(3).any(|bytes| bytes == b"lua");
+        assert_eq!(has_function, version >= 10);
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::ValueWriter;
 use crate::error::{Error, Result};
 use crate::format::{Encoding, VERSION_REDIS_7_4};
-use crate::output::Output;
+use crate::output::{Output, Settings};
 
 /// Writes a collection element by element: a list, from head to tail, by [`element`](Self::element); a
 /// set by the same; a sorted set by [`scored`](Self::scored), a hash by [`field`](Self::field). It has to
@@ -47,7 +47,7 @@ impl<'a, W: Write> ValueWriter<'a, W> {
     }
 
     /// Begins a hash of `len` fields. If some of them may expire, `earliest_ms` is not after the first
-    /// of these deadlines, and the version must be 12, which Redis 7.4 reads.
+    /// of these deadlines, and the version must be 12, which Redis 7.4 reads, unless what it does not know is left out.
     ///
     /// # Errors
     /// If writing fails, or the version has no such hashes.
@@ -56,7 +56,11 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         len: u64,
         earliest_ms: Option<u64>,
     ) -> Result<CollectionWriter<'a, W>> {
-        let Some(earliest) = earliest_ms else { return self.begin_collection(Encoding::Hash, len) };
+        let Settings { version, leave_out_unknown, .. } = self.output.settings;
+        let leaves_out = leave_out_unknown && version < VERSION_REDIS_7_4;
+        let Some(earliest) = earliest_ms.filter(|_| !leaves_out) else {
+            return self.begin_collection(Encoding::Hash, len);
+        };
         self.need_version("a hash with fields that expire", VERSION_REDIS_7_4)?;
         self.begin(Encoding::HashExpiring)?;
         self.output.put(&earliest.to_le_bytes())?;
@@ -101,8 +105,8 @@ impl<W: Write> CollectionWriter<'_, W> {
         self.output.put(&score.to_le_bytes())
     }
 
-    /// A field of a hash, with its deadline in milliseconds since 1970, which it can have only if that
-    /// was announced.
+    /// A field of a hash, with its deadline in milliseconds since 1970, which is left out unless it was announced that
+    /// there are some.
     ///
     /// # Errors
     /// If writing fails, or there are more than were announced.
