@@ -76,6 +76,24 @@ impl<'k> Effects<'k> {
         }
     }
 
+    /// Records nothing for followers until [`Effects::record_again`]; nothing at all, unless the log is durable.
+    pub(crate) fn leave_out_followers(&mut self) -> Unrecorded<'k> {
+        let interest = self.interest;
+        if interest.includes(Interest::DURABLE) {
+            return Unrecorded { interest, pending: None };
+        }
+        self.interest.set(Interest::LOG, false);
+        Unrecorded { interest, pending: self.pending.take() }
+    }
+
+    /// Ends that.
+    pub(crate) fn record_again(&mut self, before: Unrecorded<'k>) {
+        self.interest = before.interest;
+        if before.pending.is_some() {
+            self.pending = before.pending;
+        }
+    }
+
     /// Adopts the classes of events that are collected from now on; to be called at any time. That there is a log
     /// is another thing: it begins and ends with the locks.
     pub(crate) fn look_for_classes(&mut self, keyspace: &'k Keyspace) {
@@ -121,6 +139,12 @@ impl<'k> Effects<'k> {
             self.invalidated.tell(keyspace);
         }
     }
+}
+
+/// What was recorded before a part that is not.
+pub(crate) struct Unrecorded<'k> {
+    interest: Interest,
+    pending: Option<Pending<'k>>,
 }
 
 /// How much was collected at a moment.

@@ -126,7 +126,12 @@ impl ShardLocks<'_> {
         // Only when another thread was quicker is there a second try.
         while let Some(coldest) = self.find_coldest(scope, measure, now_ms) {
             let Candidate { shard, db, .. } = coldest;
+            // As soon as another server decides what goes, nothing is evicted here: it is asked with the shard locked.
+            if self.keyspace().is_following() {
+                return false;
+            }
             if self.try_reach_shard(shard)
+                && !self.keyspace().is_following()
                 && self.shard_db(shard, db, now_ms).evict(&coldest, scope)
             {
                 return true;
@@ -178,6 +183,9 @@ impl ShardLocks<'_> {
             }
             if !self.try_reach_shard(index) {
                 continue;
+            }
+            if keyspace.is_following() {
+                return false;
             }
             let removed = match nearest_db(self.held(index)) {
                 Some(db) => self.shard_db(index, db, now_ms).evict_next_deadline(),

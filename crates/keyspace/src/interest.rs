@@ -18,7 +18,7 @@ const CLASSES_SHIFT: u32 = 32;
 
 impl Interest {
     /// Of the thread: changes go to the log that makes them durable.
-    const DURABLE: Self = Self(1 << 0);
+    pub(crate) const DURABLE: Self = Self(1 << 0);
     /// Of the thread: a follower gets all changes, whether or not they are durable.
     pub(crate) const FOLLOWED: Self = Self(1 << 6);
     /// Changes are recorded, for one of these reasons or both.

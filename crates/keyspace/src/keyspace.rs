@@ -322,6 +322,12 @@ impl Keyspace {
         self.slots.iter().map(|slot| slot.stats.dbs.get(db).keys.get()).sum()
     }
 
+    /// Whether all keys of a database have deadlines; exact as [`Keyspace::len`] is.
+    pub(crate) fn all_expire(&self, db: DbIndex) -> bool {
+        let counters = self.slots.iter().map(|slot| slot.stats.dbs.get(db));
+        counters.map(|db| db.keys.get().saturating_sub(db.expires.get())).sum::<u64>() == 0
+    }
+
     /// The number of keys in all databases; see [`Keyspace::len`].
     #[must_use]
     pub fn total_len(&self) -> u64 {
@@ -435,6 +441,14 @@ impl Keyspace {
     /// follower knows all that happens after a moment at which all shards are locked.
     pub fn begin_following(&self) {
         self.interest.set_followed(self.log.is_some());
+    }
+
+    /// Has what a checkpoint writes again say in the log that it is no change, from now on; see
+    /// [`Sieve`](crate::log::Sieve).
+    pub fn mark_restatements(&self) {
+        if let Some(log) = &self.log {
+            log.mark_restatements();
+        }
     }
 
     /// From now on there is no follower; see [`Keyspace::begin_following`].

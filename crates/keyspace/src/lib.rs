@@ -149,3 +149,8 @@ pub use usage::FrequencyTuning;
 pub use value::{BLOB_LEN_MIN, Blob, StrView, Value, ValueType, range_of};
 pub use waiters::{Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState};
 pub use watch::{Watch, WatchState};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

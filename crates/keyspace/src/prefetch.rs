@@ -27,6 +27,9 @@ impl ShardLocks<'_> {
     /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
     /// waits. Releases the shard of the last request.
     pub fn prefetch(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)> + Clone) {
+        if self.is_within() {
+            return self.prefetch_held(keys);
+        }
         self.release();
         let keyspace = self.keyspace();
         for_each_key(keyspace, keys.clone(), |shard, db, hash| {
@@ -40,6 +43,17 @@ impl ShardLocks<'_> {
                 entry.prefetch();
             }
         });
+    }
+
+    /// The same under a [`MultiShardGuard`](crate::MultiShardGuard), as far as it holds the shards.
+    fn prefetch_held(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)>) {
+        let keyspace = self.keyspace();
+        for (db, hash) in keys {
+            if let Some(at) = self.position(keyspace.hasher.shard(hash)) {
+                let table_hash = keyspace.hasher.table_hash(hash);
+                self.together[at].shard.db(db).table.prefetch(table_hash);
+            }
+        }
     }
 }
 

@@ -184,7 +184,9 @@ impl ShardLocks<'_> {
     fn expire_shard(&mut self, index: usize, now_ms: i64) -> Left {
         let keyspace = self.keyspace();
         for _ in 0..EXPIRE_BATCH {
-            let Some((db, what)) = next_due(self.held(index), now_ms) else { break };
+            let due = next_due(self.held(index), now_ms);
+            // Another server may decide about it by now.
+            let Some((db, what)) = due.filter(|_| !keyspace.is_following()) else { break };
             let mut db = self.shard_db(index, db, now_ms);
             match what {
                 Due::Key => db.expire_next(),
@@ -193,7 +195,8 @@ impl ShardLocks<'_> {
         }
         let held = self.held(index);
         held.publish_next_deadline(keyspace);
-        if next_due(held, now_ms).is_some() { Left::Something } else { Left::Nothing }
+        let is_due = next_due(held, now_ms).is_some() && !keyspace.is_following();
+        if is_due { Left::Something } else { Left::Nothing }
     }
 }
 

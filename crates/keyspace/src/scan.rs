@@ -14,6 +14,9 @@ use crate::shard_locks::ShardLocks;
 /// Bits of a position in a table.
 const POSITION_BITS: u32 = 48;
 
+/// So many keys whose deadline has come are drawn on a replica before one is returned, if there may be no others.
+const EXPIRED_SEEN_MAX: u32 = 100;
+
 impl ShardLocks<'_> {
     /// Visits some keys of a database and returns where to go on: SCAN. Begins at cursor 0, and
     /// the cursor 0 is returned after the last key.
@@ -129,7 +132,8 @@ impl ShardLocks<'_> {
     }
 
     /// A key of the database, each about equally likely if `random` is a random number: RANDOMKEY.
-    /// `None` if there is no key.
+    /// `None` if there is no key. While another server decides what expires, and all keys have deadlines, a key whose
+    /// deadline has come is returned after a hundred of them, as in Redis.
     ///
     /// # Errors
     ///
@@ -141,8 +145,9 @@ impl ShardLocks<'_> {
         now_ms: i64,
     ) -> Result<Option<Vec<u8>>, Busy> {
         let mut random = random;
+        let mut expired_seen = 0;
         // Every turn ends the search, or removes a key that has expired, or was too late for one
-        // that another thread removed.
+        // that another thread removed. Where nothing is removed, it finds a key without a deadline in the end.
         loop {
             let Some(index) = self.random_shard(db, random) else { return Ok(None) };
             random = mix(random);
@@ -151,6 +156,13 @@ impl ShardLocks<'_> {
                 let key = entry.key().to_vec();
                 if !entry.is_expired(now_ms) {
                     return Ok(Some(key));
+                }
+                expired_seen += 1;
+                if self.keyspace().is_following() {
+                    if expired_seen >= EXPIRED_SEEN_MAX && self.keyspace().all_expire(db) {
+                        return Ok(Some(key));
+                    }
+                    continue;
                 }
                 let key = self.keyspace().key(&key);
                 _ = self.shard_db(index, db, now_ms).take(key, Removal::Expired);

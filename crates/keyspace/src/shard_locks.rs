@@ -179,6 +179,17 @@ impl<'k> ShardLocks<'k> {
         self.end_steps();
     }
 
+    /// The same from one shard on, unless another thread holds one for too long.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] with the shard from which to go on; then nothing is held.
+    pub fn try_pass_shards(&mut self, from: usize) -> Result<(), Busy> {
+        (from..self.thread.keyspace.shard_count()).try_for_each(|index| self.reach_shard(index))?;
+        self.end_steps();
+        Ok(())
+    }
+
     /// Ends a walk through the shards, of which the last one is locked. Under a [`MultiShardGuard`], which holds all
     /// of them, they stay so, and what has changed goes to the log with what follows.
     pub(crate) fn end_steps(&mut self) {
@@ -209,6 +220,22 @@ impl<'k> ShardLocks<'k> {
     pub fn try_lock_all(&mut self) -> Result<MultiShardGuard<'_, 'k>, Busy> {
         let ends = self.try_lock(&self.all_shards())?;
         Ok(MultiShardGuard { locks: self, ends })
+    }
+
+    /// Makes changes that are recorded for the durable log alone, if there is one, for callers that know that no
+    /// follower takes them. All shards are locked.
+    pub fn without_followers<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
+        debug_assert!(self.is_within() && self.covers_all() && self.thread.undo.is_none());
+        let before = self.thread.effects.leave_out_followers();
+        let changed = change(self);
+        self.thread.effects.record_again(before);
+        changed
+    }
+
+    /// Whether what changes under the guard that is held is recorded for anyone.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.thread.effects.pending.is_some()
     }
 
     /// Whether the shard of `hash` may be used now: always, except under a [`MultiShardGuard`] without it.
@@ -369,6 +396,12 @@ impl<'k> ShardLocks<'k> {
         self.thread.effects.lead_to(place, true);
     }
 
+    /// The data are those of this place in the stream of this server itself, a primary. Nothing may change them any
+    /// more until the next start, where [`ShardLocks::move_to`] takes it back before the first change.
+    pub fn end_at(&mut self, place: StreamPlace) {
+        self.thread.effects.end_at(place);
+    }
+
     /// The same place, where another database is selected.
     pub fn select_in_lead(&mut self, db: DbIndex) {
         self.thread.effects.select_in_lead(db);
@@ -476,7 +509,7 @@ impl<'k> ShardLocks<'k> {
         Ok(Ends::Here)
     }
 
-    fn position(&self, index: usize) -> Option<usize> {
+    pub(crate) fn position(&self, index: usize) -> Option<usize> {
         self.together.binary_search_by_key(&index, |held| held.index).ok()
     }
 }

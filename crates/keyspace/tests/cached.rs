@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tierce_keyspace::{
     Clock, DbIndex, Expiry, Freeing, InvalidatedKey, InvalidationSink, Keyspace, ManualClock,
-    Options, Origin, Reaper, Source,
+    Options, Origin, Reaper, ShardLocks, Source,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -124,6 +124,30 @@ fn set(keyspace: &Keyspace, key: &[u8], client: u64, expiry: Expiry) {
 
 fn told(key: &[u8], by: u64, readers: &[u64], is_broadcast: bool) -> Told {
     Told::Key(key.to_vec(), by, readers.to_vec(), is_broadcast)
+}
+
+/// A full copy of another server's data.
+#[test]
+fn many_changes_can_be_told_as_one() {
+    let (keyspace, sink) = keyspace(10);
+    keyspace.set_broadcast(true);
+    read(&keyspace, b"k", 1);
+    let mut locks = keyspace.locks();
+    let mut all = locks.lock_all();
+    let set_two = |locks: &mut ShardLocks<'_>| {
+        for key in [b"k", b"l"] {
+            let key = keyspace.key(key);
+            locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, "value", Expiry::Never).unwrap();
+        }
+    };
+    all.locks().invalidate_at_once(set_two);
+    drop(all);
+    drop(locks);
+    assert_eq!(sink.take(), [Told::All]);
+    assert_eq!(keyspace.cached_keys(), (0, 0));
+    // What changes later is told as ever.
+    set(&keyspace, b"k", 7, Expiry::Never);
+    assert_eq!(sink.take(), [told(b"k", 7, &[], true)]);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, ListLimits, PackedLimits, Set, SetLimits, SortedSet, Stream};
-use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay, Sizes};
+use tierce_keyspace::log::{Checkpoint, LiveReplay, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
-    CodeKind, CollectionPart, Condition, Db, Error, Expiry, Freeing, Key, Keyspace, Limits,
-    Missing, Options, Removal, SavedValue,
+    CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key, Keyspace,
+    Limits, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -466,6 +466,68 @@ proptest! {
             history.check(end.index(len + 1))?;
         }
         history.check(len)?;
+    }
+}
+
+/// The place of an object of another server's log.
+fn place(object: usize) -> StreamPlace {
+    StreamPlace { stream: [b'o'; STREAM_NAME_LEN], offset: object as u64, db: DbIndex::ZERO }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// What one server has logged, another one applies object by object, while it logs that itself. Its log says at any
+    /// place which object its data are those of, or that they are those of none.
+    #[test]
+    fn a_follower_has_what_the_other_has_and_its_log_says_up_to_where(
+        actions in proptest::collection::vec(action(), 1..100),
+        (sizes, own_sizes) in (sizes(), sizes()),
+        lens in proptest::collection::vec(1..20usize, 1..20),
+        (begins, steps) in (0..20usize, 1..20usize),
+    ) {
+        let actions: Vec<_> = actions
+            .into_iter()
+            .filter(|action| !matches!(action, Action::BeginCheckpoint | Action::Checkpoint(_)))
+            .collect();
+        let history = History::of(&actions, sizes);
+        let (follower, own) = logged(own_sizes);
+        follower.set_following(true);
+        let (mut live, mut rest) = (LiveReplay::default(), &history.records[..]);
+        // What there is behind each object, and how much of its own log there is.
+        let mut objects = vec![State::new()];
+        let mut pass: Option<(usize, Checkpoint<'_>)> = None;
+        let mut begun = 0;
+        for len in lens.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (object, others) = rest.split_at(rest.len().min(*len));
+            rest = others;
+            let number = objects.len();
+            live.apply(&mut follower.locks(), object, place(number), NOW_MS).unwrap();
+            objects.push(state(&follower));
+            if number == begins {
+                pass = Some((own.len(), Checkpoint::begin(&follower)));
+            }
+            let is_complete = pass.as_mut().is_some_and(|(_, pass)| {
+                (0..steps).any(|_| pass.step().1 == Pass::Complete)
+            });
+            if is_complete {
+                begun = pass.take().map_or(0, |(begin, _)| begin);
+            }
+        }
+        prop_assert_eq!(state(&follower), history.states.last().unwrap().1.clone());
+        let own = own.0.lock();
+        prop_assert_eq!(state(&replay(&own[begun..])), state(&follower));
+        if pass.is_none() && begun == 0 {
+            for end in 0..=own.len() {
+                let found = replay(&own[..end]);
+                if let Some(place) = found.stream_place() {
+                    prop_assert_eq!(state(&found), objects[place.offset as usize].clone());
+                }
+            }
+        }
     }
 }
 

@@ -103,6 +103,20 @@ fn expired_keys_are_not_listed() {
     }
 }
 
+/// The other server removes them. They are not listed, but count, and where there may be no others one is drawn.
+#[test]
+fn expired_keys_stay_while_another_server_decides() {
+    let keyspace = keyspace(4);
+    keyspace.set_following(true);
+    (0..10u8).for_each(|number| set(&keyspace, &[b'x', number], Expiry::At(50)));
+    let draw = |random| keyspace.locks().random_key(DbIndex::ZERO, random, 50);
+    (0..20).for_each(|random| assert_eq!(draw(random << 59).expect("one of them")[0], b'x'));
+    set(&keyspace, b"stays", Expiry::Never);
+    (0..20).for_each(|random| assert_eq!(draw(random << 59), Some(b"stays".to_vec())));
+    assert_eq!(keyspace.len(DbIndex::ZERO), 11);
+    keyspace.locks().for_each(DbIndex::ZERO, 50, |entry| assert_eq!(entry.key(), b"stays"));
+}
+
 #[test]
 fn every_key_is_drawn_sooner_or_later() {
     let keyspace = keyspace(64);

@@ -12,7 +12,7 @@
 //! any change, and beyond the limit of keys ([`Keyspace::limit_cached_keys`]) some are told as if they had changed.
 //!
 //! **What counts as a change** is more than for [`crate::watch`]: the removal of fields whose deadline has come is one,
-//! and the caches of all databases are emptied at FLUSHDB, FLUSHALL and SWAPDB.
+//! and the caches of all databases are emptied at FLUSHDB, FLUSHALL, SWAPDB and a full copy from a primary.
 
 mod table;
 
@@ -131,6 +131,8 @@ impl Cached {
 pub(crate) struct Invalidated {
     keys: RefCell<Vec<InvalidatedKey>>,
     all: bool,
+    /// All keys are going to be told at once, and none on its own.
+    is_quiet: bool,
 }
 
 impl Invalidated {
@@ -265,6 +267,16 @@ impl ShardLocks<'_> {
         if keyspace.cached.exceeds_limit() { Left::Something } else { Left::Nothing }
     }
 
+    /// Makes changes that clients are told of as one, as of a change of all keys, however many keys they are. All
+    /// shards are locked.
+    pub fn invalidate_at_once<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
+        self.thread.effects.invalidated.is_quiet = true;
+        let changed = change(self);
+        self.thread.effects.invalidated.is_quiet = false;
+        self.invalidate_all();
+        changed
+    }
+
     /// The contents of whole databases change: clients have to forget all they have cached. All shards are locked.
     pub(crate) fn invalidate_all(&mut self) {
         let keyspace = self.keyspace();
@@ -305,12 +317,15 @@ impl Context<'_> {
     /// A key has changed in a shard with cached keys, or while every change is told.
     #[inline(never)]
     pub(crate) fn invalidate(&self, interest: Interest, hash: KeyHash, key: &[u8], origin: Origin) {
+        let invalidated = &self.thread.effects.invalidated;
+        if invalidated.is_quiet {
+            return;
+        }
         let is_broadcast = interest.includes(Interest::BROADCAST);
         let taken = match interest.includes(Interest::CACHED) {
             true => self.take_cached(Key::new(key, hash)),
             false => None,
         };
-        let invalidated = &self.thread.effects.invalidated;
         match taken {
             Some(cached) => invalidated.push(cached, origin.client, is_broadcast),
             None if is_broadcast && !invalidated.ends_with(key, origin.client) => {

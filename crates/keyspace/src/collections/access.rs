@@ -307,9 +307,10 @@ impl Db<'_> {
         let Some(kind) = edits.first().copied().and_then(kind_of) else {
             return Err(Malformed { offset: 0, what: "edits of no type" });
         };
-        let limits = &self.at.keyspace.limits;
+        let at = self.at;
+        let limits = &at.keyspace.limits;
         // A value on disk is whole, and what changed it later is in the log as a whole, too.
-        let present = self.find(key).filter(|_| !is_whole);
+        let present = self.find_to_change(key).filter(|_| !is_whole);
         if present.as_ref().is_some_and(|entry| entry.is_spilled()) {
             return Ok(());
         }
@@ -321,6 +322,17 @@ impl Db<'_> {
                     apply_to(&mut *value, edits, limits)?;
                     value.is_empty() && !T::STAYS_EMPTY
                 });
+                if !is_empty {
+                    let change = before.cold.change(entry, Change::Edited);
+                    if change == Change::Edited
+                        && let Some(pending) = at.pending()
+                    {
+                        let mut recording = pending.record_edits(at.db, key.bytes());
+                        recording.extend_from_slice(edits);
+                        recording.keep();
+                    }
+                    at.changed(key.hash(), entry, change);
+                }
                 let after = Accounting::of(entry);
                 self.account(key.hash(), before, after);
                 if is_empty {

@@ -111,14 +111,16 @@ impl Editor<'_, Stream> {
     /// Says how far a group has read, which is made if there is none.
     pub fn set_group(&mut self, name: &[u8], last_delivered: StreamId, entries_read: Option<u64>) {
         self.before(|stream, edits| match stream.group(name) {
-            Some(group) => put_group(edits, name, group.last_delivered(), group.entries_read()),
+            Some(group) => {
+                put_group(edits, edit::GROUP, name, group.last_delivered(), group.entries_read());
+            }
             None => put_no_group(edits, name),
         });
         let is_new = self.value.group(name).is_none();
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
         self.record_beside(|edits| match is_new {
-            true => put_new_group(edits, name, last_delivered, entries_read),
-            false => put_group(edits, name, last_delivered, entries_read),
+            true => put_group(edits, edit::NEW_GROUP, name, last_delivered, entries_read),
+            false => put_group(edits, edit::GROUP, name, last_delivered, entries_read),
         });
     }
 
@@ -297,30 +299,12 @@ fn put_optional(edits: &mut Writer<'_>, value: Option<u64>) {
 
 fn put_group(
     edits: &mut Writer<'_>,
+    edit: u8,
     name: &[u8],
     last_delivered: StreamId,
     entries_read: Option<u64>,
 ) {
-    edits.begin(code_of(edit::GROUP));
-    put_position(edits, name, last_delivered, entries_read);
-}
-
-fn put_new_group(
-    edits: &mut Writer<'_>,
-    name: &[u8],
-    last_delivered: StreamId,
-    entries_read: Option<u64>,
-) {
-    edits.begin(code_of(edit::NEW_GROUP));
-    put_position(edits, name, last_delivered, entries_read);
-}
-
-fn put_position(
-    edits: &mut Writer<'_>,
-    name: &[u8],
-    last_delivered: StreamId,
-    entries_read: Option<u64>,
-) {
+    edits.begin(code_of(edit));
     edits.bytes(name);
     put_id(edits, last_delivered);
     put_optional(edits, entries_read);
@@ -402,7 +386,7 @@ fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
 }
 
 fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
-    put_group(edits, name, group.last_delivered(), group.entries_read());
+    put_group(edits, edit::GROUP, name, group.last_delivered(), group.entries_read());
     for consumer in group.consumers() {
         put_consumer(edits, name, consumer.name(), consumer.seen_ms, consumer.active_ms);
     }

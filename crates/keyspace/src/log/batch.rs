@@ -6,9 +6,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::op::Out;
+use super::op::{Out, RESTATEMENT};
 use super::piece::BatchPiece;
 use super::{LogSink, RecordKind, Sizes};
 use crate::planted::{self, Fault};
@@ -22,11 +22,23 @@ pub(crate) struct Outlet {
     pub(super) sizes: Sizes,
     /// The number of the next batch.
     batches: AtomicU64,
+    /// What is written again says so.
+    marks_restatements: AtomicBool,
 }
 
 impl Outlet {
     pub(crate) fn new(sink: Arc<dyn LogSink>, sizes: Sizes) -> Self {
-        Self { sink, sizes, batches: AtomicU64::new(0) }
+        let (batches, marks_restatements) = Default::default();
+        Self { sink, sizes, batches, marks_restatements }
+    }
+
+    /// Has what is written again say so from now on.
+    pub(crate) fn mark_restatements(&self) {
+        self.marks_restatements.store(true, Ordering::Relaxed);
+    }
+
+    fn marks(&self, kind: RecordKind) -> bool {
+        kind == RecordKind::Restatement && self.marks_restatements.load(Ordering::Relaxed)
     }
 }
 
@@ -109,6 +121,9 @@ impl RecordBatch {
         }
         let bytes = self.ops.len();
         if bytes > 0 {
+            if outlet.marks(self.kind) {
+                self.ops.splice(..0, RESTATEMENT);
+            }
             outlet.sink.append(&self.ops, self.kind);
             self.ops.clear();
             self.ops.shrink_to(KEPT_BYTES_MAX);
@@ -136,6 +151,13 @@ impl RecordBatch {
     }
 
     fn append(&mut self, outlet: &Outlet, ops: &[u8], is_last: bool) {
+        if self.begun.is_none() && outlet.marks(self.kind) {
+            self.append_piece(outlet, &RESTATEMENT, false);
+        }
+        self.append_piece(outlet, ops, is_last);
+    }
+
+    fn append_piece(&mut self, outlet: &Outlet, ops: &[u8], is_last: bool) {
         let begun = self.begun.get_or_insert_with(|| Begun {
             batch: outlet.batches.fetch_add(1, Ordering::Relaxed),
             pieces: 0,

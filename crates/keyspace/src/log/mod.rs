@@ -5,6 +5,9 @@
 //! * `pending`: operations of the shards a thread holds locked, on their way to the log.
 //! * `batch`, `piece`: what is too long for a record as several, which count together.
 //! * `replay`: operations back into a keyspace, on several threads.
+//! * `live`: operations of another server's log, while clients read.
+//! * `moved`: values that another server has on its disk.
+//! * `sift`: which records of a log are changes.
 //! * `checkpoint`: writing every key again, so that the log up to there can go.
 //!
 //! **Order.** A record is appended before the shards of its operations are unlocked. So the records
@@ -21,13 +24,17 @@
 
 pub(crate) mod batch;
 pub(crate) mod checkpoint;
+mod live;
+mod moved;
 pub(crate) mod op;
 pub(crate) mod pending;
 mod piece;
 pub(crate) mod replay;
+mod sift;
 
 pub use checkpoint::{Checkpoint, Pass};
-pub use op::{Effect, Malformed, Op, Reader, Stored, no_place};
+pub use live::LiveReplay;
+pub use op::{Effect, Malformed, Op, Reader, Stored, cut, no_place};
 pub use piece::Unfinished;
 
 pub use crate::collections::{
@@ -36,6 +43,7 @@ pub use crate::collections::{
 };
 pub use crate::entry::{Attributes, Spilled};
 pub use replay::{Replay, ReplayError, Replayed};
+pub use sift::{Sieve, Sifted};
 
 /// How what is logged is cut into records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,6 +38,9 @@ const MARKS: u8 = 0x80;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Code {
+    /// Of no key. A number, varint: 0 says that what follows in the record or batch was there before, and any other
+    /// is that of a [cut](super::cut).
+    Cut = 0,
     /// The key has this string: varint length and bytes.
     Put = 1,
     /// The key has the text of this integer: varint, zigzag.
@@ -106,6 +109,10 @@ pub enum Op<'a> {
     },
     /// The data are those of a stream up to here, or of none.
     Place(Option<StreamPlace>),
+    /// What follows in the record or batch was there before, and is written again.
+    Restatement,
+    /// All changes before this are before it, and all others behind it, whatever their keys.
+    Cut(u64),
 }
 
 /// What became of a key. Deadlines are Unix milliseconds.
@@ -416,6 +423,18 @@ pub fn no_place() -> Vec<u8> {
     record
 }
 
+/// What a record or batch begins with that writes again what was there.
+pub(super) const RESTATEMENT: [u8; 2] = [Code::Cut as u8, 0];
+
+/// A record of its own that divides changes from those that come behind it, if it is appended while all shards are
+/// locked. `number` is not 0.
+#[must_use]
+pub fn cut(number: u64) -> Vec<u8> {
+    let mut record = vec![Code::Cut as u8];
+    push_varint(&mut record, number);
+    record
+}
+
 /// Appends up to where the data are those of a stream.
 pub(crate) fn encode_place(out: &mut Vec<u8>, place: Option<&StreamPlace>) {
     out.push(Code::Place as u8);
@@ -526,6 +545,9 @@ impl<'a> Reader<'a> {
         }
         if code == Code::Place as u8 {
             return self.place(db);
+        }
+        if head == Code::Cut as u8 {
+            return Ok(if db == 0 { Op::Restatement } else { Op::Cut(db) });
         }
         let key = self.bytes()?;
         if key.len() > KEY_LEN_MAX {

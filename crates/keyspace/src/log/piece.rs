@@ -75,6 +75,12 @@ struct Begun {
 }
 
 impl Unfinished {
+    /// Whether no batch has begun that is not complete.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// The operations of a record: its own, or those of the batch of which it is the last piece. `None` if it is
     /// another piece.
     ///

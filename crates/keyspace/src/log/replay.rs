@@ -10,6 +10,9 @@
 //! A loader keeps the lists aside that a checkpoint has logged in parts, until they are complete. They may
 //! never be, if the log ends before, or if the list goes; what the log says of such a list stands.
 //!
+//! The log of another server ([`Replay::of_another`]) says where values are on the disk of that one. A key that gets such
+//! a value gets it from the key that had it here.
+//!
 //! Time stands still meanwhile: a deadline that has passed since counts like any other, because the
 //! operations that follow were made when it had not. What is due is removed afterwards, as always.
 
@@ -19,6 +22,7 @@ use std::thread::{self, JoinHandle};
 
 use tierce_collections::Collection;
 
+use super::moved::Moved;
 use super::op::{Effect, Malformed, Op, Reader};
 use super::piece::{BatchPiece, Unfinished};
 use crate::collections::list::{self, StagingLists};
@@ -56,7 +60,7 @@ const BATCHES_WAITING_MAX: usize = 4;
 const GROUP_LEN: usize = 16;
 
 /// Before any deadline.
-const NO_TIME_MS: i64 = i64::MIN;
+pub(super) const NO_TIME_MS: i64 = i64::MIN;
 
 /// Why a log cannot be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -77,15 +81,20 @@ pub enum ReplayError {
     /// The log says that values are on disk, and there is no cold store.
     #[error("the log has values that were spilled to disk, and they are not there")]
     NoColdStore,
+    /// Another server's log says where that has a value on its disk.
+    #[error("the log has a value that is on the disk of the server that wrote it")]
+    Elsewhere,
 }
 
 /// What was replayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Default)]
 pub struct Replayed {
     /// Records.
     pub records: u64,
     /// Operations in them.
     pub operations: u64,
+    /// Batches whose last piece was not there.
+    pub unfinished: Unfinished,
 }
 
 enum Task {
@@ -103,6 +112,10 @@ pub struct Replay {
     filling: Vec<Chunk>,
     loaders: Vec<Loader>,
     unfinished: Unfinished,
+    /// The log is another server's, and has its places: on its disk, and in a stream.
+    is_of_another: bool,
+    /// Something was handed to loaders, or waits for that, since all of them had done everything.
+    has_dispatched: bool,
     done: Replayed,
 }
 
@@ -135,7 +148,14 @@ impl Replay {
             .collect::<Result<_, _>>()?;
         let filling = Chunk::of_shards(keyspace.shard_count());
         let (unfinished, done) = Default::default();
-        Ok(Self { keyspace, filling, loaders, unfinished, done })
+        let (is_of_another, has_dispatched) = (false, false);
+        Ok(Self { keyspace, filling, loaders, unfinished, is_of_another, has_dispatched, done })
+    }
+
+    /// Replays the changes of another server, beside nothing else.
+    #[must_use]
+    pub fn of_another(self) -> Self {
+        Self { is_of_another: true, ..self }
     }
 
     /// Replays one record.
@@ -160,6 +180,7 @@ impl Replay {
     fn batch(&mut self, ops: Vec<u8>) -> Result<(), ReplayError> {
         let Some((shard, count)) = self.only_shard(&ops)? else { return self.operations(&ops) };
         self.done.operations += count;
+        self.has_dispatched = true;
         let before = std::mem::take(&mut self.filling[shard].ops);
         let loader = self.loader_of(shard);
         for chunk in [before, ops] {
@@ -175,7 +196,14 @@ impl Replay {
         let (mut only, mut count) = (None, 0);
         let mut ops = Reader::new(ops);
         while let Some((op, _)) = ops.next()? {
-            let Op::Key { db, key, .. } = op else { return Ok(None) };
+            let (db, key) = match op {
+                Op::Key { effect, .. } if self.is_of_another && is_elsewhere(&effect) => {
+                    return Ok(None);
+                }
+                Op::Key { db, key, .. } => (db, key),
+                Op::Restatement => continue,
+                _ => return Ok(None),
+            };
             db_index(&self.keyspace, db)?;
             let shard = self.keyspace.hasher.shard(self.keyspace.hash(key));
             if *only.get_or_insert(shard) != shard {
@@ -187,10 +215,19 @@ impl Replay {
     }
 
     fn operations(&mut self, record: &[u8]) -> Result<(), ReplayError> {
-        let mut ops = Reader::new(record);
+        let (mut ops, mut moved) = (Reader::new(record), Moved::default());
         while let Some((op, bytes)) = ops.next()? {
             self.done.operations += 1;
             match op {
+                Op::Key { db, key, effect } if self.is_of_another && is_elsewhere(&effect) => {
+                    let (db, key) = (db_index(&self.keyspace, db)?, self.keyspace.key(key));
+                    if self.has_dispatched {
+                        self.barrier(&[]);
+                    }
+                    let mut locks = self.keyspace.locks();
+                    locks.set_touch(Touch::No);
+                    moved.apply(&mut locks.db(db, key.hash(), NO_TIME_MS), key, effect)?;
+                }
                 Op::Key { db, key, .. } => {
                     db_index(&self.keyspace, db)?;
                     let shard = self.keyspace.hasher.shard(self.keyspace.hash(key));
@@ -210,12 +247,16 @@ impl Replay {
                     // There are no watchers while data is loaded.
                     self.keyspace.locks().swap(a, b, i64::MIN);
                 }
+                // The place of another server in a stream is none of this one.
+                Op::Place(_) if self.is_of_another => {}
                 // That of the whole log is the last one.
                 Op::Place(place) => {
                     let is_there =
                         |place: &StreamPlace| self.keyspace.db_index(place.db.get()).is_some();
                     *self.keyspace.stream_place.lock() = place.filter(is_there);
                 }
+                // They are for those who look for changes.
+                Op::Restatement | Op::Cut(_) => {}
                 // It has nothing to do with keys, which loaders may be behind with.
                 Op::Code { kind, name, source: Some(source) } => {
                     self.keyspace.locks().edit_code().put(kind, name, source);
@@ -239,6 +280,7 @@ impl Replay {
             drop(tasks);
             thread.join().expect("a loader does not panic")?;
         }
+        self.done.unfinished = self.unfinished;
         Ok(self.done)
     }
 
@@ -251,9 +293,11 @@ impl Replay {
             loader.give(Task::Barrier(Arc::clone(&all_here), ended.to_vec()));
         }
         all_here.wait();
+        self.has_dispatched = false;
     }
 
     fn dispatch(&mut self, shard: usize, op: &[u8]) {
+        self.has_dispatched = true;
         if let Some(full) = self.filling[shard].push(op) {
             self.loader_of(shard).push(full);
         }
@@ -329,6 +373,11 @@ impl Loader {
     }
 }
 
+/// Whether this says where a value is on the disk of the server that wrote it.
+fn is_elsewhere(effect: &Effect<'_>) -> bool {
+    matches!(effect, Effect::Taken(_) | Effect::Spilled { .. })
+}
+
 /// After an error a loader loads nothing more, but takes part until the tasks end: others wait for it.
 fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(), ReplayError> {
     let mut outcome = Ok(());
@@ -380,7 +429,7 @@ fn load_chunk(
     }
 }
 
-fn apply(
+pub(super) fn apply(
     keyspace: &Keyspace,
     locks: &mut ShardLocks<'_>,
     staging: &mut StagingLists,
@@ -454,7 +503,7 @@ fn write(db: &mut Db<'_>, key: Key<'_>, offset: u64, bytes: &[u8]) -> Result<(),
     Ok(())
 }
 
-fn db_index(keyspace: &Keyspace, number: u64) -> Result<DbIndex, ReplayError> {
+pub(super) fn db_index(keyspace: &Keyspace, number: u64) -> Result<DbIndex, ReplayError> {
     let db = usize::try_from(number).ok().and_then(|number| keyspace.db_index(number));
     db.ok_or_else(|| ReplayError::NoSuchDatabase(number, keyspace.db_indices().count()))
 }
