@@ -42,6 +42,7 @@ pub mod clock;
 pub mod latency;
 pub mod loading;
 pub mod log;
+pub mod next_step;
 pub mod random;
 
 pub mod encoding_limits;
@@ -53,6 +54,7 @@ pub mod durability;
 pub mod feed;
 pub mod persistence;
 pub mod spill;
+pub mod utc;
 
 mod engine;
 pub mod inspection;
@@ -67,3 +69,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version of Redis whose commands, replies and files these are. Client libraries choose features by
 /// what INFO and HELLO report, so it must be one they know.
 pub const REDIS_VERSION: &str = "7.2.0";
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -4,6 +4,7 @@
 //!
 //! **Invariant:** until [`Loading::end`], only the loading thread looks at keys, because the data is incomplete.
 
+use std::fmt::{self, Display};
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -151,6 +152,15 @@ impl LoadingReport {
     }
 }
 
+/// A line for the log: `2576 of 8589 MB, 130 s left`.
+impl Display for LoadingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MB: u64 = 1_000_000;
+        write!(f, "{} of {} MB", self.loaded_bytes / MB, self.total_bytes / MB)?;
+        self.eta_seconds.map_or(Ok(()), |seconds| write!(f, ", {seconds} s left"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +175,12 @@ mod tests {
         assert_eq!((report.loaded_bytes, report.eta_seconds, report.percent()), (0, None, 0.0));
         loading.note(50).unwrap();
         assert_eq!(loading.report().unwrap().percent(), 25.0);
+        let report = LoadingReport { eta_seconds: Some(130), ..loading.report().unwrap() };
+        let large =
+            LoadingReport { loaded_bytes: 2_576_000_000, total_bytes: 8_589_934_592, ..report };
+        assert_eq!(large.to_string(), "2576 of 8589 MB, 130 s left");
+        let begun = LoadingReport { loaded_bytes: 0, eta_seconds: None, ..large };
+        assert_eq!(begun.to_string(), "0 of 8589 MB");
         // More than was expected.
         loading.note(300).unwrap();
         let report = loading.report().unwrap();

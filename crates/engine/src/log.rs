@@ -15,9 +15,10 @@
 //! logging framework; serde_json escapes the messages. Keys and values are never logged. A line that cannot be written
 //! is dropped: there is nowhere else to report it.
 
-use std::fmt::{self, Display};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::clock::unix_ms;
+use crate::utc::Utc;
 use tierce_config::{LogFormat, LogLevel};
 
 /// Bytes of one line at most; the rest is cut off. Of a JSON object, the message has that many at most.
@@ -54,9 +56,53 @@ enum Sink {
     File(File),
 }
 
+/// How a text stands out on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Titles.
+    Bold,
+    /// Labels.
+    Faint,
+    /// What is well.
+    Green,
+    /// Warnings.
+    Yellow,
+    /// Errors.
+    Red,
+}
+
+impl Colour {
+    /// The text in this colour, if the stream is a terminal that has colours and `NO_COLOR` does not forbid them.
+    pub fn paint(self, text: &str, stream: &impl IsTerminal) -> String {
+        let wanted =
+            stream.is_terminal() && shows_colours(&variable("TERM"), &variable("NO_COLOR"));
+        if wanted { self.always(text) } else { text.to_owned() }
+    }
+
+    fn always(self, text: &str) -> String {
+        let code = match self {
+            Self::Bold => "1",
+            Self::Faint => "2",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Red => "31",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+fn variable(name: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_default()
+}
+
+/// Whether a terminal shows colours, by the variables of the environment.
+fn shows_colours(term: &OsStr, no_color: &OsStr) -> bool {
+    !term.is_empty() && term != "dumb" && no_color.is_empty()
+}
+
 /// The file of `logfile` cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("could not open the log {}: {source}", path.display())]
+#[error("could not open the log {}: {source}{}", path.display(), crate::next_step::of_system(source))]
 pub struct LogError {
     path: PathBuf,
     source: io::Error,
@@ -149,10 +195,26 @@ impl Log {
             LogFormat::Json => event.as_json(),
         };
         let _ = match &mut out.sink {
-            Sink::Stdout => io::stdout().lock().write_all(line.as_bytes()),
+            Sink::Stdout => write_coloured(&line, level),
             Sink::File(file) => file.write_all(line.as_bytes()),
         };
     }
+}
+
+/// Removes what the line on a terminal has: the bar of a load, which is drawn again below.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// Writes to the standard output, where a person may read: warnings stand out there.
+fn write_coloured(line: &str, level: LogLevel) -> io::Result<()> {
+    let stdout = io::stdout();
+    let text = match level < LogLevel::Warning {
+        true => line.to_owned(),
+        false => Colour::Yellow.paint(line.trim_end(), &stdout) + "\n",
+    };
+    // `NO_COLOR` is about colours alone.
+    let is_drawn_on = stdout.is_terminal() && shows_colours(&variable("TERM"), OsStr::new(""));
+    let clear = if is_drawn_on { CLEAR_LINE } else { "" };
+    stdout.lock().write_all([clear, &text].concat().as_bytes())
 }
 
 fn open_file(path: &Path) -> Result<File, LogError> {
@@ -230,68 +292,20 @@ fn cut(text: &mut String) {
     text.truncate(len);
 }
 
-/// A moment, in Unix milliseconds, as `20 Nov 2026 21:01:04.123`.
-struct Utc(i64);
-
-impl Utc {
-    /// Day (from 1), month (from 0), year, and milliseconds of the day.
-    fn parts(&self) -> (i64, usize, i64, i64) {
-        const DAY_MS: i64 = 86_400_000;
-        let (day, month, year) = civil(self.0.div_euclid(DAY_MS));
-        (day, month, year, self.0.rem_euclid(DAY_MS))
-    }
-
-    /// As `2026-11-20T21:01:04.123Z`.
-    fn rfc3339(&self) -> String {
-        let (day, month, year, ms) = self.parts();
-        format!("{year:04}-{:02}-{day:02}T{}Z", month + 1, TimeOfDay(ms))
-    }
-}
-
-impl Display for Utc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MONTHS: [&str; 12] =
-            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-        let (day, month, year, ms) = self.parts();
-        write!(f, "{day:02} {} {year} {}", MONTHS[month], TimeOfDay(ms))
-    }
-}
-
-/// Milliseconds of a day as `21:01:04.123`.
-struct TimeOfDay(i64);
-
-impl Display for TimeOfDay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0;
-        let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-        write!(f, "{hour:02}:{minute:02}:{second:02}.{:03}", ms % 1000)
-    }
-}
-
-/// Day (from 1), month (from 0) and year of a day counted from 1 January 1970.
-///
-/// Counts in years that begin in March: then the leap day is the last of its year, and the months
-/// before have a regular pattern of 153 days for five.
-fn civil(days: i64) -> (i64, usize, i64) {
-    const DAYS_OF_400_YEARS: i64 = 146_097;
-    // 1 March of the year 0 is this many days before 1970.
-    let days = days + 719_468;
-    let day_of_400_years = days.rem_euclid(DAYS_OF_400_YEARS);
-    let year_of_400 = (day_of_400_years - day_of_400_years / 1460 + day_of_400_years / 36_524
-        - day_of_400_years / (DAYS_OF_400_YEARS - 1))
-        / 365;
-    let day_of_year = day_of_400_years - (365 * year_of_400 + year_of_400 / 4 - year_of_400 / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = (march_month + 2) % 12;
-    let year = days.div_euclid(DAYS_OF_400_YEARS) * 400 + year_of_400 + i64::from(month < 2);
-    (day, month as usize, year)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tierce_harness::TempDir;
+
+    #[test]
+    fn colours_are_for_terminals_that_show_them() {
+        let shows = |term: &str, no_color: &str| shows_colours(term.as_ref(), no_color.as_ref());
+        assert!(shows("xterm-256color", "") && shows("linux", ""));
+        assert!(!shows("xterm", "1") && !shows("dumb", "") && !shows("", ""));
+        let file = File::open("/dev/null").unwrap();
+        assert_eq!(Colour::Yellow.paint("text", &file), "text");
+        assert_eq!(Colour::Yellow.always("text"), "\x1b[33mtext\x1b[0m");
+    }
 
     #[test]
     fn moments_in_utc() {

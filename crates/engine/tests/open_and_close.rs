@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tierce_cask::disk::OsDisk;
 use tierce_config::{Invocation, LogLevel, Peer, Settings, parse};
+use tierce_engine::feed::Reader;
 use tierce_engine::log::Log;
 use tierce_engine::persistence::{Cause, CopySink, SaveError};
 use tierce_engine::{Engine, OpenError, ReloadError};
 use tierce_harness::TempDir;
-use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace};
+use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace, VersionFor};
 
 fn settings(dir: &Path, more: &[&str]) -> Settings {
     let mut args = vec!["--dir".into(), dir.into()];
@@ -143,6 +145,160 @@ fn a_copy_that_is_not_wanted_any_more_replaces_nothing() {
     locks.release();
     assert_eq!(keys(&engine), ["of the copy"]);
     drop(locks);
+    engine.close();
+}
+
+/// The bytes of a snapshot with more keys than are loaded at once.
+fn snapshot_of_many_keys() -> Vec<u8> {
+    let dir = TempDir::new();
+    let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    (0..10_000).for_each(|number| set(&engine, &format!("key:{number}"), Expiry::Never));
+    let (file, mut locks) = (dir.path().join("dump.rdb"), engine.keyspace.locks());
+    let begun = engine.begin_save(&mut locks, 0, Cause::Background, None);
+    locks.release();
+    engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
+    drop(locks);
+    engine.close();
+    std::fs::read(file).expect("a snapshot")
+}
+
+/// Also in a server without data, where it is not checked in advance.
+#[test]
+fn nothing_of_a_damaged_copy_stays() {
+    let mut bytes = snapshot_of_many_keys();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    for (has_data, log) in [(false, "yes"), (true, "yes"), (false, "no"), (true, "no")] {
+        let dir = TempDir::new();
+        let engine = open(dir.path(), &["--appendonly", log]).expect("a new store");
+        if has_data {
+            set(&engine, "of before", Expiry::Never);
+        }
+        let before = keys(&engine);
+        let damaged = dir.path().join("damaged.rdb");
+        let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+        for len in [bytes.len(), middle] {
+            std::fs::write(&damaged, &bytes[..len]).expect("a file");
+            let mut locks = engine.keyspace.locks();
+            let replaced = engine.replace_all(&damaged, &mut locks, place, || true);
+            assert!(matches!(replaced, Err(ReloadError::Load(_))), "{replaced:?}");
+            drop(locks);
+            assert_eq!(keys(&engine), before);
+        }
+        engine.close();
+        if log == "no" {
+            continue;
+        }
+        let engine = open(dir.path(), &["--appendonly", "yes"]).expect("the same store");
+        assert_eq!(keys(&engine), before);
+        engine.close();
+    }
+}
+
+/// Without a log nothing has to be there at any moment, so that the server is made empty first.
+#[test]
+fn a_copy_that_breaks_off_without_a_log_leaves_nothing() {
+    let dir = TempDir::new();
+    let (file, bytes) = (dir.path().join("copy.rdb"), snapshot_of_many_keys());
+    std::fs::write(&file, &bytes).expect("a file");
+    let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    set(&engine, "of before", Expiry::Never);
+    let mut locks = engine.keyspace.locks();
+    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let break_off = || {
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
+        true
+    };
+    let replaced = engine.replace_all(&file, &mut locks, place, break_off);
+    assert!(matches!(replaced, Err(ReloadError::Load(_))), "{replaced:?}");
+    drop(locks);
+    assert_eq!((keys(&engine), engine.keyspace.stream_place()), (Vec::new(), None));
+    engine.close();
+}
+
+/// Values that are longer than what is read ahead, among many short ones, into a replica whose own feed pauses.
+#[test]
+fn a_copy_replaces_all_and_is_no_change_for_a_follower_that_pauses() {
+    const LONG: usize = 3 << 20;
+    let value = |number: usize| match number % 1000 {
+        7 => vec![b'x'; LONG + number],
+        _ => number.to_string().into_bytes(),
+    };
+    let key = |number: usize| format!("key:{number}");
+    let dir = TempDir::new();
+    let file = dir.path().join("dump.rdb");
+    let primary = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
+    let mut locks = primary.keyspace.locks();
+    for number in 0..10_000 {
+        let name = key(number);
+        let key = primary.keyspace.key(name.as_bytes());
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
+        db.set(key, value(number).as_slice(), Expiry::Never).expect("a string");
+    }
+    locks.release();
+    let begun = primary.begin_save(&mut locks, 0, Cause::Background, None);
+    locks.release();
+    primary.persistence.wait(begun.expect("no other save")).expect("nothing fails");
+
+    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    for log in ["no", "yes"] {
+        let dir = TempDir::new();
+        let replica = open(dir.path(), &["--appendonly", log]).expect("a new store");
+        set(&replica, "of before", Expiry::Never);
+        set(&replica, "key:5", Expiry::Never);
+        let mut follower = replica.follow(Reader::Replicas, usize::MAX).expect("there is none");
+        replica.keyspace.set_following(true);
+        replica.feed.pause(Reader::Replicas);
+        let mut locks = replica.keyspace.locks();
+        let loaded = replica.replace_all(&file, &mut locks, place, || true).expect("a whole file");
+        assert_eq!((loaded.keys, replica.keyspace.stream_place()), (10_000, Some(place)));
+        for number in 0..10_000 {
+            let name = key(number);
+            let key = replica.keyspace.key(name.as_bytes());
+            let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
+            let item = db.item(key, VersionFor::None).expect("a string").expect("a key");
+            assert!(item.value.to_vec() == value(number), "{name}");
+        }
+        drop(locks);
+        assert_eq!(keys(&replica).len(), 10_000);
+        replica.feed.resume(Reader::Replicas);
+        assert!(follower.wait(Duration::ZERO).expect("few bytes").is_empty());
+        set(&replica, "of now", Expiry::Never);
+        assert!(!follower.wait(Duration::ZERO).expect("few bytes").is_empty());
+        drop(follower);
+        replica.close();
+    }
+    drop(locks);
+    primary.close();
+}
+
+/// What was loaded of it stays, and is not the state at the old place in the stream: neither now nor after a restart.
+#[test]
+fn a_copy_that_breaks_off_while_it_is_loaded_leaves_data_of_no_place() {
+    let dir = TempDir::new();
+    let (file, bytes) = (dir.path().join("copy.rdb"), snapshot_of_many_keys());
+    std::fs::write(&file, &bytes).expect("a file");
+    let engine = open(dir.path(), &["--appendonly", "yes"]).expect("a new store");
+    set(&engine, "of before", Expiry::Never);
+    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    engine.keyspace.set_following(true);
+    let mut locks = engine.keyspace.locks();
+    locks.move_to(Some(place));
+    locks.release();
+    assert_eq!(engine.keyspace.stream_place(), Some(place));
+    let break_off = || {
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
+        true
+    };
+    let later = StreamPlace { offset: 2, ..place };
+    let replaced = engine.replace_all(&file, &mut locks, later, break_off);
+    assert!(matches!(replaced, Err(ReloadError::Load(_))), "{replaced:?}");
+    drop(locks);
+    assert!(keys(&engine).len() > 1, "a part was loaded");
+    assert_eq!(engine.keyspace.stream_place(), None);
+    engine.close();
+    let engine = open(dir.path(), &["--appendonly", "yes"]).expect("the same store");
+    assert_eq!(engine.keyspace.stream_place(), None);
     engine.close();
 }
 

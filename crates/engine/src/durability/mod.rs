@@ -2,6 +2,8 @@
 //!
 //! * `wal_handle`: the log itself; where changes go, and what happens when they cannot.
 //! * `recovery`: from the log back to the keys, before the first client is served.
+//! * `tail`: the changes behind a place in the log.
+//! * `first_log`: a log that begins with what was loaded from elsewhere.
 //! * `syncer`: a thread that has the log reach the device, by policy.
 //! * `exposure`: holding writers back where that takes too long.
 //! * `compactor`: writing live keys again so that the old part of the log can go.
@@ -16,11 +18,13 @@
 
 mod compactor;
 mod exposure;
+mod first_log;
 mod host;
 mod log_directory;
 mod recovery;
 mod serving;
 mod syncer;
+mod tail;
 mod wal_handle;
 mod wal_manager;
 
@@ -31,6 +35,7 @@ pub use host::{
 pub use log_directory::{LogDirectory, LogOptions, cold_dir, log_dir};
 pub use recovery::{Losses, RecoveryError, leave_stream, recover, replay, was_ever_written};
 pub use serving::{Durability, Reached};
+pub use tail::TailSearch;
 pub use tierce_config::SyncPolicy;
 pub use wal_handle::{WalFigures, WalHandle};
 pub use wal_manager::{Next, WalManager};

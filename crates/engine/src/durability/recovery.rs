@@ -12,11 +12,13 @@ use tierce_keyspace::log::{Replay, ReplayError};
 
 use super::host::{Operator, Severity};
 use super::log_directory::{LogDirectory, LogOptions, cold_dir};
+use super::tail::TailSearch;
 use super::wal_handle::WalHandle;
 use crate::loading::{GivenUp, Loading};
+use crate::next_step;
 
 /// A line about the progress of loading appears this often.
-const REPORT_EVERY: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(2);
 
 /// The progress of loading is reported each time that so much was loaded.
 const TELL_EVERY_BYTES: u64 = 1 << 20;
@@ -29,7 +31,7 @@ const EXAMPLES_MAX: usize = 20;
 #[non_exhaustive]
 pub enum RecoveryError {
     /// The log cannot be read, or was written by a newer version.
-    #[error("the log in {}: {error}", dir.display())]
+    #[error("the log in {}: {error}{}", dir.display(), next_step::of_store(error))]
     Log {
         /// Where the log is.
         dir: PathBuf,
@@ -76,7 +78,7 @@ pub enum RecoveryError {
     #[error(transparent)]
     GivenUp(#[from] GivenUp),
     /// The system has no threads to give, or does not let the data directory be read.
-    #[error("the log: {0}")]
+    #[error("the log: {}{}", .0, next_step::of_system(.0))]
     Io(#[from] std::io::Error),
 }
 
@@ -108,16 +110,29 @@ pub fn recover(
     accepts_losses: bool,
     loading: &Loading,
 ) -> Result<(), RecoveryError> {
+    let loaded = (wal_handle, keyspace, log_directory);
+    recover_and_search(loaded, operator, accepts_losses, loading, None)
+}
+
+/// The same, and shows the records to a search.
+pub(super) fn recover_and_search(
+    (wal_handle, keyspace, log_directory): (&WalHandle, &Arc<Keyspace>, &LogDirectory),
+    operator: &dyn Operator,
+    accepts_losses: bool,
+    loading: &Loading,
+    search: Option<&mut TailSearch>,
+) -> Result<(), RecoveryError> {
     let begun = Instant::now();
     let mut reported = begun;
     let losses = if accepts_losses { Losses::Accept(operator) } else { Losses::Refuse };
     let dir = log_directory.current()?;
     log_directory.check_values(&dir)?;
-    let report = |bytes| {
+    let report = |_| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
-            let megabytes = bytes / 1_000_000;
-            operator.tell(Severity::Notice, format_args!("Loading the log: {megabytes} MB so far"));
+            if let Some(report) = loading.report() {
+                operator.tell(Severity::Notice, format_args!("Loading the log: {report}"));
+            }
         }
     };
     let mut report = now_and_then(report);
@@ -125,7 +140,8 @@ pub fn recover(
         report(bytes);
         loading.note(bytes)
     };
-    let loaded = load(keyspace, &log_directory.disk, &dir, &log_directory.options, losses, note);
+    let LogDirectory { disk, options, .. } = log_directory;
+    let loaded = load(keyspace, disk, &dir, options, losses, search, note);
     if loading.is_given_up() {
         return Err(GivenUp.into());
     }
@@ -230,7 +246,7 @@ pub fn replay(
         tell(bytes);
         Ok(())
     };
-    load(keyspace, &disk, dir, &LogOptions::default(), losses, note)
+    load(keyspace, &disk, dir, &LogOptions::default(), losses, None, note)
 }
 
 fn load(
@@ -239,6 +255,7 @@ fn load(
     dir: &Path,
     options: &LogOptions,
     losses: Losses<'_>,
+    mut search: Option<&mut TailSearch>,
     mut note: impl FnMut(u64) -> Result<(), GivenUp>,
 ) -> Result<(Wal, WalRecovery), RecoveryError> {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -252,6 +269,9 @@ fn load(
     let take = |record: &[u8]| {
         bytes += record.len() as u64;
         note(bytes).map_err(|given_up| given_up.to_string())?;
+        if let Some(search) = &mut search {
+            search.take(record).map_err(|error| error.to_string())?;
+        }
         replay.record(record).map_err(|error| error.to_string())
     };
     let failed = |error| RecoveryError::of(dir, error);

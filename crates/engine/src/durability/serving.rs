@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -14,10 +15,12 @@ use tierce_keyspace::Keyspace;
 
 use super::compactor::CompactionFigures;
 use super::exposure;
+use super::first_log;
 use super::host::{Host, Operator, SWITCHED_BY_ANOTHER, Severity, SyncHost};
 use super::log_directory::{LogDirectory, LogOptions};
 use super::recovery::{self, RecoveryError};
 use super::syncer::Syncer;
+use super::tail::TailSearch;
 use super::wal_handle::WalHandle;
 use super::wal_manager::{Next, WalManager};
 use crate::loading::Loading;
@@ -29,6 +32,17 @@ pub struct Durability {
     wal_handle: Arc<WalHandle>,
     log_directory: LogDirectory,
     threads: Mutex<Option<Threads>>,
+    outside: Outside,
+    search: Mutex<Option<TailSearch>>,
+}
+
+/// What keeps writes outside of this machine has to say to writers.
+#[derive(Default)]
+struct Outside {
+    /// Why they are refused, once they are.
+    cause: OnceLock<String>,
+    /// They have to wait.
+    is_held: AtomicBool,
 }
 
 /// The result for a client that has switched the log.
@@ -45,7 +59,8 @@ pub enum Reached {
 impl Durability {
     /// Around a WAL handle, which has a log or not.
     pub fn new(wal_handle: Arc<WalHandle>, log_directory: LogDirectory) -> Self {
-        Self { wal_handle, log_directory, threads: Mutex::default() }
+        let (threads, outside, search) = Default::default();
+        Self { wal_handle, log_directory, threads, outside, search }
     }
 
     /// For a server that never has a log: that of a tool.
@@ -77,7 +92,40 @@ impl Durability {
     ) -> Result<(), RecoveryError> {
         let Self { wal_handle, log_directory, .. } = self;
         loading.expect(log_directory.bytes());
-        recovery::recover(wal_handle, keyspace, log_directory, operator, accepts_losses, loading)
+        let loaded = (&**wal_handle, keyspace, log_directory);
+        let mut search = self.search.lock();
+        let search = search.as_mut();
+        recovery::recover_and_search(loaded, operator, accepts_losses, loading, search)
+    }
+
+    /// Has [`Durability::recover`] search the log.
+    pub fn search(&self, search: TailSearch) {
+        *self.search.lock() = Some(search);
+    }
+
+    /// What that has found; see [`TailSearch::finish`].
+    pub fn take_found(&self) -> Option<Vec<Vec<u8>>> {
+        self.search.lock().take()?.finish()
+    }
+
+    /// Makes all that is in `keyspace` the content of the data directory, which has no log, and has changes go there from
+    /// now on. If that fails, or the process dies meanwhile, the directory has no log.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to.
+    pub fn begin_with(&self, keyspace: &Keyspace) -> Result<(), RecoveryError> {
+        first_log::begin_with(&self.wal_handle, keyspace, &self.log_directory)
+    }
+
+    /// Refuses all writes from now on, for this reason, and has nothing acknowledged that waits for a device: what
+    /// keeps them outside of this machine belongs to another server.
+    pub fn refuse(&self, cause: &str) {
+        self.outside.cause.get_or_init(|| cause.to_owned());
+    }
+
+    /// Whether writers have to wait, because what keeps their writes outside of this machine is behind.
+    pub fn hold_for_outside(&self, is_held: bool) {
+        self.outside.is_held.store(is_held, Ordering::Relaxed);
     }
 
     /// The log, if there is one, or would be if it had not failed.
@@ -137,6 +185,7 @@ impl Durability {
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.wal_handle.has_write_error() && self.wal_handle.is_on()
+            || self.outside.cause.get().is_some()
     }
 
     /// The positions behind which, up to its end, a log that could not be closed had nothing on the device.
@@ -149,6 +198,7 @@ impl Durability {
     #[inline]
     pub fn holds_back(&self, policy: impl FnOnce() -> SyncPolicy) -> bool {
         self.wal_handle.keeps_room()
+            || self.outside.is_held.load(Ordering::Relaxed)
             || self.wal_handle.exposure.is_too_long() && policy() == SyncPolicy::EverySecond
     }
 
@@ -174,7 +224,7 @@ impl Durability {
 
     /// Why writes are refused: the error of the disk, unless a new log is being written by now.
     pub fn write_failure(&self) -> Option<String> {
-        self.wal_handle.write_error()
+        self.outside.cause.get().cloned().or_else(|| self.wal_handle.write_error())
     }
 
     /// Starts the threads that keep the log.

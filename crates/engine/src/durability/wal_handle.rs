@@ -162,6 +162,13 @@ impl WalHandle {
         self.is_on.store(true, Ordering::Release);
     }
 
+    /// The log has all keys, and no other records.
+    pub(super) fn note_filled(&self) {
+        if let Some(log) = self.log() {
+            self.compaction.set_base(log.wal.bytes());
+        }
+    }
+
     /// Switches the log off: everything is on the device when this returns, nothing is appended any more,
     /// and no thread waits for it.
     pub(crate) fn close(&self) -> Result<(), Error> {
@@ -207,6 +214,11 @@ impl WalHandle {
             return write_error.durable;
         }
         log.as_ref().map_or_else(|| self.top.load(Ordering::Acquire), |log| log.durable())
+    }
+
+    /// Whether the log has all keys, so that it counts at the next start. Without a log there is nothing to complete.
+    pub fn is_complete(&self) -> bool {
+        !self.compaction.is_incomplete()
     }
 
     /// Positions in a log that could not be closed: behind the first, up to the last, nothing was on the

@@ -14,7 +14,7 @@ mod saves;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tierce_keyspace::{DbIndex, Keyspace, Policy, Reaper, ShardLocks, SystemClock
 
 use crate::durability::Durability;
 use crate::eviction::{self, Excess, Room};
-use crate::feed::{Feed, Follower};
+use crate::feed::{Feed, Follower, Reader};
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::log::Log;
@@ -69,6 +69,8 @@ pub struct Engine {
     memory_peak: AtomicUsize,
     /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
     reaper: Mutex<Option<Reaper>>,
+    /// See [`Engine::end_expiry`].
+    is_expiry_over: AtomicBool,
     saver: Mutex<Option<JoinHandle<()>>>,
     audience: OnceLock<Box<dyn Audience>>,
 }
@@ -97,6 +99,7 @@ impl Engine {
             log,
             memory_peak: AtomicUsize::new(0),
             reaper: Mutex::new(None),
+            is_expiry_over: AtomicBool::new(false),
             saver: Mutex::new(None),
             audience: OnceLock::new(),
         }
@@ -114,9 +117,10 @@ impl Engine {
         let _ = self.audience.set(audience);
     }
 
-    /// Begins to collect all changes; `None` if there is a follower already.
-    pub fn follow(&self) -> Option<Follower> {
-        self.feed.follow(&self.keyspace)
+    /// Begins to collect all changes for `reader`, of which at most `bytes_max` bytes wait; `None` if that has a follower
+    /// already.
+    pub fn follow(&self, reader: Reader, bytes_max: usize) -> Option<Follower> {
+        self.feed.follow(&self.keyspace, reader, bytes_max)
     }
 
     fn tell(&self, news: News) {

@@ -4,21 +4,22 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tierce_cask::ColdLimits;
 use tierce_cask::disk::Disk;
 use tierce_config::{Config, DirectiveId, Settings, Startup};
-use tierce_keyspace::log::LogSink;
-use tierce_keyspace::{Keyspace, Options, OptionsError};
+use tierce_keyspace::log::{LogSink, Replay};
+use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace};
 
 use super::Engine;
 use crate::durability::{Durability, LogDirectory, LogOptions, RecoveryError, WalHandle};
-use crate::feed::Feed;
+use crate::feed::{Feed, Follower, Reader, WAITING_BYTES_MAX};
 use crate::loading::GivenUp;
 use crate::log::Log;
-use crate::persistence::{self, LoadError, Unfit};
-use crate::{encoding_limits, eviction};
+use crate::persistence::{self, LoadError, LoadReport, Purpose, Unfit, read_all};
+use crate::{encoding_limits, eviction, next_step};
 
 /// Why an engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ pub enum OpenError {
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The data directory.
-    #[error("dir {}: {source}", dir.display())]
+    #[error("dir {}: {source}{}", dir.display(), next_step::of_system(source))]
     Dir {
         /// Its path.
         dir: PathBuf,
@@ -63,6 +64,8 @@ pub struct Opening {
     dir: PathBuf,
     /// What the load goes by, whatever is set meanwhile.
     settings: Arc<Settings>,
+    /// The keys were loaded from elsewhere.
+    is_filled: bool,
 }
 
 impl Opening {
@@ -92,7 +95,7 @@ impl Opening {
         // Before any client is served, which might need it.
         engine.spill.set_limits(spilled);
         engine.follow_config_from_the_start();
-        Ok(Self { engine, disk, dir, settings })
+        Ok(Self { engine, disk, dir, settings, is_filled: false })
     }
 
     /// The engine.
@@ -116,6 +119,44 @@ impl Opening {
         has_log.map_err(|error| self.of_log(error))
     }
 
+    /// Loads what the file at `path` holds, a snapshot of another engine, whether or not the time of its keys has come:
+    /// what happened behind it says what became of them. To be followed by [`replay`](Self::replay) and
+    /// [`keep`](Self::keep).
+    ///
+    /// # Errors
+    /// When the file is damaged, or something in it has no place in this engine.
+    pub fn load_copy(&self, path: &Path) -> Result<LoadReport, OpenError> {
+        let Engine { keyspace, log, loading, .. } = &*self.engine;
+        let purpose = Purpose::LoadAtStart(loading);
+        let loaded = read_all(path, &mut keyspace.locks(), log, purpose, Unfit::Refuse);
+        if loading.is_given_up() {
+            return Err(GivenUp.into());
+        }
+        let missing = || io::Error::new(io::ErrorKind::NotFound, path.display().to_string());
+        Ok(loaded?.ok_or_else(missing)?)
+    }
+
+    /// Applies records of the change feed of another engine.
+    ///
+    /// # Errors
+    /// When the system has no threads to give.
+    pub fn replay(&self) -> io::Result<Replay> {
+        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let keyspace = Arc::clone(&self.engine.keyspace);
+        Ok(Replay::start(keyspace, threads.get(), crate::clock::unix_ms())?.of_another())
+    }
+
+    /// Makes what was loaded the content of the data directory, which has no log. A crash before that leaves it without.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&mut self) -> Result<(), OpenError> {
+        let engine = &self.engine;
+        engine.durability.begin_with(&engine.keyspace).map_err(|error| self.of_log(error))?;
+        self.is_filled = true;
+        Ok(())
+    }
+
     /// Loads the log, if the configuration asks for one, or else the snapshot in the directory, and starts all threads
     /// but those of the log, which [`Engine::start_log`] starts: what they find out, they tell those who use it, who may
     /// have to be ready for that. What is loaded is there for others after
@@ -124,19 +165,36 @@ impl Opening {
     /// # Errors
     /// When it cannot be read, or the system has no threads to give.
     pub fn load(self) -> Result<Arc<Engine>, OpenError> {
+        self.load_followed(|_| {}).map(|(engine, _)| engine)
+    }
+
+    /// The same, and calls `loaded` when all keys are there and nothing has changed any of them. If the data are those of
+    /// a place in a stream, with a follower that gets everything that changes from there on, also the expiry of keys.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_followed(
+        self,
+        loaded: impl FnOnce(&Arc<Engine>),
+    ) -> Result<(Arc<Engine>, Option<Follower>), OpenError> {
         const LOST: DirectiveId = DirectiveId::of("spill-lost-values");
         let engine = &self.engine;
-        if asks_for_log(&self.settings) {
+        if asks_for_log(&self.settings) && !self.is_filled {
             let accepts_losses = self.settings.word(LOST) == "accept";
             let (keyspace, loading) = (&engine.keyspace, &engine.loading);
-            let loaded = engine.durability.recover(keyspace, &engine.log, accepts_losses, loading);
-            loaded.map_err(|error| self.of_log(error))?;
+            let found = engine.durability.recover(keyspace, &engine.log, accepts_losses, loading);
+            found.map_err(|error| self.of_log(error))?;
         }
+        loaded(engine);
         engine.follow_config_of_data(&self.disk, &self.dir)?;
         engine.load_snapshot(&self.settings)?;
         engine.start_saver()?;
+        let follower = engine
+            .keyspace
+            .stream_place()
+            .and_then(|_| engine.follow(Reader::Replicas, WAITING_BYTES_MAX));
         engine.set_active_expiry(true)?;
-        Ok(self.engine)
+        Ok((self.engine, follower))
     }
 
     fn of_log(&self, error: RecoveryError) -> OpenError {
@@ -168,6 +226,9 @@ impl Engine {
     /// Removes all keys that have expired, and none from then on: the clock may be an earlier one at the next
     /// start.
     pub fn end_expiry(&self) {
+        if self.is_expiry_over.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // The thread was there already, so nothing can fail.
         let _ = self.set_active_expiry(false);
         self.keyspace.locks().expire_due(crate::clock::unix_ms());
@@ -203,6 +264,11 @@ impl Engine {
         }
         if let Some(loaded) = loaded? {
             self.persistence.note_loaded(loaded, keyspace.stats().changes);
+            if let Some((stream, offset)) = loaded.stream
+                && let Some(db) = keyspace.db_index(loaded.stream_db)
+            {
+                keyspace.note_loaded_place(StreamPlace { stream, offset, db });
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use tierce_keyspace::{CodeKind, DbIndex, ShardLocks, StreamPlace};
+use tierce_keyspace::{CodeKind, DbIndex, Freeing, ShardLocks, StreamPlace};
 
 use super::Engine;
 use crate::persistence::{
@@ -83,7 +83,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the file is damaged, or something in it has no place in this server, or it is not wanted any more; nothing
-    /// has changed then.
+    /// has changed then. Only a file that becomes unreadable while it is loaded leaves a part of it among the old data,
+    /// or nothing at all where there is no log, and the data are those of no place from then on.
     pub fn replace_all(
         &self,
         path: &Path,
@@ -93,23 +94,83 @@ impl Engine {
     ) -> Result<LoadReport, ReloadError> {
         let missing = || ReloadError::Missing(path.display().to_string());
         let (log, refuse) = (&self.log, Unfit::Refuse);
-        read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)?;
+        let verify = |locks: &mut ShardLocks<'_>| {
+            read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)
+        };
+        // While clients go on. In an empty server, as most replicas are at first, there is nothing to spare: what was
+        // loaded of a damaged file is removed.
+        let is_verified = !self.is_empty();
+        if is_verified {
+            verify(locks)?;
+        }
         let mut all = locks.lock_all();
         if !is_wanted() {
             return Err(ReloadError::NotWanted);
         }
-        // Nothing can be left over in an empty server, as most replicas are at first. To note all names, and to look
-        // each key up in them, takes longer than to load.
-        let is_empty = self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty();
-        let mut names = (!is_empty).then(Names::default);
-        let purpose = names.as_mut().map_or(Purpose::Load, Purpose::LoadAndNote);
-        let loaded = read_all(path, all.locks(), log, purpose, refuse)?.ok_or_else(missing)?;
-        if let Some(names) = names {
-            remove_all_but(all.locks(), &names, NO_TIME_MS);
+        let is_empty = self.is_empty();
+        if !is_empty && !is_verified {
+            verify(all.locks())?;
         }
+        let replace = |locks: &mut ShardLocks<'_>| {
+            locks.invalidate_at_once(|locks| self.replace_locked(path, locks, is_empty))
+        };
+        let loaded = match self.feed.is_followed() {
+            true => replace(all.locks()),
+            // A replica's own feed pauses: what it would drop is not even recorded.
+            false => all.locks().without_followers(replace),
+        }?;
         let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
         all.locks().move_to(Some(StreamPlace { db, ..place }));
         Ok(loaded)
+    }
+
+    /// Replaces all data by those of a file that is whole, with all shards locked.
+    fn replace_locked(
+        &self,
+        path: &Path,
+        locks: &mut ShardLocks<'_>,
+        is_empty: bool,
+    ) -> Result<LoadReport, ReloadError> {
+        // Nothing can be left over in an empty server, and one without a log that has to have all data at any moment is
+        // made empty. To note all names, and to look each key up in them, takes longer than to load.
+        let begins_empty = is_empty || !locks.is_recorded();
+        if begins_empty && !is_empty {
+            self.empty(locks);
+        }
+        let mut names = (!begins_empty).then(Names::default);
+        let purpose = names.as_mut().map_or(Purpose::Load, Purpose::LoadAndNote);
+        let missing = || ReloadError::Missing(path.display().to_string());
+        let loaded = read_all(path, locks, &self.log, purpose, Unfit::Refuse)
+            .map_err(ReloadError::from)
+            .and_then(|loaded| loaded.ok_or_else(missing));
+        if let (Ok(_), Some(names)) = (&loaded, &names) {
+            remove_all_but(locks, names, NO_TIME_MS);
+        }
+        if loaded.is_err() {
+            if begins_empty {
+                self.empty(locks);
+            }
+            // The file was whole before, and is not any more: where there is a log, what was loaded stays among the old
+            // data. Those are of no place then.
+            if !is_empty {
+                locks.move_to(None);
+            }
+        }
+        loaded
+    }
+
+    /// Removes everything.
+    fn empty(&self, locks: &mut ShardLocks<'_>) {
+        locks.flush(self.keyspace.db_indices(), Freeing::Now);
+        for kind in CodeKind::ALL {
+            for (name, _) in self.keyspace.code().all().of(kind) {
+                locks.edit_code().remove(kind, name);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keyspace.total_len() == 0 && self.keyspace.code().all().is_empty()
     }
 }
 

@@ -1,8 +1,8 @@
-//! The change feed: all changes, in order, for one reader in this process, the *follower*.
+//! The change feed: all changes, in order, for readers in this process, the *followers*: one for each [`Reader`].
 //!
-//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. While it has a follower, it
-//! keeps a copy of each change for it. Checkpoints and locations of values on disk are not changes ([`RecordKind`]), and
-//! are left out. While `appendonly` is off, changes are recorded for the follower alone.
+//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. Each follower has a queue of
+//! its own, which gets a copy of each change. Without followers nothing is copied. Checkpoints and locations of values on disk are not changes ([`RecordKind`]), and
+//! are left out. While `appendonly` is off, changes are recorded for followers alone.
 //!
 //! **Order.** A record enters the feed before the shards of its operations are unlocked. So the records of one key are in
 //! the order of its changes. A change that is longer than a record is a batch of several, as in the log; records of other
@@ -11,13 +11,19 @@
 //! **Beginning.** A follower misses changes in shards that were locked when it began. Everything after a
 //! [mark](Feed::mark) is complete: all shards are locked while it is set, so it never divides a batch.
 //!
+//! **Pauses.** While a server applies the stream of another one, its follower has no use for the changes
+//! ([`Feed::pause`]). They are recorded meanwhile, so that the follower misses nothing when it goes on.
+//!
 //! **Write errors.** A change that the log has refused is not acknowledged to its client, but it is in memory and will be
 //! in the next log. The feed holds it back, with all later changes, until the log is healed or switched off. So a replica
 //! never has a change that was refused to a client because of the disk, unless the change survives here as well.
 //! Changes that only wait for a sync are not held back.
 //!
-//! **Limit.** At most [`WAITING_BYTES_MAX`] wait for the follower. Beyond that the feed is [`Overrun`]: it drops everything,
-//! and the follower must begin again. Writers never wait for it.
+//! **Positions.** All followers count alike: every item goes to all of them, marks and commands of others included. So
+//! one position tells a session how far each of them must be.
+//!
+//! **Limit.** A follower states how many bytes may wait for it. Beyond that its queue is [`Overrun`]: it drops everything,
+//! and the follower must begin again. Writers never wait for the feed, nor one follower for another.
 
 mod queue;
 
@@ -28,107 +34,170 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tierce_keyspace::Keyspace;
-use tierce_keyspace::log::{LogSink, RecordKind};
+use tierce_keyspace::log::{self, LogSink, RecordKind};
 
 use crate::durability::WalHandle;
-use queue::{Kind, Queue};
+use queue::{Kind, Queue, Spare};
 
 pub use queue::{Fed, FedBatch};
 
-/// More than this many bytes do not wait for the follower: some of the longest values, or seconds of writes that
-/// saturate all processors.
+/// More than this many bytes do not wait for a follower that has no limit of its own: some of the longest values, or
+/// seconds of writes that saturate all processors.
 pub const WAITING_BYTES_MAX: usize = 1 << 30;
 
-/// Where changes go: to the log, and to a follower if there is one.
-pub struct Feed {
-    wal_handle: Arc<WalHandle>,
-    /// Whether there is a follower. A hint: the queue knows.
-    is_followed: AtomicBool,
-    /// Items that were ever appended. Written with the queue locked.
-    position: AtomicU64,
-    queue: Mutex<Queue>,
-    appended: Condvar,
-    waiting_bytes_max: usize,
+/// What followers are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// The stream for replicas.
+    Replicas,
+    /// The log in a bucket.
+    Bucket,
 }
 
-/// More bytes waited for the follower than may.
+impl Reader {
+    const COUNT: usize = 2;
+}
+
+/// Where changes go: to the log, and to followers if there are any.
+pub struct Feed {
+    wal_handle: Arc<WalHandle>,
+    /// Whether there is a follower. A hint: the queues know.
+    is_followed: AtomicBool,
+    /// Items that were ever appended. Written with the queues locked.
+    position: AtomicU64,
+    /// One for each reader. They share a lock, so that all have the same order.
+    queues: Mutex<[Queue; Reader::COUNT]>,
+    appended: [Condvar; Reader::COUNT],
+    /// How many followers there are. Locked while the keyspace is told.
+    followers: Mutex<usize>,
+}
+
+/// More bytes waited for a follower than may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "changes came faster than they were taken, and more than {WAITING_BYTES_MAX} bytes were waiting"
-)]
+#[error("changes came faster than they were taken, and more bytes were waiting than may")]
 pub struct Overrun;
 
 impl Feed {
     /// A feed in front of this log.
     pub fn new(wal_handle: Arc<WalHandle>) -> Self {
-        Self::with_limit(wal_handle, WAITING_BYTES_MAX)
-    }
-
-    fn with_limit(wal_handle: Arc<WalHandle>, waiting_bytes_max: usize) -> Self {
         Self {
             wal_handle,
             is_followed: AtomicBool::new(false),
             position: AtomicU64::new(0),
-            queue: Mutex::default(),
-            appended: Condvar::new(),
-            waiting_bytes_max,
+            queues: Mutex::default(),
+            appended: Default::default(),
+            followers: Mutex::new(0),
         }
     }
 
-    /// Begins to collect the changes of `keyspace`, whose sink this is; `None` if there is a follower already.
-    pub fn follow(self: &Arc<Self>, keyspace: &Arc<Keyspace>) -> Option<Follower> {
-        if !self.queue.lock().open() {
+    /// Begins to collect the changes of `keyspace`, whose sink this is, for `reader`, of which at most `bytes_max` bytes
+    /// wait; `None` if that has a follower already.
+    pub fn follow(
+        self: &Arc<Self>,
+        keyspace: &Arc<Keyspace>,
+        reader: Reader,
+        bytes_max: usize,
+    ) -> Option<Follower> {
+        let mut followers = self.followers.lock();
+        if !self.queues.lock()[reader as usize].open(bytes_max) {
             return None;
+        }
+        *followers += 1;
+        if reader == Reader::Bucket {
+            keyspace.mark_restatements();
         }
         // Before the keyspace records anything for it, which releases this.
         self.is_followed.store(true, Ordering::Relaxed);
         keyspace.begin_following();
-        Some(Follower { feed: Arc::clone(self), keyspace: Arc::clone(keyspace) })
+        let (feed, keyspace) = (Arc::clone(self), Arc::clone(keyspace));
+        Some(Follower { feed, keyspace, reader, spare: Spare::default() })
     }
 
-    /// Whether there is a follower.
+    /// Whether there is a follower that does not pause.
     #[inline]
     pub fn is_followed(&self) -> bool {
         self.is_followed.load(Ordering::Relaxed)
     }
 
-    /// Puts a mark behind all changes so far and before all others. To be called with all shards locked, by a thread
-    /// that has changed nothing since.
-    pub fn mark(&self, id: u64) {
-        self.push(Kind::Mark, &id.to_le_bytes(), true);
+    /// Collects nothing for `reader` until [`resume`](Self::resume). To be called with all shards locked, so that no
+    /// change is between what its follower gets and what it does not. Changes are recorded all the same, and dropped if
+    /// there is no other follower.
+    pub fn pause(&self, reader: Reader) {
+        self.set_paused(reader, true);
+    }
+
+    /// Goes on after a pause. Nothing is missed of what begins to change afterwards.
+    pub fn resume(&self, reader: Reader) {
+        self.set_paused(reader, false);
+    }
+
+    fn set_paused(&self, reader: Reader, is_paused: bool) {
+        let mut queues = self.queues.lock();
+        queues[reader as usize].set_paused(is_paused);
+        self.is_followed.store(queues.iter().any(Queue::collects), Ordering::Release);
+    }
+
+    /// Whether this reader has a follower.
+    pub fn is_followed_by(&self, reader: Reader) -> bool {
+        self.is_followed() && self.queues.lock()[reader as usize].is_open()
+    }
+
+    /// Puts a mark of `reader` behind all changes so far and before all others. To be called with all shards locked, by
+    /// a thread that has changed nothing since. One of the bucket is in the log as well, as a [cut](log::cut), so its id
+    /// is not 0.
+    pub fn mark(&self, reader: Reader, id: u64) {
+        let kind = match reader {
+            Reader::Replicas => Kind::ReplicasMark,
+            Reader::Bucket => Kind::BucketMark,
+        };
+        let is_in_log = reader != Reader::Bucket || self.wal_handle.keep(&log::cut(id));
+        self.push(kind, &id.to_le_bytes(), is_in_log);
     }
 
     /// Puts a command into its place in the stream that changes no data, as RESP.
     pub fn pass(&self, command: &[u8]) {
-        self.push(Kind::Command, command, true);
+        if self.is_followed() {
+            self.push(Kind::Command, command, true);
+        }
     }
 
     /// Has the follower look up from its waiting or resting, even if there is nothing new for it.
-    pub fn call(&self) {
-        self.queue.lock().call();
-        self.appended.notify_one();
+    pub fn call(&self, reader: Reader) {
+        self.queues.lock()[reader as usize].call();
+        self.appended[reader as usize].notify_one();
     }
 
-    /// How many items were appended. All that this thread has changed and unlocked is up to here.
+    /// How many items were appended. All that this thread has changed and unlocked is up to here, and so is all that it
+    /// has seen.
+    #[inline]
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
 
-    /// Bytes that wait for the follower.
+    /// Bytes that wait for followers.
     pub fn waiting_bytes(&self) -> usize {
-        self.queue.lock().bytes()
+        self.queues.lock().iter().map(Queue::bytes).sum()
+    }
+
+    /// Bytes that wait for this follower.
+    pub fn waiting_bytes_of(&self, reader: Reader) -> usize {
+        self.queues.lock()[reader as usize].bytes()
     }
 
     #[cold]
     fn push(&self, kind: Kind, bytes: &[u8], is_in_log: bool) {
-        let mut queue = self.queue.lock();
-        if !queue.is_open() {
+        let mut queues = self.queues.lock();
+        if !queues.iter().any(Queue::is_there) {
             return;
         }
         self.position.store(self.position.load(Ordering::Relaxed) + 1, Ordering::Release);
-        if queue.push(kind, bytes, is_in_log, self.waiting_bytes_max) {
-            drop(queue);
-            self.appended.notify_one();
+        let mut wakes = [false; Reader::COUNT];
+        for (queue, wakes) in queues.iter_mut().zip(&mut wakes) {
+            *wakes = queue.collects() && queue.push(kind, bytes, is_in_log);
+        }
+        drop(queues);
+        for (appended, _) in self.appended.iter().zip(wakes).filter(|(_, wakes)| *wakes) {
+            appended.notify_one();
         }
     }
 }
@@ -149,14 +218,22 @@ impl fmt::Debug for Feed {
     }
 }
 
-/// The reader of a feed. Dropping it ends the feed.
+/// A reader of a feed. Dropping it ends its part of the feed.
 #[derive(Debug)]
 pub struct Follower {
     feed: Arc<Feed>,
     keyspace: Arc<Keyspace>,
+    reader: Reader,
+    /// Blocks for the queue.
+    spare: Spare,
 }
 
 impl Follower {
+    /// Has the memory of a batch used again.
+    pub fn recycle(&mut self, batch: FedBatch) {
+        self.spare.put(batch);
+    }
+
     /// Takes what has been appended since the last time, after waiting for the first item for `at_most`. The batch
     /// is empty if there was none, or if it was [called](Feed::call).
     ///
@@ -165,15 +242,18 @@ impl Follower {
     /// [`Overrun`], from then on always.
     pub fn wait(&mut self, at_most: Duration) -> Result<FedBatch, Overrun> {
         let until = Instant::now() + at_most;
-        let mut queue = self.feed.queue.lock();
+        let (feed, reader) = (&self.feed, self.reader as usize);
+        let has_write_error = || feed.wal_handle.has_write_error();
+        let mut queues = feed.queues.lock();
+        queues[reader].refill(&mut self.spare);
         loop {
-            let batch = queue.take(self.feed.position(), self.feed.wal_handle.has_write_error())?;
-            if !batch.is_empty() || queue.take_call() {
+            let batch = queues[reader].take(feed.position(), has_write_error())?;
+            if !batch.is_empty() || queues[reader].take_call() {
                 return Ok(batch);
             }
-            queue.await_item();
-            if self.feed.appended.wait_until(&mut queue, until).timed_out() {
-                return queue.take(self.feed.position(), self.feed.wal_handle.has_write_error());
+            queues[reader].await_item();
+            if feed.appended[reader].wait_until(&mut queues, until).timed_out() {
+                return queues[reader].take(feed.position(), has_write_error());
             }
         }
     }
@@ -183,13 +263,22 @@ impl Follower {
     /// few items.
     pub fn rest(&mut self, at_most: Duration) {
         let until = Instant::now() + at_most;
-        let mut queue = self.feed.queue.lock();
+        let reader = self.reader as usize;
+        let mut queues = self.feed.queues.lock();
         // It awaits no item here, so only a call wakes it.
-        while !queue.is_called() {
-            if self.feed.appended.wait_until(&mut queue, until).timed_out() {
+        while !queues[reader].is_called() {
+            if self.feed.appended[reader].wait_until(&mut queues, until).timed_out() {
                 return;
             }
         }
+    }
+
+    /// Drops all that waits, and goes on with what comes from now on, of which at most `bytes_max` bytes wait: after an
+    /// [`Overrun`].
+    pub fn begin_anew(&mut self, bytes_max: usize) {
+        let queue = &mut self.feed.queues.lock()[self.reader as usize];
+        queue.close();
+        queue.open(bytes_max);
     }
 
     /// The feed.
@@ -200,9 +289,13 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.keyspace.end_following();
-        self.feed.is_followed.store(false, Ordering::Relaxed);
-        self.feed.queue.lock().close();
+        let mut followers = self.feed.followers.lock();
+        *followers -= 1;
+        if *followers == 0 {
+            self.keyspace.end_following();
+            self.feed.is_followed.store(false, Ordering::Relaxed);
+        }
+        self.feed.queues.lock()[self.reader as usize].close();
     }
 }
 

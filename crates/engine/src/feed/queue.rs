@@ -1,4 +1,4 @@
-//! What waits for the follower of a feed: items one after the other in blocks of bytes, so appending one is a copy.
+//! What waits for a follower of a feed: items one after the other in blocks of bytes, so appending one is a copy.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -8,10 +8,16 @@
 
 use std::mem;
 
-use super::Overrun;
+use super::{Overrun, Reader};
 
 /// Blocks are this long, and longer for a longer item: large enough to be few, and small enough not to be zeroed or copied.
 const BLOCK_LEN: usize = 256 << 10;
+
+/// So many blocks are kept to be used again: a new one costs its writer page faults.
+const SPARE_MIN: usize = 4;
+
+/// More than these are never kept: a second of writes that saturate a processor.
+const SPARE_MAX: usize = 256;
 
 const HEAD_LEN: usize = 9;
 
@@ -20,7 +26,8 @@ const HEAD_LEN: usize = 9;
 pub(super) enum Kind {
     Record,
     Command,
-    Mark,
+    ReplicasMark,
+    BucketMark,
 }
 
 /// An item of a feed.
@@ -30,8 +37,8 @@ pub enum Fed<'a> {
     Record(&'a [u8]),
     /// A command that changes no data, as RESP.
     Command(&'a [u8]),
-    /// A mark.
-    Mark(u64),
+    /// A mark of this reader.
+    Mark(Reader, u64),
 }
 
 /// Items in the order of the feed.
@@ -47,6 +54,11 @@ impl FedBatch {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.items == 0
+    }
+
+    /// Bytes of its items, with some for each.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
     }
 
     /// The items, each with its position: it is the first one at which [`Feed::position`](super::Feed::position) says
@@ -72,9 +84,14 @@ impl<'a> Iterator for Items<'a> {
         Some(match *kind {
             kind if kind == Kind::Record as u8 => Fed::Record(bytes),
             kind if kind == Kind::Command as u8 => Fed::Command(bytes),
-            _ => Fed::Mark(u64::from_le_bytes(*bytes.first_chunk()?)),
+            kind if kind == Kind::ReplicasMark as u8 => mark(Reader::Replicas, bytes)?,
+            _ => mark(Reader::Bucket, bytes)?,
         })
     }
+}
+
+fn mark(reader: Reader, bytes: &[u8]) -> Option<Fed<'_>> {
+    Some(Fed::Mark(reader, u64::from_le_bytes(*bytes.first_chunk()?)))
 }
 
 #[derive(Debug, Default)]
@@ -84,12 +101,36 @@ struct Blocks {
     bytes: usize,
 }
 
+/// Empty blocks of [`BLOCK_LEN`].
+#[derive(Debug, Default)]
+pub(super) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// Takes over the blocks of a batch that was read. As many are kept as two such batches need, so that a follower that
+    /// rests for long finds enough, and one that gets little keeps little.
+    pub(super) fn put(&mut self, batch: FedBatch) {
+        let kept = (2 * batch.blocks.len()).clamp(SPARE_MIN, SPARE_MAX);
+        self.0.truncate(kept);
+        let free = kept - self.0.len();
+        let blocks = batch.blocks.into_iter().filter(|block| block.capacity() == BLOCK_LEN);
+        self.0.extend(blocks.take(free).map(|mut block| {
+            block.clear();
+            block
+        }));
+    }
+
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let spare = if len <= BLOCK_LEN { self.0.pop() } else { None };
+        spare.unwrap_or_else(|| Vec::with_capacity(BLOCK_LEN.max(len)))
+    }
+}
+
 impl Blocks {
-    fn push(&mut self, kind: Kind, bytes: &[u8]) {
+    fn push(&mut self, kind: Kind, bytes: &[u8], spare: &mut Spare) {
         let len = HEAD_LEN + bytes.len();
         let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= len;
         if !self.blocks.last().is_some_and(has_room) {
-            self.blocks.push(Vec::with_capacity(BLOCK_LEN.max(len)));
+            self.blocks.push(spare.take(len));
         }
         let block = self.blocks.last_mut().expect("there is one with room");
         block.push(kind as u8);
@@ -118,22 +159,27 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: State,
+    /// More bytes than this do not wait.
+    bytes_max: usize,
     /// What may be taken.
     free: Blocks,
     /// What follows a change that the log has not taken, with that change; `None` if there is no such change.
     held: Option<Blocks>,
+    spare: Spare,
     /// The follower sleeps until there is an item.
     is_awaited: bool,
     /// It is not to sleep, even if there is nothing for it.
     is_called: bool,
+    /// It gets nothing for the time being.
+    is_paused: bool,
 }
 
 impl Queue {
     /// Whether it was closed before.
-    pub(super) fn open(&mut self) -> bool {
+    pub(super) fn open(&mut self, bytes_max: usize) -> bool {
         let was_closed = self.state == State::Closed;
         if was_closed {
-            *self = Self { state: State::Open, ..Self::default() };
+            *self = Self { state: State::Open, bytes_max, ..Self::default() };
         }
         was_closed
     }
@@ -142,8 +188,22 @@ impl Queue {
         *self = Self::default();
     }
 
+    /// Whether it has a follower, which may be overrun.
+    pub(super) fn is_there(&self) -> bool {
+        self.state != State::Closed
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.state == State::Open
+    }
+
+    /// Whether it takes items.
+    pub(super) fn collects(&self) -> bool {
+        self.is_open() && !self.is_paused
+    }
+
+    pub(super) fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -151,16 +211,10 @@ impl Queue {
     }
 
     /// Whether the follower is to be woken.
-    pub(super) fn push(
-        &mut self,
-        kind: Kind,
-        bytes: &[u8],
-        is_in_log: bool,
-        bytes_max: usize,
-    ) -> bool {
-        if self.bytes() + bytes.len() > bytes_max {
+    pub(super) fn push(&mut self, kind: Kind, bytes: &[u8], is_in_log: bool) -> bool {
+        if self.bytes() + bytes.len() > self.bytes_max {
             let is_awaited = self.is_awaited;
-            *self = Self { state: State::Overrun, ..Self::default() };
+            *self = Self { state: State::Overrun, is_paused: self.is_paused, ..Self::default() };
             return is_awaited;
         }
         if !is_in_log {
@@ -168,11 +222,11 @@ impl Queue {
         }
         match &mut self.held {
             Some(held) => {
-                held.push(kind, bytes);
+                held.push(kind, bytes, &mut self.spare);
                 false
             }
             None => {
-                self.free.push(kind, bytes);
+                self.free.push(kind, bytes, &mut self.spare);
                 mem::take(&mut self.is_awaited)
             }
         }
@@ -195,6 +249,13 @@ impl Queue {
 
     pub(super) fn await_item(&mut self) {
         self.is_awaited = true;
+    }
+
+    /// Exchanges the spare blocks if these are more.
+    pub(super) fn refill(&mut self, spare: &mut Spare) {
+        if self.spare.0.len() < spare.0.len() {
+            mem::swap(&mut self.spare, spare);
+        }
     }
 
     /// What may be taken, where `position` items were ever pushed.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tierce_keyspace::SnapshotError;
 
 use crate::loading::GivenUp;
+use crate::next_step;
 
 /// Why there is no new snapshot on disk.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +27,7 @@ pub enum SaveError {
         source: tierce_rdb::Error,
     },
     /// The file system refuses something.
-    #[error("could not {action} {}: {source}", path.display())]
+    #[error("could not {action} {}: {source}{}", path.display(), next_step::of_system(source))]
     Io {
         /// What was tried.
         action: &'static str,

@@ -1,15 +1,18 @@
-//! Loads an RDB file into a keyspace.
+//! Loads an RDB file into a keyspace: this thread stores what another one reads ([`batches`]).
 
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tierce_keyspace::{CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Options, ShardLocks};
+use tierce_keyspace::{
+    CodeKind, DbIndex, ItemNote, Keyspace, Options, STREAM_NAME_LEN, ShardLocks,
+};
 use tierce_rdb::{Entry, Error, Event, Kind, Reader, ValuePart};
 
+use super::batches::{self, Outgoing, Place, Progress, Storer};
 use super::code::{self, NamedScript};
 use super::error::LoadError;
 use super::unfit::{Unfit, lacking};
@@ -17,12 +20,6 @@ use super::values::{self, Assembly, Flaw, Remark};
 use crate::loading::Loading;
 use crate::log::Log;
 use tierce_config::LogLevel;
-
-/// A load that takes longer says how far it is, each time that so much has passed.
-const REPORT_EVERY: Duration = Duration::from_secs(2);
-
-/// The clock is read once for this many keys.
-const KEYS_PER_LOOK: u64 = 4096;
 
 /// What was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +32,9 @@ pub struct LoadReport {
     pub empty: u64,
     /// The database that the stream has selected which goes on behind the file, if that is a full copy.
     pub stream_db: usize,
+    /// The name of the stream that the data belong to, and how many bytes of it they correspond to, if the file names
+    /// both and nothing was left out because its time had come.
+    pub stream: Option<([u8; STREAM_NAME_LEN], u64)>,
 }
 
 /// What a file has.
@@ -138,13 +138,21 @@ fn read_at(
     }
     let begun = Instant::now();
     let reader = Reader::new(file).map_err(|source| format_error(path, source))?;
-    let mut loader = Loader {
+    let keyspace = locks.keyspace();
+    let (stores, loading, names) = match purpose {
+        Purpose::LoadAtStart(loading) => (true, Some(loading), None),
+        Purpose::Load => (true, None, None),
+        Purpose::LoadAndNote(names) => (true, None, Some(names)),
+        Purpose::Verify => (false, None, None),
+    };
+    let mut parser = Parser {
         path,
         reader,
-        keyspace: locks.keyspace(),
-        locks,
+        keyspace,
         log,
-        purpose,
+        is_at_start: loading.is_some(),
+        names,
+        outgoing: None,
         unfit,
         now_ms,
         written_ms_max: match now_ms {
@@ -152,46 +160,68 @@ fn read_at(
             _ => values::written_ms_max(&metadata),
         },
         note: ItemNote::NONE,
+        written_ms: i64::MIN,
+        stream_name: None,
+        stream_offset: None,
         report: LoadReport::default(),
-        total_bytes,
-        reported: begun,
     };
-    loader.run(verifies)?;
-    let LoadReport { keys, expired, empty, .. } = loader.report;
+    if stores {
+        let progress = Progress::new(log, loading, total_bytes);
+        parser = batches::pass(
+            |outgoing| {
+                parser.outgoing = Some(outgoing);
+                let read = parser.run(verifies);
+                // Also before an error. The end of this ends the other thread.
+                let passed = parser.outgoing.take().map_or(Ok(()), |mut last| last.pass_on());
+                read.and(passed).map(|()| parser)
+            },
+            Storer { path, locks, now_ms, progress },
+        )?;
+    } else {
+        parser.run(verifies)?;
+    }
+    parser.end_place();
+    let LoadReport { keys, expired, empty, .. } = parser.report;
     log.notice(format_args!(
         "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
          out as empty",
         begun.elapsed().as_secs_f64()
     ));
-    Ok(Some(loader.report))
+    Ok(Some(parser.report))
 }
 
 fn format_error(path: &Path, source: Error) -> LoadError {
     LoadError::Format { path: path.to_owned(), source }
 }
 
-struct Loader<'a, 'k> {
+/// Reads the file: what is to be stored goes to another thread.
+struct Parser<'a> {
     path: &'a Path,
     reader: Reader<File>,
-    keyspace: &'k Keyspace,
-    locks: &'a mut ShardLocks<'k>,
+    keyspace: &'a Keyspace,
     log: &'a Log,
-    purpose: Purpose<'a>,
+    is_at_start: bool,
+    /// Where names are noted.
+    names: Option<&'a mut Names>,
+    /// Where values go; nowhere if the file is only checked.
+    outgoing: Option<Outgoing>,
     unfit: Unfit,
     /// Never earlier than when the file was written: a key that had expired by then stays so, whatever the
     /// clock says.
     now_ms: i64,
     /// What the file says of that time is believed up to here.
     written_ms_max: i64,
+    /// When the file was written, as it says and is believed.
+    written_ms: i64,
+    /// What the file says of the stream that its data belong to.
+    stream_name: Option<[u8; STREAM_NAME_LEN]>,
+    stream_offset: Option<u64>,
     /// What the file says of the next key.
     note: ItemNote,
     report: LoadReport,
-    total_bytes: u64,
-    /// When this was last logged.
-    reported: Instant,
 }
 
-impl Loader<'_, '_> {
+impl Parser<'_> {
     fn run(&mut self, verifies: bool) -> Result<(), LoadError> {
         loop {
             let event = match self.reader.next_event() {
@@ -203,7 +233,7 @@ impl Loader<'_, '_> {
             match event {
                 Event::Entry(entry) => {
                     self.entry(&entry)?;
-                    self.note()?;
+                    self.note_read()?;
                 }
                 Event::SelectDb(number) => _ = self.db(number)?,
                 Event::Aux { name, value } => self.remark(&name, &value)?,
@@ -224,12 +254,36 @@ impl Loader<'_, '_> {
                 self.put_code(CodeKind::Script, name, source);
             }
             Remark::Written { ms } => {
-                self.now_ms = self.now_ms.max(ms.min(self.written_ms_max));
+                self.written_ms = ms.min(self.written_ms_max);
+                self.now_ms = self.now_ms.max(self.written_ms);
             }
             Remark::StreamDb(db) => self.report.stream_db = db,
+            Remark::StreamName(name) => {
+                self.stream_name = Some(name);
+                self.begin_place();
+            }
+            Remark::StreamOffset(offset) => {
+                self.stream_offset = Some(offset);
+                self.begin_place();
+            }
             Remark::Other => {}
         }
         Ok(())
+    }
+
+    /// A primary that starts with the data of a place in a stream removes what has expired since in that stream, and a
+    /// replica waits for its primary to do so. Either way these keys are loaded.
+    fn begin_place(&mut self) {
+        let has_place = self.stream_name.is_some() && self.stream_offset.is_some();
+        if has_place && self.is_at_start {
+            self.now_ms = self.written_ms;
+        }
+    }
+
+    /// Reports the place of the data, unless some of these were left out.
+    fn end_place(&mut self) {
+        let place = self.stream_name.zip(self.stream_offset);
+        self.report.stream = place.filter(|_| self.report.expired == 0);
     }
 
     fn library(&mut self, source: &[u8]) -> Result<(), LoadError> {
@@ -241,12 +295,17 @@ impl Loader<'_, '_> {
     }
 
     fn put_code(&mut self, kind: CodeKind, name: &[u8], source: &[u8]) {
-        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+        if let Some(names) = &mut self.names {
             names.code.insert((kind, name.to_vec()));
         }
-        if !matches!(self.purpose, Purpose::Verify) {
-            self.locks.edit_code().put(kind, name, source);
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.code(kind, name, source);
         }
+    }
+
+    fn note_read(&mut self) -> Result<(), LoadError> {
+        let offset = self.reader.offset();
+        self.outgoing.as_mut().map_or(Ok(()), |outgoing| outgoing.note_read(offset))
     }
 
     fn db(&self, number: u64) -> Result<DbIndex, LoadError> {
@@ -274,53 +333,39 @@ impl Loader<'_, '_> {
             self.report.expired += 1;
             return Ok(());
         }
-        let key = self.keyspace.key(&entry.key);
-        let stores = !matches!(self.purpose, Purpose::Verify);
-        let Self { reader, locks, now_ms, .. } = self;
-        let (mut stored, mut loading) = (Ok(()), loading);
+        let place = Place { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
+        let Self { reader, outgoing, .. } = self;
+        let (mut loading, mut outgoing) = (loading, outgoing.as_mut());
         let visited = reader.visit_value(|part| {
-            match (&mut loading, part) {
-                (Some(loading), part) => loading.add(part)?,
-                (None, ValuePart::String(bytes)) if stores => {
-                    let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
-                    let mut db = locks.db(db, key.hash(), *now_ms);
-                    stored = db.restore_item(key, bytes, expiry, note);
+            match (&mut loading, part, &mut outgoing) {
+                (Some(loading), part, _) => loading.add(part)?,
+                (None, ValuePart::String(bytes), Some(outgoing)) => {
+                    outgoing.string(&entry.key, bytes, place);
                 }
-                (None, _) => {}
+                (None, ..) => {}
             }
             Ok::<_, Flaw>(())
         });
         let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
-        match whole {
-            Ok(Some(collection)) if stores => {
-                let mut db = locks.db(db, key.hash(), *now_ms);
-                stored = db.put_collection(key, collection, deadline_ms).map(drop);
+        match (whole, outgoing) {
+            (Ok(Some(collection)), Some(outgoing)) => {
+                outgoing.collection(&entry.key, collection, place);
             }
-            Ok(_) => {}
-            Err(Flaw::Empty) => {
+            (Ok(_), _) => {}
+            (Err(Flaw::Empty), _) => {
                 self.leave_out_empty(entry);
                 return Ok(());
             }
-            Err(flaw) => {
+            (Err(flaw), _) => {
                 let (path, offset) = (self.path.to_owned(), self.reader.offset());
                 let key = entry.key.escape_ascii().to_string();
                 return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
             }
         }
-        stored.map_err(|error| {
-            self.unsupported(format_args!("the key {}: {error}", entry.key.escape_ascii()))
-        })?;
-        if let Purpose::LoadAndNote(names) = &mut self.purpose {
+        if let Some(names) = &mut self.names {
             names.keys.insert((db, entry.key.clone()));
         }
         self.report.keys += 1;
-        if self.report.keys.is_multiple_of(KEYS_PER_LOOK) {
-            // Under a guard over all shards they stay locked, and what changes is one record.
-            if !self.locks.is_within() {
-                self.locks.release();
-            }
-            self.tell();
-        }
         Ok(())
     }
 
@@ -337,26 +382,6 @@ impl Loader<'_, '_> {
                 entry.kind()
             ));
         }
-    }
-
-    /// Tells those who wait for the start how far it is.
-    fn note(&mut self) -> Result<(), LoadError> {
-        let Purpose::LoadAtStart(loading) = &self.purpose else { return Ok(()) };
-        if loading.is_slowed() {
-            // It may rest.
-            self.locks.release();
-        }
-        Ok(loading.note(self.reader.offset())?)
-    }
-
-    /// Tells the operator how far it is, now and then.
-    fn tell(&mut self) {
-        if self.reported.elapsed() < REPORT_EVERY {
-            return;
-        }
-        self.reported = Instant::now();
-        let percent = self.reader.offset() as f64 * 100.0 / self.total_bytes.max(1) as f64;
-        self.log.notice(format_args!("Loading: {percent:.0} %, {} keys", self.report.keys));
     }
 
     /// Tells of something that this version lacks, or gives up.

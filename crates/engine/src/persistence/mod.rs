@@ -17,6 +17,7 @@
 //! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
 
 mod backup;
+mod batches;
 mod code;
 mod error;
 mod file;

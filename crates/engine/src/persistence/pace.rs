@@ -1,11 +1,13 @@
 //! Keeps the saver from taking the processor away from the workers.
 //!
-//! On a machine with cores to spare the saver works without a break. On a machine whose cores are all
-//! busy it takes time from the workers, so it rests five times as long as it has worked. When too
-//! many copies of writers wait, it does not rest at all, because it has to fetch them.
+//! On a machine with cores to spare the saver works without a break, and so it does while this server has next to nothing
+//! else to do. On a machine whose cores are all busy it takes time from the workers, so it rests five times as long as it
+//! has worked. When too many copies of writers wait, it does not rest at all, because it has to fetch them.
 
 use std::fs;
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::state::Persistence;
 use tierce_config::{DirectiveId, Settings};
@@ -29,6 +31,9 @@ const IDLE_MIN: f64 = 0.3;
 /// While the saver rests, it takes more than that to make it work without a break, which takes a core.
 const IDLE_MIN_RESTING: f64 = 0.5;
 
+/// While all other threads of this process together take less than this part of a core, there is nothing to take time from.
+const OWN_WORK_MIN: f64 = 0.25;
+
 /// The longest sleep in one piece, so that the end of the server need not wait for it.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 
@@ -38,6 +43,8 @@ pub(super) struct Pace {
     key_delay: Duration,
     checked: Instant,
     times: Option<Times>,
+    /// What the other threads of this process have worked.
+    others: Duration,
     is_busy: bool,
 }
 
@@ -51,6 +58,7 @@ impl Pace {
             key_delay: Duration::from_micros(micros),
             checked: now,
             times: Times::of_machine(),
+            others: work_of_others(),
             is_busy: true,
         }
     }
@@ -89,16 +97,27 @@ impl Pace {
         self.checked = Instant::now();
     }
 
-    /// Sees whether the machine has been busy since the last look.
+    /// Sees whether the machine and this process have been busy since the last look.
     fn check(&mut self) {
-        let now = Times::of_machine();
+        let (now, others) = (Times::of_machine(), work_of_others());
         if let (Some(before), Some(now)) = (self.times, now) {
             let idle_min = if self.is_busy { IDLE_MIN_RESTING } else { IDLE_MIN };
             self.is_busy = now.idle_share_since(before) < idle_min;
         }
-        self.times = now;
+        let work = others.saturating_sub(self.others).as_secs_f64();
+        self.is_busy &= work >= OWN_WORK_MIN * self.checked.elapsed().as_secs_f64();
+        (self.times, self.others) = (now, others);
         self.checked = Instant::now();
     }
+}
+
+/// Processor time of all threads of this process but the calling one, and of those that have ended.
+fn work_of_others() -> Duration {
+    let [process, thread] = [ClockId::ProcessCPUTime, ClockId::ThreadCPUTime].map(|clock| {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    });
+    process.saturating_sub(thread)
 }
 
 /// Processor time of the whole machine since its start, in ticks.

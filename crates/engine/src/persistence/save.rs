@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{
     CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, Snapshot, SnapshotPiece,
+    StreamPlace,
 };
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
@@ -29,6 +30,17 @@ pub(super) struct Saved {
 
 /// Where a full copy of the data goes that is no file. Writing may wait, and fail to end the copy.
 pub trait CopySink: Write + Send {
+    /// The newest version of the format that its readers know, if there is one. What that does not know is left out.
+    fn version_max(&self) -> Option<u16> {
+        None
+    }
+
+    /// The database that the stream behind the copy has selected, where that does not say so itself. May wait until that
+    /// is known.
+    fn stream_db(&self) -> Option<DbIndex> {
+        None
+    }
+
     /// All is written, or there will be no more: why not.
     fn end(self: Box<Self>, outcome: Result<(), &SaveError>);
 }
@@ -60,7 +72,10 @@ pub(super) fn save(
             save_file(persistence, host, snapshot, &path, install)
         }
         Target::Copy(mut sink) => {
-            let written = write(persistence, host, snapshot, &mut sink, Path::new("full copy"));
+            let stream_db = sink.stream_db();
+            let options = options_for(&host.settings(), snapshot, sink.version_max());
+            let path = Path::new("full copy");
+            let written = write(persistence, host, snapshot, &mut sink, path, options, stream_db);
             let written = written.map(|(_, saved)| saved);
             sink.end(written.as_ref().map(drop));
             written
@@ -80,24 +95,33 @@ fn save_file(
     let syncing = if is_incremental { Syncing::Incremental } else { Syncing::AtTheEnd };
     let file = NewFile::create(target, syncing)?;
     let path = file.path().to_owned();
-    let (file, saved) = write(persistence, host, snapshot, file, &path)?;
+    let options = options_for(&host.settings(), snapshot, None);
+    let (file, saved) = write(persistence, host, snapshot, file, &path, options, None)?;
     file.install(target, install)?;
     Ok(saved)
 }
 
-/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that.
+/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that, and `stream_db` the
+/// database that a stream behind it has selected.
 fn write<W: Write>(
     persistence: &Persistence,
     host: &dyn Host,
     snapshot: &mut Snapshot,
     into: W,
     path: &Path,
+    options: WriterOptions,
+    stream_db: Option<DbIndex>,
 ) -> Result<(W, Saved), SaveError> {
     let settings = host.settings();
     let explain = |source| SaveError::Write { path: path.to_owned(), source };
-    let writer = Writer::new(into, options(&settings, snapshot)).map_err(explain)?;
+    let writer = Writer::new(into, options).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
+    if let Some(place) = persistence.last_place() {
+        encoder.place(&place).map_err(explain)?;
+    } else if let Some(db) = stream_db {
+        encoder.stream_db(db).map_err(explain)?;
+    }
     encoder.code(snapshot.code()).map_err(explain)?;
     let mut pace = Pace::begin(&settings);
     let mut keys = 0;
@@ -149,13 +173,18 @@ fn checked_path(persistence: &Persistence, settings: &Settings) -> Result<PathBu
     }
 }
 
-fn options(settings: &Settings, snapshot: &Snapshot) -> WriterOptions {
+fn options_for(
+    settings: &Settings,
+    snapshot: &Snapshot,
+    version_max: Option<u16>,
+) -> WriterOptions {
     const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
     const CHECKSUM: DirectiveId = DirectiveId::of("rdbchecksum");
     WriterOptions {
-        version: values::version_for(snapshot.dbs()),
+        version: version_max.unwrap_or(u16::MAX).min(values::version_for(snapshot.dbs())),
         compression: settings.is_on(COMPRESSION),
         checksum: settings.is_on(CHECKSUM),
+        leave_out_unknown: version_max.is_some(),
     }
 }
 
@@ -186,6 +215,19 @@ impl<W: Write> Encoder<W> {
         self.writer.aux(b"used-mem", used.to_string().as_bytes())?;
         self.writer.aux(b"aof-base", aof_base)?;
         self.writer.aux(b"tierce-ver", crate::VERSION.as_bytes())
+    }
+
+    /// Writes where the data are in a stream, in the words of Redis.
+    fn place(&mut self, place: &StreamPlace) -> tierce_rdb::Result<()> {
+        let StreamPlace { stream, offset, db } = place;
+        self.stream_db(*db)?;
+        self.writer.aux(values::STREAM_NAME_REMARK, stream)?;
+        self.writer.aux(values::STREAM_OFFSET_REMARK, offset.to_string().as_bytes())
+    }
+
+    /// Writes which database the stream behind the file has selected.
+    fn stream_db(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {
+        self.writer.aux(values::STREAM_DB_REMARK, db.get().to_string().as_bytes())
     }
 
     /// Writes libraries of functions and scripts. They come before all keys, where Redis looks for them.

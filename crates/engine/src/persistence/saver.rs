@@ -45,11 +45,11 @@ fn carry_out(persistence: &Persistence, keyspace: &Keyspace, log: &Log, host: &d
 fn tell(log: &Log, cause: Cause, outcome: &Result<Saved, SaveError>, extra_bytes: u64) {
     match outcome {
         Ok(Saved { keys, bytes }) if cause == Cause::Copy => log.notice(format_args!(
-            "Full copy for replicas complete: {keys} keys, {bytes} bytes, {} KiB of extra memory",
+            "Full copy of the data complete: {keys} keys, {bytes} bytes, {} KiB of extra memory",
             extra_bytes / 1024
         )),
         Err(error) if cause == Cause::Copy => {
-            log.warning(format_args!("A full copy for replicas failed: {error}"));
+            log.warning(format_args!("A full copy of the data failed: {error}"));
         }
         Ok(Saved { keys, bytes }) => log.notice(format_args!(
             "DB saved on disk: {keys} keys, {bytes} bytes, {} KiB of extra memory",

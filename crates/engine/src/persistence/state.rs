@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{Keyspace, ShardLocks, Snapshot, SnapshotError};
+use tierce_keyspace::{Keyspace, ShardLocks, Snapshot, SnapshotError, StreamPlace};
 
 use super::backup::Backup;
 use super::error::SaveError;
@@ -106,6 +106,8 @@ pub struct Persistence {
     is_given_up: AtomicBool,
     /// See [`Persistence::start_dir`].
     start_dir: OnceLock<PathBuf>,
+    /// See [`Persistence::set_last_place`].
+    last_place: Mutex<Option<StreamPlace>>,
 }
 
 struct SaveState {
@@ -161,7 +163,17 @@ impl Persistence {
             refuses_writes: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             start_dir: OnceLock::new(),
+            last_place: Mutex::default(),
         }
+    }
+
+    /// The data do not change any more, and are those of this place in a stream: the last snapshot says so.
+    pub fn set_last_place(&self, place: Option<StreamPlace>) {
+        *self.last_place.lock() = place;
+    }
+
+    pub(super) fn last_place(&self) -> Option<StreamPlace> {
+        *self.last_place.lock()
     }
 
     /// Says where the log and the spilled values are.

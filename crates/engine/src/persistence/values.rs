@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use tierce_collections::hash::Former;
 use tierce_collections::{Collection, CollectionKind};
 use tierce_keyspace::{
-    CollectionPart, CollectionType, IntText, ItemNote, LargeHead, Limits, Marks, SavedCollection,
-    SavedDb, SavedValue,
+    CollectionPart, CollectionType, IntText, ItemNote, LargeHead, Limits, Marks, STREAM_NAME_LEN,
+    SavedCollection, SavedDb, SavedValue,
 };
 use tierce_rdb::{
     CollectionWriter, Kind, Result, VERSION_REDIS_7_0, VERSION_REDIS_7_4, ValuePart, ValueWriter,
@@ -47,6 +47,12 @@ pub(super) const TIME_REMARK: &[u8] = b"ctime";
 /// The remark of Redis for the database that the stream behind a full copy has selected.
 pub(super) const STREAM_DB_REMARK: &[u8] = b"repl-stream-db";
 
+/// The remark of Redis for the name of the stream that the data belong to.
+pub(super) const STREAM_NAME_REMARK: &[u8] = b"repl-id";
+
+/// The remark of Redis for how many bytes of that stream the data correspond to.
+pub(super) const STREAM_OFFSET_REMARK: &[u8] = b"repl-offset";
+
 /// The text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for one that
 /// some reader was told to replace.
 pub(super) fn item_text(note: ItemNote) -> String {
@@ -82,6 +88,10 @@ pub enum Remark<'a> {
     },
     /// The database that the stream has selected which goes on behind a full copy.
     StreamDb(usize),
+    /// The name of the stream that the data belong to.
+    StreamName([u8; STREAM_NAME_LEN]),
+    /// How many bytes of that stream the data correspond to.
+    StreamOffset(u64),
     /// A script that clients call by its name.
     Script(NamedScript<'a>),
     /// Anything else.
@@ -108,6 +118,8 @@ impl<'a> Remark<'a> {
                 ms: seconds.saturating_mul(1000),
             })),
             STREAM_DB_REMARK => Ok(text.parse().map_or(Self::Other, Self::StreamDb)),
+            STREAM_NAME_REMARK => Ok(bytes.try_into().map_or(Self::Other, Self::StreamName)),
+            STREAM_OFFSET_REMARK => Ok(text.parse().map_or(Self::Other, Self::StreamOffset)),
             _ => Ok(Self::Other),
         }
     }
@@ -328,6 +340,11 @@ mod tests {
         let written = Remark::read(TIME_REMARK, b"1700000000");
         assert_eq!(written, Ok(Remark::Written { ms: 1_700_000_000_000 }));
         assert_eq!(Remark::read(STREAM_DB_REMARK, b"3"), Ok(Remark::StreamDb(3)));
+        assert_eq!(Remark::read(STREAM_OFFSET_REMARK, b"7"), Ok(Remark::StreamOffset(7)));
+        let name = [b'a'; STREAM_NAME_LEN];
+        assert_eq!(Remark::read(STREAM_NAME_REMARK, &name), Ok(Remark::StreamName(name)));
+        assert_eq!(Remark::read(STREAM_NAME_REMARK, &name[1..]), Ok(Remark::Other));
+        assert_eq!(Remark::read(STREAM_OFFSET_REMARK, b"-1"), Ok(Remark::Other));
         for (name, text) in
             [(STREAM_DB_REMARK, "-1"), (TIME_REMARK, "later"), (b"redis-ver", "7.0.15")]
         {

@@ -1,0 +1,39 @@
+//! A log that begins with keys that were loaded from elsewhere.
+
+use std::sync::Arc;
+
+use tierce_cask::Wal;
+use tierce_keyspace::Keyspace;
+use tierce_keyspace::log::{Checkpoint, Pass};
+
+use super::log_directory::LogDirectory;
+use super::recovery::RecoveryError;
+use super::wal_handle::WalHandle;
+
+/// Makes all that is in `keyspace` the content of a data directory without a log, and has changes go there from now on.
+/// A crash before this returns leaves a directory without a log, as it was.
+///
+/// # Errors
+/// When the directory cannot be written to, or holds values that only a log knows.
+pub(super) fn begin_with(
+    wal_handle: &WalHandle,
+    keyspace: &Keyspace,
+    log_directory: &LogDirectory,
+) -> Result<(), RecoveryError> {
+    log_directory.check_values(&log_directory.current()?)?;
+    // It counts when it is complete, and not before.
+    let path = log_directory.begin()?;
+    let failed = |error| RecoveryError::of(&path, error);
+    let (disk, options) = (Arc::clone(&log_directory.disk), log_directory.options.wal.clone());
+    let (wal, _) = Wal::open_on(disk, &path, options, |_| Ok(())).map_err(failed)?;
+    wal_handle.open(wal);
+    keyspace.begin_logging();
+    let mut checkpoint = Checkpoint::begin(keyspace);
+    while checkpoint.step().1 == Pass::Underway {}
+    wal_handle.sync().map_err(failed)?;
+    log_directory.complete(&path)?;
+    wal_handle.note_filled();
+    wal_handle.note_wanted();
+    log_directory.clear_others(&path)?;
+    Ok(())
+}
