@@ -18,6 +18,10 @@ use parking_lot::{Condvar, Mutex};
 /// The bytes are in blocks of this size; what is no longer needed is freed block by block.
 const BLOCK_BYTES: usize = 16 << 10;
 
+/// So many blocks at most wait to be used again, as many as are appended at once under load: allocating and freeing
+/// them each time costs page faults.
+const SPARE_MAX: usize = 4;
+
 /// What a reader got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -50,8 +54,8 @@ struct State {
     /// Where readers are.
     readers: HashMap<u64, u64>,
     next_reader: u64,
-    /// A block to be used again.
-    spare: Option<Vec<u8>>,
+    /// Empty blocks, to be used again.
+    spare: Vec<Vec<u8>>,
 }
 
 /// One that reads the stream. Dropping it frees what is kept for it.
@@ -72,7 +76,7 @@ impl Backlog {
             kept_bytes,
             readers: HashMap::new(),
             next_reader: 0,
-            spare: None,
+            spare: Vec::new(),
         };
         Arc::new(Self { state: Mutex::new(state), progress: Condvar::new() })
     }
@@ -107,7 +111,7 @@ impl Backlog {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();
-        (state.blocks.len() + usize::from(state.spare.is_some())) * BLOCK_BYTES
+        (state.blocks.len() + state.spare.len()) * BLOCK_BYTES
     }
 
     /// Keeps so much of the past from now on.
@@ -123,6 +127,15 @@ impl Backlog {
         state.readers.clear();
         state.blocks.clear();
         (state.begin, state.end) = (begin, begin);
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// All readers are lost. The bytes stay for those that come back.
+    pub fn lose_readers(&self) {
+        let mut state = self.state.lock();
+        state.readers.clear();
+        state.trim();
         drop(state);
         self.progress.notify_all();
     }
@@ -171,7 +184,7 @@ impl State {
         self.end += bytes.len() as u64;
         while !bytes.is_empty() {
             if self.blocks.back().is_none_or(|block| block.len() == BLOCK_BYTES) {
-                let block = self.spare.take();
+                let block = self.spare.pop();
                 self.blocks.push_back(block.unwrap_or_else(|| Vec::with_capacity(BLOCK_BYTES)));
             }
             let Some(block) = self.blocks.back_mut() else { return };
@@ -193,9 +206,11 @@ impl State {
             block.len() == BLOCK_BYTES && self.begin + BLOCK_BYTES as u64 <= oldest
         }) {
             self.begin += BLOCK_BYTES as u64;
-            if let Some(mut block) = self.blocks.pop_front() {
+            if let Some(mut block) = self.blocks.pop_front()
+                && self.spare.len() < SPARE_MAX
+            {
                 block.clear();
-                self.spare = Some(block);
+                self.spare.push(block);
             }
         }
     }
@@ -206,7 +221,7 @@ impl State {
         let (mut index, mut at) = (behind / BLOCK_BYTES, behind % BLOCK_BYTES);
         let mut copied = 0;
         while let Some(block) = self.blocks.get(index).filter(|_| copied < max) {
-            let bytes = &block[at..block.len().min(at + max - copied)];
+            let bytes = &block[at..at + (block.len() - at).min(max - copied)];
             into.extend_from_slice(bytes);
             copied += bytes.len();
             (index, at) = (index + 1, 0);
@@ -345,7 +360,7 @@ mod tests {
                 oldest = oldest.max(end.saturating_sub(kept as u64));
                 prop_assert!(*backlog.offsets().start() <= oldest);
                 let needed = LAG_MAX.max(kept) + 2 * BLOCK_BYTES;
-                prop_assert!(backlog.memory_bytes() <= needed + BLOCK_BYTES);
+                prop_assert!(backlog.memory_bytes() <= needed + SPARE_MAX * BLOCK_BYTES);
             }
         }
     }
@@ -362,7 +377,7 @@ mod tests {
         }
         assert_eq!(slow.take(1, &mut taken), Taken::Lost);
         assert_eq!((slow.lag(), quick.lag()), (None, Some(0)));
-        assert!(backlog.memory_bytes() <= 2 * BLOCK_BYTES);
+        assert!(backlog.memory_bytes() <= (1 + SPARE_MAX) * BLOCK_BYTES);
     }
 
     #[test]
@@ -391,6 +406,18 @@ mod tests {
         backlog.append(&[b'x'; 100], 0);
         assert!(!backlog.wait_for_readers(50, Duration::ZERO));
         assert_eq!(reader.take(1, &mut Vec::new()), Taken::Lost);
+    }
+
+    #[test]
+    fn lost_readers_may_come_back() {
+        let backlog = Backlog::new(5, 1 << 20);
+        let mut reader = backlog.reader_at(5).unwrap();
+        backlog.append(b"abc", 0);
+        backlog.lose_readers();
+        let mut taken = Vec::new();
+        assert_eq!(reader.take(9, &mut taken), Taken::Lost);
+        assert_eq!(backlog.reader_at(6).unwrap().take(9, &mut taken), Taken::Bytes(2));
+        assert_eq!(taken, b"bc");
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Introduction {
     pub port: u16,
     /// The address that others shall use, if it is not the one that the connection comes from.
     pub address: Option<Vec<u8>>,
+    /// It was the primary, and the other one, its replica, is to take over.
+    pub hands_over: bool,
 }
 
 /// A request of the handshake.
@@ -27,6 +29,8 @@ enum Request {
     Address(Vec<u8>),
     Capabilities,
     Sync(Option<Place>),
+    /// The same to a replica of this server, which is to take over.
+    TakeOver(Place),
 }
 
 /// What came of a reply.
@@ -49,7 +53,7 @@ impl Request {
             Self::Port(_) => "REPLCONF listening-port",
             Self::Address(_) => "REPLCONF ip-address",
             Self::Capabilities => "REPLCONF capa",
-            Self::Sync(_) => "PSYNC",
+            Self::Sync(_) | Self::TakeOver(_) => "PSYNC",
         }
     }
 
@@ -72,12 +76,25 @@ impl Request {
             }
             Self::Sync(None) => push_command(output, &[b"PSYNC", b"?", b"-1"]),
             Self::Sync(Some(place)) => {
-                // The first byte that is missing, counted from 1.
-                let first = place.offset.saturating_add(1).to_string();
-                push_command(output, &[b"PSYNC", place.id.as_bytes(), first.as_bytes()]);
+                push_command(
+                    output,
+                    &[b"PSYNC", place.id.as_bytes(), first_missing(place).as_bytes()],
+                );
+            }
+            Self::TakeOver(place) => {
+                let first = first_missing(place);
+                push_command(
+                    output,
+                    &[b"PSYNC", place.id.as_bytes(), first.as_bytes(), b"FAILOVER"],
+                );
             }
         }
     }
+}
+
+/// The first byte that is missing, counted from 1.
+fn first_missing(place: &Place) -> String {
+    place.offset.saturating_add(1).to_string()
 }
 
 impl Handshake {
@@ -86,10 +103,14 @@ impl Handshake {
         place: Option<Place>,
         output: &mut Vec<u8>,
     ) -> Self {
-        let Introduction { user, password, port, address } = introduction.clone();
+        let Introduction { user, password, port, address, hands_over } = introduction.clone();
         let auth =
             password.map(|password| Request::Auth(user.into_iter().chain([password]).collect()));
-        let mut requests = vec![Request::Sync(place), Request::Capabilities];
+        let sync = match place.filter(|_| hands_over) {
+            Some(place) => Request::TakeOver(place),
+            None => Request::Sync(place),
+        };
+        let mut requests = vec![sync, Request::Capabilities];
         requests.extend(address.map(Request::Address));
         requests.push(Request::Port(port));
         requests.extend(auth);
@@ -130,12 +151,9 @@ impl Handshake {
             // Without AUTH a primary that wants it refuses PING, too; later replies tell.
             Request::Ping if is_error && !wants_password(line) => return Err(refusal()),
             Request::Auth(_) if is_error => return Err(refusal()),
-            Request::Sync(place) => {
-                if is_error {
-                    return Err(refusal());
-                }
-                return answer_of_sync(line, *place);
-            }
+            Request::Sync(_) | Request::TakeOver(_) if is_error => return Err(refusal()),
+            Request::Sync(place) => return answer_of_sync(line, *place),
+            Request::TakeOver(place) => return answer_of_sync(line, Some(*place)),
             // Older primaries do not know some of the rest, and do without.
             _ => {}
         }
@@ -153,6 +171,7 @@ fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError
             let id = words.next().and_then(ReplicationId::parse);
             let offset = words.next().and_then(parse_i64);
             let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+            let offset = offset.filter(|offset| *offset <= OFFSET_MAX);
             let (Some(id), Some(offset)) = (id, offset) else { return Err(no_reply()) };
             Ok(Answer::Copy(Place { id, offset }))
         }
@@ -168,6 +187,10 @@ fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError
         _ => Err(no_reply()),
     }
 }
+
+/// A stream does not begin behind this many bytes: offsets are signed numbers of 64 bits, and as many bytes again can
+/// follow. No primary has sent so much.
+const OFFSET_MAX: u64 = 1 << 62;
 
 /// Errors of servers that will be able to serve replicas later.
 fn is_temporary(line: &[u8]) -> bool {

@@ -59,7 +59,8 @@ fn id(digit: u8) -> ReplicationId {
 
 fn introduction() -> Introduction {
     let (user, password) = (Some(b"ann".to_vec()), Some(b"secret".to_vec()));
-    Introduction { user, password, port: 7001, address: Some(b"10.0.0.1".to_vec()) }
+    let address = Some(b"10.0.0.1".to_vec());
+    Introduction { user, password, port: 7001, address, hands_over: false }
 }
 
 /// Commands, and what the stream is in bytes.
@@ -183,6 +184,8 @@ fn refusals_and_nonsense_have_their_errors() {
             "instead of a reply to PSYNC came: +FULLRESYNC short 1".into()),
         (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} -1\r\n"),
             format!("instead of a reply to PSYNC came: +FULLRESYNC {forty} -1")),
+        (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 9223372036854775807\r\n"),
+            format!("instead of a reply to PSYNC came: +FULLRESYNC {forty} 9223372036854775807")),
         (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 1\r\n$-5\r\n"),
             "instead of a reply to full copy came: $-5".into()),
         (format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {forty} 1\r\n-ERR disk\r\n"),

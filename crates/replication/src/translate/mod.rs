@@ -52,6 +52,19 @@ pub enum Dialect {
     Tierce,
 }
 
+impl Dialect {
+    /// From its name in the configuration.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        match name {
+            "redis-6.2" => Self::Redis6_2,
+            "redis-7.0" => Self::Redis7_0,
+            "redis-7.4" => Self::Redis7_4,
+            _ => Self::Tierce,
+        }
+    }
+}
+
 /// Turns records into commands.
 #[derive(Debug)]
 pub struct Translator {
@@ -91,6 +104,11 @@ impl Translator {
             Commands::new(out, &mut self.db).select(db);
         }
         out.extend_from_slice(resp);
+    }
+
+    /// From now on the readers understand this.
+    pub fn speak(&mut self, dialect: Dialect) {
+        self.options.dialect = dialect;
     }
 
     /// Forgets which database is selected: the next command of one begins with `SELECT`, because a reader joins here.

@@ -60,7 +60,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
                 self.code(kind, name, source);
             }
             // A place in the stream of another primary, of which ours says nothing.
-            Op::Place(_) => {}
+            Op::Place(_) | Op::Restatement | Op::Cut(_) => {}
         }
         Ok(())
     }
@@ -74,7 +74,15 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         }
     }
 
+    #[inline]
     fn end_begun(&mut self) {
+        // Nearly always. What there could be is large, and takes time to take out.
+        if self.begun.is_some() {
+            self.end_key();
+        }
+    }
+
+    fn end_key(&mut self) {
         let Some(Begun { db, key, stream, deadline_ms }) = self.begun.take() else { return };
         self.commands.select(db);
         if let Some(mut stream) = stream {
