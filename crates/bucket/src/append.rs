@@ -1,0 +1,165 @@
+//! The one primitive: put `log/<n+1>` if it is not there, and find out what came of it.
+//!
+//! Only success is success. After everything else (a conflict, an error, silence) the object is read: the same bytes
+//! mean that an attempt landed, a valid object of another that this process is deposed, and absence that the **same
+//! bytes** are put again. Absence is never final, since an earlier attempt may still land; other bytes under the same
+//! number could then be taken for this record.
+
+use std::pin::pin;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::record::{Id, Record, log_name};
+use crate::rules::Rule;
+use crate::store::{Backoff, Put, Store};
+
+/// What became of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the log for good, under this number.
+    Committed(u64),
+    /// Another process has claimed the log. Nothing may be confirmed any more.
+    Deposed {
+        /// The object that is another's.
+        object: String,
+        /// The node that wrote it.
+        node: Id,
+    },
+}
+
+/// How the append in flight fares. Other threads may read it.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<Option<Trouble>>);
+
+/// An append that the store has not accepted yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// When its first attempt failed, by [`crate::Env::boottime`].
+    pub since: Duration,
+    /// The attempts that failed.
+    pub attempts: u64,
+    /// What the last one failed with.
+    pub error: String,
+}
+
+impl Progress {
+    /// Why the append in flight has to be repeated, if it has.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn failed(&self, now: Duration, error: &Error) {
+        let mut trouble = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (since, attempts) =
+            trouble.as_ref().map_or((now, 0), |trouble| (trouble.since, trouble.attempts));
+        *trouble = Some(Trouble { since, attempts: attempts + 1, error: error.to_string() });
+    }
+
+    fn succeeded(&self) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    }
+}
+
+/// A put or get of a record without an answer for so long is trouble, although its attempt goes on: others are to know
+/// that the store is away before the attempt ends.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Waits for a request, and tells of one that has no answer after `at_most`.
+pub(crate) async fn told_when_slow<T>(
+    store: &Store,
+    progress: &Progress,
+    object: &str,
+    at_most: Duration,
+    request: impl Future<Output = T>,
+) -> T {
+    let mut request = pin!(request);
+    if let Ok(answer) = timeout(at_most, request.as_mut()).await {
+        return answer;
+    }
+    let (operation, object, seconds) = ("put", object.into(), at_most.as_secs());
+    progress.failed(store.env.boottime(), &Error::Timeout { operation, object, seconds });
+    request.await
+}
+
+/// Appends an object under its number, for as long as it takes.
+///
+/// # Errors
+///
+/// [`Error::Damaged`] and [`Error::Newer`] if the number is taken by an object that is no valid record.
+#[cfg_attr(not(test), expect(clippy::needless_pass_by_ref_mut, reason = "a simulation changes it"))]
+pub(crate) async fn append(
+    store: &Store,
+    number: u64,
+    cluster: Option<Id>,
+    object: &mut Bytes,
+    progress: &Progress,
+) -> Result<Outcome> {
+    let name = log_name(number);
+    let mut backoff = Backoff::new(store);
+    loop {
+        let put = store.create(&name, object.clone());
+        let failure = match told_when_slow(store, progress, &name, ANSWER_MAX, put).await {
+            Put::Created => break,
+            Put::Unknown(error) if !store.keeps(Rule::ReadAfterConflict) && error.is_conflict() => {
+                return Ok(Outcome::Deposed { object: name, node: [0; 16] });
+            }
+            Put::Unknown(error) => error,
+        };
+        let get = store.get_once(&name);
+        match told_when_slow(store, progress, &name, ANSWER_MAX, get).await {
+            Ok(Some(there)) if there == *object => break,
+            Ok(Some(there)) => {
+                progress.succeeded();
+                let record = Record::decode(&there, number, cluster)?;
+                return Ok(Outcome::Deposed { object: name, node: record.header.node });
+            }
+            Ok(None) => progress.failed(store.env.boottime(), &failure),
+            Err(error) => progress.failed(store.env.boottime(), &error),
+        }
+        backoff.pause().await;
+        #[cfg(test)]
+        if !store.keeps(Rule::SameBytes) {
+            *object = Record::with_nonce(object, store.env.random());
+        }
+    }
+    progress.succeeded();
+    Counters::add(&store.counters().records, 1);
+    Ok(Outcome::Committed(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_harness::TempDir;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::location::Location;
+
+    #[test]
+    fn what_has_no_answer_is_trouble_before_it_ends() {
+        let dir = TempDir::new();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true);
+        runtime.build().expect("a runtime").block_on(async {
+            let url = format!("file://{}", dir.path().display());
+            let store = Store::new(&Location::parse(&url).expect("a location"));
+            let progress = Progress::default();
+            let request = async {
+                sleep(ANSWER_MAX * 4).await;
+                7
+            };
+            let mut told = pin!(told_when_slow(&store, &progress, "log/1", ANSWER_MAX, request));
+            assert!(timeout(ANSWER_MAX / 2, told.as_mut()).await.is_err());
+            assert_eq!(progress.trouble(), None);
+            assert!(timeout(ANSWER_MAX, told.as_mut()).await.is_err());
+            let trouble = progress.trouble().expect("it is slow");
+            assert_eq!(trouble.error, "cannot put log/1: no answer within 5 s");
+            assert_eq!(told.await, 7);
+        });
+    }
+}

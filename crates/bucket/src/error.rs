@@ -1,0 +1,222 @@
+//! What can go wrong, by cause.
+
+use crate::fields::hex;
+
+/// The result of an operation on a bucket.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a bucket failed. Texts name the object, by its key below the prefix.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The value of `--bucket` or the environment around it does not describe a usable store.
+    #[error("bucket {url}: {reason}")]
+    Location {
+        /// The location as it was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store failed the test of its conditional writes: a log in it could have two writers.
+    #[error("this store cannot hold a log: {0}")]
+    Unusable(String),
+    /// The store answered with an error that trying again does not change, or did not answer for too long.
+    #[error("cannot {operation} {object}: {}", shorten(&source.to_string()))]
+    Store {
+        /// `get`, `put`, `list` or `delete`.
+        operation: &'static str,
+        /// The key below the prefix.
+        object: String,
+        /// The store's own error.
+        source: Box<object_store::Error>,
+    },
+    /// The store did not answer in time.
+    #[error("cannot {operation} {object}: no answer within {seconds} s")]
+    Timeout {
+        /// `get`, `put`, `list` or `delete`.
+        operation: &'static str,
+        /// The key below the prefix.
+        object: String,
+        /// How long one attempt may take.
+        seconds: u64,
+    },
+    /// An object is there and is not what it must be.
+    #[error("{object} is damaged: {reason}")]
+    Damaged {
+        /// The key below the prefix.
+        object: String,
+        /// What does not check out.
+        reason: String,
+    },
+    /// An object that must be there is not.
+    #[error("{object} is missing{because}")]
+    Missing {
+        /// The key below the prefix.
+        object: String,
+        /// Empty, or a comma and why that may be.
+        because: String,
+    },
+    /// An object of a later version of Tierce.
+    #[error(
+        "{object} has format version {version}; this program knows up to {known}. Use a newer Tierce"
+    )]
+    Newer {
+        /// The key below the prefix.
+        object: String,
+        /// The version that the object names.
+        version: u16,
+        /// The newest version that is known here.
+        known: u16,
+    },
+    /// Another process owns the log, and may still be alive.
+    #[error(
+        "the log belongs to node {} ({address}) since its claim {claim} at {wall} ms, which has not released it. \
+         If that process is dead for good, start with --bucket-claim force",
+        hex(node)
+    )]
+    Owned {
+        /// The node that claimed last.
+        node: [u8; 16],
+        /// What that node calls itself.
+        address: String,
+        /// The number of its CLAIM.
+        claim: u64,
+        /// Its wall clock then, in milliseconds since 1970.
+        wall: u64,
+    },
+    /// Another process has claimed the log. This one must not confirm anything any more.
+    #[error("deposed: node {} wrote {object}", hex(node))]
+    Deposed {
+        /// The object that is another's.
+        object: String,
+        /// The node that wrote it.
+        node: [u8; 16],
+    },
+    /// Pruning has passed a follower by.
+    #[error(
+        "the log begins at {floor} by now, and this follower is at {position}: it must restore anew"
+    )]
+    Overtaken {
+        /// The last record that was followed.
+        position: u64,
+        /// The first that is surely there.
+        floor: u64,
+    },
+    /// A position or a time that the log does not have, or no longer.
+    #[error("{0}")]
+    History(String),
+    /// A call with arguments that do not fit together.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Of a store's answer in XML, its code and message; what else it has is of no use to an operator, such as the bytes that
+/// were to be signed, in hexadecimal. On one line.
+fn shorten(text: &str) -> String {
+    let (before, body) = text.find('<').map_or((text, ""), |at| text.split_at(at));
+    let found = |tag: &str| {
+        let (_, rest) = body.split_once(&format!("<{tag}>"))?;
+        Some(rest.split_once('<')?.0)
+    };
+    let mut short = match (found("Code"), found("Message")) {
+        (None, None) => text.to_owned(),
+        (code, message) => {
+            let parts: Vec<&str> = code.into_iter().chain(message).collect();
+            before.to_owned() + &parts.join(": ")
+        }
+    };
+    if let Some((at, _)) = short.char_indices().nth(TEXT_CHARS_MAX) {
+        short.truncate(at);
+        short += "...";
+    }
+    short.replace(['\r', '\n'], " ")
+}
+
+/// A store's own words are no longer than this.
+const TEXT_CHARS_MAX: usize = 500;
+
+impl Error {
+    pub(crate) fn damaged(object: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Damaged { object: object.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn missing(object: impl Into<String>) -> Self {
+        Self::Missing { object: object.into(), because: String::new() }
+    }
+}
+
+impl Error {
+    pub(crate) fn store(
+        operation: &'static str,
+        object: &str,
+        source: object_store::Error,
+    ) -> Self {
+        Self::Store { operation, object: object.into(), source: Box::new(source) }
+    }
+
+    /// Whether the same request would fail in the same way.
+    pub(crate) fn is_lasting(&self) -> bool {
+        use object_store::Error as E;
+        // The client library has no kind of its own for these.
+        const LASTING: [&str; 6] = [
+            "NoSuchBucket",
+            "InvalidAccessKeyId",
+            "SignatureDoesNotMatch",
+            "AccessDenied",
+            "ExpiredToken",
+            "InvalidToken",
+        ];
+        match self {
+            Self::Timeout { .. } => false,
+            Self::Store { source, .. } if matches!(**source, E::Generic { .. }) => {
+                let text = source.to_string();
+                LASTING.iter().any(|code| text.contains(code))
+            }
+            Self::Store { source, .. } => matches!(
+                **source,
+                E::NotFound { .. }
+                    | E::PermissionDenied { .. }
+                    | E::Unauthenticated { .. }
+                    | E::InvalidPath { .. }
+                    | E::NotSupported { .. }
+                    | E::NotImplemented { .. }
+            ),
+            _ => true,
+        }
+    }
+
+    /// Whether the store says that the object is there, or that another put is on its way.
+    pub(crate) fn is_conflict(&self) -> bool {
+        use object_store::Error as E;
+        matches!(self, Self::Store { source, .. }
+            if matches!(**source, E::AlreadyExists { .. } | E::Precondition { .. }))
+    }
+
+    /// Whether the store does not let this process do it.
+    pub(crate) fn is_refusal(&self) -> bool {
+        use object_store::Error as E;
+        matches!(self, Self::Store { source, .. }
+            if matches!(**source, E::PermissionDenied { .. } | E::Unauthenticated { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_says_is_told_in_one_line() {
+        let head = "status code: 403 Forbidden: ";
+        let xml = "<?xml version=\"1.0\"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>Check your key.</Message>\
+                   <CanonicalRequestBytes>39 31</CanonicalRequestBytes></Error>";
+        for (text, expected) in [
+            (format!("{head}{xml}"), format!("{head}SignatureDoesNotMatch: Check your key.")),
+            (format!("{head}<Error><Code>SlowDown</Code></Error>"), format!("{head}SlowDown")),
+            ("two\nlines".to_owned(), "two lines".to_owned()),
+            ("cut off <Err".to_owned(), "cut off <Err".to_owned()),
+            ("é".repeat(501), "é".repeat(500) + "..."),
+        ] {
+            assert_eq!(shorten(&text), expected);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! A process that reads along, and takes over when the owner has gone.
+//!
+//! Invariants:
+//! - What a follower has returned is everything up to [`Follower::end`], once, in order.
+//! - Its CLAIM lies right behind what it has returned: if the log went on meanwhile, there is no CLAIM.
+//! - The lease of the owner is counted from the receipt of the response that first showed the newest record. The owner
+//!   counts from before its first attempt, which was earlier.
+//!
+//! A missing next record is the end, or was pruned. Which it is, the floor says; to read it takes a list, so it is read
+//! from time to time only, and always before and after a CLAIM. Between these a follower that was passed by is wrong
+//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: whoever put it
+//! finds the floor above it, and writes nothing behind it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use crate::append::{Outcome, Trouble};
+use crate::body::{ClaimInfo, split_batches};
+use crate::chain::Chain;
+use crate::error::{Error, Result};
+use crate::group::{End, Group, describe, read_floor};
+use crate::owner::{Claim, Claimed, Owner, Right, free_at, lease_over_at, owned};
+use crate::payload::load_payload;
+use crate::pin::{Pin, remove_pins};
+use crate::record::{Hash, Kind, Record, log_name};
+use crate::restore::Restore;
+#[cfg(test)]
+use crate::rules::Rule;
+use crate::store::Store;
+
+/// What a follower has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Followed {
+    /// The batches of one record.
+    Batches {
+        /// The record's number.
+        number: u64,
+        /// Its wall clock, in milliseconds since 1970.
+        wall: u64,
+        /// The batches, as they were given to [`Owner::append`].
+        batches: Vec<Bytes>,
+    },
+    /// Another process owns the log from here on.
+    Claimed(ClaimInfo),
+    /// The owner has gone in good order.
+    Released,
+    /// The owner is alive: a record that changes no data.
+    Alive,
+    /// Nothing new for as long as was waited.
+    Quiet,
+}
+
+/// A reader of a log that goes on behind its end.
+pub struct Follower {
+    group: Group,
+    chain: Chain,
+    /// Keep what a restore has not read yet.
+    pins: Vec<(Store, Pin)>,
+    /// Objects after the end that were read ahead, and when they were received.
+    ahead: VecDeque<(Bytes, Duration)>,
+    /// How many objects are asked for next.
+    ask: usize,
+    /// When the response arrived that first showed the newest record.
+    seen_at: Duration,
+    /// When the floor was last read behind a record that was missing.
+    floor_at: Option<Duration>,
+    trouble: Option<Trouble>,
+}
+
+impl Follower {
+    /// Goes on behind a restore that has returned everything. Its pins are let go once the end is reached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the restore is not complete; [`Error::Overtaken`] if pruning has passed by, which a pin
+    /// prevents; else the store's.
+    pub async fn after(restore: Restore) -> Result<Self> {
+        let end = restore.into_end()?;
+        let mut follower = Self::at(&end.store, end.position, end.hash).await?;
+        follower.pins = end.pins;
+        Ok(follower)
+    }
+
+    /// Goes on behind the record `number`, whose object has this hash: for a process that has the data up to there.
+    /// Number 0 is the beginning of a log that is empty or has all of its records.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overtaken`] if the record was pruned, [`Error::History`] if the log has another or none under this
+    /// number; else the store's.
+    pub async fn at(store: &Store, number: u64, hash: Hash) -> Result<Self> {
+        let floor = read_floor(store).await?;
+        let end = match describe(store, number, floor).await {
+            Ok(Some(end)) => end,
+            Ok(None) => {
+                return Err(Error::Overtaken { position: number, floor: read_floor(store).await? });
+            }
+            Err(Error::Missing { .. }) if floor > number => {
+                return Err(Error::Overtaken { position: number, floor });
+            }
+            Err(Error::Missing { .. }) => {
+                return Err(Error::History(format!("the log does not reach {number}")));
+            }
+            Err(error) => return Err(error),
+        };
+        if number > 0 && end.hash != hash {
+            return Err(Error::History(format!("the log has another record {number}")));
+        }
+        Ok(Self::behind(Group { store: store.clone(), end }))
+    }
+
+    /// Goes on behind the end of a group, which was seen before now.
+    pub(crate) fn behind(group: Group) -> Self {
+        let Group { store, end } = &group;
+        let hash = if end.number == 0 { [0; 32] } else { end.hash };
+        let (chain, seen_at) =
+            (Chain::after(end.cluster, end.number, Some(hash)), store.env.boottime());
+        let (ahead, ask, floor_at, trouble) = (VecDeque::new(), 1, None, None);
+        Self { group, chain, pins: Vec::new(), ahead, ask, seen_at, floor_at, trouble }
+    }
+
+    /// Waits for the next record, for at most so long. Failures that may pass are waited out as well, and are in
+    /// [`Follower::trouble`]. This may be dropped at any time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overtaken`], [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`], and failures of the store that do not
+    /// pass by themselves. After those of the store this may be called again.
+    pub async fn next(&mut self, at_most: Duration) -> Result<Followed> {
+        let start = Instant::now();
+        loop {
+            let asked = if self.ahead.is_empty() { self.ask().await } else { Ok(()) };
+            self.note(asked)?;
+            if let Some(followed) = self.follow_one().await? {
+                return Ok(followed);
+            }
+            let checked = self.check_floor().await;
+            self.note(checked)?;
+            let left = at_most.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(Followed::Quiet);
+            }
+            sleep(left.min(self.group.store.tuning.poll)).await;
+        }
+    }
+
+    /// Asks for the next records: for more of them as long as they are there.
+    async fn ask(&mut self) -> Result<()> {
+        let store = &self.group.store;
+        let from = self.group.end.number + 1;
+        let names: Vec<_> = (from..from + self.ask as u64).map(log_name).collect();
+        let objects = join_all(names.iter().map(|name| store.get_once(name))).await;
+        let seen_at = store.env.boottime();
+        let mut failure = None;
+        for object in objects {
+            match object {
+                Ok(Some(object)) => self.ahead.push_back((object, seen_at)),
+                Ok(None) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let all = self.ahead.len() == self.ask;
+        self.ask = if all { (self.ask * 2).min(store.tuning.read_ahead) } else { 1 };
+        match failure {
+            Some(error) if self.ahead.is_empty() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes whether the store answers. Failures that may pass are no error.
+    fn note(&mut self, outcome: Result<()>) -> Result<()> {
+        match outcome {
+            Ok(()) => self.trouble = None,
+            Err(error) if error.is_lasting() => return Err(error),
+            Err(error) => {
+                let now = self.group.store.env.boottime();
+                let (since, attempts) =
+                    self.trouble.as_ref().map_or((now, 0), |t| (t.since, t.attempts));
+                let error = error.to_string();
+                self.trouble = Some(Trouble { since, attempts: attempts + 1, error });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next record that was read ahead.
+    async fn follow_one(&mut self) -> Result<Option<Followed>> {
+        let Some((object, seen_at)) = self.ahead.front().cloned() else { return Ok(None) };
+        match self.follow(&object).await {
+            Ok(followed) => {
+                self.ahead.pop_front();
+                self.seen_at = seen_at;
+                #[cfg(test)]
+                if !self.group.store.keeps(Rule::FromReceipt) {
+                    self.seen_at = self.written_at();
+                }
+                Ok(Some(followed))
+            }
+            // In a gap that pruning leaves, nothing fits together.
+            Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) => {
+                self.ahead.clear();
+                self.refuse_if_overtaken().await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When the newest record was written, if the clocks of all machines were right.
+    #[cfg(test)]
+    fn written_at(&self) -> Duration {
+        let env = &self.group.store.env;
+        let age = env.wall().saturating_sub(self.group.end.wall);
+        env.boottime().saturating_sub(Duration::from_millis(age))
+    }
+
+    async fn follow(&mut self, object: &Bytes) -> Result<Followed> {
+        let end = &self.group.end;
+        let number = end.number + 1;
+        let known_cluster = (end.number > 0).then_some(end.cluster);
+        let record = Record::decode(object, number, known_cluster)?;
+        let payload = load_payload(&self.group.store, &record).await?;
+        let header = &record.header;
+        if end.number == 0 {
+            self.chain.cluster = header.cluster;
+        }
+        let batches = match header.kind {
+            Kind::Batch => split_batches(number, &payload)?,
+            _ => Vec::new(),
+        };
+        // From here to the end nothing waits: a drop leaves the record followed, or not.
+        self.chain.follow(&record, &payload)?;
+        self.group.end.take(&record, &payload)?;
+        Ok(match (header.kind, &self.group.end.claim) {
+            (Kind::Batch, _) => Followed::Batches { number, wall: header.wall, batches },
+            (Kind::Release, _) => Followed::Released,
+            (Kind::Claim, Some(claim)) => {
+                // It may lie in a gap.
+                self.floor_at = None;
+                Followed::Claimed(claim.clone())
+            }
+            _ => Followed::Alive,
+        })
+    }
+
+    /// Nothing is there: from time to time, looks whether pruning has passed by.
+    async fn check_floor(&mut self) -> Result<()> {
+        let store = &self.group.store;
+        let now = store.env.boottime();
+        if self.floor_at.is_some_and(|at| now.saturating_sub(at) < store.tuning.floor_poll) {
+            return Ok(());
+        }
+        self.refuse_if_overtaken().await?;
+        self.floor_at = Some(now);
+        // At the end nothing is needed any more that a restore pinned.
+        remove_pins(&mut self.pins).await
+    }
+
+    /// Whether the next record was pruned. It may also have come, and the floor after it, since it was asked for.
+    async fn refuse_if_overtaken(&mut self) -> Result<()> {
+        let position = self.group.end.number;
+        let store = &self.group.store;
+        let floor = read_floor(store).await?;
+        if floor > position + 1 && !store.exists(&log_name(position + 1)).await? {
+            return Err(Error::Overtaken { position, floor });
+        }
+        self.group.end.floor = floor;
+        Ok(())
+    }
+
+    /// The last record that was returned, and what is in force there: the owner is in its claim.
+    pub fn end(&self) -> &End {
+        &self.group.end
+    }
+
+    /// The store that is followed.
+    pub fn store(&self) -> &Store {
+        &self.group.store
+    }
+
+    /// Why nothing can be read, if so.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// When the owner's lease is over, by [`crate::Env::boottime`], if no further record is seen. `None`: there is no
+    /// owner, or nobody takes over from this one by itself.
+    pub fn lease_over_at(&self) -> Option<Duration> {
+        let end = &self.group.end;
+        let claim = end.claim.as_ref().filter(|_| !end.released)?;
+        lease_over_at(&self.group.store, claim, self.seen_at)
+    }
+
+    /// From when on a process with this address may take over, by [`crate::Env::boottime`]: at once if the log is empty or
+    /// was released, a margin later if it was handed to another, else when the lease is over. `None`: not by itself.
+    pub fn free_at(&self, address: &str) -> Option<Duration> {
+        free_at(&self.group.store, &self.group.end, self.seen_at, address)
+    }
+
+    /// Claims the log right behind what was returned, and so must have been applied. It is repeated while the store
+    /// fails. If it is dropped, the CLAIM may be there all the same, and then its lease has to pass like any other's.
+    ///
+    /// [`Right::Force`] does not wait for [`Follower::free_at`]; all other rights do.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Owned`] if it is too early, or if the log went on: then call [`Follower::next`] first, which still has all
+    /// of it. [`Error::Overtaken`] if pruning has passed by. Else the store's.
+    pub async fn take_over(&mut self, claim: Claim) -> Result<Owner> {
+        let end = &self.group.end;
+        let last = end.claim.as_ref().map_or([0; 16], |claim| claim.node);
+        let now = self.group.store.env.boottime();
+        let is_free = self.free_at(&claim.address).is_some_and(|free_at| free_at <= now);
+        if !self.ahead.is_empty() || !(is_free || claim.right == Right::Force) {
+            return Err(owned(end, last));
+        }
+        self.refuse_if_overtaken().await?;
+        if self.group.end.floor > self.group.end.number + 1 {
+            return Err(owned(&self.group.end, last));
+        }
+        #[cfg(test)]
+        if !self.group.store.keeps(Rule::FollowFirst) && self.group.end.number > 0 {
+            self.group.catch_up().await?;
+        }
+        match Owner::put_claim(&self.group, &claim).await? {
+            Claimed::Owner(owner) => Ok(*owner),
+            Claimed::Beaten { node } => Err(owned(&self.group.end, node)),
+            Claimed::InGap => {
+                let (position, floor) =
+                    (self.group.end.number, read_floor(&self.group.store).await?);
+                Err(Error::Overtaken { position, floor })
+            }
+        }
+    }
+}
+
+impl Owner {
+    /// As [`Owner::release`], for a hand-over: `successor`, the address of another process' [`Claim`], comes first, and
+    /// others wait for a margin. This process goes on as a follower.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Deposed`] if another has claimed already; else as for [`Owner::append`].
+    pub async fn hand_over(mut self, successor: Option<&str>) -> Result<Follower> {
+        match self.put_release(successor).await? {
+            Outcome::Committed(_) => Ok(Follower::behind(self.into_group())),
+            Outcome::Deposed { object, node } => Err(Error::Deposed { object, node }),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Where a log is: `s3://name/prefix`, `gs://name/prefix`, `az://container/prefix` or `file:///directory`.
+//!
+//! Credentials, region and endpoint come from the environment, as for the store's own tools. The requests of the
+//! client library are not repeated by it: an unknown outcome must be seen here.
+
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use url::{Host, Url};
+
+use crate::aws_files;
+use crate::error::{Error, Result};
+
+/// A parsed location: a store, and the prefix of a log group in it.
+#[derive(Debug, Clone)]
+pub struct Location {
+    url: String,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) prefix: Path,
+}
+
+impl Location {
+    /// Parses a location and makes the client for it. No request is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Location`], with what to change: an unknown scheme, no name, an endpoint that is plain HTTP on another
+    /// machine, a file where a directory should be.
+    pub fn parse(url: &str) -> Result<Self> {
+        let wrong = |reason: String| Error::Location { url: url.into(), reason };
+        let parsed = Url::parse(url).map_err(|error| {
+            wrong(format!("{error}; expected s3://name/prefix, gs://, az:// or file:///directory"))
+        })?;
+        if parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty()
+        {
+            return Err(wrong("options and credentials come from the environment".into()));
+        }
+        if parsed.scheme() == "file" {
+            let (store, prefix) = directory(&parsed).map_err(wrong)?;
+            return Ok(Self { url: url.into(), store, prefix });
+        }
+        let name = parsed.host_str().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| wrong("the name of the bucket is missing".into()))?;
+        let prefix = Path::from_url_path(parsed.path())
+            .map_err(|error| wrong(format!("the prefix: {error}")))?;
+        install_tls();
+        let store = match parsed.scheme() {
+            "s3" => s3(name),
+            "gs" => gs(name),
+            "az" => az(name),
+            other => Err(format!("{other}:// is not known; use s3://, gs://, az:// or file://")),
+        };
+        Ok(Self { url: url.into(), store: store.map_err(wrong)?, prefix })
+    }
+
+    /// The location as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// reqwest is built without a library for TLS of its own, and takes the one of the process.
+fn install_tls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // An error says that the process has one already, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+fn s3(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(name);
+    for (setting, value) in aws_files::read(|name| std::env::var(name).ok())? {
+        let key = setting.parse().map_err(|error| format!("{setting}: {error}"))?;
+        builder = builder.with_config(key, value);
+    }
+    let endpoint = builder
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+    let options = client(endpoint.as_deref(), "AWS_ENDPOINT_URL")?;
+    built(builder.with_client_options(options).with_retry(no_retries()).build())
+}
+
+fn gs(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+    let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name);
+    let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+    let options = client(endpoint.as_deref(), "GOOGLE_BASE_URL")?;
+    built(builder.with_client_options(options).with_retry(no_retries()).build())
+}
+
+fn az(name: &str) -> Result<Arc<dyn ObjectStore>, String> {
+    let builder = MicrosoftAzureBuilder::from_env().with_container_name(name);
+    let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+    let options = client(endpoint.as_deref(), "AZURE_ENDPOINT")?;
+    built(builder.with_client_options(options).with_retry(no_retries()).build())
+}
+
+fn built<S: ObjectStore, E: ToString>(store: Result<S, E>) -> Result<Arc<dyn ObjectStore>, String> {
+    match store {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A directory, with files and directories synced. Not for NFS, where a link may report a failure and be there. It is
+/// made with the first object, so that a wrong name in a tool leaves nothing behind.
+fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path), String> {
+    let path: PathBuf = url
+        .to_file_path()
+        .map_err(|()| "expected file:///directory with a full path".to_owned())?;
+    if path.exists() && !path.is_dir() {
+        return Err(format!("{} is not a directory", path.display()));
+    }
+    let prefix = Path::from_absolute_path(&path).map_err(|error| error.to_string())?;
+    Ok((Arc::new(LocalFileSystem::new().with_fsync(true)), prefix))
+}
+
+/// Options of the HTTP client: TLS, but for endpoints on this machine.
+fn client(endpoint: Option<&str>, variable: &str) -> Result<ClientOptions, String> {
+    let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    if let Some(endpoint) = endpoint.filter(|_| is_plain)
+        && !is_loopback(endpoint)
+    {
+        return Err(format!(
+            "{variable} is {endpoint}: without TLS, anyone on the way can read and change the data. \
+             Plain HTTP is allowed for 127.0.0.1, ::1 and localhost only"
+        ));
+    }
+    Ok(ClientOptions::new()
+        .with_allow_http(is_plain)
+        .with_connect_timeout(Duration::from_secs(5))
+        .with_timeout(Duration::from_secs(30)))
+}
+
+fn is_loopback(endpoint: &str) -> bool {
+    match Url::parse(endpoint).ok().and_then(|url| url.host().map(|host| host.to_owned())) {
+        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn no_retries() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_harness::TempDir;
+
+    use super::*;
+    use crate::{Group, Store};
+
+    #[test]
+    fn plain_http_is_for_this_machine_alone() {
+        for (endpoint, allowed) in [
+            (None, true),
+            (Some("https://s3.example.com"), true),
+            (Some("http://127.0.0.1:9000"), true),
+            (Some("http://[::1]:9000"), true),
+            (Some("http://localhost:9000"), true),
+            (Some("http://localhost.example.com"), false),
+            (Some("http://127.0.0.1@example.com"), false),
+            (Some("http://10.0.0.1:9000"), false),
+        ] {
+            assert_eq!(client(endpoint, "X").is_ok(), allowed, "{endpoint:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_location_is_said() {
+        for (url, part) in [
+            ("name/prefix", "expected s3://"),
+            ("ftp://name/prefix", "ftp:// is not known"),
+            ("s3:///prefix", "name of the bucket is missing"),
+            ("s3://key@name/prefix", "come from the environment"),
+            ("s3://name/prefix?region=x", "come from the environment"),
+            ("file://relative/path", "full path"),
+        ] {
+            let error = Location::parse(url).expect_err(url).to_string();
+            assert!(error.contains(part) && error.contains(url), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_made_with_its_first_object() {
+        let dir = TempDir::new();
+        let root = dir.path().join("a b%20c/ü");
+        let url = Url::from_file_path(&root).expect("a path").to_string();
+        for url in [url.clone(), url.replacen("file:", "FILE:", 1)] {
+            let location = Location::parse(&url).expect("a location");
+            let store = Store::new(&location);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let end = Group::open(&store).await.expect("an empty log").end().clone();
+                assert!(end.number == 0 && !root.exists(), "{end:?}");
+                for number in [7, 3] {
+                    let name = format!("floor/{number:020}");
+                    store.ensure(&name, Default::default()).await.expect("an object");
+                }
+                let listed = store.list("floor", Some("00000000000000000005")).await;
+                assert_eq!(listed.expect("a list").len(), 1);
+            });
+            assert!(root.join("floor/00000000000000000007").exists());
+            std::fs::remove_dir_all(&root).expect("removed");
+        }
+        std::fs::write(dir.path().join("file"), "").expect("a file");
+        let url = Url::from_file_path(dir.path().join("file")).expect("a path");
+        let error = Location::parse(url.as_str()).expect_err("a file").to_string();
+        assert!(error.contains("is not a directory"), "{error}");
+    }
+
+    #[test]
+    fn the_prefix_is_what_follows_the_name() {
+        let location = Location::parse("s3://name/some/prefix/").expect("a location");
+        assert_eq!(location.prefix.as_ref(), "some/prefix");
+    }
+}

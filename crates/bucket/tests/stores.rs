@@ -1,0 +1,288 @@
+//! A log from its first record to a restore, in a directory and, by `scripts/bucket`, in a real server of S3; and every
+//! kind of damage to its objects.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tierce_bucket::{
+    Claim, Error, Group, Item, Location, Moment, Outcome, Owner, Restore, Retention, Right, Store,
+    branch, list, probe, verify,
+};
+use tierce_harness::TempDir;
+
+/// More than one piece, and no two bytes alike for long.
+fn large() -> Vec<u8> {
+    (0..9_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn claim(node: u8, right: Right) -> Claim {
+    Claim {
+        node: [node; 16],
+        address: format!("node {node}"),
+        takeover: false,
+        lease: Duration::from_millis(20),
+        margin: Duration::from_millis(5),
+        right,
+    }
+}
+
+fn open(url: &str) -> Store {
+    Store::new(&Location::parse(url).expect(url))
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+type Contents = (u64, Vec<u8>, Vec<Vec<u8>>);
+
+/// The position of the snapshot, its bytes, and all batches after it.
+async fn contents(restore: &mut Restore) -> tierce_bucket::Result<Contents> {
+    let (mut at, mut snapshot, mut all) = (0, Vec::new(), Vec::new());
+    while let Some(item) = restore.next().await? {
+        match item {
+            Item::Snapshot { position, .. } => at = position,
+            Item::Part(part) => snapshot.extend_from_slice(&part),
+            Item::Batches { batches, .. } => all.extend(batches.iter().map(|b| b.to_vec())),
+        }
+    }
+    Ok((at, snapshot, all))
+}
+
+async fn restored(store: &Store, moment: Moment) -> Contents {
+    let group = Group::open(store).await.expect("the group");
+    let mut restore = Restore::at(&group, moment).await.expect("a restore");
+    let contents = contents(&mut restore).await.expect("all of it");
+    restore.finish().await.expect("the pin");
+    contents
+}
+
+/// Everything that one owner does, and what a second finds.
+async fn whole_life(url: &str) -> tierce_bucket::Result<()> {
+    let store = open(url);
+    probe(&store).await?;
+    let large = large();
+    let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await?;
+    assert_eq!(owner.append(&[b"a", b""]).await?, Outcome::Committed(2));
+    assert_eq!(owner.append(&[&large]).await?, Outcome::Committed(3));
+    let mut upload = owner.begin_snapshot(3).await?;
+    assert_eq!(owner.append(&[b"b"]).await?, Outcome::Committed(4));
+    upload.write(&large).await?;
+    upload.write(b"a").await?;
+    let uploaded = upload.finish(b"description").await?;
+    assert_eq!(owner.snapshot(uploaded).await?, Outcome::Committed(5));
+    assert_eq!(owner.append(&[b"c"]).await?, Outcome::Committed(6));
+
+    let ab = [b"a".to_vec(), Vec::new(), large.clone(), b"b".to_vec()];
+    assert_eq!(restored(&store, Moment::Position(4)).await, (0, Vec::new(), ab.to_vec()));
+    let (at, snapshot, later) = restored(&store, Moment::Newest).await;
+    assert!(at == 3 && snapshot.len() == large.len() + 1 && snapshot.starts_with(&large));
+    assert_eq!(later, [b"b", b"c"]);
+
+    let refused = Owner::claim(&store, claim(2, Right::Orderly)).await.err().expect("refused");
+    assert!(refused.to_string().contains("--bucket-claim force"), "{refused}");
+    let mut second = Owner::claim(&store, claim(2, Right::Force)).await?;
+    assert_eq!(second.before().number, 6);
+    let deposed = owner.append(&[b"lost"]).await?;
+    assert!(matches!(deposed, Outcome::Deposed { node, .. } if node == [2; 16]), "{deposed:?}");
+    assert!(matches!(owner.append(&[b"lost"]).await, Err(Error::Deposed { .. })));
+
+    let child = open(&format!("{url}-child"));
+    let parent = Group::open(&store).await?;
+    branch(&parent, Moment::Position(6), &child).await?;
+    assert!(Owner::claim(&child, claim(3, Right::Orderly)).await?.append(&[b"d"]).await.is_ok());
+    let (at, _, later) = restored(&child, Moment::Newest).await;
+    assert!(at == 3 && later == [b"b", b"c", b"d"], "{at} {later:?}");
+
+    let deletion = second.prune(Retention { keep: Duration::ZERO }).await?.expect("a snapshot");
+    assert_eq!((deletion.floor, deletion.below), (4, 4));
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    // Records 2 and 3 with the pieces of 3; the CLAIM stays.
+    assert_eq!(second.delete(&deletion).await?, 2 + 3);
+    let lost = Restore::at(&Group::open(&store).await?, Moment::Position(2)).await.err();
+    assert!(matches!(lost, Some(Error::History(_))), "{lost:?}");
+    assert_eq!(restored(&store, Moment::Newest).await.2, [b"b", b"c"]);
+    second.release().await?;
+
+    let group = Group::open(&store).await?;
+    let verified = verify(&group, |_| {}).await?;
+    assert_eq!((verified.records, verified.snapshots), (5, 1));
+    let history = list(&group).await?;
+    let claims: Vec<_> = history.claims.iter().map(|claim| claim.number).collect();
+    assert_eq!(
+        (claims.as_slice(), history.snapshots.len(), history.pins.len()),
+        (&[7, 1][..], 1, 1)
+    );
+    Owner::claim(&store, claim(3, Right::Orderly)).await.map(drop)
+}
+
+#[test]
+fn a_whole_life_in_a_directory() {
+    let dir = TempDir::new();
+    run(whole_life(&format!("file://{}/log", dir.path().display()))).expect("a life");
+}
+
+#[test]
+#[ignore = "needs a server of S3: scripts/bucket"]
+fn a_whole_life_in_a_real_store() {
+    let url = std::env::var("TIERCE_TEST_BUCKET").expect("TIERCE_TEST_BUCKET");
+    run(whole_life(&url)).expect("a life");
+}
+
+#[test]
+#[ignore = "needs a server of S3: scripts/bucket"]
+fn a_bucket_that_is_not_there_is_an_error() {
+    let url = std::env::var("TIERCE_TEST_BUCKET").expect("TIERCE_TEST_BUCKET");
+    let store = open(&url.replacen("s3://", "s3://no-", 1));
+    let probed = run(probe(&store)).expect_err("no bucket").to_string();
+    assert!(probed.contains("NoSuchBucket"), "{probed}");
+    assert!(run(Group::open(&store)).is_err(), "an absent bucket is no empty log");
+}
+
+/// A small log in a directory: a CLAIM, two batches, a snapshot, a batch.
+fn small_log(dir: &Path, name: &str) -> PathBuf {
+    let root = dir.join(name);
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("claim");
+        owner.append(&[b"first"]).await.expect("append");
+        owner.append(&[&[7; 300]]).await.expect("append");
+        let mut upload = owner.begin_snapshot(2).await.expect("upload");
+        upload.write(b"the state after the first").await.expect("write");
+        let uploaded = upload.finish(b"").await.expect("finish");
+        owner.snapshot(uploaded).await.expect("snapshot");
+        owner.append(&[b"last"]).await.expect("append");
+    });
+    root
+}
+
+fn files(root: &Path, folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Opens, restores and verifies: the first error, or what was restored.
+fn read_all(root: &Path) -> Result<Contents, Error> {
+    run(async {
+        let store = open(&format!("file://{}", root.display()));
+        let group = Group::open(&store).await?;
+        let mut restore = Restore::newest(&group).await?;
+        let contents = contents(&mut restore).await?;
+        restore.finish().await?;
+        verify(&group, |_| {}).await?;
+        Ok(contents)
+    })
+}
+
+#[test]
+fn a_changed_byte_anywhere_is_found_and_named() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    assert_eq!(read_all(&root).expect("undamaged").0, 2);
+    for file in files(&root, "log").into_iter().chain(files(&root, "snapshot")) {
+        let good = fs::read(&file).expect("an object");
+        let name = file.strip_prefix(&root).expect("below").display().to_string();
+        for at in (0..good.len()).step_by(3) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            fs::write(&file, &bad).expect("damage");
+            let error = read_all(&root).expect_err(&name).to_string();
+            assert!(error.contains(&name), "{name} at {at}: {error}");
+        }
+        for len in [0, 1, good.len() / 2, good.len() - 1] {
+            fs::write(&file, &good[..len]).expect("damage");
+            let error = read_all(&root).expect_err(&name).to_string();
+            assert!(error.contains(&name), "{name} cut to {len}: {error}");
+        }
+        fs::write(&file, &good).expect("repair");
+    }
+    assert_eq!(read_all(&root).expect("repaired").2.len(), 2);
+}
+
+#[test]
+fn objects_that_are_missing_or_elsewhere_are_found() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    let other = small_log(dir.path(), "other");
+    let log = files(&root, "log");
+    let theirs = files(&other, "log");
+    let good: Vec<Vec<u8>> = log.iter().map(|file| fs::read(file).expect("an object")).collect();
+    for (at, file) in log.iter().enumerate() {
+        let name = file.strip_prefix(&root).expect("below").display().to_string();
+        // Of another log, and of another place in the same one.
+        for wrong in
+            [fs::read(&theirs[at]).expect("an object"), good[(at + 1) % good.len()].clone()]
+        {
+            fs::write(file, wrong).expect("damage");
+            let error = read_all(&root).expect_err(&name).to_string();
+            // At the end, the objects that it refers to are the first that do not fit to it.
+            let is_end = at + 1 == log.len();
+            assert!(
+                error.contains(&name) || is_end && error.contains("another log"),
+                "{name}: {error}"
+            );
+        }
+        fs::write(file, &good[at]).expect("repair");
+    }
+    for file in files(&root, "snapshot").into_iter().chain(log[2..log.len() - 1].to_vec()) {
+        let bytes = fs::read(&file).expect("an object");
+        let name = file.strip_prefix(&root).expect("below").display().to_string();
+        fs::remove_file(&file).expect("damage");
+        let error = read_all(&root).expect_err(&name).to_string();
+        assert!(error.contains(&name) && error.contains("missing"), "{error}");
+        fs::write(&file, bytes).expect("repair");
+    }
+    read_all(&root).expect("repaired");
+}
+
+#[test]
+fn a_newer_version_is_refused_and_nothing_is_written() {
+    let dir = TempDir::new();
+    let root = small_log(dir.path(), "log");
+    let last = files(&root, "log").pop().expect("a log");
+    let mut bytes = fs::read(&last).expect("an object");
+    bytes[8] = 2;
+    fs::write(&last, bytes).expect("a newer one");
+    let before = files(&root, "").len();
+    let error = run(async {
+        let store = open(&format!("file://{}", root.display()));
+        Owner::claim(&store, claim(1, Right::Force)).await.err().expect("refused")
+    });
+    assert!(error.to_string().contains("Use a newer Tierce"), "{error}");
+    assert_eq!(files(&root, "").len(), before);
+}
+
+#[test]
+fn a_piece_that_the_store_does_not_take_is_trouble_like_any_append() {
+    let dir = TempDir::new();
+    run(async {
+        let store = open(&format!("file://{}", dir.path().display()));
+        let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("claimed");
+        let progress = Arc::clone(owner.progress());
+        dir.write("blob", "no directory");
+        let payload = large();
+        let batches = [payload.as_slice()];
+        let mut append = pin!(owner.append(&batches));
+        while progress.trouble().is_none() {
+            let poll = tokio::time::timeout(Duration::from_millis(10), append.as_mut()).await;
+            assert!(poll.is_err(), "it cannot end: {poll:?}");
+        }
+        let error = progress.trouble().expect("seen above").error;
+        assert!(error.contains("blob/"), "{error}");
+        fs::remove_file(dir.path().join("blob")).expect("removed");
+        assert_eq!(append.await.expect("appended"), Outcome::Committed(2));
+        assert_eq!(progress.trouble(), None);
+    });
+}
