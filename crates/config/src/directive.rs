@@ -48,6 +48,8 @@ pub enum Mutability {
     IfUnprotected,
     /// Only before the start.
     BeforeStart,
+    /// Only before the start, and for that start: CONFIG REWRITE leaves it at its default.
+    ForOneStart,
 }
 
 /// Whether patterns of CONFIG GET and the documentation find the directive.
@@ -123,6 +125,8 @@ pub enum Group {
     Observability,
     /// Copies on other machines.
     Replication,
+    /// The log in object storage.
+    Bucket,
     /// Many machines.
     Cluster,
     /// Encrypted connections.
@@ -133,7 +137,7 @@ pub enum Group {
 
 impl Group {
     /// All groups, in reading order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Network,
         Self::Memcached,
         Self::PedroKv,
@@ -146,6 +150,7 @@ impl Group {
         Self::Data,
         Self::Observability,
         Self::Replication,
+        Self::Bucket,
         Self::Cluster,
         Self::Tls,
         Self::Inert,
@@ -166,6 +171,7 @@ impl Group {
             Self::Data => "Data types",
             Self::Observability => "Observability",
             Self::Replication => "Replication",
+            Self::Bucket => "Bucket",
             Self::Cluster => "Cluster",
             Self::Tls => "TLS",
             Self::Inert => "Without effect",
@@ -238,6 +244,11 @@ impl Directive {
 
     pub(super) const fn before_start(mut self) -> Self {
         self.mutability = Mutability::BeforeStart;
+        self
+    }
+
+    pub(super) const fn for_one_start(mut self) -> Self {
+        self.mutability = Mutability::ForOneStart;
         self
     }
 

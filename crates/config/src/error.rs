@@ -56,7 +56,7 @@ pub enum ConfigError {
         line: usize,
     },
     /// A value is refused.
-    #[error("{assignment}: {reason}")]
+    #[error("{assignment}: {reason}{}", help_hint(assignment))]
     Invalid {
         /// What was said.
         assignment: Assignment,
@@ -152,6 +152,17 @@ fn lines(objections: &[(Assignment, &str)]) -> String {
     let lines: Vec<_> =
         objections.iter().map(|(said, why)| format!("{said}: refused, {why}")).collect();
     lines.join("\n")
+}
+
+/// Where the values of an option are explained.
+fn help_hint(assignment: &Assignment) -> String {
+    let is_directive = FILE_LINES.iter().all(|line| line.name.as_bytes() != &*assignment.name);
+    match assignment.origin {
+        Origin::Argument if is_directive => {
+            format!("; see tierce --help {}", String::from_utf8_lossy(&assignment.name))
+        }
+        _ => String::new(),
+    }
 }
 
 /// `; did you mean …?` with the directive most like `name`, written as its origin writes names.

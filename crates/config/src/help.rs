@@ -8,50 +8,18 @@ use super::table::DirectiveId;
 /// A terminal of ordinary width shows all lines whole.
 const WIDTH: usize = 80;
 
-/// The directives that the overview explains: those that people set first.
-const MOST_USED: [DirectiveId; 15] = [
-    DirectiveId::of("bind"),
-    DirectiveId::of("port"),
-    DirectiveId::of("unixsocket"),
-    DirectiveId::of("requirepass"),
-    DirectiveId::of("maxclients"),
-    DirectiveId::of("timeout"),
-    DirectiveId::of("threads"),
-    DirectiveId::of("databases"),
-    DirectiveId::of("dir"),
-    DirectiveId::of("appendonly"),
-    DirectiveId::of("save"),
-    DirectiveId::of("maxmemory"),
-    DirectiveId::of("maxmemory-policy"),
-    DirectiveId::of("loglevel"),
-    DirectiveId::of("logfile"),
-];
-
 const USAGE: &str = "\
-Usage:
-  tierce [FILE | -] [--DIRECTIVE VALUE...]...   start the server
-  tierce TOOL [OPTION...]                       run a tool; more with --help
-
-Examples:
-  tierce                                 port 6379 of this machine, all defaults
-  tierce /etc/redis/redis.conf           with a configuration of Redis
-  tierce my.conf --port 7000             with a file, and an option on top of it
-  tierce --bind 0.0.0.0 --requirepass 'a long one'
-  TIERCE_PORT=7000 tierce                directives in the environment
-  echo 'maxclients 50' | tierce -        directives from standard input
+Usage:    tierce [FILE | -] [--DIRECTIVE VALUE...]...    start the server
+          tierce TOOL [OPTION...]                        run a tool
+Example:  tierce --port 7000 --maxmemory 2gb
 ";
 
 const OPTIONS: &str = "\
 Options:
-  -h, --help [DIRECTIVE]    this help, or what is known about a directive
-      --help-directives     all directives with their defaults
-      --check-config [FILE] read the configuration, say what is wrong, and end
-  -v, --version             the version
-";
-
-const FOOTER: &str = "\
-A file is overruled by options, and these by the environment. All directives,
-explained: tierce --help-directives, or docs/configuration.md.
+  -h, --help [DIRECTIVE]     this help, or what is known about a directive
+      --help-directives      all directives with their defaults
+      --check-config [FILE]  read the configuration, say what is wrong, and end
+  -v, --version              the version
 ";
 
 /// A tool that the program has besides the server.
@@ -63,26 +31,18 @@ pub struct Tool {
     pub about: &'static str,
 }
 
-/// The text of `tierce --help`.
+/// The text of `tierce --help`. It fits a terminal of 24 rows with the prompt below.
 pub(super) fn overview(tools: &[Tool]) -> String {
     let mut text = version();
     text.push_str("A key-value server for the clients and habits of Redis, on many cores.\n\n");
     text.push_str(USAGE);
     if !tools.is_empty() {
-        text.push_str("\nTools:\n");
+        text.push_str("Tools, each with --help:\n");
         for tool in tools {
-            write_entry(&mut text, tool.name, 10, tool.about);
+            write_entry(&mut text, tool.name, 12, tool.about);
         }
     }
-    text.push('\n');
     text.push_str(OPTIONS);
-    text.push_str("\nDirectives used most, with their defaults:\n");
-    for directive in MOST_USED.map(DirectiveId::directive) {
-        let about = format!("{} [{}]", first_sentence(directive.about), shown_default(directive));
-        write_entry(&mut text, &marked_name(directive), 20, &about);
-    }
-    text.push('\n');
-    text.push_str(FOOTER);
     text
 }
 
@@ -154,6 +114,7 @@ pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
         Mutability::AtAnyTime => "at any time",
         Mutability::IfUnprotected => "at any time, if enable-protected-configs allows it",
         Mutability::BeforeStart => "before the start",
+        Mutability::ForOneStart => "before the start, and for that one alone",
     }
 }
 
@@ -172,10 +133,6 @@ fn marked_name(directive: &Directive) -> String {
         Effect::Refused { .. } => "!",
     };
     format!("{}{mark}", directive.name)
-}
-
-fn first_sentence(about: &str) -> &str {
-    about.split_once(". ").map_or(about.trim_end_matches('.'), |(first, _)| first)
 }
 
 /// A name in a column of its own, and a text beside it.
@@ -224,8 +181,8 @@ mod tests {
     #[test]
     fn the_overview_names_tools_and_directives() {
         let text = overview(&[Tool { name: "bench", about: "Load a server and measure it." }]);
-        assert!(text.contains("\n  bench     Load a server and measure it.\n"), "{text}");
-        assert!(text.contains("\n  port                TCP port"), "{text}");
+        assert!(text.contains("\n  bench       Load a server and measure it.\n"), "{text}");
+        assert!(text.contains("--port 7000"), "{text}");
         assert!(!overview(&[]).contains("Tools:"));
     }
 

@@ -85,3 +85,8 @@ pub use startup::{BindAddress, BindHost, LogLevel, Startup};
 pub use sync_policy::SyncPolicy;
 pub use table::DirectiveId;
 pub use value::{SavePoint, Value};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

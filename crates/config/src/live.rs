@@ -82,6 +82,12 @@ live! {
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
     /// When the log reaches the device, as a number of `SyncPolicy`.
     appendfsync_code: AtomicU8<u8> = sync_policy_code("appendfsync");
+    /// Replicas that have a write before it is acknowledged.
+    durability_replicas: AtomicU64<u64> = count("durability-replicas");
+    /// Whether they have it on their device.
+    durability_replicas_logged: AtomicBool<bool> = is_on("durability-replicas-logged");
+    /// Milliseconds that a reply waits for them.
+    durability_replicas_timeout: AtomicU64<u64> = count("durability-replicas-timeout");
     /// Growth of the log that has it compacted, in percent; 0 for never.
     log_growth_percentage: AtomicU64<u64> = count("auto-aof-rewrite-percentage");
     /// Bytes of the log below which it is not compacted.

@@ -8,7 +8,10 @@ pub fn is_own_name(name: &[u8]) -> bool {
     let begins = |with: &[u8]| {
         name.strip_prefix(with).is_some_and(|rest| matches!(rest.first(), None | Some(b'-' | b'.')))
     };
-    begins(b"wal") || begins(b"cold") || name.starts_with(b"temp-") && name.ends_with(b".rdb")
+    name == b"bucket.state"
+        || begins(b"wal")
+        || begins(b"cold")
+        || name.starts_with(b"temp-") && name.ends_with(b".rdb")
 }
 
 #[cfg(test)]
@@ -24,6 +27,7 @@ mod tests {
             "wal.importing",
             "cold",
             "cold-unlogged",
+            "bucket.state",
             "temp-7.rdb",
         ] {
             assert!(is_own_name(name.as_bytes()), "{name}");

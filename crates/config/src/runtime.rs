@@ -200,7 +200,7 @@ impl Config {
     /// then.
     pub fn rewrite(&self, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), RewriteError> {
         let _alone = self.rewriting.lock();
-        rewrite::rewrite(&self.settings(), &users())
+        rewrite::rewrite(&self.settings().without_those_for_one_start(), &users())
     }
 }
 
@@ -216,6 +216,16 @@ pub fn is_secret(name: &[u8]) -> bool {
 }
 
 impl Settings {
+    /// These as the next start should find them: what was meant for one start is at its default.
+    fn without_those_for_one_start(&self) -> Self {
+        let mut settings = self.clone();
+        let is_meant = |id: &DirectiveId| id.directive().mutability == Mutability::ForOneStart;
+        for id in DirectiveId::all().filter(is_meant) {
+            settings.replace(id, id.directive().default_value());
+        }
+        settings
+    }
+
     /// Whether `enable-protected-configs` and the like allow something to a client.
     pub fn allows(&self, id: DirectiveId, peer: Peer) -> bool {
         match self.word(id) {
@@ -258,7 +268,7 @@ fn why_immutable(settings: &Settings, id: DirectiveId, peer: Peer) -> Option<&'s
     const PROTECTED: DirectiveId = DirectiveId::of("enable-protected-configs");
     match id.directive().mutability {
         Mutability::AtAnyTime => None,
-        Mutability::BeforeStart => Some("can't set immutable config"),
+        Mutability::BeforeStart | Mutability::ForOneStart => Some("can't set immutable config"),
         Mutability::IfUnprotected if settings.allows(PROTECTED, peer) => None,
         Mutability::IfUnprotected => Some("can't set protected config"),
     }
@@ -306,7 +316,9 @@ fn prepare_all(
 mod tests {
     use super::{Config, DirectiveId, Peer, Settings, is_secret};
     use parking_lot::Mutex;
+    use std::fs;
     use std::sync::Arc;
+    use tierce_harness::TempDir;
 
     const PORT: DirectiveId = DirectiveId::of("port");
     const TIMEOUT: DirectiveId = DirectiveId::of("timeout");
@@ -353,6 +365,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_for_one_start_does_not_get_into_the_file() {
+        let dir = TempDir::new();
+        dir.write("x.conf", "bucket-claim force\nbucket file:///x\n");
+        let path = dir.path().join("x.conf");
+        let mut settings = Settings::default();
+        settings.set_file(Some(path.clone()));
+        let set = |settings: &mut Settings, name: &str, text: &str| {
+            let id = DirectiveId::find(name.as_bytes()).expect("known");
+            let value = id.directive().parse(&[text.as_bytes()], None).expect("valid");
+            settings.replace(id, value);
+        };
+        set(&mut settings, "bucket", "file:///x");
+        set(&mut settings, "bucket-claim", "force");
+        let config = Config::new(settings);
+        config.rewrite(Vec::new).expect("written");
+        let text = fs::read_to_string(&path).expect("readable");
+        assert!(text.contains("bucket file:///x") && !text.contains("force"), "{text}");
+        assert_eq!(get(&config, "bucket-claim"), "bucket-claim=force");
+    }
+
+    #[test]
     fn values_are_shown_as_redis_shows_them() {
         let config = config();
         for (name, given, shown) in [
@@ -395,7 +428,7 @@ mod tests {
         check("slave-priority|x", &number);
         let range = failed("port", "argument must be between 0 and 65535 inclusive");
         check("port|99999", &range);
-        let choice = "argument(s) must be one of the following: everysec, always, no";
+        let choice = "argument(s) must be one of the following: everysec, always, no, bucket";
         check("appendfsync|foo", &failed("appendfsync", choice));
     }
 

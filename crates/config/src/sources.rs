@@ -399,7 +399,8 @@ mod tests {
         check("port", "", &[], "port", "-:1: port: wrong number of arguments");
         check("port 1 2", "", &[], "port", "-:1: port: wrong number of arguments");
         check("include a b", "", &[], "port", "-:1: include: wrong number of arguments");
-        let range = "--port: argument must be between 0 and 65535 inclusive";
+        let range =
+            "--port: argument must be between 0 and 65535 inclusive; see tierce --help port";
         check("", "--port 99999", &[], "port", range);
         let yes = "TIERCE_PROTECTED_MODE: argument must be 'yes' or 'no'";
         check("", "", &[("TIERCE_PROTECTED_MODE", "true")], "port", yes);

@@ -10,6 +10,8 @@ pub enum SyncPolicy {
     EverySecond,
     /// When the device has it.
     Always,
+    /// When the log in a bucket has it, and the same for all that a read has seen.
+    Bucket,
 }
 
 impl SyncPolicy {
@@ -19,6 +21,7 @@ impl SyncPolicy {
             b"no" => Some(Self::No),
             b"everysec" => Some(Self::EverySecond),
             b"always" => Some(Self::Always),
+            b"bucket" => Some(Self::Bucket),
             _ => None,
         }
     }
@@ -28,7 +31,7 @@ impl SyncPolicy {
     /// # Panics
     /// When no policy has this number.
     pub fn from_code(code: u8) -> Self {
-        [Self::No, Self::EverySecond, Self::Always]
+        [Self::No, Self::EverySecond, Self::Always, Self::Bucket]
             .into_iter()
             .find(|policy| *policy as u8 == code)
             .expect("the number of a policy")
@@ -40,6 +43,7 @@ impl SyncPolicy {
             Self::No => "no",
             Self::EverySecond => "everysec",
             Self::Always => "always",
+            Self::Bucket => "bucket",
         }
     }
 }

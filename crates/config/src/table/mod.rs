@@ -10,6 +10,7 @@
 //! - A row elsewhere has code that acts on it, or says `.accepted(reason)` or `.refused(except, why)`; see
 //!   [`Effect`](super::directive::Effect). The commit that adds that code removes the mark.
 
+mod bucket;
 mod clients;
 mod cluster;
 mod data;
@@ -37,7 +38,7 @@ pub use lines::{FILE_LINES, FileLine, Handling};
 /// The rows of a chapter.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 17] = [
+const CHAPTERS: [(Group, Rows); 18] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
     (Group::PedroKv, pedrokv::ROWS),
@@ -52,6 +53,7 @@ const CHAPTERS: [(Group, Rows); 17] = [
     (Group::Replication, replication::FOLLOWING),
     (Group::Replication, replication::LEADING),
     (Group::Replication, replication::ROWS),
+    (Group::Bucket, bucket::ROWS),
     (Group::Cluster, cluster::ROWS),
     (Group::Tls, tls::ROWS),
     (Group::Inert, inert::ROWS),

@@ -21,9 +21,9 @@ pub(super) const ROWS: &[Directive] = &[
     row("appendonly", Kind::Bool, "yes",
         "Log every write, so that it survives a crash. `no`: data is in memory only.")
         .redis("no"),
-    row("appendfsync", Kind::Word(&["everysec", "always", "no"]), "everysec",
-        "When the log is synced to disk: once a second, before each reply, or when the kernel decides. With any \
-         value, acknowledged writes survive the death of the process."),
+    row("appendfsync", Kind::Word(&["everysec", "always", "no", "bucket"]), "everysec",
+        "When the log is synced to disk: once a second, before each reply, or when the kernel decides. `bucket`: replies \
+         wait for the log in the `bucket`. With any value, acknowledged writes survive the death of the process."),
     row("appendfilename", Kind::Text, "appendonly.aof",
         "First part of the names of Redis' append-only files, which an empty log imports at the start.")
         .before_start().checked(log_name),

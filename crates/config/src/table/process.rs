@@ -46,8 +46,7 @@ pub(super) const ROWS: &[Directive] = &[
         .refused(&["systemd", "auto"],
             "upstart is gone from all distributions; use systemd, or auto"),
     row("shutdown-timeout", COUNT_OR_SIZE, "10",
-        "Seconds that a shutdown waits for replicas to catch up.")
-        .accepted("A shutdown does not wait for replicas."),
+        "Seconds that a shutdown waits for replicas to catch up, while writes are held back. 0: it does not."),
     row("shutdown-on-sigint", SHUTDOWN, "default",
         "How to shut down at SIGINT, with the words of SHUTDOWN.")
         .checked(save_or_not),

@@ -53,17 +53,31 @@ pub(super) const LEADING: &[Directive] = &[
     row("min-replicas-max-lag", COUNT_OR_SIZE, "10",
         "Seconds that a replica may be silent and still count for `min-replicas-to-write`.")
         .alias("min-slaves-max-lag"),
+    row("durability-replicas", COUNT_OR_SIZE, "0",
+        "Replicas that have received a write before it is acknowledged. `CLIENT DURABILITY` has priority.")
+        .own("0.1.0"),
+    row("durability-replicas-logged", Kind::Bool, "no",
+        "These replicas must have the write on disk.")
+        .own("0.1.0"),
+    row("durability-replicas-timeout", Kind::Int(1, INT_MAX), "5000",
+        "Milliseconds after which a write that too few replicas have confirmed is answered with an error.")
+        .own("0.1.0"),
     row("repl-ping-replica-period", Kind::Int(1, INT_MAX), "10",
         "Seconds between `PING`s to replicas.")
         .alias("repl-ping-slave-period"),
-    row("repl-backlog-size", Kind::Memory(1, i64::MAX as u64), "1mb",
-        "Bytes of the stream kept for replicas that reconnect."),
+    row("repl-backlog-size", Kind::Memory(1, i64::MAX as u64), "64mb",
+        "Bytes of the stream kept for replicas that reconnect.")
+        .redis("1mb"),
     row("repl-backlog-ttl", LONG, "3600",
         "Seconds without replicas after which the backlog is freed. 0: never."),
     row("repl-diskless-sync-delay", COUNT_OR_SIZE, "5",
         "Seconds to wait for more replicas before a full copy."),
     row("repl-diskless-sync-max-replicas", COUNT_OR_SIZE, "0",
         "Replicas that end this delay early. 0: none."),
+    row("replica-dialect", Kind::Word(&["tierce", "redis-7.4", "redis-7.0", "redis-6.2"]), "tierce",
+        "The oldest server among the replicas. What it does not know is not sent to them: deadlines of hash fields \
+         before 7.4, functions before 7.0. With `tierce` everything is sent, and what a replica does not know fails there.")
+        .own("0.1.0"),
 ];
 
 #[rustfmt::skip]
